@@ -1,0 +1,35 @@
+# Needs only python3, make and git. Another interpreter: make test PYTHON=python3.12 VENV=.venv312
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_FLAGS ?= -n auto --maxprocesses=4
+
+.PHONY: demo test lint bench clean
+.SECONDARY:
+
+demo: $(VENV)/.installed-examples
+	$(VENV)/bin/python examples/demo.py
+
+test: $(VENV)/.installed-test
+	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS)
+
+lint: $(VENV)/.installed-lint
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+	$(VENV)/bin/python -m pytest -q tests/test_layering.py
+
+bench: $(VENV)/.installed-examples
+	$(VENV)/bin/python -m benchmarks.run $(BENCH_FLAGS)
+
+clean:
+	rm -rf $(VENV) .venv* build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One stamp for each set of extras, so that an unchanged pyproject.toml installs nothing.
+$(VENV)/.installed-%: pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --editable '.[$*]'
+	touch $@
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }

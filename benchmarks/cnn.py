@@ -1,0 +1,164 @@
+"""The digits CNN's training step: graphc against the same step in hand-written JAX and optax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from jax import lax
+from jax import numpy as jnp
+
+import graphc as gc
+from benchmarks.timing import compare
+from examples import digits_cnn
+
+BATCH = 128
+NAMES = ("conv1", "conv2", "hidden", "out")
+
+
+def network(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    """The network of examples/digits_cnn.py without dropout, as people write it in JAX."""
+    dims = ("NHWC", "HWIO", "NHWC")
+    for name in ("conv1", "conv2"):
+        x = lax.conv_general_dilated(
+            x, params[f"{name}/kernel"], (1, 1), "SAME", dimension_numbers=dims
+        )
+        x = jax.nn.relu(x + params[f"{name}/bias"])
+    x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    x = x.reshape(x.shape[0], -1)
+    x = jax.nn.relu(x @ params["hidden/kernel"] + params["hidden/bias"])
+    return x @ params["out/kernel"] + params["out/bias"]
+
+
+def loss_of(params: dict[str, jax.Array], x: jax.Array, y: jax.Array) -> jax.Array:
+    """Mean cross-entropy."""
+    losses = optax.softmax_cross_entropy_with_integer_labels(network(params, x), y)
+    return losses.mean()
+
+
+def jax_step(tx: optax.GradientTransformation, axis: str | None = None) -> Callable[..., Any]:
+    """One training step by hand; under pmap with one psum of gradients and loss."""
+
+    def step(params: Any, state: Any, x: jax.Array, y: jax.Array) -> Any:
+        loss, gradients = jax.value_and_grad(loss_of)(params, x, y)
+        if axis is not None:
+            loss, gradients = lax.pmean((loss, gradients), axis)
+        updates, state = tx.update(gradients, state, params)
+        return optax.apply_updates(params, updates), state, loss
+
+    return step
+
+
+class Setup:
+    """The same model on both sides, from the same start."""
+
+    def __init__(self) -> None:
+        self.job = digits_cnn.build(dropout=False, batch=BATCH)
+        feeds = next(iter(self.job.batches))
+        self.x, self.y = feeds["x"], feeds["y"]
+        self.x.flags.writeable = self.y.flags.writeable = False  # neither side copies
+        self.tx = optax.adam(2e-3)
+
+    def params(self) -> dict[str, jax.Array]:
+        session = gc.Session(self.job.graph)
+        return {
+            f"{name}/{part}": session.get(f"{name}/{part}")
+            for name in NAMES
+            for part in ("kernel", "bias")
+        }
+
+    def step(self, **options: Any) -> gc.Executable:
+        feeds = {"x": self.x.shape, "y": self.y.shape}
+        fetches = [self.job.train, self.job.metrics["loss"]]
+        return gc.compile(self.job.graph, fetches, feeds, **options)
+
+
+def one_device() -> list[tuple[str, str, str]]:
+    """Rows: FLOPs, bytes and time of one step, and the start losses agree."""
+    setup = Setup()
+    step = setup.step()
+    params = setup.params()
+    theirs = jax.jit(jax_step(setup.tx), donate_argnums=(0, 1))
+    opt_state = setup.tx.init(params)
+    compiled = theirs.lower(params, opt_state, setup.x, setup.y).compile()
+    cost = compiled.cost_analysis()
+    mine = step.cost()
+    rows = [
+        (f"CNN step, HLO {what}", f"{mine[what] / cost[what]:.3f}x", "at most 1.00x")
+        for what in ("flops", "bytes accessed")
+    ]
+    holder: dict[str, Any] = {"state": step.init(), "params": params, "opt": opt_state}
+
+    def run_ours() -> None:
+        (_, loss), holder["state"] = step(holder["state"], {"x": setup.x, "y": setup.y})
+        loss.block_until_ready()
+
+    def run_theirs() -> None:
+        holder["params"], holder["opt"], loss = compiled(
+            holder["params"], holder["opt"], setup.x, setup.y
+        )
+        loss.block_until_ready()
+
+    timed = compare(run_ours, run_theirs, calls=10)
+    rows.append(
+        (
+            f"CNN step, time ({1e3 * timed.ours:.2f} against {1e3 * timed.theirs:.2f} ms)",
+            f"{timed.ratio:.3f}x",
+            "at most 1.10x",
+        )
+    )
+    return rows
+
+
+def replicated(devices: int) -> list[tuple[str, str, str]]:
+    """Rows: collectives and time of one data-parallel step."""
+    if len(jax.devices()) < devices:
+        return []
+    setup = Setup()
+    step = setup.step(strategy=gc.devices.DataParallel(devices))
+    params = setup.params()
+    opt_state = setup.tx.init(params)
+    mapped = jax.pmap(
+        jax_step(setup.tx, "replica"),
+        "replica",
+        in_axes=(None, None, 0, 0),
+        out_axes=None,
+        devices=jax.devices()[:devices],
+        donate_argnums=(0, 1),
+    )
+    x = setup.x.reshape(devices, -1, *setup.x.shape[1:])
+    y = setup.y.reshape(devices, -1)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("replica",))
+    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    params, opt_state = jax.device_put((params, opt_state), everywhere)
+    compiled = mapped.lower(params, opt_state, x, y).compile()
+    ours, theirs = count_collectives(step.hlo()), count_collectives(compiled.as_text())
+    holder: dict[str, Any] = {"state": step.init(), "params": params, "opt": opt_state}
+
+    def run_ours() -> None:
+        (_, loss), holder["state"] = step(holder["state"], {"x": setup.x, "y": setup.y})
+        loss.block_until_ready()
+
+    def run_theirs() -> None:
+        holder["params"], holder["opt"], loss = compiled(holder["params"], holder["opt"], x, y)
+        loss.block_until_ready()
+
+    timed = compare(run_ours, run_theirs, calls=5)
+    return [
+        (f"pmap step on {devices}, collectives ({theirs} by hand)", str(ours), f"{theirs}"),
+        (
+            f"pmap step on {devices}, time ({1e3 * timed.ours:.2f} against "
+            f"{1e3 * timed.theirs:.2f} ms)",
+            f"{timed.ratio:.3f}x",
+            "at most 1.10x",
+        ),
+    ]
+
+
+def count_collectives(hlo: str) -> int:
+    """Collective operations of a compiled program, each counted once."""
+    kinds = ("all-reduce(", "all-reduce-start(", "all-gather(", "reduce-scatter(")
+    return sum(hlo.count(f" {kind}") for kind in kinds)

@@ -1,0 +1,96 @@
+"""What a run costs beyond the computation, and how fast graphs are built and optimised."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+import graphc as gc
+from benchmarks.timing import compare
+
+
+def call_overhead() -> list[tuple[str, str, str]]:
+    """Rows: microseconds of `Session.run` over calling the jitted function, 4 variables."""
+    graph = gc.Graph()
+    with graph:
+        x = gc.placeholder((8, 16), name="x")
+        h = gc.nn.Dense(16, activation=gc.nn.relu, name="hidden")(x)
+        loss = gc.reduce_mean(gc.square(gc.nn.Dense(4, name="out")(h)), name="loss")
+        train = gc.minimize(loss, optax.sgd(1e-3), name="train")
+    session = gc.Session(graph)
+    feed = np.ones((8, 16), np.float32)
+    feed.flags.writeable = False
+    names = ("hidden/kernel", "hidden/bias", "out/kernel", "out/bias")
+    holder: dict[str, Any] = {"params": [session.get(n) for n in names]}
+
+    def loss_of(params: Any, x: Any) -> Any:
+        w1, b1, w2, b2 = params
+        return ((jax.nn.relu(x @ w1 + b1) @ w2 + b2) ** 2).mean()
+
+    @jax.jit
+    def by_hand(params: Any, x: Any) -> Any:
+        value, gradients = jax.value_and_grad(loss_of)(params, x)
+        return value, [p - 1e-3 * g for p, g in zip(params, gradients, strict=True)]
+
+    donating = jax.jit(by_hand, donate_argnums=0)
+
+    def run_theirs() -> None:
+        value, holder["params"] = donating(holder["params"], feed)
+        value.block_until_ready()
+
+    fetches = [train, loss]
+
+    def run_ours() -> None:
+        session.run(fetches, {x: feed})[1].block_until_ready()
+
+    timed = compare(run_ours, run_theirs, calls=400)
+    extra = 1e6 * (timed.ours - timed.theirs)
+    label = f"small step ({1e6 * timed.ours:.0f} against {1e6 * timed.theirs:.0f} us)"
+    return [(f"{label}, over the jitted call", f"{extra:.1f} us", "at most 15 us")]
+
+
+def building(nodes: int = 20_000) -> list[tuple[str, str, str]]:
+    """Rows: seconds to build common nodes, and to run the default passes over them."""
+    graph, seconds = build_common(nodes)
+    count = len(graph.nodes)
+    start = time.perf_counter()
+    report = optimise(graph)
+    return [
+        (f"building {count} common nodes", f"{seconds:.2f} s", "at most 0.6 s"),
+        (
+            f"default passes over them ({time.perf_counter() - start:.2f} s with the capture)",
+            f"{report.milliseconds / 1e3:.2f} s",
+            "at most 1.5 s",
+        ),
+    ]
+
+
+def build_common(nodes: int) -> tuple[gc.Graph, float]:
+    """A graph of about `nodes` nodes of the kinds that networks are made of."""
+    graph = gc.Graph()
+    with graph:
+        x = gc.placeholder(("batch", 64), name="x")
+        w = gc.variable(np.ones((64, 64), np.float32), name="w")
+        b = gc.variable(np.ones((64,), np.float32), name="b")
+        start = time.perf_counter()
+        h = x
+        while len(graph.nodes) < nodes:
+            h = gc.nn.relu(gc.matmul(h, w) + b)
+            h = gc.multiply(gc.tanh(h), gc.sigmoid(x)) + h
+            h = gc.reshape(gc.transpose(gc.reshape(h, (-1, 8, 8)), (0, 2, 1)), (-1, 64))
+            h = h - gc.reduce_mean(h, axis=-1, keepdims=True)
+        gc.identity(h, name="end")
+        return graph, time.perf_counter() - start
+
+
+def optimise(graph: gc.Graph) -> Any:
+    """The pass report of the program that ends at `end:0`."""
+    from graphc.config import CompileOptions
+    from graphc.runtime.prepare import prepare
+
+    fetches, feeds = [graph.tensor("end:0")], [graph.tensor("x:0")]
+    return prepare(graph, fetches, feeds, CompileOptions()).report

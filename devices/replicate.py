@@ -1,0 +1,154 @@
+"""Replicate: one program for a whole batch becomes the one that each of several replicas runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from graphc.devices.layout_flow import LayoutFlow
+from graphc.devices.localize import Local, Localizer
+from graphc.errors import AttributeValueError, LayoutError
+from graphc.ir.layouts import REPLICATED, Layout, Partial, Sharded
+from graphc.ir.node import Node
+from graphc.ir.program import Port, Program
+from graphc.passes.base import Pass, PassResult
+
+
+@dataclass(frozen=True)
+class Replicate(Pass):
+    """The local program of a data-parallel run that means exactly what the global one means.
+
+    Feeds with a batch axis start out cut along it, other feeds and variables are whole on every
+    replica. From there each operator's layout rule says how its results lie; a slice or a
+    collective stands wherever an operator needs its operand otherwise, and nowhere else. So
+    gradients are summed over replicas, batch statistics are those of the whole batch, and a
+    mean divides by the global count, without a special case for any of them. XLA cannot do
+    this for `jax.pmap`: it sees one replica's program only.
+
+    Must not: run before sizes are bound, or twice.
+
+    Attributes:
+        replicas: how many there are.
+        input_layouts: layouts of feeds by name, in the place of what their batch axes say.
+    """
+
+    replicas: int
+    input_layouts: Mapping[str, Layout] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if type(self.replicas) is not int or self.replicas < 1:
+            raise AttributeValueError(f"replicas must be a positive int, got {self.replicas!r}")
+
+    def run(self, program: Program) -> PassResult:
+        local = self.replicate(program)
+        return PassResult(local.program, max(1, local.collectives))
+
+    def replicate(self, program: Program) -> Local:
+        """The local program, with the layouts of its ports and notes on what costs time.
+
+        New values of variables leave whole; fetches leave whole or cut along an axis.
+
+        Raises:
+            LayoutError: no feed has a batch axis, or its size does not divide by the replicas.
+            PassError: a layout rule failed; names the node and the user's line.
+        """
+        inputs = [self._input_layout(program, port) for port in program.inputs]
+        if not self.input_layouts and not any(isinstance(layout, Sharded) for layout in inputs):
+            raise _no_batch(program, self.replicas)
+        required = [REPLICATED if port.kind == "state" else None for port in program.outputs]
+        local = _Regions(self).local(program, inputs, required, partial_leaves=False)
+        overridden = _overridden_devices(program)
+        return local if not overridden else _with_note(local, overridden)
+
+    def _input_layout(self, program: Program, port: Port) -> Layout:
+        if port.kind != "feed":
+            return REPLICATED
+        layout = self.input_layouts.get(port.name)
+        if layout is None:
+            axis = program.batch_axes.get(port.name)
+            layout = REPLICATED if axis is None else Sharded(axis)
+        if isinstance(layout, Partial):
+            raise LayoutError(f"feed {port.name!r} cannot be {layout}: the caller feeds it whole")
+        if isinstance(layout, Sharded):
+            _check_divisible(port, layout.axis, self.replicas)
+        return layout
+
+
+class _Regions:
+    """What layout rules may ask: see `ir.layouts.LayoutContext`."""
+
+    def __init__(self, replicate: Replicate) -> None:
+        self.replicas = replicate.replicas
+        self._fault = replicate.fault
+        self._known: dict[tuple[Program, tuple[Layout, ...], tuple[Layout | None, ...]], Local] = {}
+        self._by_program: dict[Program, Local] = {}
+
+    def replicate_region(
+        self, region: Program, inputs: Sequence[Layout], required: Sequence[Layout | None]
+    ) -> tuple[Program, list[Layout]]:
+        key = (region, tuple(inputs), tuple(required))
+        local = self._known.get(key)
+        if local is None:
+            local = self._known[key] = self.local(region, inputs, required, partial_leaves=True)
+            self._by_program[local.program] = local
+        return local.program, list(local.outputs)
+
+    def local(
+        self,
+        program: Program,
+        inputs: Sequence[Layout],
+        required: Sequence[Layout | None],
+        partial_leaves: bool,
+    ) -> Local:
+        flow = LayoutFlow(program, inputs, required, partial_leaves, self, self._fault)
+        return Localizer(flow, required, self.replicas, self._by_program, self._fault).run()
+
+
+def _check_divisible(port: Port, axis: int, replicas: int) -> None:
+    size = port.tensor.type.shape[axis]
+    if not isinstance(size, int):
+        raise LayoutError(
+            f"feed {port.name!r}: size {size} of its batch axis {axis} is not bound yet",
+            mend="bind sizes first; a program is replicated for given sizes",
+        )
+    if size % replicas == 0:
+        return
+    fitting = [n for n in (size // replicas * replicas, -(-size // replicas) * replicas) if n]
+    raise LayoutError(
+        f"feed {port.name!r}: {size} along its batch axis {axis} cannot be shared equally by "
+        f"{replicas} replicas",
+        details=[f"{port.name}  {port.tensor.type}"],
+        source=_source(port),
+        mend=f"feed {' or '.join(map(str, fitting))} (drop or pad the rest of the last batch), or "
+        f"use another number of replicas",
+    )
+
+
+def _no_batch(program: Program, replicas: int) -> LayoutError:
+    feeds = program.ports("feed")
+    return LayoutError(
+        f"{program.name}: no feed has a batch axis, so there is nothing that {replicas} replicas "
+        "could share",
+        details=[f"{port.name}  {port.tensor.type}" for port in feeds] or ["no feeds"],
+        source=next((s for port in feeds if (s := _source(port)) is not None), None),
+        mend="mark it: gc.placeholder(shape, dtype, batch_axis=0), or leave its leading size None; "
+        "or run these fetches without a strategy",
+    )
+
+
+def _source(port: Port) -> object | None:
+    graph = port.tensor.graph
+    producer = None if graph is None else graph.find_producer(port.tensor)
+    return None if producer is None else producer.source
+
+
+def _overridden_devices(program: Program) -> Node | None:
+    return next((node for node in program.walk() if node.device), None)
+
+
+def _with_note(local: Local, node: Node) -> Local:
+    where = f" (first at {node.source})" if node.source is not None else ""
+    note = f"the strategy overrides devices asked for: {node.device}{where}"
+    return Local(
+        local.program, local.inputs, local.outputs, (*local.notes, note), local.collectives
+    )

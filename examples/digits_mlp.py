@@ -1,0 +1,68 @@
+"""A multi-layer perceptron on handwritten digits: the smallest whole program.
+
+python examples/digits_mlp.py --devices 4
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import optax
+
+import digits
+
+import graphc as gc
+
+
+def build(*, dtype: str = "float32", batch: int = 128) -> gc.train.Job:
+    """The graph, its training step and its data."""
+    data = digits.load(dtype)
+    graph = gc.Graph(seed=0, name="digits_mlp")
+    with graph:
+        x = gc.placeholder((None, 8, 8, 1), dtype, name="x")
+        y = gc.placeholder((None,), "int32", name="y")
+        h = gc.nn.Sequential(
+            [
+                gc.nn.Flatten(),
+                gc.nn.Dense(128, activation=gc.nn.relu, name="hidden1", dtype=dtype),
+                gc.nn.Dense(64, activation=gc.nn.relu, name="hidden2", dtype=dtype),
+            ]
+        )(x)
+        logits = gc.nn.Dense(10, name="out", dtype=dtype)(h)
+        losses = gc.nn.sparse_softmax_cross_entropy(logits=logits, labels=y)
+        loss = gc.reduce_mean(losses, name="loss")
+        schedule = optax.cosine_decay_schedule(3e-3, 300)
+        train = gc.minimize(loss, optax.adamw(schedule), name="train")
+        correct = gc.equal(gc.argmax(logits, axis=-1), y)
+        accuracy = gc.reduce_mean(gc.cast(correct, "float32"), name="accuracy")
+
+    def evaluate(session: gc.Session) -> dict[str, float]:
+        feeds = {"x": data["x_test"], "y": data["y_test"]}
+        return {"test accuracy": float(session.run(accuracy, feeds))}
+
+    return gc.train.Job(
+        graph,
+        train,
+        gc.data.Batches({"x": data["x_train"], "y": data["y_train"]}, batch, seed=1),
+        steps=300,
+        metrics={"loss": loss},
+        evaluate=evaluate,
+        signatures={"predict": gc.Signature({"x": x}, {"logits": logits})},
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--devices", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=300)
+    options = parser.parse_args()
+    strategy = gc.devices.DataParallel(options.devices) if options.devices > 1 else None
+    job = build()
+    session = gc.Session(job.graph, strategy=strategy)
+    gc.train.fit(session, job, steps=options.steps)
+    for name, value in job.evaluate(session).items():
+        print(f"{name} {value:.4f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+"""Files that leave: saved models and training steps."""
+
+from graphc.artifacts.loading import EntryPoint as EntryPoint
+from graphc.artifacts.loading import Model as Model
+from graphc.artifacts.loading import load as load
+from graphc.artifacts.saving import save as save
+from graphc.artifacts.signature import Signature as Signature
+
+__all__ = ["EntryPoint", "Model", "Signature", "load", "save"]

@@ -1,0 +1,244 @@
+"""Gradients by graph extension: reverse accumulation, one node at a time.
+
+From the outputs back to the inputs, each node gets nodes that compute the adjoints of its
+operands from the adjoints of its results. Source: Griewank & Walther, Evaluating Derivatives,
+2nd ed. 2008, chapter 3; the scheme of TensorFlow 1's `tf.gradients`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphc.errors import AttributeValueError, GradientError
+from graphc.ir.dtypes import is_inexact
+from graphc.ir.graph import Graph
+from graphc.ir.node import Node, Tensor, describe_tensors
+from graphc.ir.opdef import Effects
+from graphc.ir.scopes import AMBIENT, absolute_scope, at_source, building, no_control_inputs
+from graphc.ir.source import current_source
+from graphc.ir.variable import Variable
+from graphc.ops.catalogue import FUNCTIONS
+from graphc.ops.emit import convert, emit_node
+from graphc.ops.state import VJP
+
+
+class RuleContext:
+    """What gradient rules get: see `ir.opdef.GradientContext`."""
+
+    ops = FUNCTIONS
+
+    def gradients(
+        self, ys: Sequence[Tensor], xs: Sequence[Tensor], grad_ys: Sequence[Tensor | None]
+    ) -> list[Tensor | None]:
+        return _accumulate(AMBIENT.graphs[-1], ys, [[x] for x in xs], grad_ys)
+
+
+def gradients(
+    ys: Any,
+    xs: Any,
+    grad_ys: Any = None,
+    *,
+    unconnected: str = "error",
+    name: str = "gradients",
+) -> Any:
+    """The gradients of the sum of `ys` with respect to each of `xs`.
+
+    Args:
+        ys: a tensor or a list of tensors, floating or complex.
+        xs: a tensor, a variable, or a list of them. The gradient with respect to a variable is
+            the sum over all its reads.
+        grad_ys: adjoints of `ys`, of their types; ones by default. Complex adjoints follow
+            `jax.vjp`: nothing is conjugated.
+        unconnected: what to do where an x does not reach any y: "error", "zero" or "none".
+
+    Returns:
+        A list of tensors of the types of `xs` (None for an unconnected one, if asked for); one
+        tensor where `xs` is not a list.
+
+    Raises:
+        GradientError: no path from an x to the ys, an integer among them, or an operator that
+            cannot be differentiated through.
+    """
+    if unconnected not in ("error", "zero", "none"):
+        raise AttributeValueError(
+            f'unconnected must be "error", "zero" or "none", got {unconnected!r}',
+            source=current_source(),
+        )
+    source = AMBIENT.source or current_source()
+    y_list = [convert(y) for y in _as_list(ys)]
+    x_list = _as_list(xs)
+    seeds = [None] * len(y_list) if grad_ys is None else _as_list(grad_ys)
+    graph = AMBIENT.graphs[-1] if AMBIENT.graphs else y_list[0].graph
+    if graph is None:
+        raise GradientError("the ys belong to no graph", source=source)
+    with building(graph), no_control_inputs(), absolute_scope(f"{AMBIENT.name_scope}{name}/"):
+        y_list = [graph.adopt(y) for y in y_list]
+        _check_inexact("y", y_list)
+        _check_inexact("x", x_list)
+        adjoints = [
+            _checked_seed(y, seed) for y, seed in zip(y_list, _padded(seeds, y_list), strict=True)
+        ]
+        targets = [_tensors_of(graph, x) for x in x_list]
+        found = _accumulate(graph, y_list, targets, adjoints)
+        for i, x in enumerate(x_list):
+            if found[i] is None and unconnected != "none":
+                if unconnected == "error":
+                    raise _no_path(x, y_list, source)
+                found[i] = FUNCTIONS.zeros(x.shape, x.dtype)
+    return found if isinstance(xs, (list, tuple)) else found[0]
+
+
+def _padded(seeds: list[Any], ys: list[Tensor]) -> list[Any]:
+    if len(seeds) != len(ys):
+        raise GradientError(
+            f"{len(ys)} ys and {len(seeds)} grad_ys",
+            source=current_source(),
+            mend="give one adjoint, or None, for each y",
+        )
+    return seeds
+
+
+def _as_list(items: Any) -> list[Any]:
+    return list(items) if isinstance(items, (list, tuple)) else [items]
+
+
+def _check_inexact(what: str, items: Sequence[Any]) -> None:
+    for item in items:
+        if not isinstance(item, (Tensor, Variable)):
+            raise GradientError(
+                f"{what} must be a tensor or a variable, got {item!r}", source=current_source()
+            )
+        if not is_inexact(item.dtype):
+            raise GradientError(
+                f"{item.name!r} is {item.dtype.name}: only floating and complex tensors have "
+                "gradients",
+                source=current_source(),
+                mend="gc.cast it to float32 first, where a derivative makes sense",
+            )
+
+
+def _checked_seed(y: Tensor, seed: Any) -> Tensor | None:
+    if seed is None:
+        return None
+    tensor = convert(seed, y.dtype)
+    if tensor.type != y.type:
+        raise GradientError(
+            f"the adjoint of {y.name!r} must be {y.type}, got {tensor.type}",
+            details=describe_tensors({"y": y, "grad_y": tensor}),
+            source=current_source(),
+        )
+    return tensor
+
+
+def _no_path(x: Tensor | Variable, ys: Sequence[Tensor], source: Any) -> GradientError:
+    names = ", ".join(repr(y.name) for y in ys)
+    return GradientError(
+        f"no gradient path from {x.name!r} to {names}",
+        details=describe_tensors({f"y{i}": y for i, y in enumerate(ys)}),
+        source=source,
+        mend="the y must be computed from the x by differentiable operators (not argmax, "
+        'comparisons, casts to integers, stop_gradient); unconnected="zero" gives zeros',
+    )
+
+
+def _tensors_of(graph: Graph, x: Tensor | Variable) -> list[Tensor]:
+    """The tensors of `graph` that stand for x: itself, what captures it, or a variable's reads."""
+    if isinstance(x, Tensor):
+        return [graph.captures.get(x, x)]
+    return [
+        node.outputs[0]
+        for node in graph.nodes
+        if node.op.effects & Effects.READ and node.attrs["variable"] == x.name
+    ]
+
+
+def _accumulate(
+    graph: Graph,
+    ys: Sequence[Tensor],
+    targets: Sequence[Sequence[Tensor]],
+    seeds: Sequence[Tensor | None],
+) -> list[Tensor | None]:
+    """The adjoint of each target (summed over its tensors), or None where none flows."""
+    nodes = _between(graph, ys, {t for group in targets for t in group})
+    adjoints: dict[Tensor, Tensor] = {}
+    for y, seed in zip(ys, seeds, strict=True):
+        _add(adjoints, y, seed if seed is not None else FUNCTIONS.ones_like(y))
+    context = RuleContext()
+    outer_scope = AMBIENT.name_scope
+    for node in reversed(nodes):
+        found = [adjoints.get(t) for t in node.outputs]
+        if all(a is None for a in found):
+            continue
+        with at_source(node.source), absolute_scope(f"{outer_scope}{node.name}/"):
+            results = _apply_rule(context, node, found)
+            for tensor, adjoint in zip(node.inputs, results, strict=True):
+                if adjoint is not None:
+                    _add(adjoints, tensor, adjoint)
+    totals: list[Tensor | None] = []
+    for group in targets:
+        total: Tensor | None = None
+        for tensor in group:
+            adjoint = adjoints.get(tensor)
+            if adjoint is not None:
+                total = adjoint if total is None else FUNCTIONS.add(total, adjoint)
+        totals.append(total)
+    return totals
+
+
+def _add(adjoints: dict[Tensor, Tensor], tensor: Tensor, adjoint: Tensor) -> None:
+    known = adjoints.get(tensor)
+    adjoints[tensor] = adjoint if known is None else FUNCTIONS.add(known, adjoint)
+
+
+def _between(graph: Graph, ys: Sequence[Tensor], xs: set[Tensor]) -> list[Node]:
+    """The nodes on a differentiable path from the xs to the ys, in program order."""
+    reached = set(xs)
+    forward: set[Node] = set()
+    for node in graph.nodes:
+        if node.op.differentiable and not reached.isdisjoint(node.inputs):
+            forward.add(node)
+            reached.update(t for t in node.outputs if is_inexact(t.type.dtype))
+    needed = set(ys)
+    path: list[Node] = []
+    for node in reversed(graph.nodes):
+        if node in forward and not needed.isdisjoint(node.outputs):
+            path.append(node)
+            needed.update(t for t in node.inputs if t in reached)
+    return path[::-1]
+
+
+def _apply_rule(
+    context: RuleContext, node: Node, adjoints: Sequence[Tensor | None]
+) -> Sequence[Tensor | None]:
+    if node.op.gradient is not None:
+        results = node.op.gradient(context, node, *adjoints)
+        if len(results) != len(node.inputs):
+            raise GradientError(
+                f"{node.op.name}: the gradient rule gave {len(results)} adjoints for "
+                f"{len(node.inputs)} operands",
+                source=node.source,
+            )
+        return results
+    return _vjp(node, adjoints)
+
+
+def _vjp(node: Node, adjoints: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
+    """The fallback for operators without a rule: a node lowered by `jax.vjp`."""
+    if node.regions:
+        raise GradientError(
+            f"{node.op.name} {node.name!r} has no gradient rule", source=node.source
+        )
+    wrt = tuple(i for i, t in enumerate(node.inputs) if is_inexact(t.type.dtype))
+    given = [
+        FUNCTIONS.zeros_like(t) if a is None else a
+        for t, a in zip(node.outputs, adjoints, strict=True)
+    ]
+    found = emit_node(
+        VJP, [*node.inputs, *given],
+        op=node.op.name, count=len(node.inputs), wrt=wrt, attrs=node.attrs,
+    ).outputs  # fmt: skip
+    results: list[Tensor | None] = [None] * len(node.inputs)
+    for i, tensor in zip(wrt, found, strict=True):
+        results[i] = tensor
+    return results

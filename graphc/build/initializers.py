@@ -1,0 +1,294 @@
+"""Initial values, made on the host with NumPy: `(rng, shape, dtype) -> array`.
+
+Each class is a frozen record of its options, so that it can be compared, printed and stored.
+The random ones make floating dtypes: float64 is drawn as such, the narrower ones are drawn in
+float32 and rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from graphc.errors import AttributeValueError, DTypeError, ShapeError
+from graphc.ir.dtypes import is_floating
+from graphc.ir.source import current_source
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+DType = np.dtype[Any]
+
+# The standard deviation of a standard normal cut off at 2: sqrt(1 - 4 phi(2) / (2 Phi(2) - 1)).
+_TRUNCATED_STDDEV: Final = 0.8796256610342398
+
+
+@dataclass(frozen=True)
+class Zeros:
+    """All zero. Every dtype."""
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        return np.zeros(shape, dtype)
+
+
+@dataclass(frozen=True)
+class Ones:
+    """All one. Every dtype."""
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        return np.ones(shape, dtype)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """All `value`. Every dtype."""
+
+    value: complex
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        return np.full(shape, self.value, dtype)
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Uniform in [low, high). Floating dtypes."""
+
+    low: float = -0.05
+    high: float = 0.05
+
+    def __post_init__(self) -> None:
+        _require(self, self.low <= self.high, "low must not be above high")
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        return _uniform(self, rng, shape, dtype, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Normal with the given mean and standard deviation. Floating dtypes."""
+
+    mean: float = 0.0
+    stddev: float = 0.05
+
+    def __post_init__(self) -> None:
+        _require(self, self.stddev >= 0, "stddev must not be negative")
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        values = rng.standard_normal(shape, _working(self, dtype))
+        return (values * self.stddev + self.mean).astype(dtype)
+
+
+@dataclass(frozen=True)
+class TruncatedNormal:
+    """Normal, with values more than two standard deviations off drawn again. Floating dtypes.
+
+    `stddev` is that of the normal before it is cut: the values' own is 0.8796 of it.
+    """
+
+    mean: float = 0.0
+    stddev: float = 0.05
+
+    def __post_init__(self) -> None:
+        _require(self, self.stddev >= 0, "stddev must not be negative")
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        return _truncated(self, rng, shape, dtype, self.mean, self.stddev)
+
+
+@dataclass(frozen=True)
+class GlorotUniform:
+    """Uniform of variance 2 / (fan_in + fan_out) times gain².
+
+    Keeps the variance of activations and of gradients alike from layer to layer. Glorot and
+    Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
+
+    Args:
+        gain: of the activation that follows: 1 for tanh and linear layers.
+        groups: of a grouped convolution; `gc.nn.Conv2D` fills it in.
+    """
+
+    gain: float = 1.0
+    groups: int = 1
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        fan_in, fan_out = fans(shape, self.groups)
+        return _uniform_of_variance(
+            self, rng, shape, dtype, 2 * self.gain**2 / max(1, fan_in + fan_out)
+        )
+
+
+@dataclass(frozen=True)
+class GlorotNormal:
+    """Truncated normal of variance 2 / (fan_in + fan_out) times gain²: see `GlorotUniform`."""
+
+    gain: float = 1.0
+    groups: int = 1
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        fan_in, fan_out = fans(shape, self.groups)
+        return _normal_of_variance(
+            self, rng, shape, dtype, 2 * self.gain**2 / max(1, fan_in + fan_out)
+        )
+
+
+@dataclass(frozen=True)
+class HeUniform:
+    """Uniform of variance 2 / fan_in: for layers that relu follows.
+
+    He, Zhang, Ren and Sun, "Delving deep into rectifiers", 2015.
+    """
+
+    groups: int = 1
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        return _uniform_of_variance(
+            self, rng, shape, dtype, 2 / max(1, fans(shape, self.groups)[0])
+        )
+
+
+@dataclass(frozen=True)
+class HeNormal:
+    """Truncated normal of variance 2 / fan_in: see `HeUniform`."""
+
+    groups: int = 1
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        return _normal_of_variance(self, rng, shape, dtype, 2 / max(1, fans(shape, self.groups)[0]))
+
+
+@dataclass(frozen=True)
+class LecunNormal:
+    """Truncated normal of variance 1 / fan_in: keeps the variance of a linear layer's input.
+
+    LeCun, Bottou, Orr and Müller, "Efficient BackProp", 1998; with selu, Klambauer et al.,
+    "Self-normalizing neural networks", 2017.
+    """
+
+    groups: int = 1
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        return _normal_of_variance(self, rng, shape, dtype, 1 / max(1, fans(shape, self.groups)[0]))
+
+
+@dataclass(frozen=True)
+class Orthogonal:
+    """A random matrix with orthonormal rows or columns, whichever are fewer, times gain.
+
+    All axes but the last together are the rows. Drawn uniformly (Haar): the Q of a normal
+    matrix's QR with the signs of R's diagonal (Mezzadri, "How to generate random matrices from
+    the classical compact groups", 2007). Saxe, McClelland and Ganguli, "Exact solutions to the
+    nonlinear dynamics of learning in deep linear neural networks", 2013.
+    """
+
+    gain: float = 1.0
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        _working(self, dtype)
+        if len(shape) < 2:
+            raise ShapeError(
+                f"Orthogonal: the shape must have two axes or more, got {shape}",
+                mend="use Normal or Uniform for vectors",
+            )
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        normal = rng.standard_normal((max(rows, columns), min(rows, columns)))
+        q, r = np.linalg.qr(normal)
+        q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)
+        matrix = q if rows >= columns else q.T
+        return (self.gain * matrix).reshape(shape).astype(dtype)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The identity matrix times gain; in a matrix that is not square, the rest is zero."""
+
+    gain: float = 1.0
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        if len(shape) != 2:
+            raise ShapeError(f"Identity: the shape must be that of a matrix, got {shape}")
+        return (self.gain * np.eye(*shape)).astype(dtype)
+
+
+INITIALIZERS: Final[dict[str, type[Any]]] = {
+    cls.__name__: cls
+    for cls in (
+        Zeros, Ones, Constant, Uniform, Normal, TruncatedNormal, GlorotUniform, GlorotNormal,
+        HeUniform, HeNormal, LecunNormal, Orthogonal, Identity,
+    )
+}  # fmt: skip
+"""Name -> class, for the forms that are written to files."""
+
+
+def fans(shape: Shape, groups: int = 1) -> tuple[int, int]:
+    """How many inputs one output of a kernel sees, and how many outputs one input reaches.
+
+    The last two axes of `shape` are input and output features, those before them the window:
+    [in, out] of a dense layer, HWIO of a convolution, whose input axis holds one group's
+    features. A vector counts as its own in and out.
+    """
+    if not shape:
+        return 1, 1
+    if len(shape) == 1:
+        return shape[0], shape[0]
+    window = math.prod(shape[:-2])
+    return window * shape[-2], window * shape[-1] // groups
+
+
+def _require(initializer: object, condition: bool, what: str) -> None:
+    if not condition:
+        raise AttributeValueError(f"{initializer}: {what}", source=current_source())
+
+
+def _working(initializer: object, dtype: DType) -> Any:
+    """The dtype to draw in."""
+    if not is_floating(dtype):
+        raise DTypeError(
+            f"{type(initializer).__name__} makes floating values, not {dtype.name}",
+            mend="pass an array, or a function (rng, shape, dtype) -> array",
+        )
+    return np.float64 if dtype == np.float64 else np.float32
+
+
+def _uniform(
+    initializer: object,
+    rng: np.random.Generator,
+    shape: Shape,
+    dtype: DType,
+    low: float,
+    high: float,
+) -> Array:
+    values = rng.random(shape, _working(initializer, dtype))
+    return (values * (high - low) + low).astype(dtype)
+
+
+def _truncated(
+    initializer: object,
+    rng: np.random.Generator,
+    shape: Shape,
+    dtype: DType,
+    mean: float,
+    stddev: float,
+) -> Array:
+    working = _working(initializer, dtype)
+    values = np.asarray(rng.standard_normal(shape, working)).reshape(-1)
+    far = np.flatnonzero(np.abs(values) > 2)
+    while far.size:  # each round leaves about one in twenty-two of them
+        values[far] = rng.standard_normal(far.size, working)
+        far = far[np.abs(values[far]) > 2]
+    return (values.reshape(shape) * stddev + mean).astype(dtype)
+
+
+def _uniform_of_variance(
+    initializer: object, rng: np.random.Generator, shape: Shape, dtype: DType, variance: float
+) -> Array:
+    limit = math.sqrt(3 * variance)
+    return _uniform(initializer, rng, shape, dtype, -limit, limit)
+
+
+def _normal_of_variance(
+    initializer: object, rng: np.random.Generator, shape: Shape, dtype: DType, variance: float
+) -> Array:
+    stddev = math.sqrt(variance) / _TRUNCATED_STDDEV
+    return _truncated(initializer, rng, shape, dtype, 0.0, stddev)

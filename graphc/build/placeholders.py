@@ -1,0 +1,148 @@
+"""`placeholder`: a value that the caller feeds; `trace`: a Python function into a graph."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from graphc.build.specs import TensorSpec, check_name, resolve_shape
+from graphc.errors import AttributeValueError, GraphcError, GraphError
+from graphc.ir.dims import Shape, symbol
+from graphc.ir.dtypes import as_dtype
+from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor
+from graphc.ir.scopes import current_graph
+from graphc.ir.source import current_source
+from graphc.ops.emit import convert, emit
+from graphc.ops.state import PLACEHOLDER
+
+_BATCH = symbol("batch")
+
+
+def placeholder(
+    shape: Any,
+    dtype: Any = "float32",
+    *,
+    name: str | None = None,
+    batch_axis: int | str | None = "default",
+) -> Tensor:
+    """A tensor whose value the caller feeds.
+
+    Args:
+        shape: a dim for each axis: an int; None for a size known only when fed (each None is
+            a named size of its own, `<name>_<axis>`, until an operator needs it equal to
+            another); a string that names a size ("batch": the same size wherever it stands)
+            or calculates with named sizes ("2*batch"). Or a whole `TensorSpec`, which gives
+            the dtype and the name too.
+        dtype: anything that names a dtype.
+        name: of the tensor (`<name>:0`), unique in its name scope; feeds may go by it.
+        batch_axis: the axis along which a data-parallel run may split the feed. By default 0
+            where the leading dim is None or "batch". None: each replica gets all of it.
+
+    Raises:
+        ShapeError, DTypeError: not dims, not a dtype.
+        AttributeValueError: `batch_axis` is no axis of it, or `name` is not a name.
+        GraphError: no graph is being built, or the body of an operator is.
+    """
+    graph = current_graph()
+    if graph.parent is not None:
+        raise GraphError(
+            "placeholder: a body (of scan, ...) takes its values as arguments",
+            source=current_source(),
+            mend="make the placeholder before the body; the body may use it",
+        )
+    if isinstance(shape, TensorSpec):
+        shape, dtype, name = shape.shape, shape.dtype, name or shape.name
+    base = "Placeholder" if name is None else check_name(name, "placeholder")
+    unknown_lead = isinstance(shape, (tuple, list)) and len(shape) > 0 and shape[0] is None
+    dims = resolve_shape(shape, graph, base, "placeholder")
+    if batch_axis == "default":
+        axis = 0 if unknown_lead or (dims and dims[0] == _BATCH) else None
+    else:
+        axis = _as_batch_axis(batch_axis, dims)
+    result: Tensor = emit(
+        PLACEHOLDER, (), name=base, dtype=as_dtype(dtype), shape=dims, batch_axis=axis
+    )
+    return result
+
+
+def _as_batch_axis(axis: Any, dims: Shape) -> int | None:
+    if axis is None:
+        return None
+    if type(axis) is not int or not -len(dims) <= axis < len(dims):
+        raise AttributeValueError(
+            f"placeholder: batch_axis must be an axis of ({', '.join(map(str, dims))}) or None, "
+            f"got {axis!r}",
+            source=current_source(),
+        )
+    return axis % len(dims)
+
+
+def trace(fn: Callable[..., Any], *specs: Any, seed: int = 0, name: str | None = None) -> Graph:
+    """The graph of a Python function of tensors; `fn` is called once, on placeholders.
+
+    The placeholders are named by their specs, else by the parameters of `fn`, and stand in the
+    collection "inputs" in the order of `specs`. The results stand in the collection "outputs",
+    in the order in which JAX flattens the nest that `fn` returns (a dict by sorted keys); a
+    number or array among them becomes a constant.
+
+    Args:
+        fn: takes one tensor for each spec.
+        specs: `TensorSpec`s, or anything with a shape and a dtype.
+        seed: of the graph.
+        name: of the graph; by default that of `fn`.
+
+    Raises:
+        AttributeValueError: something else than a spec.
+        GraphError: `fn` returns something else than tensors, or nothing.
+
+    >>> graph = trace(lambda x: x + 1.0, TensorSpec((None,)))
+    >>> graph.collection("inputs"), graph.collection("outputs")
+    ([<Tensor x:0 f32[x_0]>], [<Tensor Add:0 f32[x_0]>])
+    """
+    graph = Graph(seed=seed, name=name or getattr(fn, "__name__", "traced").strip("<>"))
+    with graph:
+        for label, spec in zip(_parameter_names(fn, len(specs)), specs, strict=True):
+            given = TensorSpec.of(spec)
+            tensor = placeholder(given, name=given.name or label)
+            graph.add_to_collection("inputs", tensor)
+        outputs = jax.tree.leaves(fn(*graph.collection("inputs")))
+        for output in outputs:
+            graph.add_to_collection("outputs", _as_output(output, graph))
+    if not outputs:
+        raise GraphError(
+            f"trace: {graph.name} returned nothing",
+            source=current_source(),
+            mend="return the tensors that are its results",
+        )
+    return graph
+
+
+def _as_output(output: Any, graph: Graph) -> Tensor:
+    try:
+        return graph.adopt(convert(output))
+    except GraphcError as error:
+        raise GraphError(
+            f"trace: {graph.name} returned {output!r}, which is no tensor of it",
+            details=[error.what],
+            source=current_source(),
+            mend="return tensors calculated from the arguments, alone or nested",
+        ) from error
+
+
+def _parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
+    """The names of the first `count` parameters; `args_0`, ... for what `*args` takes."""
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):  # built in, without a signature
+        parameters = []
+    names: list[str] = []
+    for parameter in parameters:
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}_{i}" for i in range(count - len(names))]
+    return [*names, *(f"arg_{i}" for i in range(len(names), count))][:count]

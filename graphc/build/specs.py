@@ -1,0 +1,143 @@
+"""Shapes as users write them, and `TensorSpec`: the shape, dtype and name of a value to come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import index
+from typing import Any
+
+from graphc.errors import AttributeValueError, ShapeError, TextError
+from graphc.ir.dims import Dim, DimExpr, Shape, parse_dim
+from graphc.ir.dtypes import as_dtype
+from graphc.ir.graph import Graph
+from graphc.ir.source import current_source
+
+
+def as_dim(dim: Any, what: str) -> Dim | None:
+    """A dim as the IR has it; None stays. `what` starts the text of an error.
+
+    Raises:
+        ShapeError: not a dim, or a negative size.
+    """
+    if dim is None or isinstance(dim, DimExpr):
+        return dim
+    try:
+        parsed = parse_dim(dim) if isinstance(dim, str) else index(dim)
+    except (TextError, TypeError) as error:
+        raise ShapeError(
+            f"{what}: {dim!r} is not a dim",
+            source=current_source(),
+            mend='write a size, None, or a name such as "batch" or "2*batch"',
+        ) from error
+    if isinstance(dim, bool) or (isinstance(parsed, int) and parsed < 0):
+        raise ShapeError(
+            f"{what}: {dim!r} is not a size",
+            source=current_source(),
+            mend="sizes are 0 or more; write None for a size that is known only when fed",
+        )
+    return parsed
+
+
+def as_dims(shape: Any, what: str) -> tuple[Dim | None, ...]:
+    """The dims of `shape`, a sequence or one bare size.
+
+    Raises:
+        ShapeError: not dims.
+    """
+    if shape is None:
+        raise ShapeError(
+            f"{what}: the rank must be known",
+            source=current_source(),
+            mend="write one None for each size that is not known: (None, None)",
+        )
+    bare = isinstance(shape, (str, DimExpr)) or not isinstance(shape, Sequence)
+    return tuple(as_dim(dim, what) for dim in ([shape] if bare else shape))
+
+
+def as_static_shape(shape: Any, what: str) -> tuple[int, ...]:
+    """The sizes of `shape`, all of them known.
+
+    Raises:
+        ShapeError: a size is not known, or not a size.
+    """
+    dims = as_dims(shape, what)
+    sizes = tuple(dim for dim in dims if isinstance(dim, int))
+    if len(sizes) != len(dims):
+        raise ShapeError(
+            f"{what}: every size must be known, got ({', '.join(map(str, dims))})",
+            source=current_source(),
+            mend="write ints",
+        )
+    return sizes
+
+
+def resolve_shape(shape: Any, graph: Graph, name: str, what: str) -> Shape:
+    """The shape in `graph`: each None becomes a fresh named size, `<name>_<axis>`.
+
+    Raises:
+        ShapeError: not dims.
+    """
+    dims = as_dims(shape, what)
+    return tuple(
+        graph.fresh_dim(f"{name}_{axis}") if dim is None else dim for axis, dim in enumerate(dims)
+    )
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """The shape, dtype and name of a value that is given later.
+
+    Args:
+        shape: dims as for `gc.placeholder`: ints, None, names or expressions over names.
+        dtype: anything that names a dtype.
+        name: of the placeholder that is made from it; None: the function's parameter's.
+
+    Raises:
+        ShapeError, DTypeError: not dims, not a dtype.
+
+    >>> TensorSpec((None, 784), "float32", "x")
+    TensorSpec(shape=(None, 784), dtype=dtype('float32'), name='x')
+    """
+
+    shape: Any
+    dtype: Any = "float32"
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", as_dims(self.shape, "TensorSpec"))
+        object.__setattr__(self, "dtype", as_dtype(self.dtype))
+
+    @classmethod
+    def of(cls, value: Any) -> TensorSpec:
+        """`value` as a spec: itself, or the spec of an array or of a `jax.ShapeDtypeStruct`.
+
+        Raises:
+            AttributeValueError: it has no shape and dtype.
+        """
+        if isinstance(value, cls):
+            return value
+        if hasattr(value, "shape") and hasattr(value, "dtype"):
+            return cls(value.shape, value.dtype)
+        raise AttributeValueError(
+            f"{value!r} is not a spec",
+            source=current_source(),
+            mend='pass gc.TensorSpec((None, 784), "float32"), or an array like those to come',
+        )
+
+
+def check_name(name: Any, what: str) -> str:
+    """`name`, where it can name a placeholder or a variable.
+
+    Raises:
+        AttributeValueError: empty, or with characters that the text form and fetches use.
+    """
+    if isinstance(name, str) and name and not any(c in name for c in " :,()=%"):
+        parts = name.split("/")
+        if all(parts):
+            return name
+    raise AttributeValueError(
+        f"{what}: {name!r} is not a name",
+        source=current_source(),
+        mend='use letters, digits and "_", such as "kernel"; "/" separates scopes',
+    )

@@ -1,0 +1,258 @@
+"""`variable`: state that lives across runs; its initial value, made on the host."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.build.specs import as_static_shape, check_name
+from graphc.errors import (
+    AttributeValueError,
+    DTypeError,
+    GraphcError,
+    GraphError,
+    GraphFinalizedError,
+    ShapeError,
+)
+from graphc.ir.dtypes import FLOAT32, DType, as_dtype, is_inexact, kind_of
+from graphc.ir.graph import Graph
+from graphc.ir.node import Operand, Tensor, describe_tensors
+from graphc.ir.opdef import Effects
+from graphc.ir.program import effects_of
+from graphc.ir.scopes import AMBIENT, current_graph
+from graphc.ir.source import Source, current_source
+from graphc.ir.types import TensorType
+from graphc.ir.variable import Initializer, Variable
+from graphc.ops.emit import as_array, to_dtype
+
+Array = np.ndarray[Any, Any]
+
+
+def variable(
+    init: Any,
+    *,
+    shape: Any = None,
+    dtype: Any = None,
+    trainable: bool = True,
+    name: str = "variable",
+    collections: Sequence[str] = (),
+) -> Variable:
+    """State of the graph being built, under the name `<name scope>/<name>`.
+
+    A name that is taken in its scope gets `_1`, `_2`, ...; `Variable.name` says which. The
+    device and the user's line are those where it is made. In the body of an operator (of
+    `scan`, ...) it is made in the whole graph: one variable for all steps.
+
+    Args:
+        init: the initial value: a number, nested lists or an array; an initializer of
+            `gc.nn.initializers`, or any function `(rng, shape, dtype) -> array`, called when
+            a session starts; or a tensor of the graph, computed from the initial values of
+            other variables.
+        shape: needed for an initializer, with every size known. A single number fills it.
+        dtype: by default that of the value; float32 for an initializer.
+        trainable: whether `gc.minimize` updates it by default. Integers and bools never are.
+        collections: names of collections of the graph to add it to.
+
+    Raises:
+        ShapeError: no shape, a size that is not known, or an initial value that does not fit.
+        DTypeError: not a dtype, or not numbers.
+        GraphError: no graph is being built; an initial tensor that depends on a feed.
+        GraphFinalizedError: the graph has run.
+    """
+    source = AMBIENT.source or current_source()
+    graph = current_graph().root
+    check_name(name, "variable")
+    if graph.finalized:
+        raise GraphFinalizedError(
+            f"variable: the graph has run, and cannot get the variable {name!r} any more",
+            source=source,
+            mend="build the whole graph before the first run, or add to it inside "
+            "`with graph.extend():`",
+        )
+    what = f"variable {name!r}"
+    wanted = None if shape is None else as_static_shape(shape, what)
+    type, initial = _as_initial(
+        init, wanted, None if dtype is None else as_dtype(dtype), graph, what, source
+    )
+    result = Variable(
+        graph,
+        graph.unique_name(name),
+        type,
+        initial,
+        trainable=trainable and is_inexact(type.dtype),
+        collections=tuple(collections),
+        device=AMBIENT.device,
+        source=source,
+    )
+    graph.variables[result.name] = result
+    for collection in result.collections:
+        graph.add_to_collection(collection, result)
+    return result
+
+
+def _as_initial(
+    init: Any,
+    shape: tuple[int, ...] | None,
+    dtype: DType | None,
+    graph: Graph,
+    what: str,
+    source: Source | None,
+) -> tuple[TensorType, Array | Initializer | Tensor]:
+    """The type, and the initial value in one of the three forms a `Variable` holds."""
+    if isinstance(init, Operand):
+        tensor = _initial_tensor(init, dtype, graph, what, source)
+        _check_shape(tensor.type.shape, shape, what, source)
+        return tensor.type, tensor
+    if isinstance(init, type):
+        raise AttributeValueError(
+            f"{what}: {init.__name__} is a class",
+            source=source,
+            mend=f"make one: {init.__name__}(...)",
+        )
+    if callable(init):
+        if shape is None:
+            raise ShapeError(
+                f"{what}: an initializer needs a shape",
+                source=source,
+                mend="pass shape=(...)",
+            )
+        return TensorType(FLOAT32 if dtype is None else dtype, shape), init
+    array = np.array(as_array(init, dtype))
+    if array.ndim == 0 and shape is not None:
+        array = np.full(shape, array)
+    _check_shape(array.shape, shape, what, source)
+    array.flags.writeable = False
+    return TensorType(array.dtype, array.shape), array
+
+
+def _check_shape(got: Any, wanted: Any, what: str, source: Source | None) -> None:
+    if wanted is not None and got != wanted:
+        raise ShapeError(
+            f"{what}: the initial value has the shape ({', '.join(map(str, got))}), "
+            f"not ({', '.join(map(str, wanted))})",
+            source=source,
+            mend="leave out the shape, or give a value that has it",
+        )
+
+
+def _initial_tensor(
+    init: Operand, dtype: DType | None, graph: Graph, what: str, source: Source | None
+) -> Tensor:
+    """`init` as a tensor of the whole graph that no feed and no assignment leads to."""
+    tensor = graph.adopt(to_dtype(init, init.type.dtype if dtype is None else dtype))
+    if not tensor.type.is_static:
+        raise ShapeError(
+            f"{what}: every size of its initial value must be known, got {tensor.type}",
+            details=describe_tensors({"init": tensor}),
+            source=source,
+        )
+    seen, pending = set(), [tensor]
+    while pending:
+        current = pending.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        node = graph.producer(current)
+        if effects_of(node) & (Effects.FEED | Effects.WRITE | Effects.HOST):
+            raise GraphError(
+                f"{what}: its initial value depends on {node.op.name} {node.name!r}",
+                details=describe_tensors({"init": tensor, node.op.name: current}),
+                source=source,
+                mend="calculate it from constants and from other variables only; "
+                "to store a value later, assign it",
+            )
+        pending += node.inputs
+    return tensor
+
+
+def initial_rng(seed: int, name: str) -> np.random.Generator:
+    """The generator of the initial value of the variable `name` in a graph of this seed.
+
+    It depends on nothing else, so a variable added to a graph leaves the others as they were.
+    The generator is Philox4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2,
+    3", 2011), keyed with the first 128 bits of SHA-256 of seed and name.
+    """
+    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
+
+
+def initial_value(variable: Variable, seed: int) -> Array:
+    """The initial value of a variable whose `initial` is an array or an initializer.
+
+    Args:
+        variable: not one with an initial tensor, which a run computes.
+        seed: of the graph.
+
+    Returns:
+        A new array of the variable's shape and dtype.
+
+    Raises:
+        ShapeError, DTypeError: a function of the user's returned what does not fit. Errors
+            raised inside it pass through, with the variable's line in a note.
+        GraphError: the initial value is a tensor.
+    """
+    initial, (dtype, shape) = variable.initial, variable.type
+    if isinstance(initial, Tensor):
+        raise GraphError(
+            f"variable {variable.name!r}: its initial value is a tensor, {initial.name}, "
+            "which only a run can compute",
+            source=variable.source,
+        )
+    if isinstance(initial, np.ndarray):
+        return initial.copy()
+    sizes = as_static_shape(shape, f"variable {variable.name!r}")
+    try:
+        value = np.asarray(initial(initial_rng(seed, variable.name), sizes, dtype))
+    except Exception as error:
+        if isinstance(error, GraphcError) and error.source is None:
+            error.source = variable.source
+        error.add_note(
+            f"while making the initial value of variable {variable.name!r}, "
+            f"defined at {variable.source}"
+        )
+        raise
+    if value.shape != sizes:
+        raise ShapeError(
+            f"variable {variable.name!r}: its initializer returned the shape {value.shape}, "
+            f"not {sizes}",
+            source=variable.source,
+            mend="return an array of the shape that the initializer is called with",
+        )
+    if value.dtype != dtype and not _fits(value.dtype, dtype):
+        raise DTypeError(
+            f"variable {variable.name!r}: its initializer returned {value.dtype.name}, "
+            f"not {dtype.name}",
+            source=variable.source,
+            mend="return an array of the dtype that the initializer is called with",
+        )
+    return value.astype(dtype)
+
+
+def _fits(given: np.dtype[Any], wanted: DType) -> bool:
+    """Whether `given` is a numeric dtype of the same kind, as for feeds."""
+    try:
+        return kind_of(as_dtype(given)) == kind_of(wanted)
+    except DTypeError:
+        return False
+
+
+def trainable_variables(scope: str | None = None) -> list[Variable]:
+    """The trainable variables of the graph being built, in the order they were made.
+
+    Args:
+        scope: only those whose names lie in this name scope.
+
+    Raises:
+        GraphError: no graph is being built.
+    """
+    if scope is not None and not isinstance(scope, str):
+        raise AttributeValueError(
+            f"trainable_variables: {scope!r} is not a name scope", source=current_source()
+        )
+    prefix = "" if scope is None else scope.rstrip("/") + "/"
+    return [
+        v for v in current_graph().variables.values() if v.trainable and v.name.startswith(prefix)
+    ]

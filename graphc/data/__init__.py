@@ -1,0 +1,5 @@
+"""Input pipelines."""
+
+from graphc.data.batches import Batches as Batches
+
+__all__ = ["Batches"]

@@ -1,0 +1,50 @@
+"""Shuffled mini-batches of arrays in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import FeedError
+from graphc.ir.source import current_source
+
+
+class Batches:
+    """Endless mini-batches of arrays that share their leading axis.
+
+    Args:
+        arrays: feed name -> array `[examples, ...]`.
+        size: examples a batch. What does not fill a batch at an epoch's end is left out of
+            that epoch; each epoch is shuffled anew.
+        seed: of the shuffling; the same seed gives the same batches.
+
+    Raises:
+        FeedError: lengths differ, or fewer examples than a batch.
+    """
+
+    def __init__(self, arrays: Mapping[str, Any], size: int, *, seed: int = 0) -> None:
+        self.arrays = {name: np.asarray(array) for name, array in arrays.items()}
+        lengths = {name: len(array) for name, array in self.arrays.items()}
+        if len(set(lengths.values())) != 1:
+            raise FeedError(
+                "the arrays must have one length",
+                details=[f"{name}: {length}" for name, length in lengths.items()],
+                source=current_source(),
+            )
+        self.examples = next(iter(lengths.values()))
+        if not 0 < size <= self.examples:
+            raise FeedError(
+                f"a batch of {size} out of {self.examples} examples", source=current_source()
+            )
+        self.size = size
+        self.seed = seed
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray[Any, Any]]]:
+        rng = np.random.default_rng(self.seed)
+        while True:
+            order = rng.permutation(self.examples)
+            for start in range(0, self.examples - self.size + 1, self.size):
+                chosen = order[start : start + self.size]
+                yield {name: array[chosen] for name, array in self.arrays.items()}

@@ -1,0 +1,143 @@
+"""From a graph to a program: the nodes that a set of fetches chooses, in program order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Union
+
+from graphc.errors import FeedError, FetchError, GraphError
+from graphc.ir.graph import Graph
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Effects, OpDef
+from graphc.ir.program import Port, Program
+from graphc.ir.rewrite import map_dims
+from graphc.ir.variable import Variable
+
+Fetch = Union[Tensor, Node, Variable]
+
+
+def capture(
+    graph: Graph, fetches: Sequence[Fetch], feeds: Sequence[Tensor], read_op: OpDef
+) -> Program:
+    """The program that computes `fetches` given values for `feeds`.
+
+    The fetches alone choose the nodes, through operands and control inputs; what lies only
+    behind a fed tensor is left out. A fetched node has no output port; a fetched variable is
+    read after everything else. The program still reads and assigns variables: `functionalize`
+    makes it pure.
+
+    Args:
+        read_op: the operator that reads a variable.
+
+    Raises:
+        FetchError: a fetch of another graph.
+        FeedError: a chosen placeholder is not fed, or a feed belongs to another graph.
+    """
+    _check_owners(graph, fetches, feeds)
+    fed = set(feeds)
+    chosen = choose(graph, fetches, fed)
+    nodes = [node for node in graph.nodes if node in chosen]
+    _check_all_fed(nodes, fed)
+    outputs = []
+    for fetch in fetches:
+        if isinstance(fetch, Variable):
+            tensor = Tensor(fetch.type, fetch.name)
+            attrs = {"variable": fetch.name, "dtype": fetch.type.dtype, "shape": fetch.type.shape}
+            nodes.append(
+                Node(read_op, (), (tensor,), attrs, name=f"{fetch.name}/fetch", source=fetch.source)
+            )
+            outputs.append(Port(fetch.name, "fetch", tensor))
+        elif isinstance(fetch, Tensor):
+            outputs.append(Port(port_name(fetch), "fetch", fetch))
+    inputs = [Port(port_name(tensor), "feed", tensor) for tensor in feeds]
+    program = Program(
+        graph.name, tuple(inputs), tuple(nodes), tuple(_unique(outputs)),
+        equalities=tuple(graph.constraints.others), batch_axes=_batch_axes(graph, feeds),
+    )  # fmt: skip
+    find = graph.constraints.finder()
+    return program if find is None else map_dims(program, find)
+
+
+def port_name(tensor: Tensor) -> str:
+    """The name a feed or fetch goes by: `x` for `x:0`, else the tensor's full name."""
+    return tensor.name.removesuffix(":0")
+
+
+def choose(graph: Graph, fetches: Sequence[Fetch], fed: set[Tensor]) -> set[Node]:
+    """The nodes that `fetches` need, stopping at the tensors in `fed`."""
+    chosen: set[Node] = set()
+    pending: list[Node] = []
+
+    def want(tensor: Tensor) -> None:
+        if tensor not in fed:
+            node = graph.producer(tensor)
+            if node not in chosen:
+                chosen.add(node)
+                pending.append(node)
+
+    for fetch in fetches:
+        if isinstance(fetch, Tensor):
+            want(fetch)
+        elif isinstance(fetch, Node) and fetch not in chosen:
+            chosen.add(fetch)
+            pending.append(fetch)
+    while pending:
+        node = pending.pop()
+        for tensor in node.inputs:
+            want(tensor)
+        for name in node.control_inputs:
+            other = graph.node(name)
+            if other not in chosen:
+                chosen.add(other)
+                pending.append(other)
+    return chosen
+
+
+def _check_owners(graph: Graph, fetches: Sequence[Fetch], feeds: Sequence[Tensor]) -> None:
+    for fetch in fetches:
+        if isinstance(fetch, Node):
+            mine = graph.has_node(fetch)
+        else:
+            mine = fetch.graph is graph
+        if not mine:
+            raise FetchError(
+                f"fetch {fetch.name!r} is not of graph {graph.name!r}",
+                mend="fetch tensors of the session's own graph; a body's tensors must be "
+                "returned from it",
+            )
+    for tensor in feeds:
+        if tensor.graph is not graph:
+            raise FeedError(f"feed {tensor.name!r} is not of graph {graph.name!r}")
+
+
+def _check_all_fed(nodes: Sequence[Node], fed: set[Tensor]) -> None:
+    for node in nodes:
+        if node.op.effects & Effects.FEED and node.outputs[0] not in fed:
+            raise FeedError(
+                f"placeholder {node.name!r} ({node.outputs[0].type}) is needed and not fed",
+                source=node.source,
+                mend=f'feed it: {{"{node.name}": value}}',
+            )
+
+
+def _unique(ports: list[Port]) -> list[Port]:
+    """The ports with names told apart: a variable and a node may have the same."""
+    seen: dict[str, int] = {}
+    result = []
+    for port in ports:
+        count = seen.get(port.name, 0)
+        seen[port.name] = count + 1
+        result.append(port if not count else port._replace(name=f"{port.name}.{count}"))
+    return result
+
+
+def _batch_axes(graph: Graph, feeds: Sequence[Tensor]) -> dict[str, int]:
+    axes = {}
+    for tensor in feeds:
+        node = graph.find_producer(tensor)
+        if node is None:
+            raise GraphError(f"tensor {tensor.name!r} is a body's input and cannot be fed")
+        axis = node.attrs.get("batch_axis")
+        if axis is not None and node.op.effects & Effects.FEED:
+            axes[port_name(tensor)] = axis
+    return axes

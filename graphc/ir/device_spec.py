@@ -1,0 +1,80 @@
+"""Device names: `/job:worker/replica:0/task:1/device:GPU:0`, the short `/gpu:0`, and parts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+
+from graphc.errors import DeviceError
+
+_PART = re.compile(
+    r"/(?:(job):([A-Za-z][\w-]*)|(replica|task):(\d+)|(?:device:)?([A-Za-z]\w*):(\d+|\*))"
+)
+
+
+@dataclass(frozen=True)
+class DeviceSpec:
+    """A device name in parts; None where a part is left open.
+
+    Attributes:
+        kind: upper case: "CPU", "GPU", "TPU".
+        index: the number among the devices of that kind; None for any.
+    """
+
+    job: str | None = None
+    replica: int | None = None
+    task: int | None = None
+    kind: str | None = None
+    index: int | None = None
+
+    def merge(self, inner: DeviceSpec) -> DeviceSpec:
+        """This spec with every part that `inner` names taken from `inner`."""
+        named = {f.name: getattr(inner, f.name) for f in fields(inner)}
+        changes = {name: value for name, value in named.items() if value is not None}
+        if inner.kind is not None:  # "/gpu:*" inside "/gpu:1" means any GPU
+            changes["index"] = inner.index
+        return replace(self, **changes)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.job is not None:
+            parts.append(f"/job:{self.job}")
+        if self.replica is not None:
+            parts.append(f"/replica:{self.replica}")
+        if self.task is not None:
+            parts.append(f"/task:{self.task}")
+        if self.kind is not None:
+            parts.append(f"/device:{self.kind}:{'*' if self.index is None else self.index}")
+        return "".join(parts)
+
+
+@lru_cache(maxsize=1024)
+def parse_device(name: str) -> DeviceSpec:
+    """The parts of a device name.
+
+    Raises:
+        DeviceError: the name does not parse; the text shows both forms.
+
+    >>> str(parse_device("/gpu:0"))
+    '/device:GPU:0'
+    >>> str(parse_device("/job:worker/task:1").merge(parse_device("/cpu:0")))
+    '/job:worker/task:1/device:CPU:0'
+    """
+    spec, position = DeviceSpec(), 0
+    while position < len(name):
+        match = _PART.match(name, position)
+        if match is None:
+            raise DeviceError(
+                f"{name!r} is not a device name",
+                mend='write "/gpu:0" or "/job:worker/replica:0/task:1/device:GPU:0"',
+            )
+        job_key, job, number_key, number, kind, index = match.groups()
+        if job_key:
+            spec = replace(spec, job=job)
+        elif number_key:
+            spec = replace(spec, **{number_key: int(number)})
+        else:
+            spec = replace(spec, kind=kind.upper(), index=None if index == "*" else int(index))
+        position = match.end()
+    return spec

@@ -1,0 +1,352 @@
+"""Dims: an int, or a small expression over named sizes, and the equalities between them.
+
+A `DimExpr` is a polynomial in normal form over atoms (a named size, or a floor division that
+does not come out even), so `==` is a comparison of tuples. JAX's own symbolic dims are used at
+symbolic export only: their `==` costs microseconds, and two fresh ones are never equal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple, Union, cast
+
+from graphc.errors import ShapeError, TextError
+
+
+class FloorDiv(NamedTuple):
+    """The atom `numerator // denominator` of a division that does not come out even."""
+
+    numerator: DimExpr
+    denominator: Dim
+
+    def __str__(self) -> str:
+        return f"floordiv({self.numerator}, {self.denominator})"
+
+
+Atom = Union[str, FloorDiv]
+Monomial = tuple[Atom, ...]  # a product of atoms, sorted; an atom stands once per power
+Terms = tuple[tuple[Monomial, int], ...]
+
+
+class DimExpr:
+    """A sum of products of named sizes with integer coefficients; immutable and hashable.
+
+    Built by `symbol(name)` and arithmetic with ints and other dims. Arithmetic that comes out
+    constant gives an `int`.
+
+    >>> n = symbol("n")
+    >>> (n + n) // 2 == n, (n + 1) // 2
+    (True, floordiv(n + 1, 2))
+    >>> n - n
+    0
+    """
+
+    __slots__ = ("_hash", "terms")
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self._hash = hash(terms)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return (
+            isinstance(other, DimExpr) and self._hash == other._hash and self.terms == other.terms
+        )
+
+    def __add__(self, other: Dim) -> Dim:
+        return _from_terms(self.terms + _terms(other))
+
+    def __mul__(self, other: Dim) -> Dim:
+        right = _terms(other)
+        return _from_terms(
+            tuple((tuple(sorted(a + b, key=str)), p * q) for a, p in self.terms for b, q in right)
+        )
+
+    def __sub__(self, other: Dim) -> Dim:
+        return self + (-other)
+
+    def __neg__(self) -> Dim:
+        return self * -1
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        return _floordiv(self, other)
+
+    def __rsub__(self, other: int) -> Dim:
+        return -self + other
+
+    def __rfloordiv__(self, other: int) -> Dim:
+        raise ShapeError(
+            f"a size may not divide an int: {other} // ({self})",
+            mend="divide a named size by an int, or bind the size",
+        )
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __repr__(self) -> str:
+        parts = []
+        for monomial, coefficient in self.terms:
+            factors = [str(atom) for atom in monomial]
+            if coefficient != 1 or not factors:
+                factors.insert(0, str(coefficient))
+            parts.append("*".join(factors))
+        return " + ".join(parts).replace("+ -", "- ").replace("- 1*", "- ")
+
+    __str__ = __repr__
+
+
+Dim = Union[int, DimExpr]
+Shape = tuple[Dim, ...]
+
+_NAME = re.compile(r"[A-Za-z_][\w.]*\Z")
+
+
+@lru_cache(maxsize=None)
+def symbol(name: str) -> DimExpr:
+    """The named size `name` (letters, digits, `_` and `.`)."""
+    if not _NAME.match(name) or name == "floordiv":
+        raise ShapeError(
+            f"{name!r} is not a name for a size",
+            mend='use an identifier such as "batch"',
+        )
+    return DimExpr((((name,), 1),))
+
+
+def _terms(dim: Dim) -> Terms:
+    if isinstance(dim, DimExpr):
+        return dim.terms
+    return (((), int(dim)),)
+
+
+def _from_terms(terms: Terms) -> Dim:
+    sums: dict[Monomial, int] = {}
+    for monomial, coefficient in terms:
+        sums[monomial] = sums.get(monomial, 0) + coefficient
+    kept = [(monomial, c) for monomial, c in sums.items() if c]
+    if not kept:
+        return 0
+    if len(kept) == 1 and kept[0][0] == ():
+        return kept[0][1]
+    # Symbols before constants, so that it prints as people write it.
+    kept.sort(key=lambda term: (not term[0], [str(atom) for atom in term[0]]))
+    return DimExpr(tuple(kept))
+
+
+def _divide_term(term: tuple[Monomial, int], by: tuple[Monomial, int]) -> Any:
+    (monomial, coefficient), (divisor, q) = term, by
+    rest = list(monomial)
+    for atom in divisor:
+        if atom not in rest:
+            return None
+        rest.remove(atom)
+    return None if coefficient % q else (tuple(rest), coefficient // q)
+
+
+def _floordiv(numerator: Dim, denominator: Dim) -> Dim:
+    if isinstance(denominator, int) and denominator <= 0:
+        raise ShapeError(f"({numerator}) // {denominator}: the divisor must be positive")
+    if isinstance(numerator, int) and isinstance(denominator, int):
+        return numerator // denominator
+    if numerator == denominator:
+        return 1
+    by = _terms(denominator)
+    if len(by) == 1:
+        # (k*d*a + r) // d = k*a + r // d: take out what divides evenly, keep the rest together.
+        divided = [(term, _divide_term(term, by[0])) for term in _terms(numerator)]
+        whole = _from_terms(tuple(d for _, d in divided if d is not None))
+        rest = _from_terms(tuple(t for t, d in divided if d is None))
+        if rest == 0:
+            return whole
+        if isinstance(rest, int) and isinstance(denominator, int):
+            return whole + rest // denominator
+        numerator_rest: Dim = rest
+    else:
+        whole, numerator_rest = 0, numerator
+    if isinstance(numerator_rest, int):
+        numerator_rest = DimExpr((((), numerator_rest),))
+    atom = FloorDiv(numerator_rest, denominator)
+    return whole + DimExpr((((atom,), 1),))
+
+
+def substitute(dim: Dim, bindings: Mapping[str, Any]) -> Any:
+    """`dim` with named sizes replaced; names not in `bindings` stay.
+
+    The values may be ints, dims, or anything with `+`, `*` and `//` (JAX's symbolic dims).
+    """
+    if not isinstance(dim, DimExpr):
+        return dim
+    total: Any = 0
+    for monomial, coefficient in dim.terms:
+        product: Any = coefficient
+        for atom in monomial:
+            if isinstance(atom, FloorDiv):
+                factor = substitute(atom.numerator, bindings) // substitute(
+                    atom.denominator, bindings
+                )
+            else:
+                factor = bindings[atom] if atom in bindings else symbol(atom)
+            product = factor if isinstance(product, int) and product == 1 else product * factor
+        total = product if isinstance(total, int) and total == 0 else total + product
+    return total
+
+
+def symbols_of(dim: Dim) -> frozenset[str]:
+    """The named sizes in `dim`."""
+    if not isinstance(dim, DimExpr):
+        return frozenset()
+    names: set[str] = set()
+    for monomial, _ in dim.terms:
+        for atom in monomial:
+            if isinstance(atom, FloorDiv):
+                names |= symbols_of(atom.numerator) | symbols_of(atom.denominator)
+            else:
+                names.add(atom)
+    return frozenset(names)
+
+
+def as_symbol(dim: Dim) -> str | None:
+    """The name, where `dim` is one bare named size; otherwise None."""
+    if isinstance(dim, DimExpr) and len(dim.terms) == 1:
+        monomial, coefficient = dim.terms[0]
+        if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], str):
+            return monomial[0]
+    return None
+
+
+def product(dims: Iterable[Dim]) -> Dim:
+    """The product of `dims`; 1 for none."""
+    result: Dim = 1
+    for dim in dims:
+        result = result * dim
+    return result
+
+
+_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][\w.]*)|(.))")
+
+
+def parse_dim(text: str) -> Dim:
+    """The dim that prints as `text`: ints, names, `+`, `-`, `*`, `floordiv(a, b)`.
+
+    >>> parse_dim("2*batch + floordiv(t - 1, 2)")
+    2*batch + floordiv(t - 1, 2)
+    """
+    tokens = [m.group(1) or m.group(2) or m.group(3) for m in _TOKEN.finditer(text.strip())]
+    position = 0
+
+    def peek() -> str:
+        return tokens[position] if position < len(tokens) else ""
+
+    def take(expected: str | None = None) -> str:
+        nonlocal position
+        token = peek()
+        if not token or (expected is not None and token != expected):
+            raise TextError(f"{text!r} is not a dim", details=[f"at token {token!r}"])
+        position += 1
+        return token
+
+    def factor() -> Dim:
+        token = take()
+        if token == "-":
+            return factor() * -1
+        if token.isdigit():
+            return int(token)
+        if token == "(":
+            inner = total()
+            take(")")
+            return inner
+        if token == "floordiv":
+            take("(")
+            numerator = total()
+            take(",")
+            denominator = total()
+            take(")")
+            return _floordiv(numerator, denominator)
+        return symbol(token)
+
+    def term() -> Dim:
+        value = factor()
+        while peek() == "*":
+            take()
+            value = value * factor()
+        return value
+
+    def total() -> Dim:
+        value = term()
+        while peek() in ("+", "-"):
+            value = value + term() if take() == "+" else value - term()
+        return value
+
+    result = total()
+    if peek():
+        raise TextError(f"{text!r} is not a dim", details=[f"at token {peek()!r}"])
+    return result
+
+
+class DimConstraints:
+    """Equalities between dims: a union-find over named sizes, and a list of the other ones.
+
+    An operator that needs two dims equal calls `unify`; a size that is not known yet is then
+    recorded as equal, checked when values are fed, and printed with the graph.
+    """
+
+    def __init__(self) -> None:
+        self._parent: dict[str, Dim] = {}
+        self.others: list[tuple[Dim, Dim]] = []
+        self.version = 0  # grows with every new equality: a cheap "has anything changed?"
+
+    def find(self, dim: Dim) -> Dim:
+        """`dim` with every named size replaced by the one that stands for its class."""
+        if not self._parent or not isinstance(dim, DimExpr):
+            return dim
+        names = symbols_of(dim)
+        bindings = {name: self._root(name) for name in names if name in self._parent}
+        return cast(Dim, substitute(dim, bindings)) if bindings else dim
+
+    def _root(self, name: str) -> Dim:
+        dim = self._parent[name]
+        resolved = self.find(dim)
+        self._parent[name] = resolved  # path compression
+        return resolved
+
+    def equal(self, a: Dim, b: Dim) -> bool:
+        """Whether `a == b` holds by what is recorded."""
+        if a == b:
+            return True
+        a, b = self.find(a), self.find(b)
+        return a == b or (a, b) in self.others or (b, a) in self.others
+
+    def unify(self, a: Dim, b: Dim) -> bool:
+        """Records `a == b`; False where two known sizes differ (nothing is recorded then)."""
+        a, b = self.find(a), self.find(b)
+        if a == b:
+            return True
+        if isinstance(a, int) and isinstance(b, int):
+            return False
+        for left, right in ((b, a), (a, b)):  # the first name used stands for the class
+            name = as_symbol(left)
+            if name is not None and name not in symbols_of(right):
+                self._parent[name] = right
+                self.version += 1
+                self.others = [(self.find(p), self.find(q)) for p, q in self.others]
+                return not any(
+                    isinstance(p, int) and isinstance(q, int) and p != q for p, q in self.others
+                )
+        if (a, b) not in self.others and (b, a) not in self.others:
+            self.others.append((a, b))
+            self.version += 1
+        return True
+
+    def equalities(self) -> list[tuple[Dim, Dim]]:
+        """Every recorded equality, as (dim, what it equals)."""
+        named: list[tuple[Dim, Dim]] = [(symbol(n), self._root(n)) for n in self._parent]
+        return named + self.others
+
+    def finder(self) -> Callable[[Dim], Dim] | None:
+        """`find`, or None where it would leave every dim alone."""
+        return self.find if self._parent else None

@@ -1,0 +1,172 @@
+"""Dtypes: the list, their short names, and promotion by JAX's lattice.
+
+A dtype is a `numpy.dtype` (the narrow floats and 4-bit integers come from `ml_dtypes`, as in
+JAX). 64-bit dtypes are ordinary members: nothing here depends on JAX's global x64 flag.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+import jax
+import ml_dtypes
+import numpy as np
+from jax import numpy as jnp
+
+from graphc.errors import DTypeError
+from graphc.ir.source import current_source
+
+DType = np.dtype
+
+_SHORT: Final[dict[str, Any]] = {
+    "bool": np.bool_,
+    "i4": ml_dtypes.int4,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "u4": ml_dtypes.uint4,
+    "u8": np.uint8,
+    "u16": np.uint16,
+    "u32": np.uint32,
+    "u64": np.uint64,
+    "f8e4m3fn": ml_dtypes.float8_e4m3fn,
+    "f8e5m2": ml_dtypes.float8_e5m2,
+    "f8e4m3b11fnuz": ml_dtypes.float8_e4m3b11fnuz,
+    "f8e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+    "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "f64": np.float64,
+    "c64": np.complex64,
+    "c128": np.complex128,
+}
+BY_SHORT: Final[dict[str, DType]] = {short: np.dtype(t) for short, t in _SHORT.items()}
+SHORT: Final[dict[DType, str]] = {dtype: short for short, dtype in BY_SHORT.items()}
+_BY_LONG: Final[dict[str, DType]] = {dtype.name: dtype for dtype in SHORT}
+
+BOOL = np.dtype(np.bool_)
+INT32 = np.dtype(np.int32)
+UINT32 = np.dtype(np.uint32)
+FLOAT32 = np.dtype(np.float32)
+COMPLEX64 = np.dtype(np.complex64)
+
+# What a Python scalar becomes where no array decides (JAX's defaults without x64).
+SCALAR_DEFAULTS: Final[dict[type, DType]] = {
+    bool: BOOL,
+    int: INT32,
+    float: FLOAT32,
+    complex: COMPLEX64,
+}
+_KIND_ORDER: Final[dict[type, int]] = {bool: 0, int: 1, float: 2, complex: 3}
+
+
+@lru_cache(maxsize=1024)
+def _as_dtype(value: Any) -> DType:
+    if value in SCALAR_DEFAULTS:
+        return SCALAR_DEFAULTS[value]
+    if isinstance(value, str):
+        found = BY_SHORT.get(value) or _BY_LONG.get(value)
+        if found is not None:
+            return found
+    try:
+        dtype = np.dtype(value)
+    except TypeError:
+        dtype = None
+    if dtype is None or dtype not in SHORT:
+        raise DTypeError(
+            f"{value!r} is not a dtype of graphc",
+            details=[f"dtypes: {', '.join(sorted(_BY_LONG))}"],
+            source=current_source(),
+            mend="strings and objects live on the host only; pass numbers",
+        )
+    return dtype
+
+
+def as_dtype(value: Any) -> DType:
+    """`value` (a dtype, a NumPy or JAX scalar type, a long or short name) as a dtype.
+
+    >>> as_dtype("float32") == as_dtype("f32") == as_dtype(np.float32)
+    True
+    """
+    # Short names first: NumPy reads "f8" and "i4" as byte counts, which here are other types.
+    return _as_dtype(value)
+
+
+def short_name(dtype: DType) -> str:
+    """The name used by the text form: `f32`, `i64`, `bf16`, `bool`."""
+    return SHORT[dtype]
+
+
+def is_floating(dtype: DType) -> bool:
+    """Whether `dtype` is a real floating type, the narrow ones included."""
+    return SHORT[dtype][0] == "f" or dtype == ml_dtypes.bfloat16
+
+
+def is_complex(dtype: DType) -> bool:
+    """Whether `dtype` is complex."""
+    return dtype.kind == "c"
+
+
+def is_inexact(dtype: DType) -> bool:
+    """Whether `dtype` is floating or complex: the dtypes that carry gradients."""
+    return is_floating(dtype) or is_complex(dtype)
+
+
+def is_integer(dtype: DType) -> bool:
+    """Whether `dtype` is a signed or unsigned integer (bool is not)."""
+    return SHORT[dtype][0] in "iu"
+
+
+def is_64bit(dtype: DType) -> bool:
+    """Whether JAX needs `enable_x64` for this dtype."""
+    return SHORT[dtype] in ("i64", "u64", "f64", "c128")
+
+
+def kind_of(dtype: DType) -> str:
+    """One of `bool`, `integer`, `floating`, `complex`: feeds are cast within a kind only."""
+    if dtype == BOOL:
+        return "bool"
+    if is_integer(dtype):
+        return "integer"
+    return "complex" if is_complex(dtype) else "floating"
+
+
+@lru_cache(maxsize=4096)
+def promote(a: DType, b: DType) -> DType:
+    """The dtype JAX's lattice gives for two arrays (not weak) of these dtypes."""
+    if a == b:
+        return a
+    with jax.enable_x64(True):
+        try:
+            return np.dtype(jnp.promote_types(a, b))
+        except (TypeError, ValueError) as error:  # the narrow types have no implicit promotion
+            raise DTypeError(
+                f"no implicit promotion between {a.name} and {b.name}",
+                mend="cast one of them: gc.cast(t, dtype)",
+            ) from error
+
+
+@lru_cache(maxsize=4096)
+def promote_scalar(dtype: DType, scalar: type) -> DType:
+    """The dtype of an array of `dtype` combined with a weak Python scalar of type `scalar`.
+
+    A scalar of the same or a lower kind leaves the dtype alone; a higher kind gives that
+    kind's default (a float beside integers gives float32, a complex beside float64 complex128).
+    """
+    kind = {"bool": 0, "integer": 1, "floating": 2, "complex": 3}[kind_of(dtype)]
+    if _KIND_ORDER[scalar] <= kind:
+        return dtype
+    if scalar is complex and kind == 2:
+        return np.dtype(np.complex128) if dtype == np.float64 else COMPLEX64
+    return SCALAR_DEFAULTS[scalar]
+
+
+@lru_cache(maxsize=64)
+def real_of(dtype: DType) -> DType:
+    """The dtype of the real part: float32 for complex64; a real dtype is its own."""
+    if not is_complex(dtype):
+        return dtype
+    return np.dtype(np.float32 if dtype == np.complex64 else np.float64)

@@ -1,0 +1,143 @@
+"""A hash of a program's meaning, and the key under which its executable is cached.
+
+Both are stable across processes and Python versions: they hash text, never Python's `hash`.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from graphc.errors import AttributeValueError, VerifyError
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Effects
+from graphc.ir.program import Program, effects_of
+from graphc.ir.types import TensorType
+from graphc.ir.values import Array, bytes_of, write_value
+
+_RECIPE = "graphc fingerprint 1"  # grows when the text that is hashed changes
+
+
+def fingerprint(program: Program) -> str:
+    """The SHA-256 of a program's structure, as 64 hexadecimal digits.
+
+    Operators (by name), operands, attributes with the contents of arrays, types, devices,
+    regions, ports, equalities and batch axes count. Program and node names, sources and
+    control inputs do not.
+
+    Raises:
+        TextError: an attribute has a value without a written form.
+        VerifyError: an operand is defined nowhere before its use.
+    """
+    writer = _Structure()
+    try:
+        writer.program(program)
+    except KeyError as error:
+        name = getattr(error.args[0], "name", "?")
+        raise VerifyError(f"{program.name}: {name!r} is used before it is defined") from error
+    return _digest(writer.lines)
+
+
+def cache_key(
+    program: Program,
+    *,
+    bindings: Mapping[str, int],
+    options: Any,
+    extra: Mapping[str, str],
+) -> str | None:
+    """The key of an executable; None where it must not be cached: the program calls back.
+
+    Args:
+        program: functional and not yet optimised.
+        bindings: the sizes bound.
+        options: what decides how it is compiled: frozen dataclasses (options, passes) and
+            containers of plain values, nested as need be.
+        extra: everything outside the program: sources of graphc, versions, flags, devices.
+
+    Raises:
+        AttributeValueError: `options` or `extra` holds what has no stable written form.
+    """
+    if any(effects_of(node) & Effects.HOST for node in program.nodes):
+        return None
+    lines = [fingerprint(program), _option(dict(bindings)), _option(options), _option(dict(extra))]
+    return _digest(lines)
+
+
+def _digest(lines: list[str]) -> str:
+    return hashlib.sha256("\n".join([_RECIPE, *lines]).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class _Structure:
+    """Writes a program as lines that mean the same if and only if they are the same."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._types: dict[TensorType, str] = {}
+
+    def program(self, program: Program) -> None:
+        numbers: dict[Tensor, str] = {}
+        self.lines.append("{")
+        for port in program.inputs:
+            numbers[port.tensor] = str(len(numbers))
+            self.lines.append(f"in {port.kind} {json.dumps(port.name)} {port.tensor.type}")
+        for node in program.nodes:
+            self._node(node, numbers)
+        for port in program.outputs:
+            self.lines.append(f"out {port.kind} {json.dumps(port.name)} {numbers[port.tensor]}")
+        pairs = [" == ".join(sorted(map(str, pair))) for pair in program.equalities]
+        self.lines += [f"size {pair}" for pair in sorted(pairs)]
+        axes = sorted(program.batch_axes.items())
+        self.lines += [f"batch {json.dumps(name)} {axis}" for name, axis in axes]
+        self.lines.append("}")
+
+    def _node(self, node: Node, numbers: dict[Tensor, str]) -> None:
+        operands = ",".join([numbers[tensor] for tensor in node.inputs])
+        results = []
+        for tensor in node.outputs:
+            results.append(self._type(tensor.type))
+            numbers[tensor] = str(len(numbers))
+        line = f"{node.op.name}({operands})"
+        if node.attrs:
+            line += write_value(node.attrs, array=_array_digest)
+        line += f":{';'.join(results)}"
+        if node.device:
+            line += f"@{json.dumps(node.device)}"
+        self.lines.append(line)
+        for region in node.regions:
+            self.program(region)
+
+    def _type(self, type: TensorType) -> str:
+        text = self._types.get(type)
+        if text is None:
+            text = self._types[type] = str(type)
+        return text
+
+
+def _array_digest(value: Array) -> str:
+    return f"array({value.dtype}, {value.shape}, {hashlib.sha256(bytes_of(value)).hexdigest()})"
+
+
+def _option(value: Any) -> str:
+    """Options as text: the same text if and only if they are the same."""
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = [f"{f.name}={_option(getattr(value, f.name))}" for f in fields(value)]
+        return f"{type(value).__qualname__}({', '.join(parts)})"
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__qualname__}.{value.name}"
+    if isinstance(value, Mapping):
+        parts = sorted(f"{_option(key)}: {_option(item)}" for key, item in value.items())
+        return f"{{{', '.join(parts)}}}"
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(map(_option, value))}]"
+    if isinstance(value, (set, frozenset)):
+        return f"set({', '.join(sorted(map(_option, value)))})"
+    if value is None or type(value) in (bool, int, float, str):
+        return write_value(value)
+    raise AttributeValueError(
+        f"an option of type {type(value).__name__} cannot enter a cache key: {value!r:.80}",
+        mend="use frozen dataclasses, numbers, strings, and tuples and mappings of these",
+    )

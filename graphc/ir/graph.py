@@ -1,0 +1,327 @@
+"""`Graph`: what the user builds. Append-only, nodes in program order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from graphc.errors import GraphError, GraphFinalizedError, UnknownNameError, nearest
+from graphc.ir.dims import DimConstraints, DimExpr, symbol, symbols_of
+from graphc.ir.node import EMPTY, Node, Tensor, describe_tensors
+from graphc.ir.opdef import OpDef
+from graphc.ir.program import Program
+from graphc.ir.scopes import AMBIENT, building
+from graphc.ir.source import current_source
+from graphc.ir.types import TensorType
+from graphc.ir.variable import Variable
+
+
+class Graph:
+    """A static graph under construction.
+
+    Args:
+        seed: of initial values and of every random operator's stream.
+        name: for print-outs.
+
+    Enter it to build (`with graph:`). The first run finalizes it; `with graph.extend():` opens
+    it again. A body (of `scan`, ...) is a child graph: tensors of its ancestors that it uses
+    become explicit inputs, listed in `captures`.
+    """
+
+    def __init__(self, seed: int = 0, name: str = "graph", *, parent: Graph | None = None) -> None:
+        self.name = name
+        self.seed = seed
+        self.parent = parent
+        self.root: Graph = self if parent is None else parent.root
+        self.nodes: list[Node] = []
+        self.inputs: list[Tensor] = []  # of a child: its parameters, then its captures
+        self.captures: dict[Tensor, Tensor] = {}  # outer tensor -> the input that stands for it
+        self.finalized = False
+        self._by_name: dict[str, Node] = {}
+        self._producers: dict[Tensor, Node] = {}
+        self._entered: list[AbstractContextManager[Graph]] = []
+        # Shared by a graph and its bodies, so only the root's are used.
+        self.variables: dict[str, Variable] = {} if parent is None else parent.root.variables
+        self.constraints: DimConstraints = (
+            DimConstraints() if parent is None else parent.root.constraints
+        )
+        self._names: dict[str, int] = {} if parent is None else parent.root._names
+        self._collections: dict[str, list[Any]] = {}
+        self.draws = 0  # random operators made so far, in the whole graph
+        # variable -> its last read; valid until the next assignment
+        self.last_reads: dict[Variable, Tensor] = {}
+
+    # -- building ---------------------------------------------------------------------------
+
+    def __enter__(self) -> Graph:
+        scope = building(self)
+        self._entered.append(scope)
+        return scope.__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        self._entered.pop().__exit__(*exc)
+
+    def add(
+        self,
+        op: OpDef,
+        inputs: Sequence[Tensor] = (),
+        attrs: Mapping[str, Any] = EMPTY,
+        regions: tuple[Program, ...] = (),
+        name: str | None = None,
+    ) -> Node:
+        """Appends a node; its types are inferred and its user's line recorded here.
+
+        Raises:
+            ShapeError, DTypeError, AttributeValueError: the operands or attributes do not fit.
+            GraphFinalizedError: the graph has run and is not being extended.
+        """
+        source = AMBIENT.source or current_source()
+        if self.root.finalized:
+            raise GraphFinalizedError(
+                f"{op.name}: the graph has run, and cannot grow any more",
+                source=source,
+                mend="build the whole graph before the first run, or add nodes inside "
+                "`with graph.extend():`",
+            )
+        operands = tuple(inputs)
+        for tensor in operands:
+            if tensor.graph is not self:
+                operands = tuple(self.adopt(t) for t in operands)
+                break
+        attrs = op.complete(attrs, source)
+        types = op.infer_types(operands, attrs, self.constraints, source, regions)
+        full_name = self.unique_name(name or op.name)
+        outputs = tuple(Tensor(type, f"{full_name}:{i}", self) for i, type in enumerate(types))
+        node = Node(
+            op, operands, outputs, attrs, regions, full_name, source,
+            AMBIENT.device, AMBIENT.control_inputs,
+        )  # fmt: skip
+        self.nodes.append(node)
+        self._by_name[full_name] = node
+        for tensor in outputs:
+            self._producers[tensor] = node
+        return node
+
+    def restore(self, node: Node) -> None:
+        """Appends a node that has everything already: the parser and the loader make such.
+
+        Its name, those in its regions and the named sizes of its results are taken from then on.
+
+        Raises:
+            GraphError: there is a node of that name.
+        """
+        if node.name in self._by_name:
+            raise GraphError(f"two nodes have the name {node.name!r}", source=node.source)
+        self.nodes.append(node)
+        self._by_name[node.name] = node
+        self._names.setdefault(node.name, 1)
+        for region in node.regions:
+            for inner in region.walk():
+                self._names.setdefault(inner.name, 1)
+        for tensor in node.outputs:
+            tensor.graph = self
+            self._producers[tensor] = node
+            for dim in tensor.type.shape:
+                for name in symbols_of(dim):
+                    self._names.setdefault(name, 1)
+
+    def restore_variable(self, variable: Variable) -> None:
+        """Adds a variable that has everything already.
+
+        Raises:
+            GraphError: there is a variable of that name.
+        """
+        if variable.name in self.variables:
+            raise GraphError(
+                f"two variables have the name {variable.name!r}", source=variable.source
+            )
+        self.variables[variable.name] = variable
+        self._names.setdefault(variable.name, 1)
+
+    def adopt(self, tensor: Tensor) -> Tensor:
+        """`tensor` as an operand here: itself, or the input that captures an outer one.
+
+        Raises:
+            GraphError: the tensor belongs to another graph.
+        """
+        if tensor.graph is self:
+            return tensor
+        captured = self.captures.get(tensor)
+        if captured is not None:
+            return captured
+        if self.parent is None:
+            other = "another graph" if tensor.graph is not None else "no graph"
+            raise GraphError(
+                f"tensor {tensor.name!r} belongs to {other}",
+                details=describe_tensors({"tensor": tensor}),
+                source=AMBIENT.source or current_source(),
+                mend="a body's tensors can be used inside that body only; return them from it"
+                if tensor.graph is not None and tensor.graph.root is self.root
+                else "build both in one graph, or feed its value",
+            )
+        self.parent.adopt(tensor)  # every graph on the way captures it too
+        captured = self.add_input(tensor.type, tensor.name)
+        self.captures[tensor] = captured
+        return captured
+
+    def add_input(self, type: TensorType, name: str) -> Tensor:
+        """A new input of a body."""
+        tensor = Tensor(type, name, self)
+        self.inputs.append(tensor)
+        return tensor
+
+    def replace_node(self, old: Node, new: Node) -> None:
+        """Puts `new` in the place of `old`; it must define the same tensors, and may define more.
+
+        Only for what adds results to a node already built (the saved values of a `scan`); no
+        user sees the difference.
+        """
+        if new.outputs[: len(old.outputs)] != old.outputs:
+            raise GraphError(f"{old.name}: a replacement must keep the results")
+        self.nodes[self.nodes.index(old)] = new
+        self._by_name[old.name] = new
+        for tensor in new.outputs:
+            tensor.graph = self
+            self._producers[tensor] = new
+
+    def unique_name(self, base: str) -> str:
+        """`base` in the current name scope, with `_1`, `_2`, ... where it is taken."""
+        return self._unique(AMBIENT.name_scope + base)
+
+    def _unique(self, full: str) -> str:
+        names = self._names
+        count = names.get(full)
+        if count is None:
+            names[full] = 1
+            return full
+        while True:
+            candidate = f"{full}_{count}"
+            count += 1
+            if candidate not in names:
+                names[full] = count
+                names[candidate] = 1
+                return candidate
+
+    def fresh_dim(self, base: str) -> DimExpr:
+        """A named size that stands nowhere else: what `None` in a shape means."""
+        return symbol(self._unique((AMBIENT.name_scope + base).replace("/", ".")))
+
+    def next_draw(self) -> int:
+        """The number of the next random operator of the whole graph: its default seed."""
+        self.root.draws += 1
+        return self.root.draws
+
+    # -- finalizing -------------------------------------------------------------------------
+
+    def finalize(self) -> None:
+        """No node may be added any more, outside `extend()`. The first run does this."""
+        self.root.finalized = True
+
+    @contextmanager
+    def extend(self) -> Iterator[Graph]:
+        """Opens a finalized graph again, and enters it. Executables made before stay valid."""
+        was = self.root.finalized
+        self.root.finalized = False
+        try:
+            with building(self):
+                yield self
+        finally:
+            self.root.finalized = was
+
+    # -- looking up -------------------------------------------------------------------------
+
+    def producer(self, tensor: Tensor) -> Node:
+        """The node that makes `tensor`.
+
+        Raises:
+            GraphError: the tensor is a body's input or another graph's.
+        """
+        node = self._producers.get(tensor)
+        if node is None:
+            raise GraphError(f"tensor {tensor.name!r} is made by no node of {self.name!r}")
+        return node
+
+    def find_producer(self, tensor: Tensor) -> Node | None:
+        """Like `producer`, but None for a body's input."""
+        return self._producers.get(tensor)
+
+    def has_node(self, node: Node) -> bool:
+        """Whether `node` stands in this graph, under its name."""
+        return self._by_name.get(node.name) is node
+
+    def node(self, name: str) -> Node:
+        """The node of this name.
+
+        Raises:
+            UnknownNameError: there is none; the nearest name is suggested.
+        """
+        found = self._by_name.get(name)
+        if found is None:
+            raise UnknownNameError(
+                f"no node {name!r} in graph {self.name!r}",
+                source=current_source(),
+                mend=nearest(name, self._by_name),
+            )
+        return found
+
+    def tensor(self, name: str) -> Tensor:
+        """The tensor of this name: `hidden/MatMul:0`, or `hidden/MatMul` for result 0.
+
+        Raises:
+            UnknownNameError: no such node, or no such result of it.
+        """
+        node_name, _, index = name.partition(":")
+        node = self.node(node_name)
+        position = int(index) if index.isdigit() else (0 if not index else -1)
+        if not 0 <= position < len(node.outputs):
+            raise UnknownNameError(
+                f"no tensor {name!r}: {node.op.name} {node_name!r} has {len(node.outputs)} results",
+                source=current_source(),
+                mend=nearest(name, [t.name for t in node.outputs]),
+            )
+        return node.outputs[position]
+
+    def variable(self, name: str) -> Variable:
+        """The variable of this name.
+
+        Raises:
+            UnknownNameError: there is none; the nearest name is suggested.
+        """
+        found = self.variables.get(name)
+        if found is None:
+            raise UnknownNameError(
+                f"no variable {name!r} in graph {self.name!r}",
+                source=current_source(),
+                mend=nearest(name, self.variables),
+            )
+        return found
+
+    # -- collections ------------------------------------------------------------------------
+
+    def add_to_collection(self, collection: str, item: Any) -> None:
+        """Appends `item` (a tensor, node or variable) to the named collection."""
+        self.root._collections.setdefault(collection, []).append(item)
+
+    def collection(self, collection: str, scope: str | None = None) -> list[Any]:
+        """The items of a collection in order; with `scope`, those whose names lie in it.
+
+        A collection nothing was added to is empty.
+        """
+        items = self.root._collections.get(collection, [])
+        if scope is None:
+            return list(items)
+        prefix = scope.rstrip("/") + "/"
+        return [item for item in items if getattr(item, "name", "").startswith(prefix)]
+
+    def collections(self) -> dict[str, list[Any]]:
+        """Every collection by name."""
+        return {name: list(items) for name, items in self.root._collections.items()}
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __repr__(self) -> str:
+        return f"<Graph {self.name}: {len(self.nodes)} nodes, {len(self.variables)} variables" + (
+            ", finalized>" if self.finalized else ">"
+        )

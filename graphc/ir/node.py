@@ -1,0 +1,231 @@
+"""`Tensor` and `Node`: the two records a graph and a program are made of.
+
+A tensor does not point at the node that makes it (as in a jaxpr): a pass replaces a node by
+another with the *same* result tensors, and nothing downstream has to be rebuilt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from graphc.errors import GraphError
+from graphc.ir.dims import Shape
+from graphc.ir.dtypes import DType
+from graphc.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from graphc.ir.graph import Graph
+    from graphc.ir.opdef import OpDef
+    from graphc.ir.program import Program
+    from graphc.ir.source import Source
+
+# The functions behind `x + y`, `x[i]`, `v.assign(t)`: filled once by `graphc.ops`, which lies
+# above this layer.
+_METHODS: dict[str, Callable[..., Any]] = {}
+
+
+def bind_methods(table: Mapping[str, Callable[..., Any]]) -> None:
+    """Gives `Tensor` and `Variable` their operators; called once, by `graphc.ops`."""
+    _METHODS.update(table)
+
+
+class Operand:
+    """What a user may calculate with: a `Tensor` or a `Variable`. NumPy's operators."""
+
+    __slots__ = ()
+    __array_priority__ = 1000  # a NumPy array on the left leaves the operation to us
+    __array_ufunc__ = None
+
+    type: TensorType
+
+    @property
+    def shape(self) -> Shape:
+        """The dims, ints or named sizes."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.type.shape)
+
+    def __add__(self, other: Any) -> Tensor:
+        return _METHODS["add"](self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return _METHODS["add"](other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return _METHODS["subtract"](self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return _METHODS["subtract"](other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return _METHODS["multiply"](self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return _METHODS["multiply"](other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return _METHODS["divide"](self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return _METHODS["divide"](other, self)
+
+    def __floordiv__(self, other: Any) -> Tensor:
+        return _METHODS["floor_divide"](self, other)
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return _METHODS["floor_divide"](other, self)
+
+    def __mod__(self, other: Any) -> Tensor:
+        return _METHODS["remainder"](self, other)
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return _METHODS["remainder"](other, self)
+
+    def __pow__(self, other: Any) -> Tensor:
+        return _METHODS["power"](self, other)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return _METHODS["power"](other, self)
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return _METHODS["matmul"](self, other)
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return _METHODS["matmul"](other, self)
+
+    def __neg__(self) -> Tensor:
+        return _METHODS["negative"](self)
+
+    def __abs__(self) -> Tensor:
+        return _METHODS["abs"](self)
+
+    def __invert__(self) -> Tensor:
+        return _METHODS["logical_not"](self)
+
+    def __and__(self, other: Any) -> Tensor:
+        return _METHODS["logical_and"](self, other)
+
+    def __or__(self, other: Any) -> Tensor:
+        return _METHODS["logical_or"](self, other)
+
+    def __lt__(self, other: Any) -> Tensor:
+        return _METHODS["less"](self, other)
+
+    def __le__(self, other: Any) -> Tensor:
+        return _METHODS["less_equal"](self, other)
+
+    def __gt__(self, other: Any) -> Tensor:
+        return _METHODS["greater"](self, other)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return _METHODS["greater_equal"](self, other)
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return _METHODS["getitem"](self, index)
+
+    # `==` stays identity: tensors are dictionary keys of feeds. Use gc.equal(a, b).
+
+    def __bool__(self) -> bool:
+        raise GraphError(
+            f"{self!r} has no truth value while the graph is built",
+            mend="use gc.where(condition, a, b); run the graph to see a value",
+        )
+
+    def __iter__(self) -> Any:
+        raise GraphError(
+            f"{self!r} cannot be iterated over while the graph is built",
+            mend="index it (t[0]), or use gc.scan over its leading axis",
+        )
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise GraphError(
+            f"{self!r} has no value while the graph is built",
+            mend="run it: session.run(tensor); or use the gc.* function in place of NumPy's",
+        )
+
+
+class Tensor(Operand):
+    """One value of a graph or program: a type, a name (`hidden/MatMul:0`), its graph.
+
+    Compared and hashed by identity.
+    """
+
+    __slots__ = ("__weakref__", "graph", "name", "type")
+
+    def __init__(self, type: TensorType, name: str = "", graph: Graph | None = None) -> None:
+        self.type = type
+        self.name = name
+        self.graph = graph
+
+    @property
+    def node(self) -> Node:
+        """The node of the graph that makes this tensor."""
+        if self.graph is None:
+            raise GraphError(f"tensor {self.name!r} belongs to a program, not to a graph")
+        return self.graph.producer(self)
+
+    def __repr__(self) -> str:
+        return f"<Tensor {self.name or '?'} {self.type}>"
+
+
+EMPTY: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Node:
+    """One application of an operator; immutable, compared by identity.
+
+    Attributes:
+        op: the operator's record.
+        inputs: operands, in the operator's order.
+        outputs: result tensors, which this node defines.
+        attrs: attributes, defaults filled in; never mutated.
+        regions: bodies, for operators that hold some.
+        name: unique in its graph, with the name scopes: `hidden/MatMul`.
+        source: the user's line; kept by every rewrite.
+        device: the device asked for, or "".
+        control_inputs: names of nodes that run whenever this one does.
+    """
+
+    op: OpDef
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    attrs: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    regions: tuple[Program, ...] = ()
+    name: str = ""
+    source: Source | None = None
+    device: str = ""
+    control_inputs: tuple[str, ...] = ()
+
+    def replace(self, **changes: Any) -> Node:
+        """A copy with the given fields changed; `source` and the rest stay."""
+        return replace(self, **changes)
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(str(t.type) for t in self.outputs)
+        return f"<Node {self.name or '?'} = {self.op.name} -> {outputs or 'nothing'}>"
+
+
+def describe_tensors(tensors: Mapping[str, Tensor]) -> list[str]:
+    """Rows for an error: label, name, type and the user's line of each tensor, in columns."""
+    rows = []
+    for label, tensor in tensors.items():
+        source = None
+        if tensor.graph is not None:
+            producer = tensor.graph.find_producer(tensor)
+            source = producer.source if producer is not None else None
+        type_text = f"{tensor.type.dtype.name}[{', '.join(map(str, tensor.type.shape))}]"
+        rows.append((label, tensor.name, type_text, str(source or "")))
+    widths = [max((len(row[i]) for row in rows), default=0) for i in range(4)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,353 @@
+"""`OpDef`: everything about one operator, in one record.
+
+The functions of a record share one calling convention: a context first, then operands by
+position, then the node's attributes by keyword.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import numpy as np
+
+from graphc.errors import (
+    AttributeValueError,
+    DTypeError,
+    GraphcError,
+    ShapeError,
+    UnknownNameError,
+    nearest,
+)
+from graphc.ir.dims import Dim, DimConstraints, DimExpr, Shape
+from graphc.ir.dtypes import DType
+from graphc.ir.layouts import LayoutRule
+from graphc.ir.node import EMPTY, Tensor, describe_tensors
+from graphc.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from graphc.ir.node import Node
+    from graphc.ir.program import Program
+    from graphc.ir.source import Source
+
+
+class Effects(enum.Flag):
+    """What an operator does besides computing its results from its operands."""
+
+    PURE = 0
+    READ = enum.auto()  # reads the variable named by the attribute `variable`
+    WRITE = enum.auto()  # assigns it
+    RANDOM = enum.auto()  # draws from the run's random key
+    HOST = enum.auto()  # prints or calls back: ordered, never dropped once chosen
+    FEED = enum.auto()  # gets its value from the caller: a placeholder
+
+
+PURE = Effects.PURE
+
+REQUIRED: Any = object()
+
+_KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "int": lambda v: type(v) is int,
+    "float": lambda v: type(v) in (float, int),
+    "bool": lambda v: type(v) is bool,
+    "str": lambda v: type(v) is str,
+    "dtype": lambda v: isinstance(v, np.dtype),
+    "dim": lambda v: type(v) is int or isinstance(v, DimExpr),
+    "ints": lambda v: type(v) is tuple and all(type(i) is int for i in v),
+    "dims": lambda v: type(v) is tuple and all(type(d) is int or isinstance(d, DimExpr) for d in v),
+    "pairs": lambda v: (
+        type(v) is tuple
+        and all(
+            type(p) is tuple and all(type(i) is int or isinstance(i, DimExpr) for i in p) for p in v
+        )
+    ),
+    "array": lambda v: isinstance(v, np.ndarray),
+    "attrs": lambda v: isinstance(v, Mapping),
+}
+
+
+@dataclass(frozen=True)
+class Attr:
+    """One attribute of an operator.
+
+    Attributes:
+        kind: one of int, float, bool, str, dtype, dim, ints, dims, pairs (a tuple of tuples of
+            dims), array (a NumPy array), attrs (another operator's attributes).
+        default: the value where none is given; `REQUIRED` for none. None is always allowed
+            where it is the default.
+        check: a predicate on top of the kind, and `must`, the words for it in an error.
+    """
+
+    kind: str
+    default: Any = REQUIRED
+    check: Callable[[Any], bool] | None = None
+    must: str = ""
+    doc: str = ""
+
+    def accepts(self, value: Any) -> bool:
+        if value is None:
+            return self.default is None
+        return _KINDS[self.kind](value) and (self.check is None or self.check(value))
+
+
+class InferContext:
+    """Given to `infer`: broadcasting, equalities of dims, and errors that name the operands."""
+
+    __slots__ = ("constraints", "inputs", "labels", "op", "regions", "source")
+
+    def __init__(
+        self,
+        op: OpDef,
+        inputs: Sequence[Tensor],
+        constraints: DimConstraints,
+        source: Source | None = None,
+        regions: Sequence[Program] = (),
+    ) -> None:
+        self.op = op
+        self.inputs = inputs
+        self.constraints = constraints
+        self.source = source
+        self.regions = regions
+
+    def unify(self, a: Dim, b: Dim, what: str) -> Dim:
+        """Requires `a == b`, recording it where a size is not known; gives the known one.
+
+        Raises:
+            ShapeError: two known sizes differ. `what` says of what: "inner dimensions".
+        """
+        if a is b or a == b:
+            return a
+        if not self.constraints.unify(a, b):
+            self.fail(f"{what} differ, {a} and {b}")
+        return self.constraints.find(a)
+
+    def broadcast(self, *shapes: Shape) -> Shape:
+        """The shape these broadcast to, as in NumPy; a named size never counts as 1."""
+        first = shapes[0]
+        if all(shape == first for shape in shapes):
+            return first
+        rank = max(map(len, shapes))
+        result: list[Dim] = []
+        for axis in range(-rank, 0):
+            size: Dim = 1
+            for shape in shapes:
+                if len(shape) < -axis or shape[axis] == 1 or shape[axis] == size:
+                    continue
+                if size == 1:
+                    size = shape[axis]
+                else:
+                    size = self._unify_broadcast(size, shape[axis], shapes)
+            result.append(size)
+        return tuple(result)
+
+    def _unify_broadcast(self, a: Dim, b: Dim, shapes: Sequence[Shape]) -> Dim:
+        if not self.constraints.unify(a, b):
+            listed = " and ".join(f"({', '.join(map(str, s))})" for s in shapes)
+            self.fail(
+                f"shapes {listed} do not broadcast together: {a} against {b}",
+                mend="each dim must be equal, or 1, counted from the right",
+            )
+        return self.constraints.find(a)
+
+    def require(
+        self, condition: bool, what: str, *, mend: str | None = None, dtype: bool = False
+    ) -> None:
+        """Raises `ShapeError` (or `DTypeError`) with `what` unless `condition`."""
+        if not condition:
+            self.fail(what, mend=mend, error=DTypeError if dtype else ShapeError)
+
+    def require_dtype(
+        self, types: Iterable[TensorType], allowed: Callable[[DType], bool], words: str
+    ) -> None:
+        """Raises `DTypeError` unless each type's dtype is `allowed`; `words` describe those."""
+        for position, type in enumerate(types):
+            if not allowed(type.dtype):
+                label = self.op.operand_label(position)
+                self.fail(f"{label} must be {words}, got {type.dtype.name}", error=DTypeError)
+
+    def fail(
+        self, what: str, *, mend: str | None = None, error: type[GraphcError] = ShapeError
+    ) -> NoReturn:
+        """Raises `error` naming the operator, its operands and the user's line."""
+        labelled = {self.op.operand_label(i): t for i, t in enumerate(self.inputs)}
+        raise error(
+            f"{self.op.name}: {what}",
+            details=describe_tensors(labelled),
+            source=self.source,
+            mend=mend,
+        )
+
+
+class LowerContext(Protocol):
+    """Given to `lower`: what an operator needs beyond its operands and attributes."""
+
+    axis_name: str | None  # the replica axis inside a data-parallel run, else None
+    replicas: int
+    node: Node
+    catalogue: Mapping[str, OpDef]
+
+    def dim(self, dim: Dim) -> Any:
+        """An int, or JAX's symbolic dim at symbolic export."""
+
+    def shape(self, shape: Shape) -> tuple[Any, ...]:
+        """`dim` of each dim."""
+
+    def lower_region(self, region: Program, args: Sequence[Any]) -> list[Any]:
+        """Emits the body of `region` for JAX values `args`; gives its outputs."""
+
+
+class GradientContext(Protocol):
+    """Given to `gradient`, which writes graph nodes."""
+
+    ops: Any  # the operator functions: ctx.ops.matmul(a, b)
+
+    def gradients(
+        self, ys: Sequence[Tensor], xs: Sequence[Tensor], grad_ys: Sequence[Tensor | None]
+    ) -> list[Tensor | None]:
+        """Gradients in the ambient graph; None where x does not reach any y."""
+
+
+@dataclass(frozen=True, eq=False)
+class OpDef:
+    """One operator. Compared by identity; looked up by name in a `Catalogue`.
+
+    Attributes:
+        name: CamelCase, unique in the catalogue.
+        signature: operand and result names: "x, y -> z"; "*xs" for any number.
+        infer: `(ctx, *input_types, **attrs) -> TensorType`, or a tuple of them where the
+            number of results is not one.
+        lower: `(ctx, *jax_values, **attrs) -> value`, or a tuple likewise.
+        attrs: the attributes by name.
+        gradient: `(ctx, node, *adjoints) -> [adjoint or None per input]`, written with graph
+            operators. An adjoint of a result that does not reach the loss comes as None only
+            if there are several results. None: fall back to a VJP node.
+        differentiable: False where the derivative is zero or undefined everywhere.
+        layout: the layout rule; None: operands are gathered first.
+        effects: what else it does.
+        fold: `(*numpy_arrays, **attrs) -> array` for constant folding; None: not folded.
+        doc: one paragraph: meaning, dtypes, shapes, source.
+        thread_state: for operators with regions: see `passes.functionalize`.
+        prune_outputs: for operators with regions: `(node, used) -> node` without the results
+            that are not used.
+    """
+
+    name: str
+    signature: str
+    infer: Callable[..., TensorType | tuple[TensorType, ...]]
+    lower: Callable[..., Any]
+    doc: str
+    attrs: Mapping[str, Attr] = field(default_factory=dict)
+    gradient: Callable[..., Sequence[Tensor | None]] | None = None
+    differentiable: bool = True
+    layout: LayoutRule | None = None
+    effects: Effects = PURE
+    fold: Callable[..., Any] | None = None
+    commutative: bool = False
+    thread_state: Callable[..., Any] | None = None
+    prune_outputs: Callable[..., Node] | None = None
+    operand_names: tuple[str, ...] = field(init=False)
+    _defaults: Mapping[str, Any] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        left = self.signature.partition("->")[0]
+        names = tuple(part.strip() for part in left.split(",") if part.strip())
+        object.__setattr__(self, "operand_names", names)
+        defaults = {k: a.default for k, a in self.attrs.items() if a.default is not REQUIRED}
+        object.__setattr__(self, "_defaults", defaults)
+
+    @property
+    def is_variadic(self) -> bool:
+        return bool(self.operand_names) and self.operand_names[-1].startswith("*")
+
+    def operand_label(self, position: int) -> str:
+        """The name of an operand for errors: `x`, or `xs[2]` of a variadic one."""
+        names = self.operand_names
+        if position < len(names) and not names[position].startswith("*"):
+            return names[position]
+        if self.is_variadic:
+            return f"{names[-1][1:]}[{position - len(names) + 1}]"
+        return f"operand {position}"
+
+    def complete(
+        self, attrs: Mapping[str, Any] = EMPTY, source: Source | None = None
+    ) -> Mapping[str, Any]:
+        """`attrs` with defaults filled in, in the record's order, each one checked.
+
+        Raises:
+            AttributeValueError: a missing, unknown or unfit attribute.
+        """
+        if not self.attrs and not attrs:
+            return EMPTY
+        full = {**self._defaults, **attrs}
+        for name, value in attrs.items():
+            attr = self.attrs.get(name)
+            if attr is None:
+                raise AttributeValueError(
+                    f"{self.name} has no attribute {name!r}",
+                    source=source,
+                    mend=nearest(name, self.attrs),
+                )
+            if not attr.accepts(value):
+                must = attr.must or f"be of kind {attr.kind}"
+                raise AttributeValueError(
+                    f"{self.name}: {name} must {must}, got {value!r}", source=source
+                )
+        if len(full) != len(self.attrs):
+            missing = [name for name in self.attrs if name not in full]
+            raise AttributeValueError(
+                f"{self.name} needs the attribute {missing[0]!r}", source=source
+            )
+        return full
+
+    def infer_types(
+        self,
+        inputs: Sequence[Tensor],
+        attrs: Mapping[str, Any],
+        constraints: DimConstraints,
+        source: Source | None = None,
+        regions: Sequence[Program] = (),
+    ) -> tuple[TensorType, ...]:
+        """The types of the results, always as a tuple.
+
+        Raises:
+            ShapeError, DTypeError: the operands do not fit; the text names them.
+        """
+        context = InferContext(self, inputs, constraints, source, regions)
+        names = self.operand_names
+        if len(inputs) != len(names) and not (self.is_variadic and len(inputs) >= len(names) - 1):
+            context.fail(f"takes {len(names)} operands ({self.signature}), got {len(inputs)}")
+        result = self.infer(context, *[tensor.type for tensor in inputs], **attrs)
+        return (result,) if isinstance(result, TensorType) else result
+
+    def __repr__(self) -> str:
+        return f"<OpDef {self.name}: {self.signature}>"
+
+
+class Catalogue(Mapping[str, OpDef]):
+    """Operators by name; a duplicate name is an error, an unknown one suggests the nearest."""
+
+    def __init__(self, ops: Iterable[OpDef]) -> None:
+        self._ops: dict[str, OpDef] = {}
+        for op in ops:
+            if op.name in self._ops:
+                raise GraphcError(f"operator {op.name!r} stands twice in the catalogue")
+            self._ops[op.name] = op
+
+    def __getitem__(self, name: str) -> OpDef:
+        try:
+            return self._ops[name]
+        except KeyError:
+            raise UnknownNameError(
+                f"no operator {name!r} in the catalogue", mend=nearest(name, self._ops)
+            ) from None
+
+    def __iter__(self) -> Any:
+        return iter(self._ops)
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._ops

@@ -1,0 +1,125 @@
+"""`Program`: what passes see. Immutable, in SSA form, with named inputs and outputs.
+
+The type of the body of every region too; a region's ports are of kind "arg" and "result", and
+what it captures is an explicit input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from graphc.ir.dims import Dim, symbols_of
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import PURE, Effects
+from graphc.ir.text import print_program
+
+
+class Port(NamedTuple):
+    """A named end of a program.
+
+    `kind` of an input is "feed", "state" or "arg" (of a region); of an output "fetch", "state"
+    (the new value of a variable) or "result" (of a region).
+    """
+
+    name: str
+    kind: str
+    tensor: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Nodes in an order in which each operand is defined before it is used.
+
+    Attributes:
+        name: for print-outs.
+        inputs: the ports whose tensors the caller gives.
+        nodes: in program order.
+        outputs: the ports whose tensors the caller gets.
+        equalities: dims that must be equal when sizes are bound and are not equal by their
+            form (all others were replaced by the one that stands for them).
+        batch_axes: feed name -> the axis along which the feed may be sharded.
+    """
+
+    name: str
+    inputs: tuple[Port, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Port, ...]
+    equalities: tuple[tuple[Dim, Dim], ...] = ()
+    batch_axes: Mapping[str, int] = field(default_factory=dict)
+
+    def replace(self, **changes: Any) -> Program:
+        """A copy with the given fields changed."""
+        return replace(self, **changes)
+
+    def input_tensors(self, kind: str | None = None) -> list[Tensor]:
+        return [p.tensor for p in self.inputs if kind is None or p.kind == kind]
+
+    def output_tensors(self, kind: str | None = None) -> list[Tensor]:
+        return [p.tensor for p in self.outputs if kind is None or p.kind == kind]
+
+    def ports(self, kind: str) -> list[Port]:
+        """The inputs (feed, state, arg) or outputs (fetch, result) of one kind."""
+        side = self.outputs if kind in ("fetch", "result") else self.inputs
+        return [p for p in side if p.kind == kind]
+
+    def new_state(self) -> list[Port]:
+        """The outputs that are new values of variables."""
+        return [p for p in self.outputs if p.kind == "state"]
+
+    def producers(self) -> dict[Tensor, Node]:
+        """Tensor -> the node that makes it (inputs are not in it)."""
+        return {out: node for node in self.nodes for out in node.outputs}
+
+    def users(self) -> dict[Tensor, list[Node]]:
+        """Tensor -> the nodes that take it, in program order, once per operand."""
+        found: dict[Tensor, list[Node]] = {}
+        for node in self.nodes:
+            for tensor in node.inputs:
+                found.setdefault(tensor, []).append(node)
+        return found
+
+    def symbols(self) -> list[str]:
+        """The named sizes of the inputs, in order of first appearance."""
+        names: dict[str, None] = {}
+        for port in self.inputs:
+            for dim in port.tensor.type.shape:
+                names.update(dict.fromkeys(sorted(symbols_of(dim))))
+        return list(names)
+
+    def walk(self) -> Iterable[Node]:
+        """Every node, those inside regions too."""
+        for node in self.nodes:
+            yield node
+            for region in node.regions:
+                yield from region.walk()
+
+    def __str__(self) -> str:
+        return print_program(self)
+
+
+def region(
+    name: str, inputs: Sequence[Tensor], nodes: Sequence[Node], outputs: Sequence[Tensor]
+) -> Program:
+    """A program that is the body of an operator; its ports are named by position."""
+    return Program(
+        name,
+        tuple(Port(f"a{i}", "arg", t) for i, t in enumerate(inputs)),
+        tuple(nodes),
+        tuple(Port(f"r{i}", "result", t) for i, t in enumerate(outputs)),
+    )
+
+
+def effects_of(node: Node) -> Effects:
+    """The node's own effects and those of every node in its regions."""
+    effects = node.op.effects
+    for body in node.regions:
+        for inner in body.nodes:
+            effects |= effects_of(inner)
+    return effects
+
+
+def is_pure(node: Node) -> bool:
+    """Whether the node does nothing but compute its results from its operands."""
+    return effects_of(node) is PURE if node.regions else node.op.effects is PURE

@@ -1,0 +1,321 @@
+"""Tools for passes: redirect uses, copy, bind sizes, sort, find what is used. All linear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import is_
+from typing import Any, overload
+
+from graphc.errors import FeedError, ShapeError, VerifyError
+from graphc.ir import dims
+from graphc.ir.dims import Dim, DimExpr
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import OpDef
+from graphc.ir.program import Port, Program
+from graphc.ir.types import TensorType
+
+
+@overload
+def substitute(where: Program, mapping: Mapping[Tensor, Tensor]) -> Program: ...
+@overload
+def substitute(where: Sequence[Node], mapping: Mapping[Tensor, Tensor]) -> tuple[Node, ...]: ...
+def substitute(
+    where: Program | Sequence[Node], mapping: Mapping[Tensor, Tensor]
+) -> Program | tuple[Node, ...]:
+    """Operands and outputs redirected: wherever a key of `mapping` was used, its value is.
+
+    Chains are followed (a -> b, b -> c redirects a to c). Results stay as they are: a node
+    whose result nobody uses any more is left to pruning. Nodes without a redirected operand
+    are the same objects. Regions capture nothing, so they are not entered.
+
+    Raises:
+        VerifyError: the mapping leads in a circle.
+    """
+    ends = _follow(mapping)
+    if isinstance(where, Program):
+        if not ends:
+            return where
+        outputs = tuple(p._replace(tensor=ends.get(p.tensor, p.tensor)) for p in where.outputs)
+        return where.replace(nodes=_redirected(where.nodes, ends), outputs=outputs)
+    return _redirected(where, ends)
+
+
+def _redirected(nodes: Iterable[Node], ends: Mapping[Tensor, Tensor]) -> tuple[Node, ...]:
+    keys = ends.keys()
+    return tuple(
+        node
+        if keys.isdisjoint(node.inputs)
+        else node.replace(inputs=tuple([ends.get(t, t) for t in node.inputs]))
+        for node in nodes
+    )
+
+
+def _follow(mapping: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:
+    """Each key's last tensor along its chain."""
+    ends: dict[Tensor, Tensor] = {}
+    for start in mapping:
+        chain: dict[Tensor, None] = {}
+        tensor = start
+        while tensor in mapping and tensor not in ends:
+            if tensor in chain:
+                raise VerifyError(f"substitute: {tensor.name or tensor!r} is redirected to itself")
+            chain[tensor] = None
+            tensor = mapping[tensor]
+        end = ends.get(tensor, tensor)
+        ends.update(dict.fromkeys(chain, end))
+    return ends
+
+
+def clone(
+    program: Program,
+    type_map: Callable[[TensorType], TensorType] | None = None,
+    attr_map: Callable[[Node], Mapping[str, Any]] | None = None,
+) -> Program:
+    """The same program with fresh tensors, in its regions too.
+
+    Args:
+        type_map: gives each tensor's new type.
+        attr_map: gives each node's new attributes (from the old node).
+
+    Raises:
+        VerifyError: an operand is defined nowhere before its use.
+    """
+    fresh: dict[Tensor, Tensor] = {}
+
+    def copy(tensor: Tensor) -> Tensor:
+        type = tensor.type if type_map is None else type_map(tensor.type)
+        new = fresh[tensor] = Tensor(type, tensor.name)
+        return new
+
+    def copied(node: Node) -> Node:
+        return Node(
+            node.op,
+            tuple([fresh[t] for t in node.inputs]),
+            tuple([copy(t) for t in node.outputs]),
+            node.attrs if attr_map is None else attr_map(node),
+            tuple([clone(r, type_map, attr_map) for r in node.regions]) if node.regions else (),
+            node.name, node.source, node.device, node.control_inputs,
+        )  # fmt: skip
+
+    try:
+        return program.replace(
+            inputs=tuple(port._replace(tensor=copy(port.tensor)) for port in program.inputs),
+            nodes=tuple([copied(node) for node in program.nodes]),
+            outputs=tuple(p._replace(tensor=fresh[p.tensor]) for p in program.outputs),
+        )
+    except KeyError as error:
+        name = getattr(error.args[0], "name", "?")
+        raise VerifyError(f"{program.name}: {name!r} is used before it is defined") from error
+
+
+def bind_sizes(program: Program, bindings: Mapping[str, int]) -> Program:
+    """The program with named sizes replaced by ints: in types, attributes and regions.
+
+    Names that are not bound stay, and so do the equalities that still hold one. What holds no
+    named size (nodes, tensors) is shared with `program`.
+
+    Raises:
+        FeedError: a binding is no size, or breaks one of the program's equalities.
+        ShapeError: a dim of some tensor would be negative, or a division by zero.
+    """
+    for name, size in bindings.items():
+        if type(size) is not int or size < 0:
+            raise FeedError(f"size {name!r} must be an int of at least 0, got {size!r}")
+    given = ", ".join(f"{name} = {size}" for name, size in bindings.items())
+
+    def bound(dim: Dim) -> Dim:
+        try:
+            result: Dim = dims.substitute(dim, bindings)
+        except ZeroDivisionError:
+            raise ShapeError(f"{dim} divides by zero", details=[given]) from None
+        return result
+
+    for left, right in program.equalities:
+        a, b = bound(left), bound(right)
+        if isinstance(a, int) and isinstance(b, int) and a != b:
+            raise FeedError(
+                f"the sizes fed do not fit: {left} must equal {right}, got {a} and {b}",
+                details=[given],
+            )
+    return map_dims(program, bound)
+
+
+def map_dims(program: Program, function: Callable[[Dim], Dim]) -> Program:
+    """The program with `function` applied to every dim that is not an int.
+
+    It is applied in types, in attributes of the kinds dim, dims, pairs and attrs, in
+    equalities and in regions; equalities that then hold by their form are dropped. What it
+    changes nothing in (nodes, tensors) is shared with `program`.
+
+    Raises:
+        ShapeError: a dim of a tensor becomes negative, or an equality becomes false.
+    """
+    return _DimMap(function).program(program)
+
+
+# Attributes of these kinds may hold named sizes.
+_DIM_KINDS = frozenset({"dim", "dims", "pairs", "attrs"})
+
+
+class _DimMap:
+    """One run of `map_dims`, with what it has found so far."""
+
+    def __init__(self, function: Callable[[Dim], Dim]) -> None:
+        self._function = function
+        self._dims: dict[Dim, Dim] = {}
+        self._types: dict[TensorType, TensorType] = {}
+        self._attrs: dict[OpDef, tuple[str, ...]] = {}
+        self._tensors: dict[Tensor, Tensor] = {}
+
+    def program(self, program: Program) -> Program:
+        inputs = tuple(self._port(port) for port in program.inputs)
+        nodes = tuple([self._node(node) for node in program.nodes])
+        outputs = tuple(
+            p._replace(tensor=self._tensors.get(p.tensor, p.tensor)) for p in program.outputs
+        )
+        equalities = tuple(self._equalities(program))
+        if (inputs, outputs, equalities) == (
+            program.inputs,
+            program.outputs,
+            program.equalities,
+        ) and all(map(is_, nodes, program.nodes)):
+            return program
+        return program.replace(inputs=inputs, nodes=nodes, outputs=outputs, equalities=equalities)
+
+    def _equalities(self, program: Program) -> Iterator[tuple[Dim, Dim]]:
+        for left, right in program.equalities:
+            a, b = self._value(left), self._value(right)
+            if isinstance(a, int) and isinstance(b, int) and a != b:
+                raise ShapeError(f"{left} must equal {right}, and they become {a} and {b}")
+            if a != b:
+                yield a, b
+
+    def _port(self, port: Port) -> Port:
+        new = self._result(port.tensor)
+        return port if new is port.tensor else port._replace(tensor=new)
+
+    def _node(self, node: Node) -> Node:
+        known = self._tensors
+        inputs, outputs, attrs, regions = node.inputs, node.outputs, node.attrs, node.regions
+        if not known.keys().isdisjoint(inputs):
+            inputs = tuple([known.get(t, t) for t in inputs])
+        results = tuple([self._result(t) for t in outputs])
+        if not all(map(is_, results, outputs)):
+            outputs = results
+        if attrs:
+            attrs = self._mapped_attrs(node)
+        if regions:
+            regions = tuple([self.program(region) for region in regions])
+        if (
+            inputs is node.inputs
+            and outputs is node.outputs
+            and attrs is node.attrs
+            and all(map(is_, regions, node.regions))
+        ):
+            return node
+        return Node(
+            node.op, inputs, outputs, attrs, regions,
+            node.name, node.source, node.device, node.control_inputs,
+        )  # fmt: skip
+
+    def _result(self, tensor: Tensor) -> Tensor:
+        """The tensor that takes the place of one just defined: itself if its type stays."""
+        old = tensor.type
+        type = self._types.get(old)
+        if type is None:
+            type = self._types[old] = old.map_dims(self._value)
+        if type == old:
+            return tensor
+        if any(isinstance(dim, int) and dim < 0 for dim in type.shape):
+            raise ShapeError(f"{tensor.name or 'a tensor'}: {old} becomes {type}")
+        new = self._tensors[tensor] = Tensor(type, tensor.name)
+        return new
+
+    def _mapped_attrs(self, node: Node) -> Mapping[str, Any]:
+        names = self._attrs.get(node.op)
+        if names is None:
+            names = tuple(name for name, attr in node.op.attrs.items() if attr.kind in _DIM_KINDS)
+            self._attrs[node.op] = names
+        changed = {}
+        for name in names:
+            value = node.attrs.get(name)
+            new = self._value(value)
+            if new is not value:
+                changed[name] = new
+        return {**node.attrs, **changed} if changed else node.attrs
+
+    def _value(self, value: Any) -> Any:
+        """A dim, or dims inside tuples and mappings, mapped; the same object if none changes."""
+        if isinstance(value, DimExpr):
+            new = self._dims.get(value)
+            if new is None:
+                new = self._dims[value] = self._function(value)
+            return value if new == value else new
+        if isinstance(value, tuple):
+            items = tuple([self._value(item) for item in value])
+            return value if all(map(is_, items, value)) else items
+        if isinstance(value, Mapping):
+            mapped = {key: self._value(item) for key, item in value.items()}
+            return value if all(mapped[key] is value[key] for key in mapped) else mapped
+        return value
+
+
+def is_sorted(nodes: Iterable[Node], inputs: Iterable[Tensor]) -> bool:
+    """Whether each operand is among `inputs` or the result of an earlier node."""
+    defined = set(inputs)
+    for node in nodes:
+        if not defined.issuperset(node.inputs):
+            return False
+        defined.update(node.outputs)
+    return True
+
+
+def sort_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """The nodes in an order in which operands come before their uses.
+
+    A node moves only where it must: nodes that are in order already keep it, and with it the
+    order of reads and assignments.
+
+    Raises:
+        VerifyError: the nodes need each other in a circle.
+    """
+    producers = {tensor: node for node in nodes for tensor in node.outputs}
+    done: dict[Node, bool] = {}  # False while the node's operands are being placed
+    for root in nodes:
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            if done.get(node):
+                stack.pop()
+                continue
+            done[node] = False
+            waiting = [p for t in node.inputs if (p := producers.get(t)) and not done.get(p)]
+            if not waiting:
+                # A key keeps its first place in a dict, so it is entered anew.
+                del done[stack.pop()]
+                done[node] = True
+            for producer in reversed(waiting):
+                if producer in done:
+                    raise VerifyError(f"{producer!r} needs its own result", source=producer.source)
+                stack.append(producer)
+    return tuple(done)
+
+
+def used_from(
+    nodes: Sequence[Node],
+    outputs: Iterable[Tensor],
+    keep: Callable[[Node], bool] | None = None,
+) -> tuple[Node, ...]:
+    """The nodes that `outputs` depend on through operands, in their order.
+
+    Args:
+        nodes: in an order in which operands come before their uses.
+        keep: nodes it holds for stay as well, with what they depend on.
+    """
+    wanted = set(outputs)
+    kept = []
+    for node in reversed(nodes):
+        if not wanted.isdisjoint(node.outputs) or (keep is not None and keep(node)):
+            wanted.update(node.inputs)
+            kept.append(node)
+    return tuple(reversed(kept))

@@ -1,0 +1,146 @@
+"""The ambient state of graph building: current graph, name scope, device, control inputs.
+
+One stack per thread. Everything here is entered and left by `with`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from graphc.errors import AttributeValueError, GraphError
+from graphc.ir.device_spec import parse_device
+from graphc.ir.source import Source, current_source
+
+if TYPE_CHECKING:
+    from graphc.ir.graph import Graph
+
+
+class Ambient(threading.local):
+    """What holds where the user's code now stands."""
+
+    def __init__(self) -> None:
+        self.graphs: list[Graph] = []
+        self.name_scope = ""  # "a/b/", with the trailing slash, or ""
+        self.device = ""
+        self.control_inputs: tuple[str, ...] = ()
+        self.source: Source | None = None  # set while gradients and rewrites are written
+
+
+AMBIENT = Ambient()
+
+
+def current_graph() -> Graph:
+    """The innermost graph entered by `with graph:`.
+
+    Raises:
+        GraphError: there is none.
+    """
+    if not AMBIENT.graphs:
+        raise GraphError(
+            "no graph is being built here",
+            source=current_source(),
+            mend="build inside `with graph:`",
+        )
+    return AMBIENT.graphs[-1]
+
+
+@contextmanager
+def building(graph: Graph) -> Iterator[Graph]:
+    """Makes `graph` the current one. A top-level graph starts outside all name scopes."""
+    saved = (AMBIENT.name_scope, AMBIENT.device, AMBIENT.control_inputs)
+    if graph.parent is None and (not AMBIENT.graphs or AMBIENT.graphs[-1].root is not graph):
+        AMBIENT.name_scope, AMBIENT.device = "", ""
+    AMBIENT.control_inputs = ()
+    AMBIENT.graphs.append(graph)
+    try:
+        yield graph
+    finally:
+        AMBIENT.graphs.pop()
+        AMBIENT.name_scope, AMBIENT.device, AMBIENT.control_inputs = saved
+
+
+@contextmanager
+def name_scope(name: str) -> Iterator[str]:
+    """Names of nodes and variables made inside start with `name/`; scopes nest.
+
+    A scope entered twice is the same scope: names of nodes and variables stay unique by a
+    number. Gives the full scope, with a trailing slash.
+    """
+    if not name or name.startswith("/") or any(c in name for c in " :,()="):
+        raise AttributeValueError(
+            f"{name!r} is not a name scope",
+            source=current_source(),
+            mend='use letters, digits and "_", such as "hidden"',
+        )
+    saved = AMBIENT.name_scope
+    AMBIENT.name_scope = f"{saved}{name.rstrip('/')}/"
+    try:
+        yield AMBIENT.name_scope
+    finally:
+        AMBIENT.name_scope = saved
+
+
+@contextmanager
+def absolute_scope(scope: str) -> Iterator[None]:
+    """Replaces the whole name scope: "" or a string with a trailing slash."""
+    saved = AMBIENT.name_scope
+    AMBIENT.name_scope = scope
+    try:
+        yield
+    finally:
+        AMBIENT.name_scope = saved
+
+
+@contextmanager
+def device(name: str | None) -> Iterator[None]:
+    """Asks for a device for the nodes and variables made inside.
+
+    Names nest and merge: `/gpu:0` inside `/job:worker` gives `/job:worker/device:GPU:0`.
+    `None` forgets the outer scopes.
+
+    Raises:
+        DeviceError: the name does not parse.
+    """
+    saved = AMBIENT.device
+    outer = parse_device(saved)
+    AMBIENT.device = "" if name is None else str(outer.merge(parse_device(name)))
+    try:
+        yield
+    finally:
+        AMBIENT.device = saved
+
+
+@contextmanager
+def control_inputs(names: tuple[str, ...]) -> Iterator[None]:
+    """Nodes made inside run only together with the nodes of these names."""
+    saved = AMBIENT.control_inputs
+    AMBIENT.control_inputs = tuple(dict.fromkeys(saved + names))
+    try:
+        yield
+    finally:
+        AMBIENT.control_inputs = saved
+
+
+@contextmanager
+def no_control_inputs() -> Iterator[None]:
+    """Leaves the control inputs of outer scopes."""
+    saved = AMBIENT.control_inputs
+    AMBIENT.control_inputs = ()
+    try:
+        yield
+    finally:
+        AMBIENT.control_inputs = saved
+
+
+@contextmanager
+def at_source(source: Source | None) -> Iterator[None]:
+    """Nodes made inside carry `source`: gradients carry their forward node's line."""
+    saved = AMBIENT.source
+    AMBIENT.source = source
+    try:
+        yield
+    finally:
+        AMBIENT.source = saved

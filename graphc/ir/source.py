@@ -1,0 +1,58 @@
+"""The user's file and line, carried by every node from the build to the last pass."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from functools import cache
+from types import FrameType
+from typing import NamedTuple
+
+# Frames of these folders are graphc's own: the user's line is the first one outside them.
+# (`passes` and `devices` are reached through symlinks, so their real folders count too.)
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_OWN = tuple(
+    os.path.join(folder, "")
+    for folder in {
+        _PACKAGE,
+        os.path.realpath(_PACKAGE),
+        os.path.realpath(os.path.join(_PACKAGE, "passes")),
+        os.path.realpath(os.path.join(_PACKAGE, "devices")),
+    }
+)
+
+
+class Source(NamedTuple):
+    """A line of the user's program. `str` gives `train.py:12`."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.file)}:{self.line}"
+
+    @property
+    def code(self) -> str:
+        """The text of the line, or an empty string where it cannot be read."""
+        return linecache.getline(self.file, self.line).strip()
+
+
+@cache
+def _is_own(filename: str) -> bool:
+    return filename.startswith(_OWN)
+
+
+def _is_generated(frame: FrameType) -> bool:
+    """Whether the frame is the `__init__` that `dataclasses` wrote for a class of graphc."""
+    return frame.f_code.co_filename == "<string>" and str(
+        frame.f_globals.get("__name__")
+    ).startswith("graphc.")
+
+
+def current_source() -> Source | None:
+    """The line of the innermost frame that is not graphc's own (about a microsecond)."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and (_is_own(frame.f_code.co_filename) or _is_generated(frame)):
+        frame = frame.f_back
+    return None if frame is None else Source(frame.f_code.co_filename, frame.f_lineno)

@@ -1,0 +1,67 @@
+"""`TensorType`: the dtype and shape every tensor of a graph has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from graphc.errors import TextError
+from graphc.ir.dims import Dim, DimExpr, Shape, parse_dim, substitute
+from graphc.ir.dtypes import DType, as_dtype, short_name
+
+
+class TensorType(NamedTuple):
+    """`dtype` and `shape`; a dim is an int or a `DimExpr`. Prints as `f32[batch, 784]`."""
+
+    dtype: DType
+    shape: Shape
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every dim is an int."""
+        return not any(isinstance(dim, DimExpr) for dim in self.shape)
+
+    def bind(self, bindings: Mapping[str, Any]) -> TensorType:
+        """The type with named sizes replaced by the values in `bindings`."""
+        if self.is_static:
+            return self
+        return TensorType(self.dtype, tuple(substitute(d, bindings) for d in self.shape))
+
+    def map_dims(self, function: Callable[[Dim], Dim]) -> TensorType:
+        """The type with `function` applied to every dim."""
+        return TensorType(self.dtype, tuple(function(d) for d in self.shape))
+
+    def __str__(self) -> str:
+        return f"{short_name(self.dtype)}[{', '.join(map(str, self.shape))}]"
+
+
+def parse_type(text: str) -> TensorType:
+    """The type that prints as `text`.
+
+    >>> str(parse_type("f32[batch, 784]"))
+    'f32[batch, 784]'
+    """
+    name, _, rest = text.strip().partition("[")
+    inner = rest.rstrip()
+    if not inner.endswith("]"):
+        raise TextError(f"{text!r} is not a type", mend="write it as f32[batch, 784]")
+    return TensorType(as_dtype(name.strip()), tuple(split_dims(inner[:-1])))
+
+
+def split_dims(text: str) -> list[Dim]:
+    """The dims of a comma-separated list; commas inside brackets do not separate."""
+    parts, depth, current = [], 0, ""
+    for char in text:
+        depth += (char == "(") - (char == ")")
+        if char == "," and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += char
+    if current.strip():
+        parts.append(current)
+    return [parse_dim(part) for part in parts]

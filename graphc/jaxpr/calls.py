@@ -1,0 +1,82 @@
+"""Rules of primitives that hold jaxprs: calls, and functions with derivatives of their own.
+
+JAX keeps a custom derivative as Python functions inside the equation. The forward jaxpr is
+replayed as it is; the derivative is traced here, through `jax.vjp` of the equation alone, and
+becomes the region of a `CustomGradient` node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+
+from graphc.ir.dtypes import is_inexact
+from graphc.ir.node import Tensor
+from graphc.jaxpr.equation import Equation, Results, Rule
+from graphc.ops.custom_gradient import with_gradient
+
+
+def _call(parameter: str) -> Rule:
+    def rule(eqn: Equation, *operands: Tensor) -> Results:
+        return eqn.inline(eqn.params[parameter], operands, eqn.used)
+
+    return rule
+
+
+def _custom(eqn: Equation, *operands: Tensor) -> Results:
+    results = eqn.inline(eqn.params["call_jaxpr"], operands, eqn.used)
+    chosen = [i for i, y in enumerate(results) if y is not None and is_inexact(y.dtype)]
+    if not chosen or not any(is_inexact(t.dtype) for t in operands):
+        return results
+    ys = [y for i, y in enumerate(results) if i in chosen and y is not None]
+    # Each variable once; literals stay inside the equation.
+    given: dict[Any, Tensor] = {
+        variable: tensor
+        for variable, tensor in zip(eqn.eqn.invars, operands, strict=True)
+        if not isinstance(variable, Literal)
+    }
+    xs = list(given.values())
+    backward = _backward(eqn.eqn, list(given), chosen)
+    structs = [eqn.symbols.struct(t.type) for t in (*xs, *ys)]
+
+    def rule(inner: Sequence[Tensor], adjoints: Sequence[Tensor]) -> list[Tensor]:
+        jaxpr = jax.make_jaxpr(backward)(*structs)
+        found = eqn.inline(jaxpr, [*inner, *adjoints], [True] * len(jaxpr.out_avals))
+        return [t for t in found if t is not None]
+
+    marked = iter(with_gradient(ys, xs, rule))
+    return [next(marked) if i in chosen else y for i, y in enumerate(results)]
+
+
+def _backward(eqn: Any, variables: Sequence[Any], chosen: Sequence[int]) -> Callable[..., Any]:
+    """The function (values of `variables`, adjoints of the `chosen` results) -> adjoints."""
+    outputs = [eqn.outvars[i] for i in chosen]
+    forward = jaxpr_as_fun(ClosedJaxpr(Jaxpr([], variables, outputs, [eqn]), ()))
+    moving = [i for i, v in enumerate(variables) if is_inexact(v.aval.dtype)]
+
+    def backward(*values: Any) -> list[Any]:
+        xs, adjoints = values[: len(variables)], values[len(variables) :]
+
+        def of_moving(*moved: Any) -> Any:
+            given = dict(zip(moving, moved, strict=True))
+            return forward(*[given.get(i, x) for i, x in enumerate(xs)])
+
+        _, pull = jax.vjp(of_moving, *[xs[i] for i in moving])
+        return list(pull(list(adjoints)))
+
+    return backward
+
+
+RULES: dict[str, Rule] = {
+    "checkpoint": _call("jaxpr"),
+    "closed_call": _call("call_jaxpr"),
+    "core_call": _call("call_jaxpr"),
+    "custom_jvp_call": _custom,
+    "custom_vjp_call": _custom,
+    "jit": _call("jaxpr"),
+    "pjit": _call("jaxpr"),
+    "remat2": _call("jaxpr"),
+}

@@ -1,0 +1,173 @@
+"""Rules of elementwise primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import log
+
+from graphc.ir.dtypes import is_floating, is_integer
+from graphc.ir.node import Tensor
+from graphc.jaxpr.equation import Equation, Rule
+from graphc.ops import arithmetic, comparison, math, powers
+from graphc.ops.catalogue import CATALOGUE
+from graphc.ops.emit import emit_one, to_dtype
+
+# Primitive -> the operator that means the same for operands of one dtype. Ours broadcast more.
+_SAME: Mapping[str, str] = {
+    "abs": "Abs",
+    "acos": "Acos",
+    "add": "Add",
+    "add_any": "Add",
+    "and": "LogicalAnd",
+    "asin": "Asin",
+    "atan": "Atan",
+    "atan2": "Atan2",
+    "ceil": "Ceil",
+    "complex": "Complex",
+    "conj": "Conj",
+    "cos": "Cos",
+    "cosh": "Cosh",
+    "eq": "Equal",
+    "erf": "Erf",
+    "exp": "Exp",
+    "expm1": "Expm1",
+    "floor": "Floor",
+    "ge": "GreaterEqual",
+    "gt": "Greater",
+    "imag": "Imag",
+    "is_finite": "IsFinite",
+    "le": "LessEqual",
+    "log": "Log",
+    "log1p": "Log1p",
+    "logistic": "Sigmoid",
+    "lt": "Less",
+    "max": "Maximum",
+    "min": "Minimum",
+    "mul": "Multiply",
+    "ne": "NotEqual",
+    "neg": "Negative",
+    "not": "LogicalNot",
+    "or": "LogicalOr",
+    "real": "Real",
+    "rsqrt": "Rsqrt",
+    "sign": "Sign",
+    "sin": "Sin",
+    "sinh": "Sinh",
+    "sqrt": "Sqrt",
+    "square": "Square",
+    "stop_gradient": "StopGradient",
+    "sub": "Subtract",
+    "tan": "Tan",
+    "tanh": "Tanh",
+    "xor": "LogicalXor",
+}
+
+
+def _operator(name: str) -> Rule:
+    op = CATALOGUE[name]
+    return lambda eqn, *operands: emit_one(op, operands)
+
+
+def _identity(eqn: Equation, *operands: Tensor) -> tuple[Tensor, ...]:
+    return operands
+
+
+def _convert(eqn: Equation, x: Tensor) -> Tensor:
+    return to_dtype(x, eqn.type.dtype)  # to another weak type only: nothing
+
+
+def _clamp(eqn: Equation, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
+    return emit_one(CATALOGUE["Clip"], (x, low, high))
+
+
+def _select(eqn: Equation, which: Tensor, *cases: Tensor) -> Tensor:
+    """The case that `which` (a bool, or an int32 in range) says."""
+    if which.dtype.kind == "b":
+        return comparison.where(which, *cases[::-1])
+    result = cases[-1]
+    for i in range(len(cases) - 2, -1, -1):
+        result = comparison.where(comparison.less_equal(which, i), cases[i], result)
+    return result
+
+
+def _power(eqn: Equation, x: Tensor, y: Tensor) -> Tensor:
+    # An integer exponent of a floating base is converted, as JAX's own lowering does.
+    return emit_one(CATALOGUE["Power"], (x, to_dtype(y, x.dtype)))
+
+
+def _integer_power(eqn: Equation, x: Tensor) -> Tensor:
+    exponent = int(eqn.params["y"])
+    if exponent == 2:
+        return powers.square(x)
+    return emit_one(CATALOGUE["IntegerPower"], (x,), exponent=exponent)
+
+
+def _divide(eqn: Equation, x: Tensor, y: Tensor) -> Tensor:
+    if not is_integer(x.dtype):
+        return emit_one(CATALOGUE["Divide"], (x, y))
+    # Rounded towards zero, ours down: one more where the signs differ and a rest stays.
+    quotient = arithmetic.floor_divide(x, y)
+    return quotient + to_dtype(_crosses_zero(x, y, arithmetic.remainder(x, y)), x.dtype)
+
+
+def _crosses_zero(x: Tensor, y: Tensor, rest: Tensor) -> Tensor:
+    """Whether integers divide with a rest and a quotient below zero."""
+    signs = comparison.logical_xor(comparison.less(x, 0), comparison.less(y, 0))
+    return comparison.logical_and(signs, comparison.not_equal(rest, 0))
+
+
+def _remainder(eqn: Equation, x: Tensor, y: Tensor) -> Tensor:
+    """Of the sign of x, ours of the sign of y."""
+    if is_integer(x.dtype):
+        rest = arithmetic.remainder(x, y)
+        return comparison.where(_crosses_zero(x, y, rest), rest - y, rest)
+    negative = comparison.less(x, 0.0)
+    rest = arithmetic.remainder(comparison.where(negative, -x, x), arithmetic.abs(y))
+    return comparison.where(negative, -rest, rest)
+
+
+def _round(eqn: Equation, x: Tensor) -> Tensor:
+    if int(eqn.params["rounding_method"]) == 1:  # lax.RoundingMethod.TO_NEAREST_EVEN
+        return emit_one(CATALOGUE["Round"], (x,))
+    size = arithmetic.abs(x)
+    whole = arithmetic.floor(size)
+    up = to_dtype(comparison.greater_equal(size - whole, 0.5), x.dtype)
+    return arithmetic.sign(x) * (whole + up)
+
+
+def _exp2(eqn: Equation, x: Tensor) -> Tensor:
+    return math.exp(x * log(2.0))
+
+
+def _cube_root(eqn: Equation, x: Tensor) -> Tensor:
+    negative = comparison.less(x, 0.0)
+    root = powers.power(comparison.where(negative, -x, x), 1.0 / 3.0)
+    return comparison.where(negative, -root, root)
+
+
+def _requires_floating(function: Callable[[Equation, Tensor], Tensor]) -> Rule:
+    def rule(eqn: Equation, x: Tensor) -> Tensor:
+        if not is_floating(x.dtype):
+            eqn.refuse(f"of {x.dtype.name} is not imported yet")
+        return function(eqn, x)
+
+    return rule
+
+
+RULES: dict[str, Rule] = {
+    **{primitive: _operator(name) for primitive, name in _SAME.items()},
+    "cbrt": _requires_floating(_cube_root),
+    "clamp": _clamp,
+    "convert_element_type": _convert,
+    "copy": _identity,
+    "copy_p": _identity,
+    "div": _divide,
+    "exp2": _exp2,
+    "integer_pow": _integer_power,
+    "name": _identity,
+    "optimization_barrier": _identity,
+    "pow": _power,
+    "rem": _remainder,
+    "round": _round,
+    "select_n": _select,
+}

@@ -1,0 +1,98 @@
+"""What the rule of a primitive gets: the equation's parameters, result types, and helpers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from graphc.errors import JaxImportError
+from graphc.ir.node import Tensor
+from graphc.ir.scopes import AMBIENT
+from graphc.ir.source import current_source
+from graphc.ir.types import TensorType
+from graphc.jaxpr.sources import origin
+from graphc.jaxpr.symbols import Symbols
+
+Results = Tensor | Sequence[Tensor | None]  # None: a result nobody needs
+Array = np.ndarray[Any, Any]
+
+_SMALL = 64  # elements: what is worth knowing at import are indices and sizes
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Equation:
+    """One equation of a jaxpr while its nodes are added.
+
+    Attributes:
+        eqn: JAX's record.
+        types: of its results.
+        used: which of its results are needed.
+        symbols: named sizes, ours and JAX's.
+        inline: `(jaxpr, operands, used) -> results`, for the jaxprs in its parameters.
+    """
+
+    eqn: Any
+    types: tuple[TensorType, ...]
+    used: tuple[bool, ...]
+    symbols: Symbols
+    inline: Callable[[Any, Sequence[Tensor], Sequence[bool]], list[Tensor | None]]
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        params: Mapping[str, Any] = self.eqn.params
+        return params
+
+    @property
+    def type(self) -> TensorType:
+        """Of the only result."""
+        return self.types[0]
+
+    def ints(self, name: str) -> tuple[int, ...]:
+        """A parameter that holds axes or counts (which JAX may give as NumPy integers)."""
+        return tuple(int(i) for i in self.params[name])
+
+    def refuse(self, why: str, mend: str | None = None) -> NoReturn:
+        """Raises `JaxImportError` with the primitive's name, JAX's caller and the user's line."""
+        refuse(self.eqn, why, mend)
+
+
+Rule = Callable[..., Results]  # (equation, *operands)
+
+
+def refuse(eqn: Any, why: str, mend: str | None = None) -> NoReturn:
+    """Raises `JaxImportError` for an equation."""
+    where = origin(eqn)
+    raise JaxImportError(
+        f"JAX primitive {eqn.primitive.name!r}: {why}",
+        details=[f"in {where}"] if where else [],
+        source=AMBIENT.source or current_source(),
+        mend=mend,
+    )
+
+
+def known_value(tensor: Tensor) -> Array | None:
+    """The value of a small tensor that follows from constants alone; None for any other."""
+    graph = tensor.graph
+    node = graph.find_producer(tensor) if graph is not None else None
+    if node is None or node.op.fold is None or len(node.outputs) != 1:
+        return None
+    shape = tensor.type.shape
+    if not tensor.type.is_static or np.prod(shape, dtype=np.int64) > _SMALL:
+        return None
+    operands = []
+    for operand in node.inputs:
+        value = known_value(operand)
+        if value is None:
+            return None
+        operands.append(value)
+    result = node.op.fold(*operands, **node.attrs)
+    return None if result is None else np.asarray(result, tensor.type.dtype)
+
+
+def known_int(tensor: Tensor) -> int | None:
+    """`known_value` of an integer scalar."""
+    value = known_value(tensor)
+    return None if value is None else int(value.reshape(()))

@@ -1,0 +1,141 @@
+"""`from_jax`: a JAX function as a function of tensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+
+from graphc.build.specs import TensorSpec
+from graphc.errors import AttributeValueError, DTypeError, ShapeError
+from graphc.ir.dims import symbol
+from graphc.ir.node import Operand, Tensor, describe_tensors
+from graphc.ir.scopes import AMBIENT, building, name_scope
+from graphc.ir.source import current_source
+from graphc.ir.types import TensorType
+from graphc.jaxpr.tracing import trace
+from graphc.ops.emit import convert, graph_of
+
+
+def from_jax(fn: Callable[..., Any], *specs: Any, name: str | None = None) -> Callable[..., Any]:
+    """`fn`, a function of JAX arrays, as a function of tensors that adds its nodes to the graph.
+
+    Tensors and variables among the arguments, alone or in nests (tuples, lists, dicts, any
+    pytree), are traced; everything else (numbers, strings, arrays) reaches `fn` as it is. The
+    result is the nest that `fn` returns, with tensors for its arrays. Named sizes stay named.
+
+    The nodes are ordinary ones: passes see them, `gc.gradients` differentiates them, custom
+    derivatives (`jax.custom_jvp`, `jax.custom_vjp`) included. Each carries the user's line in
+    `fn` where it can be found. A `precision=` of matrix products is not kept, nor is the
+    rematerialisation `jax.checkpoint` asks for.
+
+    Args:
+        fn: pure, without control flow on values (`lax.scan`, `lax.cond`, ...) for now, without
+            random numbers, collectives and callbacks.
+        specs: one for each positional argument, if given: `gc.TensorSpec`s or anything with a
+            shape and dtype, in nests. `fn` is then traced at once, so that what cannot be
+            imported shows here, and calls are checked against them.
+        name: the name scope of the nodes; by default that of `fn`.
+
+    Returns:
+        A function of the same arguments as `fn`. It traces `fn` at each call.
+
+    Raises:
+        JaxImportError: `fn` holds something that cannot become nodes; the error names the
+            primitive and the line.
+        ShapeError, DTypeError: a call does not fit the specs. Errors that `fn` raises while it
+            is traced pass through.
+
+    >>> import graphc as gc, jax
+    >>> with gc.Graph():
+    ...     x = gc.placeholder((None, 3), name="x")
+    ...     y = gc.from_jax(jax.nn.softmax)(x)
+    >>> y.type
+    TensorType(dtype=dtype('float32'), shape=(x_0, 3))
+    """
+    if not callable(fn):
+        raise AttributeValueError(
+            f"from_jax: {fn!r} is not a function",
+            source=current_source(),
+            mend="pass the function itself: gc.from_jax(jax.nn.silu)",
+        )
+    label = name or getattr(fn, "__name__", type(fn).__name__).strip("<>")
+    wanted, wanted_tree = jax.tree.flatten(specs)
+    checks = [TensorSpec.of(spec) for spec in wanted]
+    if checks:
+        types = [_placeholder_type(spec, i) for i, spec in enumerate(checks)]
+        trace(lambda *values: fn(*jax.tree.unflatten(wanted_tree, values)), types).check()
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if checks:
+            _check_call(label, checks, wanted_tree, args)
+        return _import(fn, label, args, kwargs)
+
+    functools.update_wrapper(call, fn)
+    return call
+
+
+def _import(fn: Callable[..., Any], label: str, args: Any, kwargs: Any) -> Any:
+    leaves, tree = jax.tree.flatten((args, kwargs))
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Operand)]
+    graph = graph_of([leaves[i] for i in places])
+
+    def of_tensors(*values: Any) -> Any:
+        filled = list(leaves)
+        for place, value in zip(places, values, strict=True):
+            filled[place] = value
+        own_args, own_kwargs = jax.tree.unflatten(tree, filled)
+        return fn(*own_args, **own_kwargs)
+
+    inside: AbstractContextManager[Any] = nullcontext() if AMBIENT.graphs else building(graph)
+    with inside:
+        operands = [graph.adopt(convert(leaves[i])) for i in places]
+        find = graph.constraints.find
+        traced = trace(of_tensors, [t.type.map_dims(find) for t in operands])
+        with name_scope(label):
+            results = traced.replay(operands)
+    return jax.tree.unflatten(traced.out_tree, results)
+
+
+def _placeholder_type(spec: TensorSpec, position: int) -> TensorType:
+    """The type of a spec; each None is a size of its own."""
+    dims = enumerate(spec.shape)
+    return TensorType(
+        spec.dtype,
+        tuple([symbol(f"spec_{position}_{i}") if d is None else d for i, d in dims]),
+    )
+
+
+def _check_call(label: str, specs: Sequence[TensorSpec], tree: Any, args: tuple[Any, ...]) -> None:
+    """Raises unless the arguments fit the specs that `from_jax` was given."""
+    leaves, got_tree = jax.tree.flatten(args)
+    if got_tree != tree:
+        raise AttributeValueError(
+            f"{label}: called with {got_tree}, its specs are {tree}",
+            source=current_source(),
+            mend="pass one argument for each spec, in the same nest",
+        )
+    for i, (leaf, spec) in enumerate(zip(leaves, specs, strict=True)):
+        tensor = convert(leaf)
+        _check_argument(f"{label}: argument {i}", tensor, spec)
+
+
+def _check_argument(what: str, tensor: Tensor, spec: TensorSpec) -> None:
+    shape = f"({', '.join(map(str, spec.shape))})"
+    if tensor.dtype != spec.dtype:
+        error: type[DTypeError] | type[ShapeError] = DTypeError
+    elif len(tensor.shape) != len(spec.shape) or any(
+        isinstance(d, int) and isinstance(s, int) and d != s
+        for d, s in zip(tensor.shape, spec.shape, strict=True)
+    ):
+        error = ShapeError
+    else:
+        return
+    raise error(
+        f"{what} must be {spec.dtype.name}{shape}, got {tensor.type}",
+        details=describe_tensors({"argument": tensor}),
+        source=current_source(),
+    )

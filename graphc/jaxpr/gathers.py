@@ -1,0 +1,331 @@
+"""Rules of gather and scatter-add: what JAX makes of indexing with values.
+
+Imported are the forms of `x[i]`, `x[i, j]`, `jnp.take`, `jnp.take_along_axis`,
+`x.at[i].add(y)` and their `jax.vmap`s; and windows at one computed place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import lax
+
+from graphc.ir.dims import Dim, Shape, product
+from graphc.ir.dtypes import INT32, UINT32, is_64bit
+from graphc.ir.node import Tensor
+from graphc.jaxpr.equation import Equation, Rule
+from graphc.jaxpr.shapes import reshaped, transposed
+from graphc.jaxpr.windows import dynamic_slice, dynamic_update_slice, in_range
+from graphc.ops.along_axis import scatter_add_along_axis, take_along_axis
+from graphc.ops.arithmetic import clip, maximum
+from graphc.ops.comparison import greater_equal, less, logical_and, where
+from graphc.ops.creation import iota, zeros_like
+from graphc.ops.emit import constant, to_dtype
+from graphc.ops.gathering import fill_value_of
+from graphc.ops.indexing import scatter_add, take
+from graphc.ops.shape import broadcast_to, inverse
+from graphc.ops.slicing import slice_
+from graphc.ops.state import dim_value
+
+Axes = tuple[int, ...]
+_Label = tuple[str, int]
+
+_PROMISED = lax.GatherScatterMode.PROMISE_IN_BOUNDS
+_CLIP = lax.GatherScatterMode.CLIP
+_FILL = lax.GatherScatterMode.FILL_OR_DROP
+
+
+class _Form(NamedTuple):
+    """A gather or a scatter, by the roles of the operand's axes.
+
+    Attributes:
+        chosen: axes along which an index chooses, and which the result lacks.
+        windows: axes that the result keeps.
+        starts: the chosen axis of each column of the indices.
+        batching: (axis of the operand, axis of the indices) that go in step.
+        target: what each axis of the gather's result is: ("window", axis of the operand) or
+            ("index", axis of the indices).
+    """
+
+    chosen: Axes
+    windows: Axes
+    starts: Axes
+    batching: tuple[tuple[int, int], ...]
+    target: tuple[_Label, ...]
+
+
+def _ints(values: Sequence[Any]) -> Axes:
+    return tuple([int(v) for v in values])
+
+
+def _form(rank: int, index_rank: int, starts: Any, dropped: Any, batching: Any, kept: Any) -> _Form:
+    paired = tuple(zip(_ints(batching[0]), _ints(batching[1]), strict=True))
+    chosen = tuple(sorted({*_ints(dropped), *_ints(batching[0])}))
+    windows = tuple(i for i in range(rank) if i not in chosen)
+    places = _ints(kept)
+    window, index = iter(windows), iter(range(index_rank))
+    target = tuple(
+        ("window", next(window)) if i in places else ("index", next(index))
+        for i in range(len(places) + index_rank)
+    )
+    return _Form(chosen, windows, _ints(starts), paired, target)
+
+
+# -- indices -----------------------------------------------------------------------------------
+
+
+def _column(indices: Tensor, j: int) -> Tensor:
+    """Column j of the indices, without the last axis."""
+    shape = indices.shape
+    if shape[-1] != 1:
+        lead = [0] * (len(shape) - 1)
+        indices = slice_(indices, (*lead, j), (*shape[:-1], j + 1))
+    return reshaped(indices, shape[:-1])
+
+
+def _guarded(index: Tensor, mode: Any) -> Tensor:
+    """An index below 0 as JAX's primitive has it: out of range, where our operators count from
+    the end."""
+    if index.dtype.kind == "u" or mode == _PROMISED:
+        return index
+    if mode == _CLIP:
+        return maximum(index, 0)
+    return to_dtype(index, np.dtype(np.uint64) if is_64bit(index.dtype) else UINT32)
+
+
+def _flat_index(x: Tensor, indices: Tensor, form: _Form, mode: Any) -> tuple[Tensor, Tensor | None]:
+    """One index into the chosen axes merged, and which of them are in range (None: all)."""
+    dtype = indices.dtype if is_64bit(indices.dtype) else INT32
+    shape = indices.shape[:-1]
+    columns: dict[int, Tensor] = {}
+    for axis, index_axis in form.batching:
+        columns[axis] = iota(shape, index_axis, dtype)
+    valid: Tensor | None = None
+    for j, axis in enumerate(form.starts):
+        column = to_dtype(_column(indices, j), dtype)
+        last = dim_value(x.shape[axis] - 1, dtype)
+        if mode == _FILL:
+            inside = logical_and(greater_equal(column, 0), less(column, last + 1))
+            valid = inside if valid is None else logical_and(valid, inside)
+        columns[axis] = column if mode == _PROMISED else clip(column, 0, last)
+    flat: Tensor | None = None
+    for axis in form.chosen:
+        if flat is not None:
+            flat = flat * dim_value(x.shape[axis], dtype)
+        if axis in columns:
+            flat = columns[axis] if flat is None else flat + columns[axis]
+    return constant(np.zeros((), dtype)) if flat is None else flat, valid
+
+
+def _along(x: Tensor, indices: Tensor, form: _Form) -> tuple[Tensor, tuple[_Label, ...]] | None:
+    """The indices of `take_along_axis` that do the same, and what its result's axes are.
+
+    None where the indices have more than one axis that goes in step with none of the operand.
+    """
+    if len(form.starts) != 1 or len(form.chosen) != len(form.batching) + 1:
+        return None
+    paired = dict(form.batching)
+    free = [i for i in range(indices.ndim - 1) if i not in paired.values()]
+    if len(free) > 1:
+        return None
+    (axis,) = form.starts
+    paired[axis] = free[0] if free else -1
+    order = [paired[a] for a in form.chosen if paired[a] >= 0]
+    column = transposed(_column(indices, 0), tuple(order))
+    sizes = iter(column.shape)
+    shape: list[Dim] = [next(sizes) if paired.get(a, -1) >= 0 else 1 for a in range(x.ndim)]
+    labels = tuple(
+        ("window", a) if a in form.windows else ("index", paired[a]) for a in range(x.ndim)
+    )
+    return reshaped(column, tuple(shape)), labels
+
+
+def _arranged(y: Tensor, labels: Sequence[_Label], form: _Form, shape: Shape) -> Tensor:
+    """`y`, whose axes are `labels`, as the gather's result; an axis ("index", -1) is dropped."""
+    kept = [label for label in labels if label != ("index", -1)]
+    sizes = {label: size for label, size in zip(labels, y.shape, strict=True)}
+    y = reshaped(y, tuple([sizes[label] for label in kept]))
+    return reshaped(transposed(y, tuple([kept.index(t) for t in form.target])), shape)
+
+
+def _disarranged(updates: Tensor, labels: Sequence[_Label], form: _Form) -> Tensor:
+    """The way back: `updates`, in the axes of the gather's result, with the axes `labels`."""
+    kept = [label for label in labels if label != ("index", -1)]
+    updates = transposed(updates, tuple([form.target.index(label) for label in kept]))
+    sizes = dict(zip(kept, updates.shape, strict=True))
+    return reshaped(updates, tuple([sizes.get(label, 1) for label in labels]))
+
+
+def _taken_labels(form: _Form, index_rank: int, axis: int) -> tuple[_Label, ...]:
+    """What the axes of `take(x, indices, axis)` are."""
+    index = tuple(("index", i) for i in range(index_rank))
+    before = tuple(("window", a) for a in form.windows if a < axis)
+    after = tuple(("window", a) for a in form.windows if a > axis)
+    return (*before, *index, *after)
+
+
+# -- gather ------------------------------------------------------------------------------------
+
+
+def _gather(eqn: Equation, x: Tensor, indices: Tensor) -> Tensor:
+    numbers, mode = eqn.params["dimension_numbers"], eqn.params["mode"]
+    sizes = eqn.symbols.dims(eqn.params["slice_sizes"])
+    form = _form(
+        x.ndim,
+        indices.ndim - 1,
+        numbers.start_index_map,
+        numbers.collapsed_slice_dims,
+        (numbers.operand_batching_dims, numbers.start_indices_batching_dims),
+        numbers.offset_dims,
+    )
+    fill = _fill(eqn, x) if mode == _FILL else None
+    if not set(form.starts) <= set(form.chosen):
+        return _gather_window(eqn, x, indices, form, sizes, fill)
+    if any(sizes[a] != x.shape[a] for a in form.windows):
+        x = slice_(
+            x, [0] * x.ndim, [sizes[a] if a in form.windows else d for a, d in enumerate(x.shape)]
+        )
+    ours = "clip" if fill is None else "zero" if fill == 0 else "fill"
+    if len(form.chosen) == 1 and not form.batching and form.starts:
+        (axis,) = form.chosen
+        y = take(x, _guarded(_column(indices, 0), mode), axis, ours)
+        return _arranged(y, _taken_labels(form, indices.ndim - 1, axis), form, eqn.type.shape)
+    along = _along(x, indices, form)
+    if along is not None:
+        y = take_along_axis(x, _guarded(along[0], mode), form.starts[0], ours)
+        return _arranged(y, along[1], form, eqn.type.shape)
+    return _gather_flat(eqn, x, indices, form, fill)
+
+
+def _gather_flat(eqn: Equation, x: Tensor, indices: Tensor, form: _Form, fill: Any) -> Tensor:
+    """Several axes chosen at once: merged into one."""
+    flat, valid = _flat_index(x, indices, form, eqn.params["mode"])
+    y = take(_merged(x, form), flat, 0, "clip")
+    if valid is not None:
+        mask = reshaped(valid, (*valid.shape, *[1] * len(form.windows)))
+        y = where(mask, y, constant(fill))
+    labels = (*_taken_labels(form, indices.ndim - 1, -1),)
+    return _arranged(y, labels, form, eqn.type.shape)
+
+
+def _merged(x: Tensor, form: _Form) -> Tensor:
+    """`x` with the chosen axes merged into a first one."""
+    moved = transposed(x, (*form.chosen, *form.windows))
+    count = len(form.chosen)
+    return reshaped(moved, (product(moved.shape[:count]), *moved.shape[count:]))
+
+
+def _fill(eqn: Equation, x: Tensor) -> Any:
+    """What stands for an element out of range; one of those our operators know."""
+    default = fill_value_of(x.dtype, "fill")
+    given = eqn.params["fill_value"]
+    if given is None:
+        return default
+    value = np.asarray(given).astype(x.dtype)
+    if value == 0 or value == default or (value != value and default != default):
+        return value
+    return eqn.refuse(f"fill_value {given} is not imported", "leave it out, or fill with 0")
+
+
+def _starts(x: Tensor, indices: Tensor, form: _Form) -> list[Tensor]:
+    """Where the one window begins, along each axis."""
+    zero = constant(np.zeros((), indices.dtype))
+    found = {axis: _column(indices, j) for j, axis in enumerate(form.starts)}
+    return [found.get(axis, zero) for axis in range(x.ndim)]
+
+
+def _check_one_window(eqn: Equation, indices: Tensor) -> None:
+    if indices.ndim != 1:
+        eqn.refuse(
+            "of many windows at computed places is not imported",
+            "index with whole rows or single elements: x[i], x[i, j], jnp.take_along_axis",
+        )
+
+
+def _gather_window(
+    eqn: Equation, x: Tensor, indices: Tensor, form: _Form, sizes: Shape, fill: Any
+) -> Tensor:
+    _check_one_window(eqn, indices)
+    starts = _starts(x, indices, form)
+    y = reshaped(dynamic_slice(x, starts, sizes), eqn.type.shape)
+    inside = None if fill is None else in_range(x, starts, sizes)
+    return y if inside is None else where(inside, y, constant(fill))
+
+
+# -- scatter -----------------------------------------------------------------------------------
+
+
+def _scatter_form(eqn: Equation, x: Tensor, indices: Tensor) -> _Form:
+    numbers = eqn.params["dimension_numbers"]
+    return _form(
+        x.ndim,
+        indices.ndim - 1,
+        numbers.scatter_dims_to_operand_dims,
+        numbers.inserted_window_dims,
+        (numbers.operand_batching_dims, numbers.scatter_indices_batching_dims),
+        numbers.update_window_dims,
+    )
+
+
+def _scatter_add(eqn: Equation, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
+    form, mode = _scatter_form(eqn, x, indices), eqn.params["mode"]
+    kept = {a: updates.shape[form.target.index(("window", a))] for a in form.windows}
+    whole = all(kept[a] == x.shape[a] for a in form.windows)
+    if not whole or not set(form.starts) <= set(form.chosen):
+        _check_one_window(eqn, indices)
+        added = _update_window(eqn, zeros_like(x), indices, updates, form)
+        return x + added
+    ours = "drop" if mode == _FILL else "clip"
+    if len(form.chosen) == 1 and not form.batching and form.starts:
+        (axis,) = form.chosen
+        labels = _taken_labels(form, indices.ndim - 1, axis)
+        index = _guarded(_column(indices, 0), mode)
+        return scatter_add(x, index, _disarranged(updates, labels, form), axis, ours)
+    along = _along(x, indices, form)
+    if along is not None and not form.windows:
+        index, labels = _guarded(along[0], mode), along[1]
+        added = _disarranged(updates, labels, form)
+        return scatter_add_along_axis(x, index, added, form.starts[0], ours)
+    return _scatter_flat(x, indices, updates, form, mode)
+
+
+def _scatter_flat(x: Tensor, indices: Tensor, updates: Tensor, form: _Form, mode: Any) -> Tensor:
+    flat, valid = _flat_index(x, indices, form, mode)
+    merged = _merged(x, form)
+    if valid is not None:
+        flat = where(valid, flat, dim_value(merged.shape[0], flat.dtype))  # dropped
+    flat = broadcast_to(flat, indices.shape[:-1])
+    labels = _taken_labels(form, indices.ndim - 1, -1)
+    result = scatter_add(merged, flat, _disarranged(updates, labels, form), 0, "drop")
+    order = (*form.chosen, *form.windows)
+    return transposed(reshaped(result, tuple([x.shape[a] for a in order])), inverse(order))
+
+
+def _scatter(eqn: Equation, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
+    if indices.ndim != 1:
+        eqn.refuse(
+            "assigning at many computed places (x.at[i].set) is not imported",
+            "add with x.at[i].add, or select with jnp.where",
+        )
+    return _update_window(eqn, x, indices, updates, _scatter_form(eqn, x, indices))
+
+
+def _update_window(
+    eqn: Equation, x: Tensor, indices: Tensor, updates: Tensor, form: _Form
+) -> Tensor:
+    kept = {a: updates.shape[form.target.index(("window", a))] for a in form.windows}
+    sizes = tuple([kept.get(a, 1) for a in range(x.ndim)])
+    starts = _starts(x, indices, form)
+    result = dynamic_update_slice(x, reshaped(updates, sizes), starts)
+    inside = in_range(x, starts, sizes) if eqn.params["mode"] == _FILL else None
+    return result if inside is None else where(inside, result, x)
+
+
+RULES: dict[str, Rule] = {
+    "gather": _gather,
+    "scatter": _scatter,
+    "scatter-add": _scatter_add,
+    "scatter_add": _scatter_add,
+}

@@ -1,0 +1,102 @@
+"""Rules of matrix products and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphc.ir.dims import Shape
+from graphc.ir.node import Tensor
+from graphc.jaxpr.equation import Equation, Rule
+from graphc.jaxpr.shapes import reshaped, transposed
+from graphc.ops.contraction import dot_general
+from graphc.ops.conv import CONV2D
+from graphc.ops.emit import constant, emit_one, to_dtype
+from graphc.ops.linalg import MATMUL
+from graphc.ops.shape import inverse
+from graphc.ops.slicing import pad_with
+
+Axes = tuple[int, ...]
+
+
+def _dot_general(eqn: Equation, a: Tensor, b: Tensor) -> Tensor:
+    # A wider preferred_element_type asks for sums in it: products of wider operands are that.
+    # `precision`, a matter of the matrix units of GPUs and TPUs, is left to how we compile.
+    a, b = to_dtype(a, eqn.type.dtype), to_dtype(b, eqn.type.dtype)
+    contract, batch = (
+        tuple([tuple([int(i) for i in axes]) for axes in pair])
+        for pair in eqn.params["dimension_numbers"]
+    )
+    if _is_matmul(a, contract[0], batch[0]) and _is_matmul(b, contract[1], batch[1]):
+        transpose_a = contract[0][0] == a.ndim - 2
+        transpose_b = contract[1][0] == b.ndim - 1
+        return emit_one(MATMUL, (a, b), transpose_a=transpose_a, transpose_b=transpose_b)
+    if not batch[0] and a.ndim > 2 and b.ndim == 2 and contract == ((a.ndim - 1,), (0,)):
+        return emit_one(MATMUL, (a, b))  # rows of many matrices through one
+    return dot_general(a, b, contract, batch)
+
+
+def _is_matmul(x: Tensor, contract: Axes, batch: Axes) -> bool:
+    """Whether `x` is a matrix, or a batch of them, contracted along one axis."""
+    lead = x.ndim - 2
+    return len(contract) == 1 and contract[0] >= lead >= 0 and batch == tuple(range(lead))
+
+
+def _conv(eqn: Equation, x: Tensor, w: Tensor) -> Tensor:
+    params = eqn.params
+    if int(params["batch_group_count"]) != 1:
+        eqn.refuse("with batch_group_count is not imported")
+    spec = params["dimension_numbers"]
+    lhs, rhs, out = (
+        tuple([int(i) for i in axes]) for axes in (spec.lhs_spec, spec.rhs_spec, spec.out_spec)
+    )
+    spatial = len(lhs) - 2
+    if spatial not in (1, 2):
+        eqn.refuse(f"over {spatial} spatial axes is not imported: 1 or 2")
+    x, w = to_dtype(x, eqn.type.dtype), to_dtype(w, eqn.type.dtype)
+    # To [batch, space, channels] and [space, channels, filters]; a missing axis has size 1.
+    x = transposed(x, (lhs[0], *lhs[2:], lhs[1]))
+    w = transposed(w, (*rhs[2:], rhs[1], rhs[0]))
+    pads = [(int(low), int(high)) for low, high in params["padding"]]
+    x, pads = _spread(eqn, x, pads)
+    result = emit_one(
+        CONV2D,
+        (_two_spatial(x, 1, spatial), _two_spatial(w, 0, spatial)),
+        strides=_pair(eqn.ints("window_strides"), 1),
+        padding=_pair(pads, (0, 0)),
+        dilation=_pair(eqn.ints("rhs_dilation"), 1),
+        groups=int(params["feature_group_count"]),
+    )
+    order = (out[0], *out[2:], out[1])
+    sizes: Shape = tuple([eqn.type.shape[i] for i in order])
+    return transposed(reshaped(result, sizes), inverse(order))
+
+
+def _spread(
+    eqn: Equation, x: Tensor, pads: list[tuple[int, int]]
+) -> tuple[Tensor, list[tuple[int, int]]]:
+    """Zeros between the rows (a transposed convolution's), and what negative padding cuts off."""
+    dilation = eqn.ints("lhs_dilation")
+    if all(d == 1 for d in dilation) and all(p >= 0 for pair in pads for p in pair):
+        return x, pads
+    cut = [(min(low, 0), min(high, 0)) for low, high in pads]
+    zero = constant(0, x.dtype)
+    triples = [(low, high, d - 1) for (low, high), d in zip(cut, dilation, strict=True)]
+    x = pad_with(x, zero, [(0, 0, 0), *triples, (0, 0, 0)])
+    return x, [(max(low, 0), max(high, 0)) for low, high in pads]
+
+
+def _two_spatial(x: Tensor, place: int, spatial: int) -> Tensor:
+    if spatial == 2:
+        return x
+    return reshaped(x, (*x.shape[:place], 1, *x.shape[place:]))
+
+
+def _pair(items: Sequence[Any], one: Any) -> tuple[Any, ...]:
+    return (*([one] * (2 - len(items))), *items)
+
+
+RULES: dict[str, Rule] = {
+    "conv_general_dilated": _conv,
+    "dot_general": _dot_general,
+}

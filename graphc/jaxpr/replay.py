@@ -1,0 +1,165 @@
+"""A jaxpr replayed as nodes: one rule for each equation, in order, dead ones left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import DropVar, Literal
+
+from graphc.errors import GraphcError, GraphError, JaxImportError
+from graphc.ir.dtypes import as_dtype
+from graphc.ir.node import Tensor
+from graphc.ir.scopes import AMBIENT, at_source
+from graphc.ir.types import TensorType
+from graphc.jaxpr.equation import Array, Equation, Rule, refuse
+from graphc.jaxpr.sources import is_users, user_line
+from graphc.jaxpr.symbols import Symbols
+from graphc.ops.emit import constant
+
+_SHARED = 16  # elements: constants up to this size are made once
+
+
+class Replay:
+    """Adds the nodes of jaxprs to the graph being built.
+
+    Args:
+        symbols: named sizes, ours and JAX's.
+        rules: primitive name -> rule.
+        why_not: `(eqn) -> (why, mend)` for a primitive without a rule.
+    """
+
+    def __init__(
+        self,
+        symbols: Symbols,
+        rules: Mapping[str, Rule],
+        why_not: Callable[[Any], tuple[str, str]],
+    ) -> None:
+        self._symbols = symbols
+        self._rules = rules
+        self._why_not = why_not
+        self._constants: dict[Any, Tensor] = {}
+
+    def run(
+        self,
+        jaxpr: Any,
+        operands: Sequence[Tensor],
+        used: Sequence[bool] | None = None,
+        *,
+        sources: bool = True,
+    ) -> list[Tensor]:
+        """The results of `jaxpr` (closed or open) for `operands`.
+
+        Args:
+            used: which results are needed; the others are not made, and the list is shorter.
+            sources: whether the equations' own lines are the user's.
+
+        Raises:
+            JaxImportError: an equation that cannot become nodes.
+        """
+        inner = getattr(jaxpr, "jaxpr", jaxpr)
+        values: dict[Any, Tensor] = dict(zip(inner.invars, operands, strict=True))
+        consts: dict[Any, Any] = dict(
+            zip(inner.constvars, getattr(jaxpr, "consts", ()), strict=True)
+        )
+
+        def value(atom: Any) -> Tensor:
+            if isinstance(atom, Literal):
+                return self.constant(np.asarray(atom.val, self.type(atom.aval).dtype))
+            if atom not in values:
+                values[atom] = self.constant(self._host(consts[atom], atom))
+            return values[atom]
+
+        wanted = [v for i, v in enumerate(inner.outvars) if used is None or used[i]]
+        for eqn, needed in _live(inner.eqns, wanted):
+            source = user_line(eqn) if sources else None
+            with at_source(source or AMBIENT.source):
+                results = self._apply(eqn, needed, [value(v) for v in eqn.invars])
+            values.update(results)
+        return [value(v) for v in wanted]
+
+    def type(self, aval: Any) -> TensorType:
+        """The type of a value of JAX's."""
+        return TensorType(as_dtype(aval.dtype), self._symbols.dims(aval.shape))
+
+    def constant(self, value: Array) -> Tensor:
+        """`value` as a tensor; small ones are made once for each graph."""
+        if value.size > _SHARED:
+            return constant(value)
+        key = (AMBIENT.graphs[-1], value.dtype, value.shape, value.tobytes())
+        if key not in self._constants:
+            self._constants[key] = constant(value)
+        return self._constants[key]
+
+    def _host(self, const: Any, variable: Any) -> Array:
+        if jax.dtypes.issubdtype(variable.aval.dtype, jax.dtypes.extended):
+            raise JaxImportError(
+                "the JAX function holds a random key",
+                mend="draw with gc.random.* and pass the numbers as an argument",
+            )
+        return np.asarray(const)
+
+    def _apply(
+        self, eqn: Any, needed: tuple[bool, ...], operands: Sequence[Tensor]
+    ) -> dict[Any, Tensor]:
+        rule = self._rules.get(eqn.primitive.name)
+        if rule is None:
+            refuse(eqn, *self._why_not(eqn))
+        types = tuple([self.type(v.aval) for v in eqn.outvars])
+        equation = Equation(eqn, types, needed, self._symbols, self._inline)
+        try:
+            results = rule(equation, *operands)
+        except (JaxImportError, GraphError):
+            raise
+        except GraphcError as error:
+            raise _failed(eqn, error) from error
+        listed = [results] if isinstance(results, Tensor) else list(results)
+        found = {}
+        for variable, tensor, type in zip(eqn.outvars, listed, types, strict=True):
+            if tensor is not None:
+                _check_type(eqn, tensor, type)
+                found[variable] = tensor
+        return found
+
+    def _inline(
+        self, jaxpr: Any, operands: Sequence[Tensor], used: Sequence[bool]
+    ) -> list[Tensor | None]:
+        own = is_users(getattr(jaxpr, "jaxpr", jaxpr))
+        results = iter(self.run(jaxpr, operands, used, sources=own))
+        return [next(results) if need else None for need in used]
+
+
+def _live(eqns: Sequence[Any], wanted: Sequence[Any]) -> list[tuple[Any, tuple[bool, ...]]]:
+    """The equations that `wanted` needs, or that do more than compute, and which results of
+    each are needed."""
+    needed = {v for v in wanted if not isinstance(v, Literal)}
+    found = []
+    for eqn in reversed(eqns):
+        used = tuple([not isinstance(v, DropVar) and v in needed for v in eqn.outvars])
+        if any(used) or eqn.effects:
+            found.append((eqn, used))
+            needed.update(v for v in eqn.invars if not isinstance(v, Literal))
+    return found[::-1]
+
+
+def _check_type(eqn: Any, tensor: Tensor, expected: TensorType) -> None:
+    got = tensor.type
+    if got == expected:
+        return
+    graph = tensor.graph
+    if got.dtype == expected.dtype and got.rank == expected.rank and graph is not None:
+        pairs = zip(got.shape, expected.shape, strict=True)
+        if all(graph.constraints.unify(a, b) for a, b in pairs):
+            return
+    refuse(eqn, f"its nodes give {got} where JAX has {expected}", "please report this")
+
+
+def _failed(eqn: Any, error: GraphcError) -> JaxImportError:
+    return JaxImportError(
+        f"JAX primitive {eqn.primitive.name!r}: {error.what}",
+        details=error.details,
+        source=error.source,
+        mend=error.mend,
+    )

@@ -1,0 +1,120 @@
+"""Rules of primitives that move elements: shapes, windows, joins, counting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.ir.dims import Shape
+from graphc.ir.node import Tensor
+from graphc.jaxpr.equation import Equation, Rule
+from graphc.ops.creation import iota
+from graphc.ops.joining import concatenate, split, stack, unstack
+from graphc.ops.shape import broadcast_to, reshape, tile, transpose
+from graphc.ops.slicing import flip, pad_with, slice_
+from graphc.ops.state import dim_value
+
+
+def _reshape(eqn: Equation, x: Tensor) -> Tensor:
+    if eqn.params.get("dimensions") is not None:
+        eqn.refuse("with dimensions= is not imported", "transpose first, then reshape")
+    return reshaped(x, eqn.type.shape)
+
+
+def reshaped(x: Tensor, shape: Shape) -> Tensor:
+    """`x` under `shape`; itself where it has that already."""
+    return x if x.type.shape == shape else reshape(x, shape)
+
+
+def _broadcast_in_dim(eqn: Equation, x: Tensor) -> Tensor:
+    shape, places = eqn.type.shape, eqn.ints("broadcast_dimensions")
+    spread: list[Any] = [1] * len(shape)
+    for place, dim in zip(places, x.type.shape, strict=True):
+        spread[place] = dim
+    first = places[0] if places else len(shape)
+    if places != tuple(range(first, len(shape))):
+        x = reshaped(x, tuple(spread))
+    elif tuple(spread) == shape:
+        return reshaped(x, shape)  # only axes of size 1 are new
+    return x if x.type.shape == shape else broadcast_to(x, shape)
+
+
+def _transpose(eqn: Equation, x: Tensor) -> Tensor:
+    return transposed(x, eqn.ints("permutation"))
+
+
+def transposed(x: Tensor, perm: tuple[int, ...]) -> Tensor:
+    """`x` with its axes in the order `perm`; itself where they are already."""
+    if perm == tuple(range(len(perm))):
+        return x
+    return transpose(x, perm)
+
+
+def _concatenate(eqn: Equation, *operands: Tensor) -> Tensor:
+    if len(operands) == 1:
+        return operands[0]
+    return concatenate(operands, int(eqn.params["dimension"]))
+
+
+def _stack(eqn: Equation, *operands: Tensor) -> Tensor:
+    return stack(operands, int(eqn.params["axis"]))
+
+
+def _unstack(eqn: Equation, x: Tensor) -> tuple[Tensor, ...]:
+    return unstack(x, int(eqn.params["axis"]))
+
+
+def _split(eqn: Equation, x: Tensor) -> tuple[Tensor, ...]:
+    axis = int(eqn.params["axis"])
+    sizes = [type.shape[axis] for type in eqn.types]
+    return split(x, sizes, axis)
+
+
+def _tile(eqn: Equation, x: Tensor) -> Tensor:
+    return tile(x, eqn.symbols.dims(eqn.params["reps"]))
+
+
+def _pad(eqn: Equation, x: Tensor, value: Tensor) -> Tensor:
+    pads = [
+        (eqn.symbols.dim(low), eqn.symbols.dim(high), int(interior))
+        for low, high, interior in eqn.params["padding_config"]
+    ]
+    return pad_with(x, value, pads)
+
+
+def _slice(eqn: Equation, x: Tensor) -> Tensor:
+    params, dims = eqn.params, eqn.symbols.dims
+    strides = None if params["strides"] is None else eqn.ints("strides")
+    return slice_(x, dims(params["start_indices"]), dims(params["limit_indices"]), strides)
+
+
+def _reverse(eqn: Equation, x: Tensor) -> Tensor:
+    return flip(x, eqn.ints("dimensions"))
+
+
+def _iota(eqn: Equation) -> Tensor:
+    axis = int(eqn.params["dimension"])
+    return iota(eqn.type.shape, axis, eqn.type.dtype)
+
+
+def _dim_as_value(eqn: Equation) -> Tensor:
+    dim = eqn.symbols.dim(eqn.params["dim"])
+    return dim_value(dim, eqn.type.dtype)
+
+
+RULES: dict[str, Rule] = {
+    "broadcast_in_dim": _broadcast_in_dim,
+    "concatenate": _concatenate,
+    "dim_as_value": _dim_as_value,
+    "expand_dims": _reshape,
+    "iota": _iota,
+    "pad": _pad,
+    "reshape": _reshape,
+    "rev": _reverse,
+    "slice": _slice,
+    "split": _split,
+    "squeeze": _reshape,
+    "stack": _stack,
+    "tile": _tile,
+    "transpose": _transpose,
+    "unstack": _unstack,
+}

@@ -1,0 +1,69 @@
+"""Where in the user's JAX code, and where in a library, an equation comes from."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import jax
+
+from graphc.ir.source import Source
+
+
+def _folders(*paths: str) -> tuple[str, ...]:
+    return tuple({os.path.join(os.path.realpath(path), "") for path in paths})
+
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PATHS = sysconfig.get_paths()
+_JAX = _folders(os.path.dirname(jax.__file__))
+_INSTALLED = _folders(
+    _PATHS["stdlib"], _PATHS["platstdlib"], _PATHS["purelib"], _PATHS["platlib"], _PACKAGE, *_JAX
+)
+
+
+@cache
+def _is_installed(file: str) -> bool:
+    """Whether a file belongs to Python, to an installed package or to graphc."""
+    return os.path.realpath(file).startswith(_INSTALLED) or file.startswith("<")
+
+
+@cache
+def _is_jax_or_python(file: str) -> bool:
+    path = os.path.realpath(file)
+    inside = path.startswith(_INSTALLED) and "site-packages" not in path
+    return inside or path.startswith(_JAX) or file.startswith("<")
+
+
+def _frames(eqn: Any) -> Sequence[Any]:
+    # An equation's record is public, what its source holds is not promised: absent, no line.
+    return getattr(getattr(eqn.source_info, "traceback", None), "frames", None) or ()
+
+
+def user_line(eqn: Any) -> Source | None:
+    """The innermost line of the equation's traceback that is no library's; None for none."""
+    for frame in _frames(eqn):
+        if not _is_installed(frame.file_name):
+            return Source(frame.file_name, frame.line_num)
+    return None
+
+
+def origin(eqn: Any) -> str | None:
+    """The innermost function outside JAX: `apply_if_finite.<locals>.update, _cond.py:253`."""
+    for frame in _frames(eqn):
+        if not _is_jax_or_python(frame.file_name):
+            line = Source(frame.file_name, frame.line_num)
+            return f"{frame.function_name}, {line}"
+    return None
+
+
+def is_users(jaxpr: Any) -> bool:
+    """Whether a nested jaxpr is the user's own function.
+
+    JAX keeps the jaxprs of its own functions from call to call, with the lines of the first.
+    """
+    file = getattr(getattr(jaxpr, "debug_info", None), "func_filename", None)
+    return isinstance(file, str) and not _is_installed(file)

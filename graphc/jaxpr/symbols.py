@@ -1,0 +1,65 @@
+"""Named sizes of a graph as JAX's symbolic dims, and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+from jax import export
+
+from graphc.errors import JaxImportError, TextError
+from graphc.ir.dims import Dim, Shape, parse_dim, substitute, symbol, symbols_of
+from graphc.ir.types import TensorType
+
+_POWER = re.compile(r"([A-Za-z_]\w*)\^(\d+)")
+
+
+class Symbols:
+    """The named sizes of some types, each with a JAX symbol of one scope.
+
+    JAX prints its dims as we write ours, so the way back is our own parser.
+    """
+
+    def __init__(self, types: Iterable[TensorType]) -> None:
+        names = sorted({n for type in types for dim in type.shape for n in symbols_of(dim)})
+        # Ours may hold dots, JAX's may not.
+        self._ours = {f"d{i}": symbol(name) for i, name in enumerate(names)}
+        dims = export.symbolic_shape(", ".join(self._ours)) if names else ()
+        self._theirs: dict[str, Any] = dict(zip(names, dims, strict=True))
+        self._parsed: dict[str, Dim] = {}
+
+    def struct(self, type: TensorType) -> jax.ShapeDtypeStruct:
+        """`type` as JAX traces it."""
+        shape = tuple(substitute(dim, self._theirs) for dim in type.shape)
+        return jax.ShapeDtypeStruct(shape, type.dtype)
+
+    def dim(self, dim: Any) -> Dim:
+        """A dim of JAX's as one of ours.
+
+        Raises:
+            JaxImportError: it is no sum, product or floor division.
+        """
+        if type(dim) is int:
+            return dim
+        text = str(dim)
+        if text not in self._parsed:
+            self._parsed[text] = self._parse(text)
+        return self._parsed[text]
+
+    def dims(self, shape: Sequence[Any]) -> Shape:
+        """A shape of JAX's as one of ours."""
+        return tuple([d if type(d) is int else self.dim(d) for d in shape])
+
+    def _parse(self, text: str) -> Dim:
+        written = _POWER.sub(lambda m: "*".join([m[1]] * int(m[2])), text)
+        try:
+            result: Dim = substitute(parse_dim(written), self._ours)
+        except TextError as error:
+            shown = re.sub(r"\bd\d+\b", lambda m: str(self._ours.get(m[0], m[0])), text)
+            raise JaxImportError(
+                f"the JAX function makes a size that graphc cannot express: {shown}",
+                mend="fix that size: give the placeholder an int in its place",
+            ) from error
+        return result

@@ -1,0 +1,83 @@
+"""A JAX function of tensors traced to a jaxpr, then replayed as nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import jax
+
+from graphc.errors import JaxImportError
+from graphc.ir.dtypes import is_64bit
+from graphc.ir.node import Operand, Tensor
+from graphc.ir.source import current_source
+from graphc.ir.types import TensorType
+from graphc.jaxpr.replay import Replay
+from graphc.jaxpr.symbols import Symbols
+from graphc.jaxpr.table import RULES, why_not
+
+
+class Traced(NamedTuple):
+    """A traced function: its closed jaxpr, the nest of its results, and its named sizes."""
+
+    jaxpr: Any
+    out_tree: Any
+    symbols: Symbols
+
+    def out_types(self) -> list[TensorType]:
+        """The types of the results, in the order of the nest's leaves."""
+        replay = Replay(self.symbols, RULES, why_not)
+        return [replay.type(aval) for aval in self.jaxpr.out_avals]
+
+    def replay(self, operands: Sequence[Tensor], used: Sequence[bool] | None = None) -> list[Tensor]:
+        """Adds the nodes for `operands` to the graph being built; gives the leaves of the results.
+
+        Raises:
+            JaxImportError: an equation that cannot become nodes.
+        """
+        with x64_for(t.type for t in operands):
+            return Replay(self.symbols, RULES, why_not).run(self.jaxpr, operands, used)
+
+
+def x64_for(types: Any) -> AbstractContextManager[Any]:
+    """JAX's 64-bit mode where one of `types` needs it; else whatever holds."""
+    if any(is_64bit(type.dtype) for type in types):
+        context: AbstractContextManager[Any] = jax.enable_x64(True)
+        return context
+    return nullcontext()
+
+
+def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
+    """`fn(*values)` traced for values of `types`, in 64-bit mode if one of them is 64 bits wide.
+
+    Raises:
+        JaxImportError: `fn` returned a tensor of the graph, or sizes that depend on the named
+            ones in a way JAX cannot decide.
+    """
+    symbols = Symbols(types)
+    trees: list[Any] = []
+
+    def flat(*values: Any) -> list[Any]:
+        leaves, tree = jax.tree.flatten(fn(*values))
+        for leaf in leaves:
+            if isinstance(leaf, Operand):
+                raise JaxImportError(
+                    f"the JAX function returned {leaf!r}, which it was not given",
+                    source=current_source(),
+                    mend="pass the tensor as an argument",
+                )
+        trees.append(tree)
+        return leaves
+
+    with x64_for(types):
+        try:
+            jaxpr = jax.make_jaxpr(flat)(*[symbols.struct(type) for type in types])
+        except jax.extend.core.InconclusiveDimensionOperation as error:
+            raise JaxImportError(
+                "the JAX function decides something by a named size",
+                details=[str(error).splitlines()[0]],
+                source=current_source(),
+                mend="give the placeholders ints in place of named sizes",
+            ) from error
+    return Traced(jaxpr, trees[-1], symbols)

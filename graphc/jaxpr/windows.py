@@ -1,0 +1,111 @@
+"""Windows at a computed place: dynamic slices and their updates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphc.ir.dims import Dim, Shape
+from graphc.ir.dtypes import INT32, is_64bit
+from graphc.ir.node import Tensor
+from graphc.jaxpr.equation import Equation, Rule, known_int
+from graphc.jaxpr.shapes import reshaped
+from graphc.ops.arithmetic import clip
+from graphc.ops.comparison import greater_equal, less, less_equal, logical_and, where
+from graphc.ops.creation import iota
+from graphc.ops.emit import constant, to_dtype
+from graphc.ops.indexing import take
+from graphc.ops.slicing import pad_with, slice_
+from graphc.ops.state import dim_value
+
+
+def dynamic_slice(x: Tensor, starts: Sequence[Tensor], sizes: Shape) -> Tensor:
+    """The window of `sizes` of `x` from `starts`, which are clamped so that it lies in `x`."""
+    lows: list[Dim] = [0] * x.ndim
+    limits: list[Dim] = list(x.shape)
+    for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        known = _known_start(start, x.shape[axis] - size)
+        if known is not None:
+            lows[axis], limits[axis] = known, known + size
+    if (tuple(lows), tuple(limits)) != ((0,) * x.ndim, x.shape):
+        x = slice_(x, lows, limits)
+    for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        if x.shape[axis] != size:
+            first = _clamped(start, x.shape[axis] - size)
+            x = take(x, first + iota((size,), 0, first.dtype), axis, "clip")
+    return x
+
+
+def dynamic_update_slice(x: Tensor, update: Tensor, starts: Sequence[Tensor]) -> Tensor:
+    """`x` with `update` in place of the window from `starts`, clamped as by `dynamic_slice`."""
+    inside: Tensor | None = None
+    for axis, (start, size) in enumerate(zip(starts, update.shape, strict=True)):
+        full = x.shape[axis]
+        if size == full:
+            continue
+        known = _known_start(start, full - size)
+        first = _clamped(start, full - size) if known is None else constant(known, INT32)
+        place = iota((full,), 0, first.dtype) - first
+        if known is None:
+            last = dim_value(size - 1, first.dtype)
+            update = take(update, clip(place, 0, last), axis, "clip")
+        else:
+            pads: list[tuple[Dim, Dim, int]] = [(0, 0, 0)] * x.ndim
+            pads[axis] = (known, full - size - known, 0)
+            update = pad_with(update, constant(0, update.dtype), pads)
+        covers = logical_and(greater_equal(place, 0), less(place, dim_value(size, first.dtype)))
+        column: list[Dim] = [1] * x.ndim
+        column[axis] = full
+        covers = reshaped(covers, tuple(column))
+        inside = covers if inside is None else logical_and(inside, covers)
+    return update if inside is None else where(inside, update, x)
+
+
+def in_range(x: Tensor, starts: Sequence[Tensor], sizes: Shape) -> Tensor | None:
+    """Whether the window lies in `x` as it is; None where that is known."""
+    result: Tensor | None = None
+    for start, size, full in zip(starts, sizes, x.shape, strict=True):
+        room = full - size
+        known = known_int(start)
+        if known is not None and known >= 0 and (known == 0 or _fits(known, room)):
+            continue
+        wide = _signed(start)
+        fits = logical_and(greater_equal(wide, 0), less_equal(wide, dim_value(room, wide.dtype)))
+        result = fits if result is None else logical_and(result, fits)
+    return result
+
+
+def _fits(start: int, room: Dim) -> bool:
+    return isinstance(room, int) and start <= room
+
+
+def _known_start(start: Tensor, room: Dim) -> int | None:
+    """The clamped start, where it is known; `room` is how far it may go."""
+    known = 0 if room == 0 else known_int(start)
+    if known is not None and isinstance(room, int):
+        return min(max(known, 0), room)
+    return 0 if known is not None and known <= 0 else None
+
+
+def _signed(start: Tensor) -> Tensor:
+    if start.dtype.kind == "i" and start.dtype.itemsize >= 4:
+        return start
+    return to_dtype(start, start.dtype if is_64bit(start.dtype) else INT32)
+
+
+def _clamped(start: Tensor, room: Dim) -> Tensor:
+    wide = _signed(start)
+    return clip(wide, 0, dim_value(room, wide.dtype))
+
+
+def _slice_rule(eqn: Equation, x: Tensor, *starts: Tensor) -> Tensor:
+    return dynamic_slice(x, starts, eqn.type.shape)
+
+
+def _update_rule(eqn: Equation, x: Tensor, update: Tensor, *starts: Tensor) -> Tensor:
+    return dynamic_update_slice(x, update, starts)
+
+
+RULES: dict[str, Rule] = {
+    "dynamic_slice": _slice_rule,
+    "dynamic_update_slice": _update_rule,
+}

@@ -1,0 +1,93 @@
+"""A program as a JAX function: each node's `lower`, in program order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from graphc.errors import GraphcError, LoweringError
+from graphc.ir.dims import Dim, Shape, substitute
+from graphc.ir.dtypes import is_64bit
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import OpDef
+from graphc.ir.program import Program
+from graphc.ops.catalogue import CATALOGUE
+
+
+class Emitter:
+    """The context of one lowering: see `ir.opdef.LowerContext`.
+
+    Args:
+        axis_name: the replica axis of a data-parallel run, or None.
+        sizes: named sizes -> JAX's symbolic dims, at symbolic export only.
+    """
+
+    def __init__(
+        self,
+        axis_name: str | None = None,
+        replicas: int = 1,
+        sizes: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.axis_name = axis_name
+        self.replicas = replicas
+        self.catalogue: Mapping[str, OpDef] = CATALOGUE
+        self.node: Node
+        self._sizes = sizes or {}
+
+    def dim(self, dim: Dim) -> Any:
+        return dim if isinstance(dim, int) else substitute(dim, self._sizes)
+
+    def shape(self, shape: Shape) -> tuple[Any, ...]:
+        return tuple(self.dim(d) for d in shape)
+
+    def lower_region(self, region: Program, args: Sequence[Any]) -> list[Any]:
+        return self.run(region, args)
+
+    def run(self, program: Program, args: Sequence[Any]) -> list[Any]:
+        """Emits every node of `program` for the JAX values `args`; gives its outputs."""
+        values: dict[Tensor, Any] = dict(zip(program.input_tensors(), args, strict=True))
+        for node in program.nodes:
+            self.node = node
+            operands = [values[t] for t in node.inputs]
+            try:
+                with jax.named_scope(node.name or node.op.name):
+                    result = node.op.lower(self, *operands, **node.attrs)
+            except GraphcError:
+                raise
+            except Exception as error:
+                raise LoweringError(
+                    f"{node.op.name} {node.name!r} could not be lowered: {error}",
+                    details=[f"operand {i}: {t.type}" for i, t in enumerate(node.inputs)],
+                    source=node.source,
+                ) from error
+            if len(node.outputs) == 1 and not isinstance(result, tuple):
+                values[node.outputs[0]] = result
+            else:
+                values.update(zip(node.outputs, result, strict=True))
+        return [values[t] for t in program.output_tensors()]
+
+
+def to_function(
+    program: Program,
+    *,
+    axis_name: str | None = None,
+    replicas: int = 1,
+    sizes: Mapping[str, Any] | None = None,
+) -> Callable[..., list[Any]]:
+    """A JAX function of the program's inputs, in port order, giving the list of its outputs."""
+
+    def function(*args: Any) -> list[Any]:
+        return Emitter(axis_name, replicas, sizes).run(program, args)
+
+    function.__name__ = program.name
+    return function
+
+
+def needs_x64(program: Program) -> bool:
+    """Whether any tensor of the program is 64 bits wide, so that JAX must be told."""
+    tensors = [port.tensor for port in (*program.inputs, *program.outputs)]
+    return any(is_64bit(t.type.dtype) for t in tensors) or any(
+        is_64bit(t.type.dtype) for node in program.walk() for t in node.outputs
+    )

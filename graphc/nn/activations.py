@@ -1,0 +1,47 @@
+"""Activations by name, for the `activation=` of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from graphc.errors import AttributeValueError, nearest
+from graphc.ir.node import Tensor
+from graphc.ir.source import current_source
+from graphc.ops import activation, math
+
+Activation = Callable[[Tensor], Tensor]
+
+ACTIVATIONS: Final[dict[str, Callable[..., Tensor]]] = {
+    "elu": activation.elu,
+    "gelu": activation.gelu,
+    "leaky_relu": activation.leaky_relu,
+    "log_softmax": activation.log_softmax,
+    "relu": activation.relu,
+    "relu6": activation.relu6,
+    "sigmoid": math.sigmoid,
+    "silu": activation.silu,
+    "softmax": activation.softmax,
+    "softplus": math.softplus,
+    "tanh": math.tanh,
+}
+
+
+def as_activation(value: Any) -> Activation | None:
+    """`value` as a function of a tensor: a name of `ACTIVATIONS`, a function, or None for none.
+
+    Raises:
+        AttributeValueError: a name that is not known, or something else.
+    """
+    if value is None or (callable(value) and not isinstance(value, type)):
+        return value
+    known = ACTIVATIONS.get(value) if isinstance(value, str) else None
+    if known is None:
+        raise AttributeValueError(
+            f"unknown activation {value!r}",
+            source=current_source(),
+            mend=nearest(value, ACTIVATIONS)
+            if isinstance(value, str)
+            else "pass a function such as gc.nn.relu, or its name",
+        )
+    return known

@@ -1,0 +1,119 @@
+"""Bodies of region operators: traced from Python functions, closed into programs, inlined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from graphc.ir.graph import Graph
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Effects
+from graphc.ir.program import Program, effects_of, region
+from graphc.ir.scopes import AMBIENT, building
+from graphc.ir.types import TensorType
+
+
+class Carry(NamedTuple):
+    """A value that `functionalize` carries through the iterations of a body.
+
+    `variable` names the variable whose value it is, or is None for an iteration counter.
+    """
+
+    variable: str | None
+    initial: Tensor  # outside
+    inner: Tensor  # the body's new input
+    following: Tensor  # the body's new output
+
+
+class Invariant(NamedTuple):
+    """A value from outside that a body newly takes as an input."""
+
+    outer: Tensor
+    inner: Tensor
+
+
+class ThreadedBody(NamedTuple):
+    """A body made pure, and what it now takes beside its own inputs."""
+
+    body: Program
+    invariants: list[Invariant]
+    carries: list[Carry]
+
+
+class Body(NamedTuple):
+    """A closed body: its nodes, results, and the outer tensors it captured."""
+
+    graph: Graph
+    results: list[Tensor]
+    captured: list[Tensor]  # outside
+    inner: list[Tensor]  # the inputs that stand for them
+
+
+@contextmanager
+def open_body(name: str) -> Iterator[Graph]:
+    """A child of the current graph, entered."""
+    with building(Graph(name=name, parent=AMBIENT.graphs[-1])) as child:
+        yield child
+
+
+def close_body(child: Graph, results: Sequence[Tensor], read: Callable[[Any], Tensor]) -> Body:
+    """Ends a body: results that come from outside are captured, reads hoisted.
+
+    A variable that the body only reads is read once, outside: so it is an operand like any
+    other, and gradients with respect to it pass through.
+    """
+    results = [child.adopt(t) for t in results]
+    assigned = {
+        inner.attrs["variable"]
+        for node in child.nodes
+        for inner in _walk(node)
+        if inner.op.effects & Effects.WRITE
+    }
+    kept = []
+    for node in child.nodes:
+        if node.op.effects & Effects.READ and node.attrs["variable"] not in assigned:
+            variable = child.root.variables[node.attrs["variable"]]
+            assert child.parent is not None
+            with building(child.parent):
+                outer = read(variable)
+            child.inputs.append(node.outputs[0])
+            child.captures.setdefault(outer, node.outputs[0])
+        else:
+            kept.append(node)
+    child.nodes = kept
+    return Body(child, list(results), list(child.captures), list(child.captures.values()))
+
+
+def _walk(node: Node) -> Iterator[Node]:
+    yield node
+    for body in node.regions:
+        yield from body.walk()
+
+
+def has_writes(body: Program) -> bool:
+    """Whether a node of the body assigns a variable."""
+    return any(effects_of(node) & Effects.WRITE for node in body.nodes)
+
+
+def inline(graph: Graph, body: Program, args: Sequence[Tensor]) -> dict[Tensor, Tensor]:
+    """Copies the nodes of `body` into `graph` with `args` for its inputs.
+
+    Gives the map from the body's tensors to their copies.
+    """
+    copies: dict[Tensor, Tensor] = dict(zip(body.input_tensors(), args, strict=True))
+    for node in body.nodes:
+        inputs = [copies[t] for t in node.inputs]
+        new = graph.add(node.op, inputs, node.attrs, node.regions, node.op.name)
+        copies.update(zip(node.outputs, new.outputs, strict=True))
+    return copies
+
+
+def body_region(body: Body, parameters: Sequence[Tensor]) -> Program:
+    """The region of a closed body: captures first, then `parameters`."""
+    return region(body.graph.name, [*body.inner, *parameters], body.graph.nodes, body.results)
+
+
+def slice_type(type: TensorType) -> TensorType:
+    """The type of `x[i]`."""
+    return TensorType(type.dtype, type.shape[1:])

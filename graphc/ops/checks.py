@@ -1,0 +1,72 @@
+"""What operator functions check before they make a node, and how they refuse."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from graphc.errors import AttributeValueError, GraphcError, ShapeError
+from graphc.ir.dims import Dim, DimExpr, Shape
+from graphc.ir.node import Tensor, describe_tensors
+from graphc.ir.scopes import AMBIENT
+from graphc.ir.source import current_source
+
+
+def refuse(
+    what: str,
+    *,
+    mend: str | None = None,
+    error: type[GraphcError] = ShapeError,
+    **tensors: Tensor,
+) -> NoReturn:
+    """Raises `error` with the rows of `tensors` and the user's line."""
+    raise error(
+        what,
+        details=describe_tensors(tensors),
+        source=AMBIENT.source or current_source(),
+        mend=mend,
+    )
+
+
+def as_dims(op: str, shape: Any) -> Shape:
+    """`shape` (ints and named sizes, or one of them) as a tuple of dims.
+
+    Raises:
+        AttributeValueError: something else is among them. Wildcards (-1) pass.
+    """
+    if isinstance(shape, DimExpr) or not isinstance(shape, Iterable):
+        shape = (shape,)
+    return tuple(d if type(d) is int or isinstance(d, DimExpr) else _dim(op, d) for d in shape)
+
+
+def _dim(op: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        refuse(
+            f"{op}: a size must be an int or a named size, got {value!r}",
+            error=AttributeValueError,
+            mend="sizes are static: take them from x.shape",
+        )
+
+
+def is_static(*dims: Dim) -> bool:
+    """Whether every dim is an int: what folding on the host needs."""
+    return not any(isinstance(dim, DimExpr) for dim in dims)
+
+
+def insertion_axis(op: str, x: Tensor, axis: Any, rank: int) -> int:
+    """Where a new axis goes in a result of rank `rank`, counted from the front.
+
+    Raises:
+        AttributeValueError: not an int, or out of range.
+    """
+    index = _dim(op, axis)
+    if not -rank <= index < rank:
+        refuse(
+            f"{op}: axis {index} is out of range for a result of rank {rank}",
+            error=AttributeValueError,
+            x=x,
+        )
+    return index + rank if index < 0 else index

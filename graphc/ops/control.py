@@ -1,0 +1,531 @@
+"""Loops whose body is a region: `scan`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from jax import lax
+
+from graphc.errors import AttributeValueError, GraphcError, ShapeError
+from graphc.ir.dims import Dim
+from graphc.ir.dtypes import is_inexact
+from graphc.ir.graph import Graph
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Partial, Sharded
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.program import Program, region
+from graphc.ir.scopes import building
+from graphc.ir.source import current_source
+from graphc.ir.types import TensorType
+from graphc.ops.bodies import (
+    Body,
+    ThreadedBody,
+    body_region,
+    close_body,
+    has_writes,
+    inline,
+    open_body,
+    slice_type,
+)
+from graphc.ops.emit import convert, emit_node, graph_of
+from graphc.ops.layout_rules import SUM
+from graphc.ops.state import read
+
+
+class Parts(NamedTuple):
+    """The operands or region inputs of a scan, by role."""
+
+    consts: tuple[Any, ...]
+    carries: tuple[Any, ...]
+    xs: tuple[Any, ...]
+
+
+def _split(items: Sequence[Any], consts: int, carries: int) -> Parts:
+    items = tuple(items)
+    return Parts(items[:consts], items[consts : consts + carries], items[consts + carries :])
+
+
+def _infer_scan(
+    ctx: InferContext, *types: TensorType, consts: int, carries: int, length: Dim, reverse: bool
+) -> tuple[TensorType, ...]:
+    body = ctx.regions[0]
+    given = _split(types, consts, carries)
+    results = [t.type for t in body.output_tensors()]
+    for i, (before, after) in enumerate(zip(given.carries, results, strict=False)):
+        ctx.require(
+            before.dtype == after.dtype and before.rank == after.rank,
+            f"carry {i} is {before} going in and {after} coming out of the body",
+            mend="the body must return carries of the types it was given",
+        )
+        for a, b in zip(before.shape, after.shape, strict=True):
+            ctx.unify(a, b, f"sizes of carry {i} going in and coming out")
+    for x in given.xs:
+        ctx.require(x.rank > 0, "xs need a leading axis to scan over")
+        ctx.unify(x.shape[0], length, "lengths of xs")
+    stacked = [TensorType(y.dtype, (length, *y.shape)) for y in results[carries:]]
+    return (*given.carries, *stacked)
+
+
+def _lower_scan(
+    ctx: LowerContext, *operands: Any, consts: int, carries: int, length: Dim, reverse: bool
+) -> tuple[Any, ...]:
+    body = ctx.node.regions[0]
+    given = _split(operands, consts, carries)
+
+    def step(carry: tuple[Any, ...], x: tuple[Any, ...]) -> tuple[Any, Any]:
+        outputs = ctx.lower_region(body, [*given.consts, *carry, *x])
+        return tuple(outputs[:carries]), tuple(outputs[carries:])
+
+    final, stacked = lax.scan(
+        step, given.carries, given.xs, length=ctx.dim(length), reverse=reverse
+    )
+    return (*final, *stacked)
+
+
+def _thread_scan(
+    node: Node, bodies: Sequence[ThreadedBody]
+) -> tuple[Node, dict[str, Tensor]]:
+    """The scan with variables that its body assigns among the carries: see `functionalize`."""
+    (body, invariants, extra) = bodies[0]
+    consts, carries = node.attrs["consts"], node.attrs["carries"]
+    outer = _split(node.inputs, consts, carries)
+    inner = _split(body.input_tensors(), consts, carries)
+    results = body.output_tensors()
+    new_region = region(
+        body.name,
+        [
+            *inner.consts,
+            *(i.inner for i in invariants),
+            *inner.carries,
+            *(c.inner for c in extra),
+            *inner.xs,
+        ],
+        body.nodes,
+        [*results[:carries], *(c.following for c in extra), *results[carries:]],
+    )
+    finals = [Tensor(c.initial.type, c.variable or "index") for c in extra]
+    new_node = node.replace(
+        inputs=(
+            *outer.consts,
+            *(i.outer for i in invariants),
+            *outer.carries,
+            *(c.initial for c in extra),
+            *outer.xs,
+        ),
+        outputs=(*node.outputs[:carries], *finals, *node.outputs[carries:]),
+        attrs={
+            **node.attrs,
+            "consts": consts + len(invariants),
+            "carries": carries + len(extra),
+        },
+        regions=(new_region,),
+    )
+    named = {c.variable: t for c, t in zip(extra, finals, strict=True) if c.variable}
+    return new_node, named
+
+
+def _prune_scan(node: Node, used: set[Tensor]) -> Node:
+    """The scan without stacked results that nobody uses, and inputs that its body then leaves."""
+    consts, carries = node.attrs["consts"], node.attrs["carries"]
+    body = node.regions[0]
+    results = body.output_tensors()
+    kept = [
+        i for i in range(len(results)) if i < carries or node.outputs[i] in used
+    ]
+    needed = {results[i] for i in kept}
+    nodes = []
+    for inner in reversed(body.nodes):
+        if not needed.isdisjoint(inner.outputs) or has_writes(
+            Program("", (), (inner,), ())
+        ):
+            needed.update(inner.inputs)
+            nodes.append(inner)
+    inputs = _split(body.input_tensors(), consts, carries)
+    keep_const = [t in needed for t in inputs.consts]
+    keep_x = [t in needed for t in inputs.xs]
+    if len(kept) == len(results) and all(keep_const) and all(keep_x):
+        return node
+    outer = _split(node.inputs, consts, carries)
+
+    def pick(items: Sequence[Tensor], flags: Sequence[bool]) -> list[Tensor]:
+        return [item for item, keep in zip(items, flags, strict=True) if keep]
+
+    return node.replace(
+        inputs=(*pick(outer.consts, keep_const), *outer.carries, *pick(outer.xs, keep_x)),
+        outputs=tuple(node.outputs[i] for i in kept),
+        attrs={**node.attrs, "consts": sum(keep_const)},
+        regions=(
+            region(
+                body.name,
+                [*pick(inputs.consts, keep_const), *inputs.carries, *pick(inputs.xs, keep_x)],
+                nodes[::-1],
+                [results[i] for i in kept],
+            ),
+        ),
+    )
+
+
+def _scan_gradient(
+    ctx: GradientContext, node: Node, *adjoints: Tensor | None
+) -> list[Tensor | None]:
+    """A scan the other way, over the values that the forward body computed.
+
+    What the backward body needs of the forward one is stacked by the forward scan: nothing is
+    computed twice. Source: Griewank & Walther, Evaluating Derivatives, 2008, chapter 12.
+    """
+    graph = graph_of(node.inputs)
+    node = graph.node(node.name)  # it may have been given more results meanwhile
+    backward = _BackwardScan(ctx, graph, node, adjoints)
+    return backward.build()
+
+
+class _BackwardScan:
+    """The parts of one backward scan, put together step by step."""
+
+    def __init__(
+        self,
+        ctx: GradientContext,
+        graph: Graph,
+        node: Node,
+        adjoints: Sequence[Tensor | None],
+    ) -> None:
+        self.ctx, self.graph, self.node = ctx, graph, node
+        self.consts: int = node.attrs["consts"]
+        self.carries: int = node.attrs["carries"]
+        self.body = node.regions[0]
+        self.outer = _split(node.inputs, self.consts, self.carries)
+        # Results added by an earlier gradient have no adjoint.
+        self.adjoints = [*adjoints, *[None] * (len(node.outputs) - len(adjoints))]
+
+    def zeros(self, like: Tensor) -> Tensor:
+        result: Tensor = self.ctx.ops.zeros_like(like)
+        return result
+
+    def adjoint_or_zeros(self, carry: int) -> Tensor:
+        adjoint = self.adjoints[carry]
+        return self.zeros(self.outer.carries[carry]) if adjoint is None else adjoint
+
+    def build(self) -> list[Tensor | None]:
+        consts, carries = self.consts, self.carries
+        outer, inner = self.outer, _split(self.body.input_tensors(), consts, carries)
+        results = self.body.output_tensors()
+        flowing = [i for i in range(carries) if is_inexact(results[i].type.dtype)]
+        summed = [i for i in range(consts) if is_inexact(outer.consts[i].type.dtype)]
+        sliced = [i for i in range(len(outer.xs)) if is_inexact(outer.xs[i].type.dtype)]
+        stacked = [
+            i for i in range(carries, len(results)) if self.adjoints[i] is not None
+        ]
+        child = Graph(name=f"{self.body.name}_grad", parent=self.graph)
+        with building(child):
+            # The forward body once more, to differentiate; what of it survives is replaced by
+            # saved values below.
+            const_args = [child.adopt(t) for t in outer.consts]
+            carry_args = [child.add_input(t.type, t.name) for t in inner.carries]
+            x_args = [child.add_input(t.type, t.name) for t in inner.xs]
+            copies = inline(child, self.body, [*const_args, *carry_args, *x_args])
+            forward = set(child.nodes)
+            d_carries = [child.add_input(results[i].type, f"d_carry{i}") for i in flowing]
+            d_ys = [child.add_input(results[i].type, f"d_y{i}") for i in stacked]
+            sums = [child.add_input(outer.consts[i].type, f"sum{i}") for i in summed]
+            wanted = [
+                *(const_args[i] for i in summed),
+                *(carry_args[i] for i in flowing),
+                *(x_args[i] for i in sliced),
+            ]
+            gradients = self.ctx.gradients(
+                [copies[results[i]] for i in (*flowing, *stacked)], wanted, [*d_carries, *d_ys]
+            )
+            g_consts = gradients[: len(summed)]
+            g_carries = gradients[len(summed) : len(summed) + len(flowing)]
+            g_xs = gradients[len(summed) + len(flowing) :]
+            live = [k for k, g in enumerate(g_consts) if g is not None]
+            new_sums = [sums[k] + g for k in live if (g := g_consts[k]) is not None]
+            new_carries = [
+                self.zeros(d) if g is None else g
+                for g, d in zip(g_carries, d_carries, strict=True)
+            ]
+            live_xs = [k for k, g in enumerate(g_xs) if g is not None]
+            outputs = [*new_carries, *new_sums, *(g_xs[k] for k in live_xs)]
+            outputs = [child.adopt(t) for t in outputs if t is not None]
+        saved = self.save(child, forward, copies, outputs, carry_args)
+        used_x = [i for i, t in enumerate(x_args) if _is_used(t, child, outputs)]
+        body = region(
+            child.name,
+            [
+                *child.captures.values(),
+                *d_carries,
+                *(sums[k] for k in live),
+                *(inside for inside, _ in saved),
+                *(x_args[i] for i in used_x),
+                *d_ys,
+            ],
+            child.nodes,
+            outputs,
+        )
+        inputs = [
+            *child.captures,
+            *(self.adjoint_or_zeros(i) for i in flowing),
+            *(self.zeros(outer.consts[summed[k]]) for k in live),
+            *(outside for _, outside in saved),
+            *(outer.xs[i] for i in used_x),
+            *(self.adjoints[i] for i in stacked),
+        ]
+        backward = emit_node(
+            SCAN,
+            [t for t in inputs if t is not None],
+            regions=(body,),
+            consts=len(child.captures),
+            carries=len(d_carries) + len(live),
+            length=self.node.attrs["length"],
+            reverse=not self.node.attrs["reverse"],
+        )
+        found: list[Tensor | None] = [None] * len(self.node.inputs)
+        values = iter(backward.outputs)
+        for i in flowing:
+            found[consts + i] = next(values)
+        for k in live:
+            found[summed[k]] = next(values)
+        for k in live_xs:
+            found[consts + carries + sliced[k]] = next(values)
+        return found
+
+    def save(
+        self,
+        child: Graph,
+        forward: set[Node],
+        copies: dict[Tensor, Tensor],
+        outputs: Sequence[Tensor],
+        carry_args: Sequence[Tensor],
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Makes the forward scan stack what the gradient nodes of `child` use of its body.
+
+        Drops the copied forward nodes from `child`; gives (tensor in the backward body, stack).
+        """
+        constants = {n for n in forward if not n.inputs and not n.regions}
+        gradient_nodes = [n for n in child.nodes if n not in forward]
+        used = {t for n in gradient_nodes for t in n.inputs} | set(outputs)
+        child.nodes = [n for n in child.nodes if n in constants or n not in forward]
+        made_here = {t for n in child.nodes for t in n.outputs}
+        needed = [
+            (original, copy)
+            for original, copy in copies.items()
+            if copy in used
+            and copy not in made_here
+            and (copy in carry_args or any(copy in n.outputs for n in forward))
+        ]
+        stacks = self.stack([original for original, _ in needed])
+        return [(copy, stack) for (_, copy), stack in zip(needed, stacks, strict=True)]
+
+    def stack(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The forward scan's stacked results of these body tensors, added where missing."""
+        results = self.body.output_tensors()
+        position = {t: i for i, t in enumerate(results) if i >= self.carries}
+        missing = [t for t in tensors if t not in position]
+        length = self.node.attrs["length"]
+        new = [
+            Tensor(TensorType(t.type.dtype, (length, *t.type.shape)), f"{self.node.name}:saved")
+            for t in missing
+        ]
+        if missing:
+            body = region(
+                self.body.name,
+                self.body.input_tensors(),
+                self.body.nodes,
+                [*results, *missing],
+            )
+            changed = self.node.replace(outputs=(*self.node.outputs, *new), regions=(body,))
+            self.graph.replace_node(self.node, changed)
+            self.node, self.body = changed, body
+            for i, t in enumerate(missing):
+                position[t] = len(results) + i
+        return [self.node.outputs[position[t]] for t in tensors]
+
+
+def _is_used(tensor: Tensor, graph: Graph, outputs: Sequence[Tensor]) -> bool:
+    return tensor in outputs or any(tensor in node.inputs for node in graph.nodes)
+
+
+def _layout_scan(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+    """Carries keep one layout through all iterations; xs may be sharded along any other axis."""
+    consts, carries = node.attrs["consts"], node.attrs["carries"]
+    body = node.regions[0]
+    given = _split(operands, consts, carries)
+    inner_consts = [_unless_partial(layout) for layout in given.consts]
+    outer_xs = [
+        layout if isinstance(layout, Sharded) and layout.axis > 0 else REPLICATED
+        for layout in given.xs
+    ]
+    inner_xs = [
+        Sharded(layout.axis - 1) if isinstance(layout, Sharded) else layout
+        for layout in outer_xs
+    ]
+    users = body.users()
+    adds = [
+        _only_adds(users.get(taken, []), following)
+        for taken, following in zip(
+            body.input_tensors()[consts : consts + carries], body.output_tensors(), strict=False
+        )
+    ]
+    current = [
+        layout if layout == SUM and only_adds else _unless_partial(layout)
+        for layout, only_adds in zip(given.carries, adds, strict=True)
+    ]
+    tried = [{layout} for layout in current]
+    while True:
+        inputs = [*inner_consts, *current, *inner_xs]
+        _, results = ctx.replicate_region(body, inputs, [None] * len(body.outputs))
+        wanted = [_next_carry(*row) for row in zip(current, results, tried, adds, strict=False)]
+        if wanted == current:
+            break
+        current = wanted
+        for layouts, layout in zip(tried, current, strict=True):
+            layouts.add(layout)
+    required = [*current, *([None] * (len(body.outputs) - carries))]
+    inputs = [*inner_consts, *current, *inner_xs]
+    local, results = ctx.replicate_region(body, inputs, required)
+    stacked: list[Layout] = [
+        Sharded(layout.axis + 1) if isinstance(layout, Sharded) else layout
+        for layout in results[carries:]
+    ]
+    return LayoutPlan(
+        [*inner_consts, *current, *outer_xs], [*current, *stacked], regions=(local,)
+    )
+
+
+def _unless_partial(layout: Layout) -> Layout:
+    """The layout, or whole for a partial value: else each iteration would make it whole."""
+    return REPLICATED if isinstance(layout, Partial) else layout
+
+
+def _next_carry(current: Layout, result: Layout, tried: set[Layout], only_adds: bool) -> Layout:
+    """What to try for a carry after `current`, with which the body gives it back as `result`.
+
+    What the body gives, if that is new; else whole. Partial only if the body does no more than
+    add to it.
+    """
+    wanted = result if result == SUM and only_adds else _unless_partial(result)
+    return wanted if wanted == current or wanted not in tried else REPLICATED
+
+
+def _only_adds(users: Sequence[Node], following: Tensor) -> bool:
+    """Whether a body only adds to a carry: then terms may be added up per replica."""
+    return len(users) == 1 and users[0].op.name == "Add" and users[0].outputs[0] is following
+
+
+SCAN = OpDef(
+    name="Scan",
+    signature="*operands -> *results",
+    attrs={
+        "consts": Attr("int", doc="how many operands are the same in each iteration"),
+        "carries": Attr("int", doc="how many are carried from one to the next"),
+        "length": Attr("dim"),
+        "reverse": Attr("bool", default=False),
+    },
+    infer=_infer_scan,
+    lower=_lower_scan,
+    gradient=_scan_gradient,
+    layout=_layout_scan,
+    thread_state=_thread_scan,
+    prune_outputs=_prune_scan,
+    doc="A loop over the leading axis of the xs: the body takes (consts, carries, slices of the "
+    "xs) and gives (carries, ys); results are the last carries and the stacked ys.",
+)
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    *,
+    length: Dim | None = None,
+    reverse: bool = False,
+    name: str | None = None,
+) -> tuple[Any, Any]:
+    """Loops `carry, y = f(carry, x)` over the leading axis of `xs`; gives (carry, stacked ys).
+
+    Args:
+        f: called once, with tensors, to build the body. Outer tensors and variables may be
+            used in it; variables assigned in it are carried from iteration to iteration.
+        init: a nest (tuples, lists, dicts) of tensors; the carry keeps its types.
+        xs: a nest of tensors with one leading size, or None with `length`.
+        reverse: from the last slice to the first; ys keep the places of their xs.
+
+    Raises:
+        ShapeError: lengths differ, or the carry changes its type.
+        AttributeValueError: `f` does not return (carry, y), or the length is not given.
+    """
+    init_leaves, init_tree = jax.tree.flatten(init)
+    x_leaves, x_tree = jax.tree.flatten(xs)
+    first = [convert(leaf) for leaf in init_leaves]
+    outer_xs = [convert(leaf) for leaf in x_leaves]
+    count = _scan_length(outer_xs, length)
+    graph = graph_of([*first, *outer_xs])
+    with building(graph), open_body(name or "scan_body") as child:
+        carry = [child.add_input(t.type, f"carry{i}") for i, t in enumerate(first)]
+        slices = [child.add_input(slice_type(t.type), f"x{i}") for i, t in enumerate(outer_xs)]
+        out = f(jax.tree.unflatten(init_tree, carry), jax.tree.unflatten(x_tree, slices))
+        new_carry, y_leaves, y_tree = _body_results(out, init_tree)
+        results = [convert(leaf) for leaf in (*new_carry, *y_leaves)]
+        body = close_body(child, results, read)
+    with building(graph):
+        node = _add_scan(body, first, outer_xs, [*carry, *slices], count, reverse, name)
+    if has_writes(node.regions[0]):
+        graph.last_reads.clear()
+    final, stacked = node.outputs[: len(first)], node.outputs[len(first) :]
+    return jax.tree.unflatten(init_tree, final), jax.tree.unflatten(y_tree, stacked)
+
+
+def _add_scan(
+    body: Body,
+    first: Sequence[Tensor],
+    xs: Sequence[Tensor],
+    parameters: Sequence[Tensor],
+    length: Dim,
+    reverse: bool,
+    name: str | None,
+) -> Node:
+    return emit_node(
+        SCAN,
+        [*body.captured, *first, *xs],
+        name=name,
+        regions=(body_region(body, parameters),),
+        consts=len(body.captured),
+        carries=len(first),
+        length=length,
+        reverse=reverse,
+    )
+
+
+def _scan_length(xs: Sequence[Tensor], length: Dim | None) -> Dim:
+    for x in xs:
+        if x.ndim == 0:
+            raise ShapeError(
+                "scan: xs need a leading axis to scan over, got a scalar",
+                source=current_source(),
+            )
+    if length is None and not xs:
+        raise AttributeValueError("scan: without xs, give length=", source=current_source())
+    return length if length is not None else xs[0].shape[0]
+
+
+def _body_results(out: Any, init_tree: Any) -> tuple[list[Any], list[Any], Any]:
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise AttributeValueError(
+            f"scan: the body must return (carry, y), got {type(out).__name__}",
+            source=current_source(),
+            mend="return carry, None where there is no y",
+        )
+    leaves, tree = jax.tree.flatten(out[0])
+    if tree != init_tree:
+        raise GraphcError(
+            f"scan: the carry is {init_tree} going in and {tree} coming out",
+            source=current_source(),
+            mend="return a carry of the same nest as init",
+        )
+    y_leaves, y_tree = jax.tree.flatten(out[1])
+    return leaves, y_leaves, y_tree
+
+
+OPS: tuple[OpDef, ...] = (SCAN,)

@@ -1,0 +1,101 @@
+"""Values with a gradient of their own: how JAX's custom derivatives stand in a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from graphc.ir.dtypes import is_inexact
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.scopes import AMBIENT
+from graphc.ir.types import TensorType
+from graphc.ops.bodies import body_region, close_body, inline, open_body
+from graphc.ops.emit import emit_node
+
+Adjoints = list[Tensor | None]
+# (xs, adjoints of the ys) -> adjoints of the floating and complex xs
+Rule = Callable[[Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
+
+
+def _infer(ctx: InferContext, *types: TensorType, count: int) -> tuple[TensorType, ...]:
+    ys, xs = types[:count], types[count:]
+    ctx.require_dtype(ys, is_inexact, "floating or complex")
+    body = ctx.regions[0]
+    given = [t.type for t in body.input_tensors()]
+    ctx.require(given == [*xs, *ys], "the region must take the xs, then an adjoint for each y")
+    results = [t.type for t in body.output_tensors()]
+    wanted = [x for x in xs if is_inexact(x.dtype)]
+    ctx.require(results == wanted, "the region must give an adjoint for each floating x")
+    return ys
+
+
+def _lower(ctx: LowerContext, *operands: Any, count: int) -> tuple[Any, ...]:
+    return operands[:count]
+
+
+def _gradient(ctx: GradientContext, node: Node, *dys: Tensor | None) -> Adjoints:
+    count = node.attrs["count"]
+    xs = node.inputs[count:]
+    body = node.regions[0]
+    adjoints = [
+        ctx.ops.zeros_like(y) if dy is None else dy
+        for y, dy in zip(node.outputs, dys, strict=True)
+    ]
+    copies = inline(AMBIENT.graphs[-1], body, [*xs, *adjoints])
+    found = iter([copies[t] for t in body.output_tensors()])
+    of_xs = [next(found) if is_inexact(x.dtype) else None for x in xs]
+    return [None] * count + of_xs
+
+
+def _layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+    return LayoutPlan(operands, operands[: node.attrs["count"]])
+
+
+CUSTOM_GRADIENT = OpDef(
+    name="CustomGradient",
+    signature="*operands -> *ys",
+    attrs={"count": Attr("int", check=lambda v: v > 0, must="be positive", doc="of the ys")},
+    infer=_infer,
+    lower=_lower,
+    gradient=_gradient,
+    layout=_layout,
+    doc="The first `count` operands, the ys, calculated from the others, the xs. Adjoints pass "
+    "from the ys to the xs by the region (xs, adjoints of ys) -> adjoints of the floating xs, "
+    "and not through what calculated the ys. Floating and complex ys.",
+)
+
+
+def with_gradient(
+    ys: Sequence[Tensor], xs: Sequence[Tensor], rule: Rule, *, name: str | None = None
+) -> tuple[Tensor, ...]:
+    """`ys`, calculated from `xs`, with a gradient of their own.
+
+    Args:
+        ys: floating or complex tensors.
+        xs: what they are calculated from.
+        rule: `(xs, adjoints of ys) -> adjoints`, one for each floating or complex x; called
+            once, with tensors, to build the region. It may use no other tensors of the graph.
+        name: of the node.
+
+    Returns:
+        The same values as `ys`.
+
+    Raises:
+        ShapeError: an adjoint has not the type of its x, or the rule uses other tensors.
+    """
+    with open_body(name or "custom_gradient") as child:
+        inner = [child.add_input(t.type, f"x{i}") for i, t in enumerate(xs)]
+        adjoints = [child.add_input(t.type, f"dy{i}") for i, t in enumerate(ys)]
+        body = close_body(child, rule(inner, adjoints), _refuse_read)
+    region = body_region(body, [*inner, *adjoints])
+    node = emit_node(CUSTOM_GRADIENT, [*ys, *xs], name=name, regions=(region,), count=len(ys))
+    return node.outputs
+
+
+def _refuse_read(variable: Any) -> Tensor:
+    raise TypeError(f"a gradient rule must not read the variable {variable.name!r}")
+
+
+OPS: tuple[OpDef, ...] = (CUSTOM_GRADIENT,)

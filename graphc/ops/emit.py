@@ -1,0 +1,238 @@
+"""How operator functions make nodes: operands converted and promoted, then one node added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from graphc.errors import DTypeError, GraphError
+from graphc.ir.dtypes import (
+    FLOAT32,
+    SCALAR_DEFAULTS,
+    DType,
+    as_dtype,
+    is_complex,
+    is_inexact,
+    promote,
+    promote_scalar,
+)
+from graphc.ir.graph import Graph
+from graphc.ir.node import Node, Operand, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.program import Program
+from graphc.ir.scopes import AMBIENT, current_graph
+from graphc.ir.source import current_source
+from graphc.ir.types import TensorType
+from graphc.ir.variable import Variable
+from graphc.ops.layout_rules import elementwise, replicated
+
+
+def _infer_constant(ctx: InferContext, *, value: np.ndarray[Any, Any]) -> TensorType:
+    return TensorType(value.dtype, value.shape)
+
+
+CONSTANT = OpDef(
+    name="Constant",
+    signature="-> y",
+    attrs={"value": Attr("array")},
+    infer=_infer_constant,
+    lower=lambda ctx, *, value: value,
+    differentiable=False,
+    layout=replicated,
+    fold=lambda *, value: value,
+    doc="The array `value`.",
+)
+
+
+def _lower_cast(ctx: LowerContext, x: Any, *, dtype: DType) -> Any:
+    if is_complex(x.dtype) and not is_complex(dtype):
+        x = x.real  # as NumPy does, without its warning
+    return lax.convert_element_type(x, dtype)
+
+
+def _cast_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
+    source = node.inputs[0].type.dtype
+    if not (is_inexact(source) and is_inexact(node.outputs[0].type.dtype)):
+        return [None]
+    return [to_dtype(dy, source)]
+
+
+CAST = OpDef(
+    name="Cast",
+    signature="x -> y",
+    attrs={"dtype": Attr("dtype")},
+    infer=lambda ctx, x, *, dtype: TensorType(dtype, x.shape),
+    lower=_lower_cast,
+    gradient=_cast_gradient,
+    layout=elementwise,
+    fold=lambda x, *, dtype: (x.real if x.dtype.kind == "c" and dtype.kind != "c" else x).astype(
+        dtype
+    ),
+    doc="Conversion to `dtype`; complex to real drops the imaginary part. All dtypes.",
+)
+
+
+def graph_of(operands: Sequence[Any]) -> Graph:
+    """The graph new nodes go to: the one being built, else the one the operands belong to."""
+    if AMBIENT.graphs:
+        return AMBIENT.graphs[-1]
+    for operand in operands:
+        if isinstance(operand, (Tensor, Variable)) and operand.graph is not None:
+            return operand.graph
+    return current_graph()  # raises
+
+
+def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
+    """`value` as an array of a graphc dtype; Python floats and ints take JAX's default width.
+
+    Raises:
+        DTypeError: not numbers.
+    """
+    if isinstance(value, (bool, int, float, complex)) and type(value) in SCALAR_DEFAULTS:
+        return np.asarray(value, dtype or SCALAR_DEFAULTS[type(value)])
+    had_dtype = hasattr(value, "dtype")
+    array = np.asarray(value)
+    if array.dtype.kind in "OSU":
+        raise DTypeError(
+            f"{value!r} is not numeric",
+            source=current_source(),
+            mend="pass a tensor, a variable, a number or an array of numbers",
+        )
+    if dtype is None and not had_dtype:  # nested Python lists: their scalars are Python's
+        dtype = SCALAR_DEFAULTS[{"b": bool, "i": int, "f": float, "c": complex}[array.dtype.kind]]
+    return array.astype(as_dtype(array.dtype if dtype is None else dtype), copy=False)
+
+
+def constant(value: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
+    """A tensor that holds `value` (a number, nested lists, or an array; copied).
+
+    Python numbers get JAX's default dtypes (int32, float32, complex64); arrays keep theirs.
+    """
+    if isinstance(value, Operand):
+        raise GraphError(
+            f"{value!r} is a tensor already",
+            source=current_source(),
+            mend="use it as it is; gc.cast changes its dtype",
+        )
+    array = np.array(as_array(value, None if dtype is None else as_dtype(dtype)))
+    array.flags.writeable = False
+    return emit(CONSTANT, (), name=name, value=array)
+
+
+def convert(value: Any, dtype: DType | None = None) -> Tensor:
+    """`value` as a tensor: a variable is read, a number or array becomes a constant."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, Variable):
+        return value.read()
+    return constant(value, dtype)
+
+
+def cast(x: Any, dtype: Any, *, name: str | None = None) -> Tensor:
+    """`x` converted to `dtype`; complex to real drops the imaginary part."""
+    wanted = as_dtype(dtype)
+    tensor = convert(x)
+    return tensor if tensor.type.dtype == wanted else emit_one(CAST, (tensor,), name, dtype=wanted)
+
+
+def is_weak(value: Any) -> bool:
+    """Whether `value` is a bare Python number, whose dtype gives way to a tensor's."""
+    return type(value) in SCALAR_DEFAULTS
+
+
+def _promote(a: DType, b: DType) -> DType:
+    try:
+        return promote(a, b)
+    except DTypeError as error:  # with the user's line
+        source = AMBIENT.source or current_source()
+        raise DTypeError(error.what, source=source, mend=error.mend) from error
+
+
+def promote_types(*values: Any) -> DType:
+    """The dtype the values have together, by JAX's rules; Python numbers are weak."""
+    result: DType | None = None
+    for value in values:
+        if not is_weak(value):
+            own = value.dtype if isinstance(value, Operand) else as_array(value).dtype
+            result = own if result is None else _promote(result, own)
+    for value in values:
+        if is_weak(value):
+            result = (
+                SCALAR_DEFAULTS[type(value)]
+                if result is None
+                else promote_scalar(result, type(value))
+            )
+    if result is None:
+        raise GraphError("no operands", source=current_source())
+    return result
+
+
+def promote_operands(*values: Any, cast_to: DType | None = None) -> list[Tensor]:
+    """The values as tensors of one dtype: `cast_to`, or the one they have together."""
+    first = values[0]
+    if cast_to is None:  # the common case, without a search: tensors of one dtype
+        if isinstance(first, Tensor):
+            dtype = first.type.dtype
+            if all(isinstance(v, Tensor) and v.type.dtype is dtype for v in values):
+                return list(values)
+        cast_to = promote_types(*values)
+    return [to_dtype(value, cast_to) for value in values]
+
+
+def promote_inexact(*values: Any) -> list[Tensor]:
+    """The values as tensors of one floating or complex dtype; integers and bools give float32."""
+    dtype = promote_types(*values)
+    if not is_inexact(dtype):
+        dtype = FLOAT32
+    return [
+        v if isinstance(v, Tensor) and v.type.dtype is dtype else to_dtype(v, dtype) for v in values
+    ]
+
+
+def to_dtype(value: Any, dtype: DType) -> Tensor:
+    """`value` as a tensor of `dtype`; a number or array is converted on the host."""
+    if not isinstance(value, Operand):
+        return constant(value, dtype)
+    tensor = convert(value)
+    if tensor.type.dtype == dtype:
+        return tensor
+    return emit(CAST, (tensor,), dtype=dtype)
+
+
+def emit(
+    op: OpDef,
+    inputs: Sequence[Tensor],
+    /,
+    *,
+    name: str | None = None,
+    regions: tuple[Program, ...] = (),
+    **attrs: Any,
+) -> Any:
+    """Adds a node; its result, or the tuple of its results where there is not exactly one."""
+    outputs = emit_node(op, inputs, name=name, regions=regions, **attrs).outputs
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def emit_one(
+    op: OpDef, inputs: Sequence[Tensor], /, name: str | None = None, **attrs: Any
+) -> Tensor:
+    """`emit` for an operator of one result and no regions."""
+    graph = AMBIENT.graphs[-1] if AMBIENT.graphs else graph_of(inputs)
+    return graph.add(op, inputs, attrs, (), name).outputs[0]
+
+
+def emit_node(
+    op: OpDef,
+    inputs: Sequence[Tensor],
+    /,
+    *,
+    name: str | None = None,
+    regions: tuple[Program, ...] = (),
+    **attrs: Any,
+) -> Node:
+    """Adds a node to the graph being built (or the operands' graph) and gives it."""
+    graph = AMBIENT.graphs[-1] if AMBIENT.graphs else graph_of(inputs)
+    return graph.add(op, inputs, attrs, regions, name)

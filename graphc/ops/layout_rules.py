@@ -1,0 +1,136 @@
+"""Layout rules shared by many operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from graphc.ir.dims import Dim, Shape
+from graphc.ir.layouts import (
+    REPLICATED,
+    Layout,
+    LayoutContext,
+    LayoutPlan,
+    LayoutRule,
+    Partial,
+    Replicated,
+    Sharded,
+)
+from graphc.ir.node import Node
+
+SUM = Partial("sum")
+
+
+def replicated(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+    """Everything whole on every replica: constants, and operators that look at all elements."""
+    return LayoutPlan([REPLICATED] * len(operands), [REPLICATED] * len(node.outputs))
+
+
+def output_axis(layouts: Sequence[Layout], shapes: Sequence[Shape], result: Shape) -> int | None:
+    """The axis of `result` along which the first sharded operand lies, under broadcasting."""
+    for layout, shape in zip(layouts, shapes, strict=True):
+        if isinstance(layout, Sharded) and shape[layout.axis] != 1:
+            return layout.axis + len(result) - len(shape)
+    return None
+
+
+def follow_axis(shape: Shape, result: Shape, axis: int) -> Layout:
+    """How an operand of `shape` must lie where the broadcast `result` is sharded on `axis`."""
+    own = axis - (len(result) - len(shape))
+    if own < 0 or shape[own] == 1:
+        return REPLICATED
+    return Sharded(own)
+
+
+def _elementwise_plan(node: Node, operands: Sequence[Layout]) -> LayoutPlan:
+    shapes = [t.type.shape for t in node.inputs]
+    result = node.outputs[0].type.shape
+    axis = output_axis(operands, shapes, result)
+    if axis is None:
+        return LayoutPlan([REPLICATED] * len(operands), [REPLICATED] * len(node.outputs))
+    required = [follow_axis(shape, result, axis) for shape in shapes]
+    return LayoutPlan(required, [Sharded(axis)] * len(node.outputs))
+
+
+def elementwise(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+    """Results lie as the operands do; a partial operand must become whole."""
+    return _elementwise_plan(node, operands)
+
+
+def additive(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+    """Elementwise and linear in all operands together (add, subtract, negate).
+
+    A sum of partial sums is a partial sum; so is that of a partial sum and a whole value, which
+    one replica then adds.
+    """
+    if SUM in operands and all(x == SUM or isinstance(x, Replicated) for x in operands):
+        return LayoutPlan([SUM] * len(operands), [SUM] * len(node.outputs))
+    return _elementwise_plan(node, operands)
+
+
+def linear_in(*positions: int) -> LayoutRule:
+    """Elementwise, and linear in each single operand at `positions` while the others are fixed.
+
+    A partial sum there, beside replicated others, gives a partial sum (multiply, divide).
+    """
+
+    def rule(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+        partial = [i for i, layout in enumerate(operands) if layout == SUM]
+        others = [layout for i, layout in enumerate(operands) if i not in partial]
+        if (
+            len(partial) == 1
+            and partial[0] in positions
+            and all(isinstance(layout, Replicated) for layout in others)
+        ):
+            return LayoutPlan(list(operands), [SUM] * len(node.outputs))
+        return _elementwise_plan(node, operands)
+
+    return rule
+
+
+def map_axis(axis_of: Callable[[Node, int], int | None], *, linear: bool = False) -> LayoutRule:
+    """For operators of one sharded operand whose axes move: transpose, slice, reverse, pad.
+
+    `axis_of(node, axis)` gives where the operand's sharded axis lies in the results, or None
+    where the operator looks along it (the operand is gathered then). `linear`: partial sums
+    stay partial.
+    """
+
+    def rule(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+        first, rest = operands[0], [REPLICATED] * (len(operands) - 1)
+        if linear and first == SUM:
+            return LayoutPlan([first, *rest], [SUM] * len(node.outputs))
+        if isinstance(first, Sharded):
+            axis = axis_of(node, first.axis)
+            if axis is not None:
+                return LayoutPlan([first, *rest], [Sharded(axis)] * len(node.outputs))
+        return LayoutPlan([REPLICATED, *rest], [REPLICATED] * len(node.outputs))
+
+    return rule
+
+
+def moves(
+    place: Callable[[LayoutContext, Node, int], tuple[int, Mapping[str, Any] | None] | None],
+) -> LayoutRule:
+    """For operators of one operand that only move its elements: partial stays partial.
+
+    `place(ctx, node, axis)` gives where the operand's sharded axis lies in the results and the
+    attributes made local (None for unchanged); or None where the operand must be gathered.
+    """
+
+    def rule(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+        (x,) = operands
+        if isinstance(x, Partial):
+            return LayoutPlan([x], [x] * len(node.outputs))
+        placed = place(ctx, node, x.axis) if isinstance(x, Sharded) else None
+        if placed is None:
+            return replicated(ctx, node, x)
+        axis, attrs = placed
+        return LayoutPlan([x], [Sharded(axis)] * len(node.outputs), attrs)
+
+    return rule
+
+
+def local_dims(dims: Sequence[Dim], axis: int, replicas: int) -> Shape:
+    """`dims` of the piece one replica holds where `axis` is sharded."""
+    return tuple(dim // replicas if i == axis else dim for i, dim in enumerate(dims))

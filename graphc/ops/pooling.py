@@ -1,0 +1,354 @@
+"""Max and average pooling over the two spatial axes of NHWC tensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.ir.dtypes import BOOL, is_complex, is_floating
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.emit import convert, emit, emit_one
+from graphc.ops.layout_rules import map_axis
+from graphc.ops.windows import (
+    PADDING,
+    check_rank,
+    explicit_padding,
+    two_ints,
+    two_positive_ints,
+    window_sizes,
+)
+
+_WINDOW_ATTRS = {
+    "window": two_positive_ints("height and width of the window"),
+    "strides": two_positive_ints("steps of the window along height and width"),
+    "padding": PADDING,
+}
+_MAX_ATTRS = {**_WINDOW_ATTRS, "dilation": two_positive_ints("steps between taps of the window")}
+_AVG_ATTRS = {
+    **_WINDOW_ATTRS,
+    "count_include_pad": Attr("bool", default=False, doc="whether padding counts as zeros"),
+}
+
+
+def _infer_pool(ctx: InferContext, x: TensorType, **attrs: Any) -> TensorType:
+    ctx.require(x.rank == 4, f"x must be [batch, height, width, channels], got {x.rank} axes")
+    window, dilation = attrs["window"], attrs.setdefault("dilation", (1, 1))
+    for axis in (0, 1):
+        reach = (window[axis] - 1) * dilation[axis] + 1
+        ctx.require(
+            max(attrs["padding"][axis]) < reach,
+            f"padding {attrs['padding'][axis]} must be smaller than the window's {reach}",
+            mend="a window may not lie in the padding alone",
+        )
+    sizes = window_sizes(ctx, x.shape[1:3], window, attrs)
+    return TensorType(x.dtype, (x.shape[0], *sizes, x.shape[3]))
+
+
+def _over_space(pair: tuple[Any, ...], outer: Any) -> tuple[Any, ...]:
+    return (outer, *pair, outer)
+
+
+# -- max ------------------------------------------------------------------------------------
+
+
+def _lowest(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    return np.array(-np.inf if is_floating(dtype) else np.iinfo(dtype).min, dtype)
+
+
+def _max_pool(x: Any, attrs: dict[str, Any]) -> Any:
+    if attrs["dilation"] != (1, 1):  # JAX does not differentiate a dilated reduce_window
+        taps = [values for values, _ in _taps(_padded(x, attrs), attrs)]
+        return functools.reduce(lax.max, taps)
+    return lax.reduce_window(
+        x,
+        _lowest(x.dtype),
+        lax.max,
+        window_dimensions=_over_space(attrs["window"], 1),
+        window_strides=_over_space(attrs["strides"], 1),
+        padding=_over_space(attrs["padding"], (0, 0)),
+    )
+
+
+def _padded(x: Any, attrs: dict[str, Any]) -> Any:
+    sides = _over_space(attrs["padding"], (0, 0))
+    return lax.pad(x, _lowest(x.dtype), [(low, high, 0) for low, high in sides])
+
+
+def _taps(padded: Any, attrs: dict[str, Any]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """For each tap of the window: its values at all places, and where it starts."""
+    steps = _over_space(attrs["strides"], 1)
+    reach = [(w - 1) * d for w, d in zip(attrs["window"], attrs["dilation"], strict=True)]
+    last = _over_space(tuple(reach), 0)
+    for tap in np.ndindex(*attrs["window"]):
+        start = _over_space(tuple(i * d for i, d in zip(tap, attrs["dilation"], strict=True)), 0)
+        end = [n - r + s for n, r, s in zip(padded.shape, last, start, strict=True)]
+        yield lax.slice(padded, start, end, steps), start
+
+
+def _infer_max_pool(ctx: InferContext, x: TensorType, **attrs: Any) -> TensorType:
+    ctx.require_dtype([x], lambda d: not is_complex(d) and d != BOOL, "real numbers")
+    return _infer_pool(ctx, x, **attrs)
+
+
+def _max_pool_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
+    return [emit(MAX_POOL_GRADIENT, (node.inputs[0], dy), **node.attrs)]
+
+
+def _infer_max_pool_gradient(
+    ctx: InferContext, x: TensorType, dy: TensorType, **attrs: Any
+) -> TensorType:
+    ctx.require_dtype([x, dy], is_floating, "floating")
+    y = _infer_pool(ctx, x, **attrs)
+    ctx.require(dy.rank == 4, f"dy must have 4 axes, got {dy.rank}")
+    for got, wanted in zip(dy.shape, y.shape, strict=True):
+        ctx.unify(got, wanted, "sizes of dy and of the pooled x")
+    return x
+
+
+def _lower_max_pool_gradient(ctx: LowerContext, x: Any, dy: Any, **attrs: Any) -> Any:
+    if attrs["dilation"] == (1, 1):  # select-and-scatter, which knows no dilation
+        return jax.vjp(lambda x: _max_pool(x, attrs), x)[1](dy)[0]
+    return _dilated_max_gradient(x, dy, attrs)
+
+
+def _dilated_max_gradient(x: Any, dy: Any, attrs: dict[str, Any]) -> Any:
+    """Tap by tap: `dy` goes to the first tap of each window that holds the maximum."""
+    padded, largest = _padded(x, attrs), _max_pool(x, attrs)
+    zero = np.zeros((), dy.dtype)
+    found = jnp.zeros(dy.shape, bool)
+    total = jnp.zeros(padded.shape, dy.dtype)
+    steps = _over_space(attrs["strides"], 1)
+    for values, start in _taps(padded, attrs):
+        hit = (values == largest) & ~found
+        found = found | hit
+        spread = [
+            (first, size - first - ((n - 1) * step + 1), step - 1)
+            for first, size, n, step in zip(start, padded.shape, dy.shape, steps, strict=True)
+        ]
+        total = total + lax.pad(jnp.where(hit, dy, zero), zero, spread)
+    sides = _over_space(attrs["padding"], (0, 0))
+    return lax.pad(total, zero, [(-low, -high, 0) for low, high in sides])
+
+
+def _same_axis(ctx: LayoutContext, node: Node, x: Layout, dy: Layout) -> LayoutPlan:
+    for layout in (x, dy):
+        if isinstance(layout, Sharded) and layout.axis in (0, 3):
+            return LayoutPlan([layout, layout], [layout])
+    return LayoutPlan([REPLICATED, REPLICATED], [REPLICATED])
+
+
+def _not_spatial(node: Node, axis: int) -> int | None:
+    return axis if axis in (0, 3) else None
+
+
+MAX_POOL = OpDef(
+    name="MaxPool",
+    signature="x -> y",
+    attrs=_MAX_ATTRS,
+    infer=_infer_max_pool,
+    lower=lambda ctx, x, **attrs: _max_pool(x, attrs),
+    gradient=_max_pool_gradient,
+    layout=map_axis(_not_spatial),
+    doc="The maximum of each window of x [batch, height, width, channels]; padding never wins. "
+    "Real dtypes. Source: `jax.lax.reduce_window`.",
+)
+
+MAX_POOL_GRADIENT = OpDef(
+    name="MaxPoolGradient",
+    signature="x, dy -> dx",
+    attrs=_MAX_ATTRS,
+    infer=_infer_max_pool_gradient,
+    lower=_lower_max_pool_gradient,
+    layout=_same_axis,
+    doc="The adjoint of MaxPool's x: each element of dy goes to the first largest element of its "
+    "window. Floating dtypes. Source: XLA's SelectAndScatter.",
+)
+
+
+# -- average --------------------------------------------------------------------------------
+
+
+def _sum_pool(x: Any, attrs: dict[str, Any]) -> Any:
+    return lax.reduce_window(
+        x,
+        np.zeros((), x.dtype),
+        lax.add,
+        window_dimensions=_over_space(attrs["window"], 1),
+        window_strides=_over_space(attrs["strides"], 1),
+        padding=_over_space(attrs["padding"], (0, 0)),
+    )
+
+
+def _counts(size: tuple[Any, ...], dtype: np.dtype[Any], attrs: dict[str, Any]) -> Any:
+    """How many elements each window averages: a scalar where all are full."""
+    if attrs["count_include_pad"] or not any(map(any, attrs["padding"])):
+        return np.array(np.prod(attrs["window"]), dtype)
+    if not all(type(n) is int for n in size):
+        return _sum_pool(jnp.ones((1, *size, 1), dtype), attrs)
+    along = []
+    for axis in (0, 1):
+        ones = np.pad(np.ones(size[axis], np.int64), attrs["padding"][axis])
+        windows = np.lib.stride_tricks.sliding_window_view(ones, attrs["window"][axis])
+        along.append(windows[:: attrs["strides"][axis]].sum(-1))
+    return np.outer(*along)[None, :, :, None].astype(dtype)
+
+
+def _infer_avg_pool(ctx: InferContext, x: TensorType, **attrs: Any) -> TensorType:
+    ctx.require_dtype([x], is_floating, "floating")
+    return _infer_pool(ctx, x, **attrs)
+
+
+def _lower_avg_pool(ctx: LowerContext, x: Any, **attrs: Any) -> Any:
+    return _sum_pool(x, attrs) / _counts(x.shape[1:3], x.dtype, attrs)
+
+
+def _avg_pool_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
+    return [emit(AVG_POOL_GRADIENT, (dy,), size=node.inputs[0].shape[1:3], **node.attrs)]
+
+
+def _infer_avg_pool_gradient(
+    ctx: InferContext, dy: TensorType, *, size: Any, **attrs: Any
+) -> TensorType:
+    ctx.require_dtype([dy], is_floating, "floating")
+    ctx.require(dy.rank == 4, f"dy must have 4 axes, got {dy.rank}")
+    x = TensorType(dy.dtype, (dy.shape[0], *size, dy.shape[3]))
+    for got, wanted in zip(dy.shape, _infer_pool(ctx, x, **attrs).shape, strict=True):
+        ctx.unify(got, wanted, "sizes of dy and of the pooled x")
+    return x
+
+
+def _lower_avg_pool_gradient(ctx: LowerContext, dy: Any, *, size: Any, **attrs: Any) -> Any:
+    spatial = ctx.shape(size)
+    x = jax.ShapeDtypeStruct((dy.shape[0], *spatial, dy.shape[3]), dy.dtype)
+    scaled = dy / _counts(spatial, dy.dtype, attrs)
+    return jax.linear_transpose(lambda x: _sum_pool(x, attrs), x)(scaled)[0]
+
+
+def _avg_pool_gradient_gradient(
+    ctx: GradientContext, node: Node, dx: Tensor
+) -> list[Tensor | None]:
+    return [emit(AVG_POOL, (dx,), **{name: node.attrs[name] for name in _AVG_ATTRS})]
+
+
+AVG_POOL = OpDef(
+    name="AvgPool",
+    signature="x -> y",
+    attrs=_AVG_ATTRS,
+    infer=_infer_avg_pool,
+    lower=_lower_avg_pool,
+    gradient=_avg_pool_gradient,
+    layout=map_axis(_not_spatial, linear=True),
+    doc="The mean of each window of x [batch, height, width, channels], over the elements that "
+    "are not padding unless `count_include_pad`. Floating dtypes. Source: "
+    "`jax.lax.reduce_window`.",
+)
+
+AVG_POOL_GRADIENT = OpDef(
+    name="AvgPoolGradient",
+    signature="dy -> dx",
+    attrs={
+        "size": Attr(
+            "dims", check=lambda v: len(v) == 2, must="be (height, width)", doc="those of x"
+        ),
+        **_AVG_ATTRS,
+    },
+    infer=_infer_avg_pool_gradient,
+    lower=_lower_avg_pool_gradient,
+    gradient=_avg_pool_gradient_gradient,
+    layout=map_axis(_not_spatial, linear=True),
+    doc="The adjoint of AvgPool's x: each element of dy is spread evenly over its window. "
+    "Floating dtypes.",
+)
+
+
+# -- functions ------------------------------------------------------------------------------
+
+
+def max_pool(
+    x: Any,
+    window: int | tuple[int, int],
+    strides: int | tuple[int, int] | None = None,
+    padding: Any = "valid",
+    dilation: int | tuple[int, int] = 1,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """The maximum of each window.
+
+    Args:
+        x: [batch, height, width, channels], real.
+        window: height and width, one int or a pair.
+        strides: steps of the window; by default the window itself.
+        padding: "valid", "same", an int, or ((top, bottom), (left, right)).
+        dilation: steps between the taps of the window.
+
+    Returns:
+        [batch, height', width', channels].
+
+    Raises:
+        ShapeError: a window larger than the padded input, or padding "same" with a stride over
+            a size that is not known yet.
+        AttributeValueError: a window, stride, padding or dilation of another form.
+    """
+    x = convert(x)
+    check_rank("MaxPool", x)
+    extent = two_ints("MaxPool", "window", window)
+    steps = extent if strides is None else two_ints("MaxPool", "strides", strides)
+    taps = two_ints("MaxPool", "dilation", dilation)
+    pairs = explicit_padding("MaxPool", padding, x, extent, steps, taps)
+    return emit_one(
+        MAX_POOL, (x,), name=name, window=extent, strides=steps, padding=pairs, dilation=taps
+    )
+
+
+def avg_pool(
+    x: Any,
+    window: int | tuple[int, int],
+    strides: int | tuple[int, int] | None = None,
+    padding: Any = "valid",
+    *,
+    count_include_pad: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """The mean of each window.
+
+    Args:
+        x: [batch, height, width, channels], floating.
+        window: height and width, one int or a pair.
+        strides: steps of the window; by default the window itself.
+        padding: "valid", "same", an int, or ((top, bottom), (left, right)).
+        count_include_pad: divide by the full window everywhere, padding counted as zeros;
+            otherwise padding does not count (as TensorFlow does).
+
+    Returns:
+        [batch, height', width', channels].
+
+    Raises:
+        ShapeError, AttributeValueError: as `max_pool`.
+    """
+    x = convert(x)
+    check_rank("AvgPool", x)
+    extent = two_ints("AvgPool", "window", window)
+    steps = extent if strides is None else two_ints("AvgPool", "strides", strides)
+    pairs = explicit_padding("AvgPool", padding, x, extent, steps, (1, 1))
+    return emit_one(
+        AVG_POOL,
+        (x,),
+        name=name,
+        window=extent,
+        strides=steps,
+        padding=pairs,
+        count_include_pad=count_include_pad,
+    )
+
+
+OPS: tuple[OpDef, ...] = (MAX_POOL, MAX_POOL_GRADIENT, AVG_POOL, AVG_POOL_GRADIENT)

@@ -1,0 +1,6 @@
+"""Compiling and running: executables, sessions, state."""
+
+from graphc.runtime.compiler import compile as compile
+from graphc.runtime.executable import Executable as Executable
+from graphc.runtime.session import Session as Session
+from graphc.runtime.state import State as State

@@ -1,0 +1,175 @@
+"""What runs a bound program: on one device, or replicated through `jax.pmap`.
+
+An executor takes the buffers of state that the program assigns (donated), those it only reads,
+and the feeds; and gives the fetched values and the new buffers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+
+from graphc.config import CompileOptions
+from graphc.ir.program import Port, Program
+from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.runtime.counters import COUNTERS
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The order in which a compiled program takes and gives its values.
+
+    Attributes:
+        written: state that the program takes and assigns, donated; in this order first.
+        read: state that it only reads.
+        feeds: the feeds.
+        assigned: the state it gives: that of `written` first, in the same order.
+        fetches: the values it gives.
+    """
+
+    written: tuple[Port, ...]
+    read: tuple[Port, ...]
+    feeds: tuple[Port, ...]
+    assigned: tuple[Port, ...]
+    fetches: tuple[Port, ...]
+
+    @staticmethod
+    def of(program: Program) -> Signature:
+        new = {port.name: port for port in program.new_state()}
+        state = program.ports("state")
+        written = tuple(p for p in state if p.name in new)
+        names = [p.name for p in written]
+        rest = [p for name, p in new.items() if name not in names]
+        return Signature(
+            written,
+            tuple(p for p in state if p.name not in new),
+            tuple(program.ports("feed")),
+            (*(new[name] for name in names), *rest),
+            tuple(program.ports("fetch")),
+        )
+
+    def reorder(self, program: Program) -> Program:
+        """The program with its ports in this order."""
+        return program.replace(
+            inputs=(*self.written, *self.read, *self.feeds),
+            outputs=(*self.assigned, *self.fetches),
+        )
+
+
+class SingleDevice:
+    """Runs a program on one device."""
+
+    kind = "single"
+
+    def __init__(self, program: Program, options: CompileOptions, device: jax.Device) -> None:
+        self.signature = Signature.of(program)
+        self.program = self.signature.reorder(program)
+        self.device = device
+        self.wide = needs_x64(program)
+        self._in_flight = InFlight(options.max_in_flight, self.program, self.signature)
+        sharding = jax.sharding.SingleDeviceSharding(device)
+        arguments = [
+            jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=sharding)
+            for p in self.program.inputs
+        ]
+        donated = range(len(self.signature.written)) if options.donate else ()
+        function = with_own_outputs(self.program, to_function(self.program))
+        jitted = jax.jit(function, donate_argnums=tuple(donated), keep_unused=True)
+        self.lowered, self.compiled, self.seconds = compile_jax(
+            jitted, arguments, options, self.wide
+        )
+
+    def place(self, value: Any) -> jax.Array:
+        """A state value where this executor wants it."""
+        return place_on(value, self.device)
+
+    def __call__(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
+        """(fetched values, assigned state)."""
+        if self.wide:
+            with jax.enable_x64(True):
+                outputs = self.compiled(*written, *read, *feeds)
+        else:
+            outputs = self.compiled(*written, *read, *feeds)
+        return self._in_flight.split(outputs)
+
+
+def place_on(value: Any, where: Any) -> jax.Array:
+    """`value` committed to a device or sharding, 64-bit dtypes kept; a private copy."""
+    if isinstance(value, np.ndarray):
+        value = value.copy()  # on CPU the array may be aliased, and state is donated
+    with jax.enable_x64(True):
+        if isinstance(value, jax.Array):  # first where it is: to several devices, JAX aliases it
+            value = jax.device_put(value, value.sharding, may_alias=False)
+        return jax.device_put(value, where)
+
+
+def with_own_outputs(program: Program, function: Any) -> Any:
+    """`function` with outputs that are buffers of their own, and at least one that is no state.
+
+    JAX gives an input that is returned as it is back as the same buffer; a fetched variable
+    would then be deleted when a later step donates it. And where nothing is fetched, a constant
+    output stands for "this step is done".
+    """
+    inputs = set(program.input_tensors())
+    passed = [i for i, t in enumerate(program.output_tensors()) if t in inputs]
+    wants_token = not program.ports("fetch")
+
+    def with_outputs(*args: Any) -> list[Any]:
+        outputs = list(function(*args))
+        for i in passed:
+            outputs[i] = jnp.array(outputs[i], copy=True)
+        return [*outputs, jnp.zeros((), jnp.int32)] if wants_token else outputs
+
+    with_outputs.__name__ = program.name
+    return with_outputs
+
+
+def compile_jax(
+    jitted: Any, arguments: Sequence[Any], options: CompileOptions, wide: bool
+) -> tuple[Any, Any, dict[str, float]]:
+    """Traces, lowers and compiles; gives the two stages and the seconds each took."""
+    with jax.enable_x64(True) if wide else nullcontext():
+        start = time.perf_counter()
+        COUNTERS.traces += 1
+        lowered = jitted.lower(*arguments)
+        traced = time.perf_counter()
+        COUNTERS.compiles += 1
+        compiled = lowered.compile(compiler_options=dict(options.xla_options) or None)
+        done = time.perf_counter()
+    return lowered, compiled, {"lower": traced - start, "compile": done - traced}
+
+
+class InFlight:
+    """Bounds the steps whose results are not there yet.
+
+    With collectives on virtual CPU devices an unbounded queue can starve a rendezvous and abort
+    the process; elsewhere it would let memory grow.
+    """
+
+    def __init__(self, bound: int, program: Program, signature: Signature) -> None:
+        self._assigned = len(signature.assigned)
+        self._bound = bound
+        self._waiting: deque[Any] = deque()
+        sizes = [_bytes(port) for port in signature.fetches] or [0]
+        self._watched = self._assigned + sizes.index(min(sizes))
+        self._fetched = self._assigned + len(signature.fetches)
+
+    def split(self, outputs: Sequence[Any]) -> tuple[Any, Any]:
+        waiting = self._waiting
+        waiting.append(outputs[self._watched])
+        if len(waiting) > self._bound:
+            waiting.popleft().block_until_ready()
+        return outputs[self._assigned : self._fetched], outputs[: self._assigned]
+
+
+def _bytes(port: Port) -> int:
+    type = port.tensor.type
+    return int(np.prod([int(d) for d in type.shape], dtype=np.int64)) * type.dtype.itemsize

@@ -1,0 +1,156 @@
+"""Values that users feed: checked against the placeholder, cast within a kind, copied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from graphc.errors import DTypeError, FeedError
+from graphc.ir.dims import DimExpr, as_symbol, substitute
+from graphc.ir.dtypes import as_dtype, kind_of, promote_scalar
+from graphc.ir.node import Tensor
+from graphc.ir.program import Port, Program
+from graphc.ir.types import TensorType
+from graphc.ops.emit import as_array
+
+_WEAK_CONTAINERS = (bool, int, float, complex, list, tuple)
+_SCALARS = {"b": bool, "i": int, "f": float, "c": complex}  # by NumPy's letter for the kind
+
+
+class FeedSpec:
+    """One feed of an executable, ready to take values quickly.
+
+    Args:
+        port: the program's input.
+        label: how the user knows it, for errors.
+        source: the user's line of the placeholder.
+        copy: whether host arrays must be copied: on CPU JAX may go on reading the caller's
+            buffer after the call, and a caller that reuses it would change the result.
+    """
+
+    __slots__ = ("copy", "dtype", "label", "shape", "source", "type")
+
+    def __init__(self, port: Port, source: Any, copy: bool) -> None:
+        self.label = port.name
+        self.type: TensorType = port.tensor.type
+        self.dtype = self.type.dtype
+        self.shape = self.type.shape
+        self.source = source
+        self.copy = copy
+
+    @staticmethod
+    def of_type(name: str, type: TensorType, source: Any) -> FeedSpec:
+        """A spec for a value that is not a program's input: one that sets a variable."""
+        return FeedSpec(Port(name, "feed", Tensor(type, name)), source, copy=True)
+
+    def convert(self, value: Any) -> Any:
+        """`value` as an array of the feed's dtype that nobody else will write to.
+
+        Raises:
+            FeedError: the dtype is of another kind, or it is not numeric.
+        """
+        if type(value) is np.ndarray:
+            if value.dtype == self.dtype:
+                if self.copy and value.flags.writeable:
+                    return value.copy()
+                return value
+            self._check_kind(value.dtype)
+            return value.astype(self.dtype)
+        if isinstance(value, jax.Array):
+            if value.dtype == self.dtype:
+                return value
+            self._check_kind(value.dtype)
+            return value.astype(self.dtype)
+        return self._convert_other(value)
+
+    def _convert_other(self, value: Any) -> Any:
+        """Python numbers, lists, and whatever NumPy can read; always a copy."""
+        try:
+            array = np.array(value)
+            if type(value) in _WEAK_CONTAINERS and array.dtype.kind in _SCALARS:
+                # Python's numbers are weak: they take any dtype of their kind or above.
+                scalar = _SCALARS[array.dtype.kind]
+                if promote_scalar(self.dtype, scalar) == self.dtype:
+                    return np.array(value, self.dtype)
+            array = as_array(array)
+        except (DTypeError, ValueError, OverflowError) as error:
+            raise FeedError(
+                f"feed {self.label!r} is not an array of {self.dtype.name}: "
+                f"{type(value).__name__} {str(value)[:60]}",
+                details=[str(error).splitlines()[0]],
+                source=self.source,
+                mend=f"feed an array of {self.type}",
+            ) from error
+        self._check_kind(array.dtype)
+        return array.astype(self.dtype)
+
+    def _check_kind(self, dtype: Any) -> None:
+        try:
+            same = kind_of(as_dtype(dtype)) == kind_of(self.dtype)
+        except DTypeError:
+            same = False
+        if not same:
+            raise FeedError(
+                f"feed {self.label!r} must be {self.dtype.name}, got {dtype}",
+                source=self.source,
+                mend=f"feed value.astype({self.dtype.name!r}), if that is what you mean",
+            )
+
+
+def bind_feeds(
+    program: Program, shapes: Sequence[Sequence[int]], sources: Mapping[str, Any]
+) -> dict[str, int]:
+    """The named sizes, solved from the shapes of the program's feeds.
+
+    Raises:
+        FeedError: a rank or size that does not fit; the text says which size is bound to what.
+    """
+    bindings: dict[str, int] = {}
+    bound_by: dict[str, str] = {}
+    ports = program.ports("feed")
+    for port, shape in zip(ports, shapes, strict=True):
+        wanted = port.tensor.type.shape
+        if len(wanted) != len(shape):
+            raise _misfit(port, shape, sources, f"rank {len(wanted)}, got rank {len(shape)}")
+        for dim, size in zip(wanted, shape, strict=True):
+            name = as_symbol(dim)
+            if name is not None and name not in bindings:
+                bindings[name] = int(size)
+                bound_by[name] = port.name
+    for port, shape in zip(ports, shapes, strict=True):
+        for axis, (dim, size) in enumerate(zip(port.tensor.type.shape, shape, strict=True)):
+            expected = substitute(dim, bindings)
+            if isinstance(expected, DimExpr):
+                raise _misfit(
+                    port, shape, sources, f"size {dim} on axis {axis}, which no feed decides"
+                )
+            if expected != size:
+                name = as_symbol(dim)
+                by = bound_by.get(name) if name is not None else None
+                reason = f" ({name} is {expected} by feed {by!r})" if by else ""
+                raise _misfit(
+                    port, shape, sources, f"size {expected} on axis {axis}, got {size}{reason}"
+                )
+    for a, b in program.equalities:
+        left, right = substitute(a, bindings), substitute(b, bindings)
+        if left != right:
+            raise FeedError(
+                f"the graph needs {a} == {b}, and the feeds give {left} and {right}",
+                details=[f"feed {p.name!r}: {tuple(s)}" for p, s in zip(ports, shapes, strict=True)],
+            )
+    return bindings
+
+
+def _misfit(
+    port: Port, shape: Sequence[int], sources: Mapping[str, Any], words: str
+) -> FeedError:
+    return FeedError(
+        f"feed {port.name!r} must be {port.tensor.type}, got shape {tuple(shape)}",
+        details=[f"expected {words}"],
+        source=sources.get(port.name),
+    )
+
+

@@ -1,0 +1,88 @@
+"""Fetches and feeds as users write them: nests of tensors, nodes, variables and names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from graphc.errors import FeedError, FetchError, UnknownNameError, nearest
+from graphc.ir.capture import Fetch
+from graphc.ir.graph import Graph
+from graphc.ir.node import Node, Tensor
+from graphc.ir.variable import Variable
+
+
+def resolve_fetch(graph: Graph, fetch: Any) -> Fetch:
+    """One fetch: a tensor, node or variable of `graph`, or the name of one.
+
+    A name with `:` is a tensor; without, a node with results means its first one, then a node
+    without results, then a variable.
+
+    Raises:
+        UnknownNameError: nothing has this name; the nearest one is suggested.
+        FetchError: not something that can be fetched.
+    """
+    if isinstance(fetch, (Tensor, Node, Variable)):
+        return fetch
+    if not isinstance(fetch, str):
+        raise FetchError(
+            f"{fetch!r} cannot be fetched",
+            mend="fetch a tensor, a variable, what gc.minimize or gc.group returned, or a name",
+        )
+    if fetch in graph.variables:
+        return graph.variables[fetch]
+    try:
+        node = graph.node(fetch.partition(":")[0])
+    except UnknownNameError:
+        known = [n.name for n in graph.nodes] + list(graph.variables)
+        raise UnknownNameError(
+            f"no tensor, node or variable {fetch!r} in graph {graph.name!r}",
+            mend=nearest(fetch, known),
+        ) from None
+    return node if not node.outputs and ":" not in fetch else graph.tensor(fetch)
+
+
+class FetchNest:
+    """A nest of fetches: its distinct leaves, and how to put their values back together."""
+
+    def __init__(self, graph: Graph, fetches: Any) -> None:
+        leaves, self._tree = jax.tree.flatten(fetches)
+        resolved = [resolve_fetch(graph, leaf) for leaf in leaves]
+        self.distinct: list[Fetch] = list(dict.fromkeys(resolved))
+        valued = [f for f in self.distinct if not isinstance(f, Node)]
+        place = {fetch: i for i, fetch in enumerate(valued)}
+        self._places = [place.get(f) if not isinstance(f, Node) else None for f in resolved]
+        self.rebuild = self._rebuilder(fetches)
+
+    def same_form(self, other: FetchNest) -> bool:
+        """Whether values go back together in the same way."""
+        return self._tree == other._tree and self._places == other._places
+
+    def _rebuilder(self, fetches: Any) -> Callable[[Sequence[Any]], Any]:
+        places, tree = self._places, self._tree
+        if type(fetches) in (list, tuple) and tree.num_nodes == len(places) + 1:
+            kind = type(fetches)  # the common flat nest, without the tree's machinery
+            return lambda values: kind(None if i is None else values[i] for i in places)
+        return lambda values: jax.tree.unflatten(
+            tree, [None if i is None else values[i] for i in places]
+        )
+
+
+def resolve_feed(graph: Graph, key: Any) -> Tensor:
+    """The tensor that a feed's key means: a tensor, or its name.
+
+    Raises:
+        UnknownNameError, FeedError: no such tensor, or nothing that can be fed.
+    """
+    if isinstance(key, Tensor):
+        return key
+    if isinstance(key, Variable):
+        raise FeedError(
+            f"variable {key.name!r} cannot be fed",
+            mend=f"set it: session.set({key.name!r}, value)",
+        )
+    if not isinstance(key, str):
+        raise FeedError(f"{key!r} is no key of a feed", mend="use a tensor or its name")
+    return graph.tensor(key)

@@ -1,0 +1,98 @@
+"""A fetch set as an optimised program: captured, made pure, and rewritten, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from graphc.config import CompileOptions
+from graphc.errors import FeedError
+from graphc.ir.capture import Fetch, capture
+from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor
+from graphc.ir.program import Program
+from graphc.ir.rewrite import bind_sizes
+from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.ops.state import READ_VARIABLE
+from graphc.passes.functionalize import Functionalize
+from graphc.passes.manager import PassManager, PassReport
+from graphc.passes.pipelines import pipeline
+from graphc.runtime.counters import COUNTERS
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What target-independent passes made of one fetch set.
+
+    Attributes:
+        functional: pure but unoptimised: what a cache key is taken of.
+        program: optimised, named sizes still open.
+        report: what each pass did.
+        sources: feed name -> the user's line of the placeholder.
+    """
+
+    functional: Program
+    program: Program
+    report: PassReport
+    sources: Mapping[str, Any]
+
+
+def prepare(
+    graph: Graph, fetches: Sequence[Fetch], feeds: Sequence[Tensor], options: CompileOptions
+) -> Prepared:
+    """Captures and optimises the program of a fetch set. The graph is finalized by this.
+
+    Raises:
+        FeedError, FetchError: see `ir.capture`; or nothing that is fetched needs a feed.
+    """
+    captured = capture(graph, fetches, feeds, READ_VARIABLE)
+    _check_needed(captured, feeds)
+    graph.finalize()
+    COUNTERS.captures += 1
+    functional = Functionalize().run(captured).program
+    program, report = manager(options).run(functional)
+    sources = {port.name: feed.node.source for port, feed in zip(program.ports("feed"), feeds, strict=True)}
+    return Prepared(functional, program, report, sources)
+
+
+def _check_needed(captured: Program, feeds: Sequence[Tensor]) -> None:
+    needed = {t for node in captured.nodes for t in node.inputs}
+    needed.update(captured.output_tensors())
+    for port, feed in zip(captured.ports("feed"), feeds, strict=True):
+        if port.tensor not in needed:
+            raise FeedError(
+                f"{port.name!r} is fed, and nothing fetched depends on it",
+                source=feed.node.source,
+                mend="leave the feed out, or fetch what needs it",
+            )
+
+
+def manager(options: CompileOptions) -> PassManager:
+    """The passes that `options` ask for, under their checks."""
+    return PassManager(
+        pipeline(options.pipeline),
+        verify=options.verify,
+        validate=options.validate,
+        evaluator=evaluate,
+        dump=options.dump,
+    )
+
+
+def bind(
+    prepared: Prepared, bindings: Mapping[str, int], options: CompileOptions
+) -> tuple[Program, PassReport | None]:
+    """The program with every size an int, and what the passes then still found."""
+    if not bindings:
+        return prepared.program, None
+    return manager(options).run(bind_sizes(prepared.program, bindings))
+
+
+def evaluate(program: Program, inputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    """The outputs of a pure, bound program, through JAX: for validation and initial values."""
+    wide = needs_x64(program)
+    with jax.enable_x64(wide):
+        return [np.asarray(v) for v in jax.jit(to_function(program))(*inputs)]

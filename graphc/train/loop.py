@@ -1,0 +1,105 @@
+"""`fit`: the training loop, with a progress bar and a record of what it measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from graphc.artifacts.signature import Signature
+from graphc.errors import AttributeValueError, FeedError
+from graphc.ir.graph import Graph
+from graphc.ir.source import current_source
+from graphc.runtime.session import Session
+
+
+@dataclass(frozen=True)
+class Job:
+    """What `graphc train script.py` needs: returned by the script's `build()`.
+
+    Attributes:
+        graph: the whole graph.
+        train: the fetch that makes one step: what `gc.minimize` returned.
+        batches: feeds of each step, in order, by name or tensor; at least `steps` of them.
+        steps: how many steps to run.
+        metrics: name -> scalar tensor, shown on the progress bar.
+        evaluate: given the session after training; gives figures to print.
+        signatures: what `--save` puts into the artifact.
+    """
+
+    graph: Graph
+    train: Any
+    batches: Iterable[Mapping[Any, Any]]
+    steps: int
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    evaluate: Callable[[Session], Mapping[str, float]] | None = None
+    signatures: Mapping[str, Signature] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class History:
+    """What `fit` measured.
+
+    Attributes:
+        steps: how many ran.
+        metrics: name -> its value at every step.
+        seconds: of the whole loop, the first step (which compiles) left out.
+        first_step_seconds: the first step with its compilation.
+    """
+
+    steps: int
+    metrics: Mapping[str, np.ndarray[Any, Any]]
+    seconds: float
+    first_step_seconds: float
+
+    @property
+    def step_seconds(self) -> float:
+        """Mean seconds a step, the first one left out."""
+        return self.seconds / max(self.steps - 1, 1)
+
+
+def fit(session: Session, job: Job, *, steps: int | None = None, progress: bool = True) -> History:
+    """Runs the job's training steps in `session`.
+
+    Args:
+        steps: instead of the job's.
+        progress: show a progress bar on standard error.
+
+    Raises:
+        FeedError: the batches end before the steps do.
+    """
+    count = job.steps if steps is None else steps
+    if type(count) is not int or count < 1:
+        raise AttributeValueError(
+            f"fit: steps must be an int of at least 1, got {count!r}", source=current_source()
+        )
+    fetches = {"train": job.train, "metrics": dict(job.metrics)}
+    values: list[Mapping[str, Any]] = []
+    batches = iter(job.batches)
+    begin = time.perf_counter()
+    started = begin
+    with tqdm(total=count, disable=not progress, unit="step", dynamic_ncols=True) as bar:
+        for step in range(count):
+            feeds = next(batches, None)
+            if feeds is None:
+                raise FeedError(f"fit: the batches ended after {step} of {count} steps")
+            values.append(session.run(fetches, feeds)["metrics"])
+            if step == 0:
+                _wait(values[-1])
+                started = time.perf_counter()
+            elif step % 20 == 0 or step == count - 1:  # reading a value waits for its step
+                bar.set_postfix({k: f"{float(v):.4f}" for k, v in values[-1].items()})
+            bar.update()
+        _wait(values[-1])
+    done = time.perf_counter()
+    metrics = {name: np.asarray([float(v[name]) for v in values]) for name in job.metrics}
+    return History(count, metrics, done - started, started - begin)
+
+
+def _wait(metrics: Mapping[str, Any]) -> None:
+    for value in metrics.values():
+        value.block_until_ready()

@@ -1,0 +1,88 @@
+"""What a pass is.
+
+The docstring of a pass answers three questions: what it does; why it is worth doing before JAX
+sees the program (XLA fuses, schedules and folds by itself, so a pass must make the program
+smaller to trace, or know something that XLA does not); and when it must not.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from graphc.errors import PassError
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Port, Program
+
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class PassResult(NamedTuple):
+    """A pass's answer: the program after it, and how many changes it made.
+
+    With no changes it is the very program that went in.
+    """
+
+    program: Program
+    changed: int
+
+
+@dataclass(frozen=True)
+class Pass(ABC):
+    """One step from a valid program to a valid program that means the same.
+
+    A subclass is a frozen dataclass whose fields are its options. Passes hold no state: the same
+    program and options give the same result. The name comes from the class: `FoldConstants` is
+    `fold-constants`.
+    """
+
+    @property
+    def name(self) -> str:
+        return _name_of(type(self).__name__)
+
+    @abstractmethod
+    def run(self, program: Program) -> PassResult:
+        """The program after this pass.
+
+        Raises:
+            PassError: the pass does not know how to go on; names the node and the user's line.
+        """
+
+    def fault(self, node: Node | None, error: Exception) -> PassError:
+        """The error to raise from `error`, which came up at `node`."""
+        what = f"pass {self.name} failed"
+        if node is not None:
+            what += f" at {node.op.name} {node.name!r}"
+        first, *rest = str(error).splitlines() or [""]
+        return PassError(
+            what,
+            details=[f"{type(error).__name__}: {first}", *rest],
+            source=getattr(error, "source", None) if node is None else node.source,
+        )
+
+
+@cache
+def _name_of(class_name: str) -> str:
+    return _WORD.sub("-", class_name).lower()
+
+
+def run_bodies(a_pass: Pass, node: Node) -> tuple[Node, int]:
+    """`node` with `a_pass` run on its regions, and the number of changes there.
+
+    A body's ports stay, so the node around it fits as before.
+    """
+    results = [a_pass.run(body) for body in node.regions]
+    changed = sum(result.changed for result in results)
+    if not changed:
+        return node, 0
+    return node.replace(regions=tuple(result.program for result in results)), changed
+
+
+def redirect(ports: tuple[Port, ...], instead: dict[Tensor, Tensor]) -> tuple[Port, ...]:
+    """The output ports with their tensors replaced where `instead` has another."""
+    if not any(port.tensor in instead for port in ports):
+        return ports
+    return tuple(port._replace(tensor=instead.get(port.tensor, port.tensor)) for port in ports)

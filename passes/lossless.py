@@ -1,0 +1,63 @@
+"""Which casts lose nothing."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from graphc.ir.dtypes import DType, is_inexact, is_integer, kind_of, real_of
+
+_KINDS: Final = {"bool": 0, "integer": 1, "floating": 2, "complex": 3}
+_IEEE: Final = {np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)}
+
+
+@lru_cache(maxsize=4096)
+def may_skip(start: DType, between: DType, end: DType) -> bool:
+    """Whether a cast start -> between -> end gives every value what start -> end gives."""
+    if not holds_all(between, start):
+        return False
+    if is_integer(start) and is_inexact(between) and is_integer(end):
+        # Integers wrap and floats saturate, so they agree only on what fits.
+        return holds_all(end, start)
+    return True
+
+
+def holds_all(wide: DType, narrow: DType) -> bool:
+    """Whether every value of `narrow` is one of `wide`: a cast there loses nothing."""
+    if wide == narrow:
+        return True
+    to, of = kind_of(wide), kind_of(narrow)
+    if of == "bool":
+        return True
+    if to == "bool" or _KINDS[to] < _KINDS[of]:
+        return False
+    if to == "integer":
+        (least, greatest), (low, high) = int_range(wide), int_range(narrow)
+        return least <= low and high <= greatest
+    a = float_info(wide)
+    if of == "integer":
+        largest = max(*map(abs, int_range(narrow)))
+        return bool(largest <= 2 ** (a.nmant + 1) and largest <= float(a.max))
+    b = float_info(narrow)
+    # The narrow type's smallest step is a value of the wide one, subnormal or not; and what
+    # the wide one cannot say (an infinity, a NaN, a negative zero) the narrow one has not.
+    return bool(
+        a.nmant >= b.nmant
+        and float(a.max) >= float(b.max)
+        and float(a.smallest_subnormal) <= float(b.smallest_subnormal)
+        and real_of(wide) in _IEEE
+    )
+
+
+def int_range(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest integer of `dtype`."""
+    info: Any = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+    return int(info.min), int(info.max)
+
+
+def float_info(dtype: DType) -> Any:
+    """`finfo` of a floating dtype, or of a complex one's parts."""
+    return ml_dtypes.finfo(real_of(dtype))  # type: ignore[no-untyped-call]

@@ -1,0 +1,300 @@
+"""The laws that every operator of the catalogue keeps.
+
+One program an operator over all its cases and dtypes: a compile a case would take hours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+import pytest
+
+from graphc.autodiff.gradients import gradients
+from graphc.build.placeholders import placeholder
+from graphc.config import CompileOptions
+from graphc.devices.strategy import DataParallel
+from graphc.errors import GraphcError
+from graphc.ir.compare import difference
+from graphc.ir.fingerprint import fingerprint
+from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor
+from graphc.ir.parse import parse_program
+from graphc.ir.serial import dump_program, load_program
+from graphc.ir.text import print_program
+from graphc.ir.verify import verify
+from graphc.lowering.emit_jax import to_function
+from graphc.ops.catalogue import CATALOGUE, FUNCTIONS
+from graphc.runtime.session import Session
+from tests.laws.case import Bad, Case
+from tests.laws.harness import (
+    Array,
+    Built,
+    build_case,
+    evaluate,
+    families,
+    functional,
+    make_input,
+    tolerance,
+    widened,
+)
+
+FAMILIES = families()
+BY_OP: dict[str, list[Case]] = {}
+for cases in FAMILIES.values():
+    for case in cases:
+        BY_OP.setdefault(case.op, []).append(case)
+
+# Operators that no user's function makes alone, with the test that covers them.
+ELSEWHERE = {
+    "Placeholder": "every law feeds through it",
+    "ReadVariable": "tests/runtime: gone after functionalize",
+    "Assign": "tests/runtime: gone after functionalize",
+    "Group": "tests/runtime: a fetch without a value",
+    "RandomKey": "tests/runtime: gone after functionalize",
+    "AllReduce": "tests/devices: stands in local programs only",
+    "AllGather": "tests/devices: stands in local programs only",
+    "ShardSlice": "tests/devices: stands in local programs only",
+    "ReplicaIndex": "tests/devices: stands in local programs only",
+    "OnReplicaZero": "tests/devices: stands in local programs only",
+}
+
+
+def test_every_operator_has_a_case() -> None:
+    missing = CATALOGUE.keys() - BY_OP.keys() - ELSEWHERE.keys()
+    assert not missing, f"operators without a law case: {sorted(missing)}"
+    assert not BY_OP.keys() - CATALOGUE.keys()
+
+
+def build_all(cases: Sequence[Case], only: str | None = None) -> tuple[Graph, list[Built]]:
+    graph = Graph(seed=1)
+    with graph:
+        built = [
+            build_case(case, dtype, f"in{i}_{dtype}")
+            for i, case in enumerate(cases)
+            for dtype in case.dtypes
+            if only is None or dtype == only
+        ]
+    return graph, built
+
+
+@pytest.mark.parametrize("op", sorted(BY_OP))
+def test_values_types_and_round_trips(op: str) -> None:
+    graph, built = build_all(BY_OP[op])
+    assert any(node.op.name == op for node in graph.nodes), f"no case makes a {op} node"
+    fetches = list(dict.fromkeys(t for b in built for t in b.outputs))
+    feeds = [t for b in built for t in b.tensors]
+    program = functional(graph, fetches, feeds)
+    verify(program, stage="functional")
+    check_round_trips(program)
+    values = dict(zip(fetches, evaluate(program, [a for b in built for a in b.arrays]), strict=True))
+    for b in built:
+        for tensor in b.outputs:
+            value = values[tensor]
+            assert value.dtype == tensor.type.dtype, f"{b.title}: dtype"
+            assert value.shape == tensor.type.shape, f"{b.title}: shape"
+        check_oracle(b, [values[t] for t in b.outputs])
+
+
+def check_oracle(b: Built, got: Sequence[Array]) -> None:
+    if b.case.oracle is None:
+        return
+    # The oracle computes in float64, whatever the dtype under test.
+    wanted = b.case.oracle(*[widened(a) for a in b.arrays])
+    wanted = wanted if isinstance(wanted, (tuple, list)) else (wanted,)
+    assert len(wanted) == len(got), b.title
+    for value, expected in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(
+            widened(value),
+            np.asarray(expected),
+            **tolerance(b.case, value.dtype),
+            err_msg=b.title,
+        )
+
+
+def check_round_trips(program) -> None:
+    again = parse_program(print_program(program), CATALOGUE)
+    assert difference(program, again) is None
+    manifest, arrays = dump_program(program)
+    assert difference(program, load_program(manifest, arrays, CATALOGUE)) is None
+    assert fingerprint(again) == fingerprint(program)
+
+
+def weighted_sum(b: Built) -> Tensor | None:
+    """A scalar that depends on every inexact result with different weights."""
+    total = None
+    for i, tensor in enumerate(b.outputs):
+        parts = [tensor]
+        if tensor.type.dtype == np.complex128:
+            parts = [FUNCTIONS.real(tensor), FUNCTIONS.imag(tensor)]
+        for part in parts:
+            if part.type.dtype == np.float64:
+                term = FUNCTIONS.reduce_sum(part * weights(part.type.shape, i))
+                total = term if total is None else total + term
+    return total
+
+
+def weights(shape: Sequence[int], i: int) -> Array:
+    return np.random.default_rng(100 + i).uniform(0.5, 1.5, shape)
+
+
+DIFFERENTIABLE = sorted(
+    op
+    for op, cases in BY_OP.items()
+    if CATALOGUE[op].differentiable and any(c.gradient and "float64" in c.dtypes for c in cases)
+)
+
+
+@pytest.mark.parametrize("op", DIFFERENTIABLE)
+def test_gradient(op: str) -> None:
+    cases = [c for c in BY_OP[op] if c.gradient and "float64" in c.dtypes]
+    graph, built = build_all(cases, only="float64")
+    wanted: list[tuple[Built, int, Tensor]] = []
+    losses = []
+    with graph:
+        for b in built:
+            loss = weighted_sum(b)
+            xs = [
+                i
+                for i, (spec, t) in enumerate(zip(b.case.inputs, b.tensors, strict=True))
+                if spec.grad and t.type.dtype == np.float64
+            ]
+            assert loss is not None and xs, f"{b.title}: nothing to differentiate"
+            losses.append(loss)
+            found = gradients([loss], [b.tensors[i] for i in xs])
+            wanted += [(b, i, g) for i, g in zip(xs, found, strict=True)]
+    feeds = [t for b in built for t in b.tensors]
+    arrays = [a for b in built for a in b.arrays]
+    # The losses too: the gradient of a linear operator needs none of its inputs.
+    program = functional(graph, [*(g for _, _, g in wanted), *losses], feeds)
+    verify(program, stage="functional")
+    values = evaluate(program, arrays)[: len(wanted)]
+    expected = jax_gradients(functional(graph, losses, feeds), arrays)
+    position = {t: i for i, t in enumerate(feeds)}
+    for (b, i, g), value in zip(wanted, values, strict=True):
+        assert g.type == b.tensors[i].type, f"{b.title}: type of the gradient of input {i}"
+        np.testing.assert_allclose(
+            value,
+            expected[position[b.tensors[i]]],
+            rtol=1e-8,
+            atol=1e-9,
+            err_msg=f"{b.title}: input {i}, against jax.grad",
+        )
+        if b.case.oracle is not None:
+            np.testing.assert_allclose(
+                value,
+                finite_differences(b, i),
+                rtol=1e-4,
+                atol=1e-5,
+                err_msg=f"{b.title}: input {i}, against finite differences",
+            )
+
+
+def jax_gradients(program, arrays: Sequence[Array]) -> dict[int, Array]:
+    """The gradient of the sum of the program's scalars by `jax.grad`, by input position."""
+    wrt = [i for i, a in enumerate(arrays) if a.dtype == np.float64]
+    function = to_function(program)
+
+    def total(values):
+        full = list(arrays)
+        for i, value in zip(wrt, values, strict=True):
+            full[i] = value
+        state = [np.array([0, 7], np.uint32), np.zeros((), np.int32)]
+        return sum(function(*full, *state[: len(program.ports("state"))])[: len(losses)])
+
+    losses = program.ports("fetch")
+    with jax.enable_x64(True):
+        found = jax.jit(jax.grad(total))([arrays[i] for i in wrt])
+    return {i: np.asarray(g) for i, g in zip(wrt, found, strict=True)}
+
+
+def finite_differences(b: Built, position: int, step: float = 1e-6) -> Array:
+    """Central differences of the oracle, element by element."""
+
+    def loss(arrays: Sequence[Array]) -> float:
+        results = b.case.oracle(*arrays)
+        results = results if isinstance(results, (tuple, list)) else (results,)
+        return sum(
+            float(np.sum((np.real(r) + np.imag(r)) * weights(np.shape(r), i)))
+            for i, r in enumerate(results)
+            if b.outputs[i].type.dtype in (np.float64, np.complex128)
+        )
+
+    base = [a.copy() for a in b.arrays]
+    result = np.zeros_like(base[position])
+    for index in np.ndindex(result.shape):
+        original = base[position][index]
+        base[position][index] = original + step
+        above = loss(base)
+        base[position][index] = original - step
+        below = loss(base)
+        base[position][index] = original
+        result[index] = (above - below) / (2 * step)
+    return result
+
+
+LAYOUT_DTYPES = ("float64", "float32", "int32", "bool", "complex64")
+
+
+@pytest.mark.parametrize("replicas", [2, 4])
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_layout(family: str, replicas: int) -> None:
+    """On several devices a family's program gives what it gives on one."""
+    cases = [
+        case
+        for case in FAMILIES[family]
+        if case.layout and any(spec.batch_axis is not None for spec in case.inputs)
+    ]
+    if not cases:
+        pytest.skip("no case of this family has a batch")
+    graph = Graph(seed=1)
+    with graph:
+        built = []
+        for i, case in enumerate(cases):
+            dtype = next(d for d in (*LAYOUT_DTYPES, *case.dtypes) if d in case.dtypes)
+            built.append(build_case(case, dtype, f"in{i}"))
+    fetches = [t for b in built for t in b.outputs]
+    feeds = {t: a for b in built for t, a in zip(b.tensors, b.arrays, strict=True)}
+    alone = Session(graph).run(fetches, feeds)
+    options = CompileOptions(max_in_flight=1)
+    together = Session(graph, strategy=DataParallel(replicas), options=options).run(fetches, feeds)
+    position = 0
+    for b in built:
+        for _ in b.outputs:
+            a, c = np.asarray(alone[position]), np.asarray(together[position])
+            position += 1
+            assert a.shape == c.shape and a.dtype == c.dtype, b.title
+            near = 1e-10 if a.dtype == np.float64 else 1e-4
+            np.testing.assert_allclose(
+                widened(c), widened(a), rtol=near, atol=near, err_msg=f"{b.title} on {replicas}"
+            )
+
+
+BAD = [
+    pytest.param(bad, id=f"{case.op}-{n}-{i}")
+    for cases in FAMILIES.values()
+    for n, case in enumerate(cases)
+    for i, bad in enumerate(case.bad)
+]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_bad_input(bad: Bad) -> None:
+    """One clear error, which names this file's line and leaves the graph as it was."""
+    graph = Graph()
+    with graph:
+        tensors = []
+        for i, spec in enumerate(bad.inputs):
+            dtype = make_input(spec, "float32", i).dtype
+            tensors.append(placeholder(spec.shape, dtype, name=f"in{i}"))
+        before = len(graph.nodes)
+        with pytest.raises(bad.error) as caught:
+            bad.call(*tensors)
+    assert isinstance(caught.value, GraphcError)
+    text = str(caught.value)
+    assert re.search(bad.match, text), text
+    assert re.search(r"(test_laws|cases_\w+)\.py:\d+", text), f"no user's line in: {text}"
+    made = {node.op.name for node in graph.nodes[before:]}
+    assert not made - {"Constant", "Cast", "Slice", "Reshape"}, made  # operands got ready

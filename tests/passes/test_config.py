@@ -1,0 +1,61 @@
+"""CompileOptions: each option is checked, and the text says how to mend it."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphc.config import CompileOptions
+from graphc.errors import AttributeValueError
+
+
+def test_the_defaults_hold() -> None:
+    options = CompileOptions()
+    assert (options.pipeline, options.verify, options.validate) == ("default", True, False)
+    assert (options.dump, options.donate, options.max_in_flight) == (None, True, 4)
+    assert dict(options.xla_options) == {}
+
+
+def test_options_are_values() -> None:
+    flag = {"xla_cpu_enable_fast_math": False}
+    a, b = CompileOptions(xla_options=flag), CompileOptions(xla_options=dict(flag))
+    assert a == b
+    assert hash(a) == hash(b)
+    assert a != replace(a, max_in_flight=1)
+    with pytest.raises(FrozenInstanceError):
+        a.verify = False  # type: ignore[misc]
+    flag["xla_cpu_enable_fast_math"] = True
+    assert a == b
+    with pytest.raises(TypeError):
+        a.xla_options["x"] = 1  # type: ignore[index]
+
+
+def test_a_path_will_do_for_a_folder(tmp_path: Path) -> None:
+    assert CompileOptions(dump=tmp_path).dump == str(tmp_path)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "mend"),
+    [
+        ({"pipeline": "defualt"}, "pipeline must be one of", "did you mean 'default'?"),
+        ({"pipeline": None}, "pipeline must be one of", "pass a name"),
+        ({"verify": 1}, "verify must be True or False, got 1", "verify=True"),
+        ({"validate": "yes"}, "validate must be True or False, got 'yes'", "validate=True"),
+        ({"donate": None}, "donate must be True or False, got None", "donate=True"),
+        ({"dump": 3}, "dump must be the path of a folder, or None, got 3", "pass a path"),
+        ({"dump": ""}, "dump must be the path of a folder", "pass a path"),
+        ({"dump": __file__}, "dump must be a folder", "a file stands there"),
+        ({"max_in_flight": 0}, "max_in_flight must be an int of at least 1, got 0", "pass 1"),
+        ({"max_in_flight": True}, "max_in_flight must be an int", "pass 1"),
+        ({"xla_options": ["xla"]}, "xla_options must map names to values", "pass a dict"),
+        ({"xla_options": {"--xla_x": 1}}, "names of XLA's options", "without the leading dashes"),
+        ({"xla_options": {"xla_x": [1]}}, r"xla_options\['xla_x'\] must be a plain value", "int"),
+    ],
+)
+def test_a_value_it_cannot_have(option: dict[str, Any], text: str, mend: str) -> None:
+    with pytest.raises(AttributeValueError, match=text) as info:
+        CompileOptions(**option)
+    assert mend in str(info.value)

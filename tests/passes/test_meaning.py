@@ -1,0 +1,55 @@
+"""Every pass preserves the meaning of generated programs, and leaves them valid."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from graphc.ir.program import Program
+from graphc.ir.rewrite import bind_sizes
+from graphc.ir.text import print_program
+from graphc.ir.verify import verify
+from graphc.passes.base import Pass
+from graphc.passes.eliminate_common import EliminateCommon
+from graphc.passes.fold_constants import FoldConstants
+from graphc.passes.manager import PassManager
+from graphc.passes.pipelines import after_binding, pipeline
+from graphc.passes.prune import Prune
+from graphc.passes.simplify_algebra import SimplifyAlgebra
+from graphc.passes.simplify_shapes import SimplifyShapes
+from graphc.passes.validate import check_meaning
+from tests.passes.evaluate import evaluate
+from tests.passes.generate import programs
+
+PASSES = (Prune(), FoldConstants(), EliminateCommon(), SimplifyAlgebra(), SimplifyShapes())
+UNHURRIED = settings(
+    max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+@pytest.mark.parametrize("a_pass", PASSES, ids=lambda p: p.name)
+@UNHURRIED
+@given(before=programs(), seed=st.integers(0, 3))
+def test_a_pass_preserves_meaning(a_pass: Pass, before: Program, seed: int) -> None:
+    verify(before, "functional")
+    after, changed = a_pass.run(before)
+    assert (after is before) == (changed == 0)
+    verify(after, "functional")
+    difference = check_meaning(before, after, evaluate, seed)
+    assert difference is None, f"{difference}\n{print_program(before)}\n{print_program(after)}"
+
+
+@UNHURRIED
+@given(before=programs(nodes=24), seed=st.integers(0, 3))
+def test_so_does_the_default_pipeline(before: Program, seed: int) -> None:
+    manager = PassManager(
+        pipeline("default"), validate=True, evaluator=evaluate, seed=seed
+    )
+    after, report = manager.run(before)
+    assert len(after.nodes) <= len(before.nodes)
+    assert report.rows[-1].after == len(after.nodes)
+    bound = bind_sizes(after, dict.fromkeys(after.symbols(), 3))
+    PassManager(after_binding("default"), stage="bound", validate=True, evaluator=evaluate).run(
+        bound
+    )
