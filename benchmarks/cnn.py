@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import digits_cnn
 import jax
 import numpy as np
 import optax
@@ -13,7 +14,6 @@ from jax import numpy as jnp
 
 import graphc as gc
 from benchmarks.timing import compare
-from examples import digits_cnn
 
 BATCH = 128
 NAMES = ("conv1", "conv2", "hidden", "out")

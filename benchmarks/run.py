@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
+from pathlib import Path
 
 DEVICES = 4
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + f" --xla_force_host_platform_device_count={DEVICES}"
 ).strip()
+
+# As when an example is run: its neighbours are importable.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 
 import jax
 
@@ -25,7 +30,12 @@ def main() -> None:
         f"jax {jax.__version__}\n"
     )
     print("| what | measured | target |\n|---|---|---|")
-    for rows in (cnn.one_device, lambda: cnn.replicated(DEVICES), small.call_overhead, small.building):
+    for rows in (
+        cnn.one_device,
+        lambda: cnn.replicated(DEVICES),
+        small.call_overhead,
+        small.building,
+    ):
         for row in rows():
             print(f"| {' | '.join(row)} |", flush=True)
 

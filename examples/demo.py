@@ -66,10 +66,14 @@ def main() -> None:
     compile_seconds = step.seconds["lower"] + step.seconds["compile"]
     print()
     print("what ran where")
-    print(f"  training    {DEVICES} x {jax.devices()[0].device_kind} through jax.pmap, "
-          f"{step.hlo().count(' all-reduce(')} all-reduces a step")
-    print(f"  loading     a new process, one device, {size / 1e6:.2f} MB artifact, "
-          f"{seconds:.1f} s with its start")
+    print(
+        f"  training    {DEVICES} x {jax.devices()[0].device_kind} through jax.pmap, "
+        f"{step.hlo().count(' all-reduce(')} all-reduces a step"
+    )
+    print(
+        f"  loading     a new process, one device, {size / 1e6:.2f} MB artifact, "
+        f"{seconds:.1f} s with its start"
+    )
     print(f"compile       {compile_seconds:.2f} s")
     print(f"step          {1e3 * history.step_seconds:.2f} ms (batch {job.batches.size})")
     print(f"predictions   {'the same' if same else 'DIFFERENT'} in the new process")

@@ -1,17 +1,16 @@
 """A convolutional network on handwritten digits, on one device or on several.
 
-    python examples/digits_cnn.py --devices 4
-    graphc train examples/digits_cnn.py --devices 4
+python examples/digits_cnn.py --devices 4
+graphc train examples/digits_cnn.py --devices 4
 """
 
 from __future__ import annotations
 
 import argparse
 
+import digits
 import numpy as np
 import optax
-
-import digits
 
 import graphc as gc
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-import optax
-
 import digits
+import optax
 
 import graphc as gc
 

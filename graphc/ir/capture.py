@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Union
 
 from graphc.errors import FeedError, FetchError, GraphError
 from graphc.ir.graph import Graph
@@ -13,7 +12,7 @@ from graphc.ir.program import Port, Program
 from graphc.ir.rewrite import map_dims
 from graphc.ir.variable import Variable
 
-Fetch = Union[Tensor, Node, Variable]
+Fetch = Tensor | Node | Variable
 
 
 def capture(
@@ -38,6 +37,7 @@ def capture(
     chosen = choose(graph, fetches, fed)
     nodes = [node for node in graph.nodes if node in chosen]
     _check_all_fed(nodes, fed)
+    nodes = [_without_fed(node, fed) for node in nodes if not node.op.effects & Effects.FEED]
     outputs = []
     for fetch in fetches:
         if isinstance(fetch, Variable):
@@ -95,10 +95,7 @@ def choose(graph: Graph, fetches: Sequence[Fetch], fed: set[Tensor]) -> set[Node
 
 def _check_owners(graph: Graph, fetches: Sequence[Fetch], feeds: Sequence[Tensor]) -> None:
     for fetch in fetches:
-        if isinstance(fetch, Node):
-            mine = graph.has_node(fetch)
-        else:
-            mine = fetch.graph is graph
+        mine = graph.has_node(fetch) if isinstance(fetch, Node) else fetch.graph is graph
         if not mine:
             raise FetchError(
                 f"fetch {fetch.name!r} is not of graph {graph.name!r}",
@@ -118,6 +115,13 @@ def _check_all_fed(nodes: Sequence[Node], fed: set[Tensor]) -> None:
                 source=node.source,
                 mend=f'feed it: {{"{node.name}": value}}',
             )
+
+
+def _without_fed(node: Node, fed: set[Tensor]) -> Node:
+    """A node chosen for another of its results, or as a control input: fed ones are not its."""
+    if fed.isdisjoint(node.outputs):
+        return node
+    return node.replace(outputs=tuple(Tensor(t.type) if t in fed else t for t in node.outputs))
 
 
 def _unique(ports: list[Port]) -> list[Port]:

@@ -73,7 +73,12 @@ def parse_device(name: str) -> DeviceSpec:
         if job_key:
             spec = replace(spec, job=job)
         elif number_key:
-            spec = replace(spec, **{number_key: int(number)})
+            value = int(number)
+            spec = (
+                replace(spec, replica=value)
+                if number_key == "replica"
+                else replace(spec, task=value)
+            )
         else:
             spec = replace(spec, kind=kind.upper(), index=None if index == "*" else int(index))
         position = match.end()

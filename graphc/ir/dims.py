@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
-from typing import Any, NamedTuple, Union, cast
+from functools import cache
+from typing import Any, NamedTuple, cast
 
 from graphc.errors import ShapeError, TextError
 
@@ -25,7 +25,7 @@ class FloorDiv(NamedTuple):
         return f"floordiv({self.numerator}, {self.denominator})"
 
 
-Atom = Union[str, FloorDiv]
+Atom = str | FloorDiv
 Monomial = tuple[Atom, ...]  # a product of atoms, sorted; an atom stands once per power
 Terms = tuple[tuple[Monomial, int], ...]
 
@@ -63,6 +63,10 @@ class DimExpr:
         return _from_terms(self.terms + _terms(other))
 
     def __mul__(self, other: Dim) -> Dim:
+        if isinstance(other, int):  # by far the most frequent, and needs no sorting
+            if other == 1:
+                return self
+            return DimExpr(tuple((m, c * other) for m, c in self.terms)) if other else 0
         right = _terms(other)
         return _from_terms(
             tuple((tuple(sorted(a + b, key=str)), p * q) for a, p in self.terms for b, q in right)
@@ -101,13 +105,13 @@ class DimExpr:
     __str__ = __repr__
 
 
-Dim = Union[int, DimExpr]
+Dim = int | DimExpr
 Shape = tuple[Dim, ...]
 
 _NAME = re.compile(r"[A-Za-z_][\w.]*\Z")
 
 
-@lru_cache(maxsize=None)
+@cache
 def symbol(name: str) -> DimExpr:
     """The named size `name` (letters, digits, `_` and `.`)."""
     if not _NAME.match(name) or name == "floordiv":
@@ -151,6 +155,8 @@ def _divide_term(term: tuple[Monomial, int], by: tuple[Monomial, int]) -> Any:
 def _floordiv(numerator: Dim, denominator: Dim) -> Dim:
     if isinstance(denominator, int) and denominator <= 0:
         raise ShapeError(f"({numerator}) // {denominator}: the divisor must be positive")
+    if denominator == 1:
+        return numerator
     if isinstance(numerator, int) and isinstance(denominator, int):
         return numerator // denominator
     if numerator == denominator:

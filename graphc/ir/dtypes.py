@@ -6,6 +6,7 @@ JAX). 64-bit dtypes are ordinary members: nothing here depends on JAX's global x
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 
@@ -71,10 +72,9 @@ def _as_dtype(value: Any) -> DType:
         found = BY_SHORT.get(value) or _BY_LONG.get(value)
         if found is not None:
             return found
-    try:
+    dtype: DType | None = None
+    with suppress(TypeError):  # not one of NumPy's either: refused below
         dtype = np.dtype(value)
-    except TypeError:
-        dtype = None
     if dtype is None or dtype not in SHORT:
         raise DTypeError(
             f"{value!r} is not a dtype of graphc",
@@ -150,7 +150,7 @@ def promote(a: DType, b: DType) -> DType:
 
 
 @lru_cache(maxsize=4096)
-def promote_scalar(dtype: DType, scalar: type) -> DType:
+def promote_scalar(dtype: DType, scalar: Any) -> DType:
     """The dtype of an array of `dtype` combined with a weak Python scalar of type `scalar`.
 
     A scalar of the same or a lower kind leaves the dtype alone; a higher kind gives that

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Union
+from typing import TYPE_CHECKING, Any, Concatenate, Protocol
 
 if TYPE_CHECKING:
     from graphc.ir.node import Node
@@ -44,7 +44,7 @@ class Partial:
         return f"partial({self.op})"
 
 
-Layout = Union[Replicated, Sharded, Partial]
+Layout = Replicated | Sharded | Partial
 
 REPLICATED = Replicated()
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 # The functions behind `x + y`, `x[i]`, `v.assign(t)`: filled once by `graphc.ops`, which lies
 # above this layer.
-_METHODS: dict[str, Callable[..., Any]] = {}
+_METHODS: dict[str, Callable[..., Tensor]] = {}
 
 
-def bind_methods(table: Mapping[str, Callable[..., Any]]) -> None:
+def bind_methods(table: Mapping[str, Callable[..., Tensor]]) -> None:
     """Gives `Tensor` and `Variable` their operators; called once, by `graphc.ops`."""
     _METHODS.update(table)
 

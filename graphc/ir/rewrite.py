@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from graphc.errors import FeedError, ShapeError, VerifyError
 from graphc.ir import dims
-from graphc.ir.dims import Dim, DimExpr
+from graphc.ir.dims import Dim, DimExpr, Shape
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Port, Program
@@ -163,7 +163,7 @@ class _DimMap:
     def __init__(self, function: Callable[[Dim], Dim]) -> None:
         self._function = function
         self._dims: dict[Dim, Dim] = {}
-        self._types: dict[TensorType, TensorType] = {}
+        self._shapes: dict[Shape, Shape] = {}
         self._attrs: dict[OpDef, tuple[str, ...]] = {}
         self._tensors: dict[Tensor, Tensor] = {}
 
@@ -220,15 +220,17 @@ class _DimMap:
 
     def _result(self, tensor: Tensor) -> Tensor:
         """The tensor that takes the place of one just defined: itself if its type stays."""
-        old = tensor.type
-        type = self._types.get(old)
-        if type is None:
-            type = self._types[old] = old.map_dims(self._value)
-        if type == old:
+        dtype, old = tensor.type
+        shape = self._shapes.get(old)
+        if shape is None:
+            shape = self._value(old)
+            if any(isinstance(dim, int) and dim < 0 for dim in shape):
+                type = TensorType(dtype, shape)
+                raise ShapeError(f"{tensor.name or 'a tensor'}: {tensor.type} becomes {type}")
+            self._shapes[old] = shape
+        if shape == old:
             return tensor
-        if any(isinstance(dim, int) and dim < 0 for dim in type.shape):
-            raise ShapeError(f"{tensor.name or 'a tensor'}: {old} becomes {type}")
-        new = self._tensors[tensor] = Tensor(type, tensor.name)
+        new = self._tensors[tensor] = Tensor(TensorType(dtype, shape), tensor.name)
         return new
 
     def _mapped_attrs(self, node: Node) -> Mapping[str, Any]:
@@ -246,6 +248,8 @@ class _DimMap:
 
     def _value(self, value: Any) -> Any:
         """A dim, or dims inside tuples and mappings, mapped; the same object if none changes."""
+        if type(value) is int:  # the common case
+            return value
         if isinstance(value, DimExpr):
             new = self._dims.get(value)
             if new is None:

@@ -25,7 +25,8 @@ from graphc.ir.initial import initializer_fields
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Catalogue
 from graphc.ir.program import Program
-from graphc.ir.serial_read import FORMAT, VERSION, GraphReader, Reader
+from graphc.ir.serial_read import FORMAT, VERSION, Reader
+from graphc.ir.serial_read_graph import GraphReader
 from graphc.ir.types import TensorType
 from graphc.ir.values import Array, bytes_of
 from graphc.ir.variable import Variable

@@ -1,4 +1,4 @@
-"""Reads serialised IR. Every field is checked before use: the data may be anyone's."""
+"""Reads serialised programs. Every field is checked before use: the data may be anyone's."""
 
 from __future__ import annotations
 
@@ -14,16 +14,13 @@ from graphc.errors import DeviceError, GraphcError, SerialError, VerifyError, ne
 from graphc.ir.device_spec import parse_device
 from graphc.ir.dims import Dim, parse_dim
 from graphc.ir.dtypes import BY_SHORT, DType
-from graphc.ir.graph import Graph
-from graphc.ir.initial import make_initializer
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Catalogue
 from graphc.ir.program import Port, Program
 from graphc.ir.source import Source
 from graphc.ir.types import TensorType, split_dims
 from graphc.ir.values import Array, array_of_bytes
-from graphc.ir.variable import Variable
-from graphc.ir.verify import verify, verify_graph
+from graphc.ir.verify import verify
 
 FORMAT = "graphc-ir"
 VERSION = 1
@@ -74,7 +71,7 @@ class Reader:
         try:
             verify(program, "captured")
         except VerifyError as error:
-            self._invalid("program", error)
+            self.invalid("program", error)
         return program
 
     def content(self, kind: str) -> Any:
@@ -83,7 +80,7 @@ class Reader:
             raise SerialError(f"the manifest is of a {found!r:.80}, not of a {kind}")
         return self._manifest.get(kind)
 
-    def _invalid(self, kind: str, error: VerifyError) -> NoReturn:
+    def invalid(self, kind: str, error: VerifyError) -> NoReturn:
         raise SerialError(
             f"not a valid {kind}: {error.what}", details=error.details, source=error.source
         ) from error
@@ -338,101 +335,3 @@ class Reader:
             return array_of_bytes(data, dtype, shape)
         except ValueError as error:
             self.fail(where, f"an array of this type and shape {shape!r:.80} needs {error}", error)
-
-
-class GraphReader(Reader):
-    """Reads a manifest of the kind `graph`."""
-
-    def __init__(
-        self,
-        manifest: Mapping[str, Any],
-        arrays: Mapping[str, Array],
-        catalogue: Catalogue,
-        initializers: Mapping[str, type],
-    ) -> None:
-        super().__init__(manifest, arrays, catalogue)
-        self._initializers = initializers
-
-    def read_graph(self) -> Graph:
-        """The whole of the manifest."""
-        record, where = self.content("graph"), "graph"
-        graph = Graph(
-            self.field(record, "seed", int, where), self.field(record, "name", str, where)
-        )
-        graph.draws = self.field(record, "draws", int, where)
-        tensors: list[Tensor] = []
-        nodes = self.nodes(record, where, tensors)
-        for i, variable in enumerate(self.field(record, "variables", list, where)):
-            self._variable(graph, variable, f"{where}.variables[{i}]", tensors)
-        for left, right in self.equalities(record, where):
-            # The left one goes: `unify` keeps its first argument.
-            if not graph.constraints.unify(right, left):
-                self.fail(f"{where}.equalities", f"{left} and {right} cannot be equal")
-        for node in nodes:
-            self._restore(lambda node=node: graph.restore(node), where)  # type: ignore[misc]
-        for name, items in self.field(record, "collections", dict, where).items():
-            at = f"{where}.collections.{name}"
-            for item in self.expect(items, list, at):
-                graph.add_to_collection(name, self._item(graph, item, at, tensors))
-        try:
-            verify_graph(graph)
-        except VerifyError as error:
-            self._invalid("graph", error)
-        return graph
-
-    def _restore(self, action: Callable[[], None], where: str) -> None:
-        try:
-            action()
-        except GraphcError as error:
-            self.fail(where, error.what, error)
-
-    def _variable(self, graph: Graph, record: Any, where: str, tensors: list[Tensor]) -> None:
-        type = self.type(self.field(record, "type", int, where), where)
-        variable = Variable(
-            graph,
-            self.field(record, "name", str, where),
-            type,
-            self._initial(self.field(record, "initial", dict, where), where, tensors, type),
-            trainable=self.field(record, "trainable", bool, where),
-            collections=self.strings(record, "collections", where),
-            device=self.device(record, where),
-            source=self.source(record, where),
-        )
-        self._restore(lambda: graph.restore_variable(variable), where)
-
-    def _initial(
-        self, record: dict[str, Any], where: str, tensors: list[Tensor], type: TensorType
-    ) -> Any:
-        if "tensor" in record:
-            return tensors[self.index(record["tensor"], len(tensors), "tensor", where)]
-        if "value" in record:
-            value = self.value(record["value"], where)
-            if not isinstance(value, np.ndarray) or (value.dtype, value.shape) != tuple(type):
-                self.fail(where, f"expected an initial value of type {type}")
-            return value
-        name = self.field(record, "initializer", str, where)
-        if name not in self._initializers:
-            mend = nearest(name, self._initializers)
-            self.fail(where, f"no initializer {name!r:.80} in this graphc", mend=mend)
-        fields = self.field(record, "fields", dict, where)
-        values = {key: self.value(value, f"{where}.{key}") for key, value in fields.items()}
-        try:
-            return make_initializer(self._initializers[name], values)
-        except (GraphcError, TypeError, ValueError) as error:
-            self.fail(where, f"{name}: {error}", error)
-
-    def _item(self, graph: Graph, item: Any, where: str, tensors: list[Tensor]) -> Any:
-        if type(item) is not list or len(item) != 2:
-            self.fail(where, f"expected a kind and a name, got {item!r:.80}")
-        kind, name = item
-        if kind == "tensor":
-            return tensors[self.index(name, len(tensors), "tensor", where)]
-        self.expect(name, str, where)
-        try:
-            if kind == "variable":
-                return graph.variable(name)
-            if kind == "node":
-                return graph.node(name)
-        except GraphcError as error:
-            self.fail(where, error.what, error)
-        self.fail(where, f"expected a tensor, variable or node, got {item!r:.80}")

@@ -83,5 +83,5 @@ class Variable(Operand):
         return f"<Variable {self.name} {self.type}>"
 
 
-def _method(name: str) -> Callable[..., Any]:
+def _method(name: str) -> Callable[..., Tensor]:
     return _METHODS[name]

@@ -11,12 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr, Literal, jaxpr_as_fun
 
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Results, Rule
-from graphc.ops.custom_gradient import with_gradient
+from graphc.ops.custom_gradient import undifferentiable, with_gradient
+
+# A rule may call its own function (that of logaddexp does), and so has derivatives without end.
+_MAX_ORDER = 2
 
 
 def _call(parameter: str) -> Rule:
@@ -32,6 +35,9 @@ def _custom(eqn: Equation, *operands: Tensor) -> Results:
     if not chosen or not any(is_inexact(t.dtype) for t in operands):
         return results
     ys = [y for i, y in enumerate(results) if i in chosen and y is not None]
+    if eqn.order == _MAX_ORDER:
+        marked = [undifferentiable(y, _too_high(eqn)) for y in ys]
+        return [marked.pop(0) if i in chosen else y for i, y in enumerate(results)]
     # Each variable once; literals stay inside the equation.
     given: dict[Any, Tensor] = {
         variable: tensor
@@ -43,18 +49,26 @@ def _custom(eqn: Equation, *operands: Tensor) -> Results:
     structs = [eqn.symbols.struct(t.type) for t in (*xs, *ys)]
 
     def rule(inner: Sequence[Tensor], adjoints: Sequence[Tensor]) -> list[Tensor]:
-        jaxpr = jax.make_jaxpr(backward)(*structs)
-        found = eqn.inline(jaxpr, [*inner, *adjoints], [True] * len(jaxpr.out_avals))
-        return [t for t in found if t is not None]
+        return eqn.inline_derivative(jax.make_jaxpr(backward)(*structs), [*inner, *adjoints])
 
-    marked = iter(with_gradient(ys, xs, rule))
-    return [next(marked) if i in chosen else y for i, y in enumerate(results)]
+    marked = list(with_gradient(ys, xs, rule))
+    return [marked.pop(0) if i in chosen else y for i, y in enumerate(results)]
+
+
+def _too_high(eqn: Equation) -> str:
+    return (
+        f"derivatives above order {_MAX_ORDER} of a function with {eqn.eqn.primitive.name} "
+        "are not imported"
+    )
 
 
 def _backward(eqn: Any, variables: Sequence[Any], chosen: Sequence[int]) -> Callable[..., Any]:
     """The function (values of `variables`, adjoints of the `chosen` results) -> adjoints."""
     outputs = [eqn.outvars[i] for i in chosen]
-    forward = jaxpr_as_fun(ClosedJaxpr(Jaxpr([], variables, outputs, [eqn]), ()))
+    names = tuple([f"x{i}" for i in range(len(variables))])
+    info = DebugInfo("graphc.from_jax", eqn.primitive.name, names, ("",) * len(outputs))
+    alone = Jaxpr([], variables, outputs, [eqn], debug_info=info)
+    forward = jaxpr_as_fun(ClosedJaxpr(alone, ()))
     moving = [i for i, v in enumerate(variables) if is_inexact(v.aval.dtype)]
 
     def backward(*values: Any) -> list[Any]:

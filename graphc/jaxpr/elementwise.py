@@ -16,12 +16,15 @@ from graphc.ops.emit import emit_one, to_dtype
 _SAME: Mapping[str, str] = {
     "abs": "Abs",
     "acos": "Acos",
+    "acosh": "Acosh",
     "add": "Add",
     "add_any": "Add",
     "and": "LogicalAnd",
     "asin": "Asin",
+    "asinh": "Asinh",
     "atan": "Atan",
     "atan2": "Atan2",
+    "atanh": "Atanh",
     "ceil": "Ceil",
     "complex": "Complex",
     "conj": "Conj",
@@ -29,6 +32,8 @@ _SAME: Mapping[str, str] = {
     "cosh": "Cosh",
     "eq": "Equal",
     "erf": "Erf",
+    "erf_inv": "ErfInv",
+    "erfc": "Erfc",
     "exp": "Exp",
     "expm1": "Expm1",
     "floor": "Floor",
@@ -139,6 +144,22 @@ def _exp2(eqn: Equation, x: Tensor) -> Tensor:
     return math.exp(x * log(2.0))
 
 
+def _log2(eqn: Equation, x: Tensor) -> Tensor:
+    return math.log(x) / log(2.0)
+
+
+def _one_minus_square(eqn: Equation, x: Tensor) -> Tensor:
+    return (1 - x) * (1 + x)  # exact near 1 too
+
+
+def _polynomial(eqn: Equation, x: Tensor, *coefficients: Tensor) -> Tensor:
+    """By Horner's rule; the coefficients start with the constant one."""
+    result = coefficients[-1]
+    for coefficient in coefficients[-2::-1]:
+        result = result * x + coefficient
+    return result
+
+
 def _cube_root(eqn: Equation, x: Tensor) -> Tensor:
     negative = comparison.less(x, 0.0)
     root = powers.power(comparison.where(negative, -x, x), 1.0 / 3.0)
@@ -164,8 +185,11 @@ RULES: dict[str, Rule] = {
     "div": _divide,
     "exp2": _exp2,
     "integer_pow": _integer_power,
+    "log2": _log2,
     "name": _identity,
+    "one_minus_square": _one_minus_square,
     "optimization_barrier": _identity,
+    "polynomial": _polynomial,
     "pow": _power,
     "rem": _remainder,
     "round": _round,

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphc.errors import JaxImportError
+from graphc.ir.dims import product
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import AMBIENT
 from graphc.ir.source import current_source
@@ -32,6 +33,8 @@ class Equation:
         used: which of its results are needed.
         symbols: named sizes, ours and JAX's.
         inline: `(jaxpr, operands, used) -> results`, for the jaxprs in its parameters.
+        order: of the derivative that this is part of; 0 in the function itself.
+        inline_derivative: `(jaxpr, operands) -> results`, for the jaxpr of a derivative.
     """
 
     eqn: Any
@@ -39,6 +42,8 @@ class Equation:
     used: tuple[bool, ...]
     symbols: Symbols
     inline: Callable[[Any, Sequence[Tensor], Sequence[bool]], list[Tensor | None]]
+    order: int
+    inline_derivative: Callable[[Any, Sequence[Tensor]], list[Tensor]]
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -79,8 +84,8 @@ def known_value(tensor: Tensor) -> Array | None:
     node = graph.find_producer(tensor) if graph is not None else None
     if node is None or node.op.fold is None or len(node.outputs) != 1:
         return None
-    shape = tensor.type.shape
-    if not tensor.type.is_static or np.prod(shape, dtype=np.int64) > _SMALL:
+    size = product(tensor.type.shape)
+    if not isinstance(size, int) or size > _SMALL:
         return None
     operands = []
     for operand in node.inputs:

@@ -12,6 +12,7 @@ import jax
 from graphc.build.specs import TensorSpec
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
 from graphc.ir.dims import symbol
+from graphc.ir.graph import Graph
 from graphc.ir.node import Operand, Tensor, describe_tensors
 from graphc.ir.scopes import AMBIENT, building, name_scope
 from graphc.ir.source import current_source
@@ -66,8 +67,7 @@ def from_jax(fn: Callable[..., Any], *specs: Any, name: str | None = None) -> Ca
     wanted, wanted_tree = jax.tree.flatten(specs)
     checks = [TensorSpec.of(spec) for spec in wanted]
     if checks:
-        types = [_placeholder_type(spec, i) for i, spec in enumerate(checks)]
-        trace(lambda *values: fn(*jax.tree.unflatten(wanted_tree, values)), types).check()
+        _try_import(lambda *values: fn(*jax.tree.unflatten(wanted_tree, values)), checks)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if checks:
@@ -100,7 +100,16 @@ def _import(fn: Callable[..., Any], label: str, args: Any, kwargs: Any) -> Any:
     return jax.tree.unflatten(traced.out_tree, results)
 
 
-def _placeholder_type(spec: TensorSpec, position: int) -> TensorType:
+def _try_import(fn: Callable[..., Any], specs: Sequence[TensorSpec]) -> None:
+    """Imports `fn` into a graph that nobody keeps."""
+    types = [_type_of(spec, i) for i, spec in enumerate(specs)]
+    scratch = Graph()
+    with building(scratch):
+        operands = [scratch.add_input(type, f"argument_{i}") for i, type in enumerate(types)]
+        trace(fn, types).replay(operands)
+
+
+def _type_of(spec: TensorSpec, position: int) -> TensorType:
     """The type of a spec; each None is a size of its own."""
     dims = enumerate(spec.shape)
     return TensorType(
@@ -119,23 +128,20 @@ def _check_call(label: str, specs: Sequence[TensorSpec], tree: Any, args: tuple[
             mend="pass one argument for each spec, in the same nest",
         )
     for i, (leaf, spec) in enumerate(zip(leaves, specs, strict=True)):
-        tensor = convert(leaf)
-        _check_argument(f"{label}: argument {i}", tensor, spec)
+        given = TensorSpec.of(leaf)
+        different = any(
+            isinstance(d, int) and isinstance(s, int) and d != s
+            for d, s in zip(given.shape, spec.shape, strict=False)
+        )
+        if given.dtype == spec.dtype and len(given.shape) == len(spec.shape) and not different:
+            continue
+        error = DTypeError if given.dtype != spec.dtype else ShapeError
+        raise error(
+            f"{label}: argument {i} must be {_text(spec)}, got {_text(given)}",
+            details=describe_tensors({"argument": leaf}) if isinstance(leaf, Tensor) else (),
+            source=current_source(),
+        )
 
 
-def _check_argument(what: str, tensor: Tensor, spec: TensorSpec) -> None:
-    shape = f"({', '.join(map(str, spec.shape))})"
-    if tensor.dtype != spec.dtype:
-        error: type[DTypeError] | type[ShapeError] = DTypeError
-    elif len(tensor.shape) != len(spec.shape) or any(
-        isinstance(d, int) and isinstance(s, int) and d != s
-        for d, s in zip(tensor.shape, spec.shape, strict=True)
-    ):
-        error = ShapeError
-    else:
-        return
-    raise error(
-        f"{what} must be {spec.dtype.name}{shape}, got {tensor.type}",
-        details=describe_tensors({"argument": tensor}),
-        source=current_source(),
-    )
+def _text(spec: TensorSpec) -> str:
+    return f"{spec.dtype.name}[{', '.join(map(str, spec.shape))}]"

@@ -16,7 +16,7 @@ from graphc.ir.dims import Dim, Shape, product
 from graphc.ir.dtypes import INT32, UINT32, is_64bit
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
-from graphc.jaxpr.shapes import reshaped, transposed
+from graphc.jaxpr.shapes import inverse, reshaped, transposed
 from graphc.jaxpr.windows import dynamic_slice, dynamic_update_slice, in_range
 from graphc.ops.along_axis import scatter_add_along_axis, take_along_axis
 from graphc.ops.arithmetic import clip, maximum
@@ -25,7 +25,7 @@ from graphc.ops.creation import iota, zeros_like
 from graphc.ops.emit import constant, to_dtype
 from graphc.ops.gathering import fill_value_of
 from graphc.ops.indexing import scatter_add, take
-from graphc.ops.shape import broadcast_to, inverse
+from graphc.ops.shape import broadcast_to
 from graphc.ops.slicing import slice_
 from graphc.ops.state import dim_value
 

@@ -8,25 +8,25 @@ from typing import Any
 from graphc.ir.dims import Shape
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
-from graphc.jaxpr.shapes import reshaped, transposed
+from graphc.jaxpr.shapes import inverse, reshaped, transposed
 from graphc.ops.contraction import dot_general
 from graphc.ops.conv import CONV2D
 from graphc.ops.emit import constant, emit_one, to_dtype
 from graphc.ops.linalg import MATMUL
-from graphc.ops.shape import inverse
 from graphc.ops.slicing import pad_with
 
 Axes = tuple[int, ...]
+
+
+def _ints(axes: Sequence[Any]) -> Axes:
+    return tuple([int(axis) for axis in axes])
 
 
 def _dot_general(eqn: Equation, a: Tensor, b: Tensor) -> Tensor:
     # A wider preferred_element_type asks for sums in it: products of wider operands are that.
     # `precision`, a matter of the matrix units of GPUs and TPUs, is left to how we compile.
     a, b = to_dtype(a, eqn.type.dtype), to_dtype(b, eqn.type.dtype)
-    contract, batch = (
-        tuple([tuple([int(i) for i in axes]) for axes in pair])
-        for pair in eqn.params["dimension_numbers"]
-    )
+    contract, batch = [(_ints(of_a), _ints(of_b)) for of_a, of_b in eqn.params["dimension_numbers"]]
     if _is_matmul(a, contract[0], batch[0]) and _is_matmul(b, contract[1], batch[1]):
         transpose_a = contract[0][0] == a.ndim - 2
         transpose_b = contract[1][0] == b.ndim - 1
@@ -47,9 +47,7 @@ def _conv(eqn: Equation, x: Tensor, w: Tensor) -> Tensor:
     if int(params["batch_group_count"]) != 1:
         eqn.refuse("with batch_group_count is not imported")
     spec = params["dimension_numbers"]
-    lhs, rhs, out = (
-        tuple([int(i) for i in axes]) for axes in (spec.lhs_spec, spec.rhs_spec, spec.out_spec)
-    )
+    lhs, rhs, out = (_ints(axes) for axes in (spec.lhs_spec, spec.rhs_spec, spec.out_spec))
     spatial = len(lhs) - 2
     if spatial not in (1, 2):
         eqn.refuse(f"over {spatial} spatial axes is not imported: 1 or 2")

@@ -11,16 +11,15 @@ from graphc.ir.dims import product
 from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
-from graphc.jaxpr.shapes import reshaped, transposed
+from graphc.jaxpr.shapes import inverse, reshaped, transposed
 from graphc.ops.arithmetic import maximum, minimum, multiply
 from graphc.ops.axiswise import cumsum
 from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.emit import emit_one
 from graphc.ops.pooling import avg_pool, max_pool
-from graphc.ops.shape import inverse
 from graphc.ops.slicing import pad_with
 
-Ints = tuple[int, ...]
+Ints = tuple[int, int]
 
 
 def _reduction(name: str) -> Rule:
@@ -128,15 +127,22 @@ def _pooling(pool: Callable[..., Tensor]) -> Rule:
     return rule
 
 
-def _pair(items: Sequence[Any], one: Any) -> tuple[Any, ...]:
+def _pair(items: Sequence[Any], one: Any) -> tuple[Any, Any]:
     """`items` for two axes, the first of which may be missing."""
-    return (*([one] * (2 - len(items))), *items)
+    first, second = [*([one] * (2 - len(items))), *items]
+    return first, second
 
 
 def _max_pool(
     eqn: Equation, x: Tensor, window: Ints, strides: Ints, pads: Any, taps: Ints
 ) -> Tensor:
     return max_pool(x, window, strides, pads, taps)
+
+
+def _min_pool(
+    eqn: Equation, x: Tensor, window: Ints, strides: Ints, pads: Any, taps: Ints
+) -> Tensor:
+    return -max_pool(-x, window, strides, pads, taps)
 
 
 def _sum_pool(
@@ -162,5 +168,6 @@ RULES: dict[str, Rule] = {
     "reduce_prod": _reduction("ReduceProd"),
     "reduce_sum": _reduction("ReduceSum"),
     "reduce_window_max": _pooling(_max_pool),
+    "reduce_window_min": _pooling(_min_pool),
     "reduce_window_sum": _pooling(_sum_pool),
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import numpy as jnp
 from jax.extend.core import DropVar, Literal
 
 from graphc.errors import GraphcError, GraphError, JaxImportError
@@ -41,6 +42,7 @@ class Replay:
         self._rules = rules
         self._why_not = why_not
         self._constants: dict[Any, Tensor] = {}
+        self._order = 0
 
     def run(
         self,
@@ -94,7 +96,7 @@ class Replay:
         return self._constants[key]
 
     def _host(self, const: Any, variable: Any) -> Array:
-        if jax.dtypes.issubdtype(variable.aval.dtype, jax.dtypes.extended):
+        if jnp.issubdtype(variable.aval.dtype, jax.dtypes.extended):
             raise JaxImportError(
                 "the JAX function holds a random key",
                 mend="draw with gc.random.* and pass the numbers as an argument",
@@ -108,7 +110,9 @@ class Replay:
         if rule is None:
             refuse(eqn, *self._why_not(eqn))
         types = tuple([self.type(v.aval) for v in eqn.outvars])
-        equation = Equation(eqn, types, needed, self._symbols, self._inline)
+        equation = Equation(
+            eqn, types, needed, self._symbols, self._inline, self._order, self._inline_derivative
+        )
         try:
             results = rule(equation, *operands)
         except (JaxImportError, GraphError):
@@ -129,6 +133,13 @@ class Replay:
         own = is_users(getattr(jaxpr, "jaxpr", jaxpr))
         results = iter(self.run(jaxpr, operands, used, sources=own))
         return [next(results) if need else None for need in used]
+
+    def _inline_derivative(self, jaxpr: Any, operands: Sequence[Tensor]) -> list[Tensor]:
+        self._order += 1
+        try:
+            return self.run(jaxpr, operands, sources=False)
+        finally:
+            self._order -= 1
 
 
 def _live(eqns: Sequence[Any], wanted: Sequence[Any]) -> list[tuple[Any, tuple[bool, ...]]]:

@@ -20,6 +20,10 @@ def _reshape(eqn: Equation, x: Tensor) -> Tensor:
     return reshaped(x, eqn.type.shape)
 
 
+def _to_result_shape(eqn: Equation, x: Tensor) -> Tensor:
+    return reshaped(x, eqn.type.shape)
+
+
 def reshaped(x: Tensor, shape: Shape) -> Tensor:
     """`x` under `shape`; itself where it has that already."""
     return x if x.type.shape == shape else reshape(x, shape)
@@ -49,6 +53,11 @@ def transposed(x: Tensor, perm: tuple[int, ...]) -> Tensor:
     return transpose(x, perm)
 
 
+def inverse(perm: tuple[int, ...]) -> tuple[int, ...]:
+    """The permutation that undoes `perm`."""
+    return tuple(sorted(range(len(perm)), key=perm.__getitem__))
+
+
 def _concatenate(eqn: Equation, *operands: Tensor) -> Tensor:
     if len(operands) == 1:
         return operands[0]
@@ -70,7 +79,7 @@ def _split(eqn: Equation, x: Tensor) -> tuple[Tensor, ...]:
 
 
 def _tile(eqn: Equation, x: Tensor) -> Tensor:
-    return tile(x, eqn.symbols.dims(eqn.params["reps"]))
+    return tile(x, eqn.ints("reps"))
 
 
 def _pad(eqn: Equation, x: Tensor, value: Tensor) -> Tensor:
@@ -105,14 +114,14 @@ RULES: dict[str, Rule] = {
     "broadcast_in_dim": _broadcast_in_dim,
     "concatenate": _concatenate,
     "dim_as_value": _dim_as_value,
-    "expand_dims": _reshape,
+    "expand_dims": _to_result_shape,
     "iota": _iota,
     "pad": _pad,
     "reshape": _reshape,
     "rev": _reverse,
     "slice": _slice,
     "split": _split,
-    "squeeze": _reshape,
+    "squeeze": _to_result_shape,
     "stack": _stack,
     "tile": _tile,
     "transpose": _transpose,

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import jax
+from jax.extend.core import InconclusiveDimensionOperation
 
 from graphc.errors import JaxImportError
 from graphc.ir.dtypes import is_64bit
@@ -30,7 +31,9 @@ class Traced(NamedTuple):
         replay = Replay(self.symbols, RULES, why_not)
         return [replay.type(aval) for aval in self.jaxpr.out_avals]
 
-    def replay(self, operands: Sequence[Tensor], used: Sequence[bool] | None = None) -> list[Tensor]:
+    def replay(
+        self, operands: Sequence[Tensor], used: Sequence[bool] | None = None
+    ) -> list[Tensor]:
         """Adds the nodes for `operands` to the graph being built; gives the leaves of the results.
 
         Raises:
@@ -73,7 +76,7 @@ def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
     with x64_for(types):
         try:
             jaxpr = jax.make_jaxpr(flat)(*[symbols.struct(type) for type in types])
-        except jax.extend.core.InconclusiveDimensionOperation as error:
+        except InconclusiveDimensionOperation as error:
             raise JaxImportError(
                 "the JAX function decides something by a named size",
                 details=[str(error).splitlines()[0]],

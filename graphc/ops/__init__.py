@@ -59,6 +59,9 @@ from graphc.ops.complex import (
     make_complex,
     real,
 )
+from graphc.ops.contraction import (
+    dot_general,
+)
 from graphc.ops.control import (
     scan,
 )
@@ -87,7 +90,6 @@ from graphc.ops.joining import (
     unstack,
 )
 from graphc.ops.linalg import (
-    dot_general,
     matmul,
 )
 from graphc.ops.math import (

@@ -22,7 +22,7 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.axes import normalize_axis
 from graphc.ops.broadcasting import broadcast_axes
-from graphc.ops.checks import as_dims, insertion_axis, is_static
+from graphc.ops.checks import as_dims, insertion_axis
 from graphc.ops.emit import convert, emit_one, promote_operands
 from graphc.ops.gathering import (
     AXIS,
@@ -301,8 +301,6 @@ def _one_hot_layout(ctx: LayoutContext, node: Node, indices: Layout) -> LayoutPl
 
 
 def _fold_one_hot(indices: Any, *, depth: Any, dtype: DType, axis: int) -> Any:
-    if not is_static(depth):
-        return None
     places = np.expand_dims(indices.astype(np.int64), axis)
     column = np.arange(depth).reshape([-1] + [1] * (indices.ndim - axis))
     return (places == column).astype(dtype)

@@ -19,8 +19,8 @@ Adjoints = list[Tensor | None]
 def infer_broadcast(ctx: InferContext, *operands: TensorType) -> TensorType:
     """One dtype, shapes that broadcast."""
     first = operands[0]
-    for other in operands[1:]:
-        if other is not first and other != first:
+    for other in operands[1:]:  # the common cases: one type, and scalars on the right
+        if other != first and (other.shape or other.dtype != first.dtype):
             break
     else:
         return first

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
 from graphc.errors import GraphError, LayoutError
-from graphc.ir.dtypes import BOOL, INT32
+from graphc.ir.dtypes import BOOL, FLOAT32, INT32, is_floating
 from graphc.ir.layouts import Layout, LayoutContext
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
@@ -43,10 +44,26 @@ def _axis_name(ctx: LowerContext) -> str:
 
 
 def _lower_all_reduce(ctx: LowerContext, x: Any, *, op: str) -> Any:
-    reduce = _REDUCTIONS[op]
+    reduce, axis_name = _REDUCTIONS[op], _axis_name(ctx)
     if x.dtype == BOOL:  # any and all
-        return reduce(x.astype(INT32), _axis_name(ctx)).astype(BOOL)
-    return reduce(x, _axis_name(ctx))
+        return reduce(x.astype(INT32), axis_name).astype(BOOL)
+    if op == "sum" or not is_floating(x.dtype):
+        return reduce(x, axis_name)
+    if x.dtype.itemsize < 4:  # float32 holds them all
+        return _lower_all_reduce(ctx, x.astype(FLOAT32), op=op).astype(x.dtype)
+    # XLA's collectives may leave out NaN, which a reduction on one device never does. So they
+    # compare integers that are ordered as the numbers are, with NaN beyond the last of them.
+    integer = np.dtype(f"int{8 * x.dtype.itemsize}")
+    nan = np.copysign(np.array(np.nan, x.dtype), 1 if op == "max" else -1).view(integer)
+    bits = jnp.where(jnp.isnan(x), nan, lax.bitcast_convert_type(x, integer))
+    extreme = _swap_order(reduce(_swap_order(bits), axis_name))
+    return lax.bitcast_convert_type(extreme, x.dtype)
+
+
+def _swap_order(bits: Any) -> Any:
+    """From a float's bits to an integer in the floats' order, and back: negative ones reversed."""
+    limits = np.iinfo(bits.dtype)
+    return bits ^ ((bits >> (limits.bits - 1)) & limits.max)
 
 
 def _infer_all_gather(ctx: InferContext, x: TensorType, *, axis: int, replicas: int) -> TensorType:

@@ -59,8 +59,13 @@ def _infer_dot_general(
 
 
 def _lower_dot_general(ctx: LowerContext, a: Any, b: Any, **attrs: Axes) -> Any:
-    contract = (attrs["lhs_contract"], attrs["rhs_contract"])
-    return lax.dot_general(a, b, (contract, (attrs["lhs_batch"], attrs["rhs_batch"])))
+    lc, rc, lb, rb = (attrs[k] for k in DOT_GENERAL.attrs)
+    leading = tuple(range(len(lc)))
+    if len(lc) > 1 and not lb and lc == rc == leading:
+        # As one axis: XLA on CPU would copy an operand to bring several of them together.
+        a, b = lax.collapse(a, 0, len(lc)), lax.collapse(b, 0, len(lc))
+        lc = rc = (0,)
+    return lax.dot_general(a, b, ((lc, rc), (lb, rb)))
 
 
 def _dot_general_gradient(ctx: GradientContext, node: Node, dc: Tensor) -> Adjoints:

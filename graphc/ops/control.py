@@ -84,9 +84,7 @@ def _lower_scan(
     return (*final, *stacked)
 
 
-def _thread_scan(
-    node: Node, bodies: Sequence[ThreadedBody]
-) -> tuple[Node, dict[str, Tensor]]:
+def _thread_scan(node: Node, bodies: Sequence[ThreadedBody]) -> tuple[Node, dict[str, Tensor]]:
     """The scan with variables that its body assigns among the carries: see `functionalize`."""
     (body, invariants, extra) = bodies[0]
     consts, carries = node.attrs["consts"], node.attrs["carries"]
@@ -131,15 +129,11 @@ def _prune_scan(node: Node, used: set[Tensor]) -> Node:
     consts, carries = node.attrs["consts"], node.attrs["carries"]
     body = node.regions[0]
     results = body.output_tensors()
-    kept = [
-        i for i in range(len(results)) if i < carries or node.outputs[i] in used
-    ]
+    kept = [i for i in range(len(results)) if i < carries or node.outputs[i] in used]
     needed = {results[i] for i in kept}
     nodes = []
     for inner in reversed(body.nodes):
-        if not needed.isdisjoint(inner.outputs) or has_writes(
-            Program("", (), (inner,), ())
-        ):
+        if not needed.isdisjoint(inner.outputs) or has_writes(Program("", (), (inner,), ())):
             needed.update(inner.inputs)
             nodes.append(inner)
     inputs = _split(body.input_tensors(), consts, carries)
@@ -214,9 +208,7 @@ class _BackwardScan:
         flowing = [i for i in range(carries) if is_inexact(results[i].type.dtype)]
         summed = [i for i in range(consts) if is_inexact(outer.consts[i].type.dtype)]
         sliced = [i for i in range(len(outer.xs)) if is_inexact(outer.xs[i].type.dtype)]
-        stacked = [
-            i for i in range(carries, len(results)) if self.adjoints[i] is not None
-        ]
+        stacked = [i for i in range(carries, len(results)) if self.adjoints[i] is not None]
         child = Graph(name=f"{self.body.name}_grad", parent=self.graph)
         with building(child):
             # The forward body once more, to differentiate; what of it survives is replaced by
@@ -243,12 +235,11 @@ class _BackwardScan:
             live = [k for k, g in enumerate(g_consts) if g is not None]
             new_sums = [sums[k] + g for k in live if (g := g_consts[k]) is not None]
             new_carries = [
-                self.zeros(d) if g is None else g
-                for g, d in zip(g_carries, d_carries, strict=True)
+                self.zeros(d) if g is None else g for g, d in zip(g_carries, d_carries, strict=True)
             ]
             live_xs = [k for k, g in enumerate(g_xs) if g is not None]
-            outputs = [*new_carries, *new_sums, *(g_xs[k] for k in live_xs)]
-            outputs = [child.adopt(t) for t in outputs if t is not None]
+            new_xs = [g_xs[k] for k in live_xs]
+            outputs = [child.adopt(t) for t in (*new_carries, *new_sums, *new_xs) if t is not None]
         saved = self.save(child, forward, copies, outputs, carry_args)
         used_x = [i for i, t in enumerate(x_args) if _is_used(t, child, outputs)]
         body = region(
@@ -358,8 +349,7 @@ def _layout_scan(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPla
         for layout in given.xs
     ]
     inner_xs = [
-        Sharded(layout.axis - 1) if isinstance(layout, Sharded) else layout
-        for layout in outer_xs
+        Sharded(layout.axis - 1) if isinstance(layout, Sharded) else layout for layout in outer_xs
     ]
     users = body.users()
     adds = [
@@ -389,9 +379,7 @@ def _layout_scan(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPla
         Sharded(layout.axis + 1) if isinstance(layout, Sharded) else layout
         for layout in results[carries:]
     ]
-    return LayoutPlan(
-        [*inner_consts, *current, *outer_xs], [*current, *stacked], regions=(local,)
-    )
+    return LayoutPlan([*inner_consts, *current, *outer_xs], [*current, *stacked], regions=(local,))
 
 
 def _unless_partial(layout: Layout) -> Layout:

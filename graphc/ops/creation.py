@@ -16,7 +16,7 @@ from graphc.ir.dtypes import BOOL, FLOAT32, INT32, DType, as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.checks import as_dims, is_static, refuse
+from graphc.ops.checks import as_dims, refuse
 from graphc.ops.emit import convert, emit_one, to_dtype
 from graphc.ops.layout_rules import replicated
 from graphc.ops.shape import SHAPE, broadcast_to
@@ -34,8 +34,6 @@ def _lower_iota(ctx: LowerContext, *, shape: Shape, axis: int, dtype: DType) -> 
 
 
 def _fold_iota(*, shape: Any, axis: int, dtype: DType) -> Any:
-    if not is_static(*shape):
-        return None
     column = np.arange(shape[axis]).reshape([-1] + [1] * (len(shape) - axis - 1))
     return np.broadcast_to(column.astype(dtype), shape)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from graphc.errors import GradientError
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
 from graphc.ir.node import Node, Tensor
@@ -12,7 +13,8 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.scopes import AMBIENT
 from graphc.ir.types import TensorType
 from graphc.ops.bodies import body_region, close_body, inline, open_body
-from graphc.ops.emit import emit_node
+from graphc.ops.emit import convert, emit_node, emit_one
+from graphc.ops.state import same_layout
 
 Adjoints = list[Tensor | None]
 # (xs, adjoints of the ys) -> adjoints of the floating and complex xs
@@ -40,8 +42,7 @@ def _gradient(ctx: GradientContext, node: Node, *dys: Tensor | None) -> Adjoints
     xs = node.inputs[count:]
     body = node.regions[0]
     adjoints = [
-        ctx.ops.zeros_like(y) if dy is None else dy
-        for y, dy in zip(node.outputs, dys, strict=True)
+        ctx.ops.zeros_like(y) if dy is None else dy for y, dy in zip(node.outputs, dys, strict=True)
     ]
     copies = inline(AMBIENT.graphs[-1], body, [*xs, *adjoints])
     found = iter([copies[t] for t in body.output_tensors()])
@@ -65,6 +66,32 @@ CUSTOM_GRADIENT = OpDef(
     "from the ys to the xs by the region (xs, adjoints of ys) -> adjoints of the floating xs, "
     "and not through what calculated the ys. Floating and complex ys.",
 )
+
+
+def _refuse_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    raise GradientError(
+        f"Undifferentiable {node.name!r}: {node.attrs['reason']}",
+        source=node.source,
+        mend="put gc.stop_gradient around it where its gradient does not matter",
+    )
+
+
+UNDIFFERENTIABLE = OpDef(
+    name="Undifferentiable",
+    signature="x -> y",
+    attrs={"reason": Attr("str", doc="what the error of a gradient through it says")},
+    infer=lambda ctx, x, *, reason: x,
+    lower=lambda ctx, x, *, reason: x,
+    gradient=_refuse_gradient,
+    layout=same_layout,
+    fold=lambda x, *, reason: x,
+    doc="The operand; a gradient through it is an error, rather than a wrong one. All dtypes.",
+)
+
+
+def undifferentiable(x: Any, reason: str, *, name: str | None = None) -> Tensor:
+    """`x`; `gc.gradients` through it raises `GradientError` with the `reason`."""
+    return emit_one(UNDIFFERENTIABLE, (convert(x),), name=name, reason=reason)
 
 
 def with_gradient(
@@ -98,4 +125,4 @@ def _refuse_read(variable: Any) -> Tensor:
     raise TypeError(f"a gradient rule must not read the variable {variable.name!r}")
 
 
-OPS: tuple[OpDef, ...] = (CUSTOM_GRADIENT,)
+OPS: tuple[OpDef, ...] = (CUSTOM_GRADIENT, UNDIFFERENTIABLE)

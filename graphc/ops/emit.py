@@ -119,7 +119,7 @@ def constant(value: Any, dtype: Any = None, *, name: str | None = None) -> Tenso
         )
     array = np.array(as_array(value, None if dtype is None else as_dtype(dtype)))
     array.flags.writeable = False
-    return emit(CONSTANT, (), name=name, value=array)
+    return emit_one(CONSTANT, (), name, value=array)
 
 
 def convert(value: Any, dtype: DType | None = None) -> Tensor:
@@ -160,11 +160,8 @@ def promote_types(*values: Any) -> DType:
             result = own if result is None else _promote(result, own)
     for value in values:
         if is_weak(value):
-            result = (
-                SCALAR_DEFAULTS[type(value)]
-                if result is None
-                else promote_scalar(result, type(value))
-            )
+            scalar: Any = type(value)
+            result = SCALAR_DEFAULTS[scalar] if result is None else promote_scalar(result, scalar)
     if result is None:
         raise GraphError("no operands", source=current_source())
     return result
@@ -199,7 +196,7 @@ def to_dtype(value: Any, dtype: DType) -> Tensor:
     tensor = convert(value)
     if tensor.type.dtype == dtype:
         return tensor
-    return emit(CAST, (tensor,), dtype=dtype)
+    return emit_one(CAST, (tensor,), dtype=dtype)
 
 
 def emit(

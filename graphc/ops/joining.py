@@ -107,8 +107,6 @@ def _split_gradient(ctx: GradientContext, node: Node, *dys: Tensor | None) -> Ad
 
 
 def _fold_split(x: Any, *, axis: int, sizes: Any) -> Any:
-    if not is_static(*sizes):
-        return None
     return tuple(np.split(x, np.cumsum(sizes[:-1], dtype=int), axis))
 
 

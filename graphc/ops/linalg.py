@@ -99,17 +99,10 @@ def _matmul_adjoint(
     _, inner_p = _matrix_axes(p.ndim, tp, left=True)
     _, inner_q = _matrix_axes(q.ndim, tq, left=False)
     kept = [i for i in range(len(full)) if i not in summed]
-    if not kept and tp and not tq:  # a dense layer's kernel: rows of all batches in one matrix
-        product = matmul(_rows(p), _rows(q), transpose_a=True)
-        return product if target.ndim == 2 else reshape(product, target.type.shape)
     product = dot_general(p, q, ((*summed, inner_p), (*summed, inner_q)), (kept, kept))
     if product.ndim == target.ndim:
         return product
     return reshape(product, target.type.shape)
-
-
-def _rows(x: Tensor) -> Tensor:
-    return reshape(x, (-1, x.type.shape[-1]))
 
 
 def _matmul_layout(ctx: LayoutContext, node: Node, a: Layout, b: Layout) -> LayoutPlan:

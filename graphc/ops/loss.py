@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.ir.dtypes import is_floating, is_integer
+from graphc.ir.dtypes import INT32, is_floating, is_integer
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
@@ -16,7 +16,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.broadcasting import Adjoints, infer_floating, require_one_dtype, unbroadcast
 from graphc.ops.emit import convert, emit, emit_one, promote_operands
 from graphc.ops.layout_rules import elementwise, replicated
-from graphc.ops.stable import row_index, shifted, wide
+from graphc.ops.stable import shifted, wide
 
 
 def _rowwise(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
@@ -105,18 +105,42 @@ def _unify_rows(ctx: InferContext, logits: TensorType, rows: TensorType, what: s
         ctx.unify(a, b, f"sizes of logits and {what}")
 
 
+def _class_numbers(labels: Any) -> Any:
+    """The labels as one row, in a dtype that any number of classes fits."""
+    row = labels.reshape(-1)
+    return lax.convert_element_type(row, INT32) if row.dtype.itemsize < 4 else row
+
+
+# Element `index[i, 0]` of each row i of a matrix.
+_ONE_OF_EACH_ROW = lax.GatherDimensionNumbers(
+    offset_dims=(),
+    collapsed_slice_dims=(1,),
+    start_index_map=(1,),
+    operand_batching_dims=(0,),
+    start_indices_batching_dims=(0,),
+)
+
+
 def _lower_sparse(ctx: LowerContext, logits: Any, labels: Any) -> Any:
-    dtype = wide(logits.dtype)
-    values = lax.convert_element_type(logits, dtype)
-    largest = lax.stop_gradient(jnp.max(values, axis=-1))
-    total = jnp.sum(lax.exp(values - largest[..., None]), axis=-1)
-    index = row_index(labels, logits.shape[-1])
-    picked = jnp.take_along_axis(values, index[..., None], axis=-1, mode="fill")[..., 0]
-    return lax.convert_element_type(lax.log(total) + (largest - picked), logits.dtype)
+    rows = lax.convert_element_type(logits, wide(logits.dtype)).reshape(-1, logits.shape[-1])
+    largest = lax.stop_gradient(jnp.max(rows, axis=-1))
+    total = jnp.sum(lax.exp(rows - largest[:, None]), axis=-1)
+    # `lax.gather` and not `jnp.take_along_axis`, where a negative label counts from the end.
+    picked = lax.gather(
+        rows,
+        _class_numbers(labels)[:, None],
+        _ONE_OF_EACH_ROW,
+        slice_sizes=(1, 1),
+        mode=lax.GatherScatterMode.FILL_OR_DROP,
+        fill_value=np.nan,
+    )
+    loss = lax.log(total) + (largest - picked)
+    return lax.convert_element_type(loss, logits.dtype).reshape(labels.shape)
 
 
 def _sparse_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    return [emit(SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT, (*node.inputs, dy)), None]
+    operands = (*node.inputs, node.outputs[0], dy)
+    return [emit(SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT, operands), None]
 
 
 SPARSE_SOFTMAX_CROSS_ENTROPY = OpDef(
@@ -133,37 +157,38 @@ SPARSE_SOFTMAX_CROSS_ENTROPY = OpDef(
 
 
 def _infer_sparse_gradient(
-    ctx: InferContext, logits: TensorType, labels: TensorType, dy: TensorType
+    ctx: InferContext, logits: TensorType, labels: TensorType, loss: TensorType, dy: TensorType
 ) -> TensorType:
     _infer_sparse(ctx, logits, labels)
+    _unify_rows(ctx, logits, loss, "loss")
     _unify_rows(ctx, logits, dy, "dy")
     return logits
 
 
-def _lower_sparse_gradient(ctx: LowerContext, logits: Any, labels: Any, dy: Any) -> Any:
+def _lower_sparse_gradient(ctx: LowerContext, logits: Any, labels: Any, loss: Any, dy: Any) -> Any:
     dtype = wide(logits.dtype)
+    rows = lax.convert_element_type(logits, dtype).reshape(-1, logits.shape[-1])
+    lost, weight = (lax.convert_element_type(v, dtype).reshape(-1) for v in (loss, dy))
     # The exponentials and their sum are those of the loss: XLA computes them once.
-    exponentials = lax.exp(shifted(lax.convert_element_type(logits, dtype), -1))
-    total = jnp.sum(exponentials, axis=-1)
-    weight = lax.convert_element_type(dy, dtype)
-    spread = exponentials * (weight / total)[..., None]
-    rows = spread.reshape(-1, logits.shape[-1])
-    # Taking `dy` off one element a row costs less than comparing every element with the label.
-    index = row_index(labels, logits.shape[-1]).reshape(-1)
-    result = rows.at[jnp.arange(rows.shape[0]), index].add(
-        -weight.reshape(-1), mode="drop", unique_indices=True, indices_are_sorted=True
-    )
-    return lax.convert_element_type(result.reshape(logits.shape), logits.dtype)
+    exponentials = lax.exp(shifted(rows, -1))
+    others = exponentials * (weight / jnp.sum(exponentials, axis=-1))[:, None]
+    # The label's own is softmax - 1 = exp(-loss) - 1, exact even where both are nearly 1. A
+    # comparison fuses with what follows, which a scatter does not.
+    own = weight * lax.expm1(-lost)
+    index = _class_numbers(labels)
+    hit = index[:, None] == lax.broadcasted_iota(index.dtype, rows.shape, 1)
+    result = jnp.where(hit, own[:, None], others)
+    return lax.convert_element_type(result, logits.dtype).reshape(logits.shape)
 
 
 SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT = OpDef(
     name="SparseSoftmaxCrossEntropyGradient",
-    signature="logits, labels, dy -> dlogits",
+    signature="logits, labels, loss, dy -> dlogits",
     infer=_infer_sparse_gradient,
     lower=_lower_sparse_gradient,
     layout=_rowwise,
     doc="The adjoint of SparseSoftmaxCrossEntropy's logits: (softmax(logits) - one_hot(labels)) "
-    "* dy. logits [..., classes], labels and dy [...].",
+    "* dy. logits [..., classes]; labels, loss (the operator's result) and dy [...].",
 )
 
 

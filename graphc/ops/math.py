@@ -37,7 +37,7 @@ def _function(
     name: str,
     lower: Callable[[Any], Any],
     derivative: Derivative,
-    fold: Callable[..., Any],
+    fold: Callable[..., Any] | None,
     doc: str,
     *,
     infer: Callable[..., TensorType] = infer_inexact,
@@ -87,6 +87,27 @@ ATAN = _function(
     np.arctan,
     "The inverse tangent, from -pi/2 to pi/2.",
 )
+ASINH = _function(
+    "Asinh",
+    lax.asinh,
+    lambda dy, x, y: dy * rsqrt(square(x) + 1.0),
+    np.arcsinh,
+    "Inverse hyperbolic sine.",
+)
+ACOSH = _function(
+    "Acosh",
+    lax.acosh,
+    lambda dy, x, y: dy * rsqrt((x - 1.0) * (x + 1.0)),
+    np.arccosh,
+    "Inverse hyperbolic cosine; NaN below 1.",
+)
+ATANH = _function(
+    "Atanh",
+    lax.atanh,
+    lambda dy, x, y: dy / ((1.0 - x) * (1.0 + x)),
+    np.arctanh,
+    "Inverse hyperbolic tangent, from -1 to 1.",
+)
 SINH = _function("Sinh", lax.sinh, lambda dy, x, y: dy * cosh(x), np.sinh, "Hyperbolic sine.")
 COSH = _function("Cosh", lax.cosh, lambda dy, x, y: dy * sinh(x), np.cosh, "Hyperbolic cosine.")
 TANH = _function(
@@ -105,6 +126,22 @@ ERF = _function(
     lambda dy, x, y: dy * (2.0 / math.sqrt(math.pi) * exp(-square(x))),
     lambda x: np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype),
     "The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x.",
+    infer=infer_floating,
+)
+ERFC = _function(
+    "Erfc",
+    lax.erfc,
+    lambda dy, x, y: dy * (-2.0 / math.sqrt(math.pi) * exp(-square(x))),
+    lambda x: np.vectorize(math.erfc, otypes=[np.float64])(x).astype(x.dtype),
+    "1 - erf(x), exact where that is near 0.",
+    infer=infer_floating,
+)
+ERF_INV = _function(
+    "ErfInv",
+    lax.erf_inv,
+    lambda dy, x, y: dy * (math.sqrt(math.pi) / 2.0 * exp(square(y))),
+    None,
+    "The inverse of the error function, from -1 to 1.",
     infer=infer_floating,
 )
 SOFTPLUS = _function(
@@ -190,6 +227,21 @@ def atan2(y: Any, x: Any, *, name: str | None = None) -> Tensor:
     return emit_one(ATAN2, promote_inexact(y, x), name)
 
 
+def asinh(x: Any, *, name: str | None = None) -> Tensor:
+    """The inverse hyperbolic sine, elementwise; integers give float32."""
+    return emit_one(ASINH, promote_inexact(x), name=name)
+
+
+def acosh(x: Any, *, name: str | None = None) -> Tensor:
+    """The inverse hyperbolic cosine, elementwise; integers give float32. NaN below 1."""
+    return emit_one(ACOSH, promote_inexact(x), name=name)
+
+
+def atanh(x: Any, *, name: str | None = None) -> Tensor:
+    """The inverse hyperbolic tangent, elementwise; integers give float32. NaN outside -1 to 1."""
+    return emit_one(ATANH, promote_inexact(x), name=name)
+
+
 def sinh(x: Any, *, name: str | None = None) -> Tensor:
     """The hyperbolic sine, elementwise; integers give float32."""
     return emit_one(SINH, promote_inexact(x), name)
@@ -215,6 +267,16 @@ def erf(x: Any, *, name: str | None = None) -> Tensor:
     return emit_one(ERF, promote_inexact(x), name)
 
 
+def erfc(x: Any, *, name: str | None = None) -> Tensor:
+    """1 - erf(x), elementwise, exact where that is near 0; integers give float32."""
+    return emit_one(ERFC, promote_inexact(x), name=name)
+
+
+def erf_inv(x: Any, *, name: str | None = None) -> Tensor:
+    """The y with erf(y) = x, elementwise; integers give float32. NaN outside -1 to 1."""
+    return emit_one(ERF_INV, promote_inexact(x), name=name)
+
+
 def softplus(x: Any, *, name: str | None = None) -> Tensor:
     """log(1 + exp(x)), elementwise, without overflow; integers give float32."""
     return emit_one(SOFTPLUS, promote_inexact(x), name)
@@ -224,6 +286,9 @@ arcsin = asin
 arccos = acos
 arctan = atan
 arctan2 = atan2
+arcsinh = asinh
+arccosh = acosh
+arctanh = atanh
 
 OPS: tuple[OpDef, ...] = (
     EXP,
@@ -237,10 +302,15 @@ OPS: tuple[OpDef, ...] = (
     ACOS,
     ATAN,
     ATAN2,
+    ASINH,
+    ACOSH,
+    ATANH,
     SINH,
     COSH,
     TANH,
     SIGMOID,
     ERF,
+    ERFC,
+    ERF_INV,
     SOFTPLUS,
 )

@@ -25,7 +25,7 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.axes import normalize_axes, normalize_axis
 from graphc.ops.broadcasting import unbroadcast
-from graphc.ops.checks import as_dims, insertion_axis, is_static, refuse
+from graphc.ops.checks import as_dims, insertion_axis, refuse
 from graphc.ops.emit import convert, emit_one
 from graphc.ops.layout_rules import local_dims, moves
 
@@ -107,7 +107,7 @@ RESHAPE = OpDef(
     lower=lambda ctx, x, *, shape: lax.reshape(x, ctx.shape(shape)),
     gradient=lambda ctx, node, dy: [reshape(dy, node.inputs[0].type.shape)],
     layout=moves(_place_reshape),
-    fold=lambda x, *, shape: np.reshape(x, shape) if is_static(*shape) else None,
+    fold=lambda x, *, shape: np.reshape(x, shape),
     doc="The elements of x, in row-major order, under `shape`. All dtypes. Source: numpy.reshape.",
 )
 
@@ -328,7 +328,7 @@ BROADCAST_TO = OpDef(
     lower=_lower_broadcast_to,
     gradient=_broadcast_to_gradient,
     layout=_broadcast_layout,
-    fold=lambda x, *, shape: np.broadcast_to(x, shape) if is_static(*shape) else None,
+    fold=lambda x, *, shape: np.broadcast_to(x, shape),
     doc="x repeated along new leading axes and axes of size 1 to `shape`. All dtypes. "
     "Source: numpy.broadcast_to.",
 )

@@ -71,12 +71,6 @@ def _place_slice(ctx: LayoutContext, node: Node, axis: int) -> Any:
     return axis, {"limits": local_dims(attrs["limits"], axis, ctx.replicas)}
 
 
-def _fold_slice(x: Any, *, starts: Shape, limits: Shape, strides: tuple[int, ...]) -> Any:
-    if not is_static(*starts, *limits):
-        return None
-    return x[tuple(map(slice, starts, limits, strides))]
-
-
 SLICE = OpDef(
     name="Slice",
     signature="x -> y",
@@ -87,7 +81,7 @@ SLICE = OpDef(
     ),
     gradient=_slice_gradient,
     layout=moves(_place_slice),
-    fold=_fold_slice,
+    fold=lambda x, *, starts, limits, strides: x[tuple(map(slice, starts, limits, strides))],
     doc="The elements `starts[i]`, `starts[i] + strides[i]`, ... before `limits[i]` along each "
     "axis i; 0 <= start <= limit <= size, stride >= 1. All dtypes. Source: jax.lax.slice.",
 )
@@ -179,8 +173,6 @@ def _lower_pad(ctx: LowerContext, x: Any, value: Any, *, pads: tuple[Triple, ...
 
 
 def _fold_pad(x: Any, value: Any, *, pads: tuple[Any, ...]) -> Any:
-    if not is_static(*[p for triple in pads for p in triple]):
-        return None
     spread = [
         n + max(n - 1, 0) * interior for n, (_, _, interior) in zip(x.shape, pads, strict=True)
     ]

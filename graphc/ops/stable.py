@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
@@ -23,10 +22,3 @@ def shifted(x: Any, axis: int) -> Any:
     it.
     """
     return x - lax.stop_gradient(jnp.max(x, axis=axis, keepdims=True))
-
-
-def row_index(labels: Any, classes: Any) -> Any:
-    """Class numbers as signed indices; negative ones become `classes` and do not wrap."""
-    wide_enough = np.int64 if labels.dtype.itemsize == 8 else np.int32
-    index = lax.convert_element_type(labels, wide_enough)
-    return jnp.where(index < 0, jnp.asarray(classes, wide_enough), index)

@@ -66,10 +66,10 @@ READ_VARIABLE = OpDef(
     doc="The variable's value after the last chosen assignment before it.",
 )
 
+
 def _refuse_assign_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
     raise GradientError(
-        f"Assign: the gradient does not pass through the assignment of "
-        f"{node.attrs['variable']!r}",
+        f"Assign: the gradient does not pass through the assignment of {node.attrs['variable']!r}",
         source=node.source,
         mend="differentiate with respect to the value before it is assigned",
     )

@@ -12,7 +12,6 @@ from graphc.config import CompileOptions
 from graphc.devices.placer import place
 from graphc.devices.strategy import DataParallel
 from graphc.errors import AttributeValueError, FeedError, GraphError
-from graphc.ir.dims import Shape
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.fingerprint import cache_key
 from graphc.ir.graph import Graph
@@ -87,16 +86,23 @@ def build(
     layout: StateLayout,
     strategy: DataParallel | None,
     options: CompileOptions,
+    device: jax.Device | None = None,
 ) -> Executable:
-    """The executable of a prepared fetch set for feeds of these shapes."""
+    """The executable of a prepared fetch set for feeds of these shapes.
+
+    Args:
+        device: the one that state lies on already, which overrides what the program asks for.
+    """
     bindings = bind_feeds(prepared.program, shapes, prepared.sources)
     program, late = bind(prepared, bindings, options)
     notes: list[str] = []
     executor: SingleDevice | Replicated
     if strategy is None:
-        device, notes = place(program)
-        devices: Sequence[jax.Device] = [device]
-        executor = SingleDevice(program, options, device)
+        wanted, notes = place(program)
+        if device is not None and device != wanted:
+            notes = [*notes, f"runs on {device}, where the state is, not on {wanted}"]
+        devices: Sequence[jax.Device] = [device or wanted]
+        executor = SingleDevice(program, options, devices[0])
     else:
         executor = Replicated(program, options, strategy)
         devices, notes = executor.devices, executor.notes
@@ -121,6 +127,7 @@ def build(
         donate=options.donate,
         reports=[prepared.report] + ([late] if late is not None else []),
         key=key,
+        devices=devices,
         notes=notes,
     )
 
@@ -135,7 +142,7 @@ def _key_options(options: CompileOptions, strategy: DataParallel | None) -> dict
     }
 
 
-def _shape_of(tensor: Tensor, value: Any) -> Shape:
+def _shape_of(tensor: Tensor, value: Any) -> tuple[int, ...]:
     """The shape that a feed of `gc.compile` declares."""
     if isinstance(value, TensorSpec) or hasattr(value, "shape"):
         dtype = getattr(value, "dtype", None)

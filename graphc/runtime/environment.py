@@ -9,10 +9,19 @@ import platform
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 
 import jax
-import jaxlib
+
+# JAX's settings that change what a program computes.
+_NUMERICS = (
+    "jax_enable_x64",
+    "jax_debug_nans",
+    "jax_default_matmul_precision",
+    "jax_numpy_dtype_promotion",
+    "jax_threefry_partitionable",
+)
 
 
 @lru_cache(maxsize=1)
@@ -31,16 +40,14 @@ def sources_digest() -> str:
 
 def environment(devices: Sequence[jax.Device]) -> dict[str, str]:
     """Everything outside the program that an executable depends on, as printable pairs."""
-    config = jax.config
     return {
         "graphc": sources_digest(),
         "jax": jax.__version__,
-        "jaxlib": jaxlib.__version__,
+        "jaxlib": version("jaxlib"),
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "libtpu_flags": os.environ.get("LIBTPU_INIT_ARGS", ""),
-        "matmul_precision": str(config.jax_default_matmul_precision),
-        "numerics": f"{config.jax_enable_x64}/{config.jax_debug_nans}",
+        "numerics": ", ".join(f"{name}={getattr(jax.config, name)}" for name in _NUMERICS),
         "cpu": f"{platform.machine()} {cpu_features()}",
         "devices": ", ".join(f"{d.platform}:{d.device_kind}" for d in devices),
         "processes": str(jax.process_count()),

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
-import numpy as np
 
 from graphc.errors import FeedError, GraphcError, StateError
 from graphc.ir.graph import Graph
@@ -23,11 +22,16 @@ from graphc.runtime.state import State, StateLayout
 class Executor(Protocol):
     """What runs a compiled program: see `runtime.executors`."""
 
-    signature: Signature
-    program: Program
-    lowered: Any
-    compiled: Any
-    seconds: Mapping[str, float]
+    @property
+    def signature(self) -> Signature: ...
+    @property
+    def program(self) -> Program: ...
+    @property
+    def lowered(self) -> Any: ...
+    @property
+    def compiled(self) -> Any: ...
+    @property
+    def seconds(self) -> Mapping[str, float]: ...
 
     def place(self, value: Any) -> jax.Array: ...
 
@@ -45,6 +49,9 @@ class Executable:
 
     Attributes:
         program: the optimised program that was lowered.
+        cache_key: the same for the same program, sizes, options and environment; None where
+            the program calls back into Python.
+        devices: those it runs on.
         notes: what could not be done as asked (placement, layouts), one line each.
     """
 
@@ -59,7 +66,8 @@ class Executable:
         layout: StateLayout,
         donate: bool,
         reports: Sequence[PassReport],
-        key: str,
+        key: str | None,
+        devices: Sequence[jax.Device],
         notes: Sequence[str] = (),
     ) -> None:
         self._graph = graph
@@ -73,6 +81,7 @@ class Executable:
         self.consumes = donate and bool(signature.written)
         self.program = executor.program
         self.cache_key = key
+        self.devices = tuple(devices)
         self.notes = list(notes)
         self._written = [layout.slot(p.name).buffer for p in signature.written]
         self._read = [layout.slot(p.name).buffer for p in signature.read]
@@ -207,8 +216,8 @@ class Executable:
 
     def __repr__(self) -> str:
         ports = self._executor.signature
-        size = sum(int(np.prod(p.tensor.type.shape)) for p in ports.written)
         return (
             f"<Executable {self.program.name}: {len(self.program.nodes)} nodes, "
-            f"{len(ports.feeds)} feeds, {len(ports.fetches)} fetches, {size} parameters updated>"
+            f"{len(ports.feeds)} feeds, {len(ports.fetches)} fetches, "
+            f"{len(ports.assigned)} variables assigned>"
         )

@@ -18,6 +18,8 @@ import numpy as np
 from jax import numpy as jnp
 
 from graphc.config import CompileOptions
+from graphc.errors import GraphError
+from graphc.ir.dims import product
 from graphc.ir.program import Port, Program
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.runtime.counters import COUNTERS
@@ -108,7 +110,8 @@ def place_on(value: Any, where: Any) -> jax.Array:
     with jax.enable_x64(True):
         if isinstance(value, jax.Array):  # first where it is: to several devices, JAX aliases it
             value = jax.device_put(value, value.sharding, may_alias=False)
-        return jax.device_put(value, where)
+        placed: jax.Array = jax.device_put(value, where)
+        return placed
 
 
 def with_own_outputs(program: Program, function: Any) -> Any:
@@ -172,4 +175,7 @@ class InFlight:
 
 def _bytes(port: Port) -> int:
     type = port.tensor.type
-    return int(np.prod([int(d) for d in type.shape], dtype=np.int64)) * type.dtype.itemsize
+    size = product(type.shape)
+    if not isinstance(size, int):
+        raise GraphError(f"{port.name!r} is {type}: sizes must be bound before this")
+    return size * type.dtype.itemsize

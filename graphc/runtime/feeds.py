@@ -139,18 +139,16 @@ def bind_feeds(
         if left != right:
             raise FeedError(
                 f"the graph needs {a} == {b}, and the feeds give {left} and {right}",
-                details=[f"feed {p.name!r}: {tuple(s)}" for p, s in zip(ports, shapes, strict=True)],
+                details=[
+                    f"feed {p.name!r}: {tuple(s)}" for p, s in zip(ports, shapes, strict=True)
+                ],
             )
     return bindings
 
 
-def _misfit(
-    port: Port, shape: Sequence[int], sources: Mapping[str, Any], words: str
-) -> FeedError:
+def _misfit(port: Port, shape: Sequence[int], sources: Mapping[str, Any], words: str) -> FeedError:
     return FeedError(
         f"feed {port.name!r} must be {port.tensor.type}, got shape {tuple(shape)}",
         details=[f"expected {words}"],
         source=sources.get(port.name),
     )
-
-

@@ -48,7 +48,8 @@ class FetchNest:
     """A nest of fetches: its distinct leaves, and how to put their values back together."""
 
     def __init__(self, graph: Graph, fetches: Any) -> None:
-        leaves, self._tree = jax.tree.flatten(fetches)
+        leaves, tree = jax.tree.flatten(fetches)
+        self._tree: Any = tree
         resolved = [resolve_fetch(graph, leaf) for leaf in leaves]
         self.distinct: list[Fetch] = list(dict.fromkeys(resolved))
         valued = [f for f in self.distinct if not isinstance(f, Node)]

@@ -55,7 +55,9 @@ def prepare(
     COUNTERS.captures += 1
     functional = Functionalize().run(captured).program
     program, report = manager(options).run(functional)
-    sources = {port.name: feed.node.source for port, feed in zip(program.ports("feed"), feeds, strict=True)}
+    sources = {
+        port.name: feed.node.source for port, feed in zip(program.ports("feed"), feeds, strict=True)
+    }
     return Prepared(functional, program, report, sources)
 
 

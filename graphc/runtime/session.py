@@ -27,7 +27,6 @@ from graphc.ir.node import Tensor
 from graphc.ir.variable import Variable
 from graphc.runtime.compiler import build, checked_options
 from graphc.runtime.executable import Executable
-from graphc.runtime.executors import place_on
 from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import FetchNest, resolve_feed
 from graphc.runtime.initial import initial_values, state_types
@@ -68,6 +67,7 @@ class Session:
         self._layout = StateLayout({})
         self._buffers: list[Any] = []
         self._where: Any = None  # places state where the executables want it
+        self._device: jax.Device | None = None  # that of a one-device session, once it has run
         self._broken: str | None = None
         self._closed = False
 
@@ -139,6 +139,7 @@ class Session:
             self._layout,
             self.strategy,
             self.options,
+            self._device,
         )
         self._settle(executable)
         plan.executables[shapes] = executable
@@ -175,6 +176,10 @@ class Session:
     def _settle(self, executable: Executable) -> None:
         """Puts state where the executable wants it; all executables of a session agree."""
         self._where = executable.place
+        if self.strategy is None:
+            self._device = executable.devices[0]
+        for plan in self._plans.values():  # only on CPU may JAX alias a host array
+            plan.copy_feeds(executable.devices[0].platform == "cpu")
         self._buffers = [self._placed(b) for b in self._buffers]
 
     def _buffer(self, name: str | Variable) -> int:
@@ -297,6 +302,11 @@ class _Plan:
             FeedSpec(port, sources.get(port.name), copy=True)
             for port in prepared.program.ports("feed")
         ]
+
+    def copy_feeds(self, copy: bool) -> None:
+        """Says whether host arrays have to be copied."""
+        for spec in self.specs:
+            spec.copy = copy
 
     def convert(self, feeds: Mapping[Any, Any]) -> tuple[list[Any], tuple[tuple[int, ...], ...]]:
         """The values in order as arrays of the right dtype, and their shapes."""

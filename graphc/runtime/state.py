@@ -7,7 +7,8 @@ parameters of repeated blocks may become slices of one, without a change of what
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 
@@ -15,7 +16,8 @@ from graphc.errors import StateError, UnknownNameError, nearest
 from graphc.ir.types import TensorType
 
 
-class Slot(NamedTuple):
+@dataclass(frozen=True)
+class Slot:
     """Where a variable lies: the number of its buffer, and its place on the leading axis of
     that buffer, or None where it is the whole of it."""
 

@@ -44,7 +44,7 @@ CASES = (
         [In((4, 5), low=-9.0, high=9.0, batch_axis=0)],
         lambda x: np.clip(x, 0, 6),
         label="relu6",
-        bad=[Bad(ops.relu, [In((3,), "complex64")], DTypeError, "real")],
+        bad=[Bad(ops.relu, [In((3,), "complex64")], DTypeError, "integer or floating")],
     ),
     Case(
         "LeakyRelu",

@@ -193,7 +193,14 @@ CASES = (
         np.rint,
         dtypes=INEXACT[:4],
         gradient=False,
-        bad=[Bad(ops.rint, [In((2,), "complex64")], DTypeError, "Round: x must be integer or floating")],
+        bad=[
+            Bad(
+                ops.rint,
+                [In((2,), "complex64")],
+                DTypeError,
+                "Round: x must be integer or floating",
+            )
+        ],
     ),
     Case(
         "Round",

@@ -26,6 +26,11 @@ def sparse(logits, labels):
     return np.where(outside, np.nan, -picked[..., 0])
 
 
+def build_sparse_gradient(logits, labels, dy):
+    loss = ops.sparse_softmax_cross_entropy(logits, labels)
+    return emit(ops.SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT, (logits, labels, loss, dy))
+
+
 def sparse_gradient(logits, labels, dy):
     one_hot = labels[..., None] == np.arange(logits.shape[-1])
     return (softmax(logits) - one_hot) * dy[..., None]
@@ -129,20 +134,21 @@ CASES = (
     ),
     Case(
         "SparseSoftmaxCrossEntropyGradient",
-        lambda *operands: emit(ops.SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT, operands),
+        build_sparse_gradient,
         [LOGITS, LABELS, DY],
         sparse_gradient,
         dtypes=FLOATS,
     ),
     Case(
         "SparseSoftmaxCrossEntropyGradient",
-        lambda *operands: emit(ops.SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT, operands),
+        build_sparse_gradient,
         [
             In((4, 2, 3), batch_axis=0),
             In((4, 2), "int64", values=[[0, -1], [2, 3], [1, 0], [0, 2]], batch_axis=0),
             In((4, 2), batch_axis=0),
         ],
         sparse_gradient,
+        gradient=False,  # the loss is NaN there
         label="labels out of range",
     ),
     Case(

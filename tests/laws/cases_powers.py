@@ -41,7 +41,12 @@ CASES = (
                 AttributeValueError,
                 "integers cannot be raised to the negative power -2",
             ),
-            Bad(ops.power, [In((2,), "bool"), In((2,), "bool")], DTypeError, "must be numeric, got bool"),
+            Bad(
+                ops.power,
+                [In((2,), "bool"), In((2,), "bool")],
+                DTypeError,
+                "must be numeric, got bool",
+            ),
         ],
     ),
     Case("IntegerPower", lambda x: x**3, [A], lambda x: x**3, dtypes=NUMBERS),

@@ -79,9 +79,7 @@ def build_case(case: Case, dtype: str, prefix: str) -> Built:
         seed = zlib.crc32(f"{case.op}/{case.label}/{dtype}/{i}".encode())
         array = make_input(spec, dtype, seed)
         axis = spec.batch_axis if spec.batch_axis is not None else None
-        tensors.append(
-            placeholder(array.shape, array.dtype, name=f"{prefix}_{i}", batch_axis=axis)
-        )
+        tensors.append(placeholder(array.shape, array.dtype, name=f"{prefix}_{i}", batch_axis=axis))
         arrays.append(array)
     return Built(case, dtype, tensors, arrays, as_list(case.build(*tensors)))
 

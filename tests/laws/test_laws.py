@@ -89,7 +89,9 @@ def test_values_types_and_round_trips(op: str) -> None:
     program = functional(graph, fetches, feeds)
     verify(program, stage="functional")
     check_round_trips(program)
-    values = dict(zip(fetches, evaluate(program, [a for b in built for a in b.arrays]), strict=True))
+    values = dict(
+        zip(fetches, evaluate(program, [a for b in built for a in b.arrays]), strict=True)
+    )
     for b in built:
         for tensor in b.outputs:
             value = values[tensor]
@@ -270,6 +272,21 @@ def test_layout(family: str, replicas: int) -> None:
             np.testing.assert_allclose(
                 widened(c), widened(a), rtol=near, atol=near, err_msg=f"{b.title} on {replicas}"
             )
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_lowers_for_cuda(family: str) -> None:
+    """Without a GPU here, the lowering for one still has to go through."""
+    cases = [case for case in FAMILIES[family] if not case.op.startswith("Random")]
+    graph, built = build_all([c for c in cases if c.dtypes])
+    fetches = list(dict.fromkeys(t for b in built for t in b.outputs))
+    program = functional(graph, fetches, [t for b in built for t in b.tensors])
+    arguments = [
+        jax.ShapeDtypeStruct(t.type.shape, t.type.dtype) for t in program.input_tensors()
+    ]
+    with jax.enable_x64(True):
+        exported = jax.export.export(jax.jit(to_function(program)), platforms=("cuda",))
+        assert "stablehlo" in exported(*arguments).mlir_module()
 
 
 BAD = [

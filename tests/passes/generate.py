@@ -75,8 +75,10 @@ class _Builder:
             self.broadcast, self.slice, self.pad, self.reverse, self.concatenate, self.split,
             self.reduce, self.matmul, self.again, self.size,
         )  # fmt: skip
+        # A few kinds of steps for each program: so they meet each other, and themselves.
+        few = [self.one_of(moves) for _ in range(self.draw(st.integers(2, 6)))]
         for _ in range(self.draw(st.integers(1, nodes))):
-            self.one_of(moves)()
+            self.one_of(few)()
         outputs = self.outputs()
         return Program(
             "generated",
@@ -100,9 +102,11 @@ class _Builder:
         return bool(self.draw(st.booleans()))
 
     def any(self, fits: Callable[[Tensor], bool] = lambda t: True) -> Tensor:
-        """A tensor that fits, the latest ones first; a scalar constant where there is none."""
+        """A tensor that fits, every other time the latest one; a constant where there is none."""
         found = [t for t in reversed(self.tensors) if fits(t)]
-        return self.one_of(found) if found else self.constant()
+        if not found:
+            return self.constant()
+        return found[0] if self.flag() else self.one_of(found)
 
     def numeric(self) -> Tensor:
         return self.any(lambda t: t.dtype != BOOL)
@@ -135,12 +139,11 @@ class _Builder:
         self.add(self.one_of(ops), x, y)
 
     def with_number(self) -> None:
-        """x + 0, 1 * x, x - 3, ..."""
-        x = self.numeric()
+        """x + 0, 1 * x, x - 3, x and true, ..."""
+        x = self.any()
         y = self.add(emit.CONSTANT, value=np.asarray(self.one_of(NUMBERS), x.dtype)).outputs[0]
-        if x.dtype != BOOL:
-            op = self.one_of(_BINARY)
-            self.add(op, *((y, x) if self.flag() else (x, y)))
+        op = self.one_of(_LOGICAL if x.dtype == BOOL else _BINARY)
+        self.add(op, *((y, x) if self.flag() else (x, y)))
 
     def negated(self) -> None:
         """x + -y, -x * -y, ..."""
@@ -245,7 +248,8 @@ class _Builder:
         sizes = (1, dim - 1) if isinstance(dim, int) and dim > 1 else (dim,)
         pieces = self.add(joining.SPLIT, x, axis=axis, sizes=sizes).outputs
         if self.flag():
-            self.add(joining.CONCATENATE, *pieces, axis=axis)
+            again = pieces if self.flag() else pieces[::-1]
+            self.add(joining.CONCATENATE, *again, axis=axis)
 
     def reduce(self) -> None:
         x = self.any(lambda t: is_floating(t.dtype))
@@ -262,10 +266,12 @@ class _Builder:
             self.add(linalg.MATMUL, *pair)
 
     def again(self) -> None:
-        """A copy of an earlier node; of a commutative one perhaps with operands exchanged."""
+        """A copy of an earlier node, perhaps with its operands exchanged."""
         if self.graph.nodes:
             node = self.one_of(self.graph.nodes[::-1])
-            inputs = node.inputs[::-1] if node.op.commutative and self.flag() else node.inputs
+            inputs = node.inputs
+            if len(inputs) == 2 and node.op in _BINARY + _ORDERED + _LOGICAL and self.flag():
+                inputs = inputs[::-1]
             self.add(node.op, *inputs, **node.attrs)
 
     def size(self) -> None:

@@ -24,7 +24,7 @@ from tests.passes.generate import programs
 
 PASSES = (Prune(), FoldConstants(), EliminateCommon(), SimplifyAlgebra(), SimplifyShapes())
 UNHURRIED = settings(
-    max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 
 
@@ -43,9 +43,7 @@ def test_a_pass_preserves_meaning(a_pass: Pass, before: Program, seed: int) -> N
 @UNHURRIED
 @given(before=programs(nodes=24), seed=st.integers(0, 3))
 def test_so_does_the_default_pipeline(before: Program, seed: int) -> None:
-    manager = PassManager(
-        pipeline("default"), validate=True, evaluator=evaluate, seed=seed
-    )
+    manager = PassManager(pipeline("default"), validate=True, evaluator=evaluate, seed=seed)
     after, report = manager.run(before)
     assert len(after.nodes) <= len(before.nodes)
     assert report.rows[-1].after == len(after.nodes)

@@ -92,9 +92,7 @@ def test_the_key_tells_programs_sizes_and_options_apart(model) -> None:
     others = [
         gc.compile(g, [train, loss], {x: (4, 4), y: (4,)}),
         gc.compile(g, loss, {x: (8, 4), y: (8,)}),
-        gc.compile(
-            g, [train, loss], {x: (8, 4), y: (8,)}, options=gc.CompileOptions(donate=False)
-        ),
+        gc.compile(g, [train, loss], {x: (8, 4), y: (8,)}, options=gc.CompileOptions(donate=False)),
     ]
     keys = {step.cache_key, *(o.cache_key for o in others)}
     assert len(keys) == 4

@@ -1,0 +1,94 @@
+"""Every operator with every layout its operands can have: the result is that of one device.
+
+The law suite shards the batch. Here each operand of each of its cases comes cut along any axis,
+or as a sum or maximum of which each replica has a term, alone and together with others.
+"""
+
+import zlib
+
+import numpy as np
+import pytest
+
+from graphc.build.placeholders import placeholder
+from graphc.config import CompileOptions
+from graphc.devices.strategy import DataParallel
+from graphc.ir.dtypes import is_floating
+from graphc.ir.graph import Graph
+from graphc.ops.catalogue import FUNCTIONS
+from graphc.runtime.session import Session
+from tests.laws.harness import as_list, families, make_input, tolerance, widened
+
+REPLICAS = 2
+DTYPES = ("float64", "float32", "int32", "complex64", "bool")
+FAMILIES = {
+    name: [case for case in cases if case.layout and case.oracle is not None]
+    for name, cases in families().items()
+}
+
+Layouts = tuple[object, ...]  # for each operand "whole", an axis, "sum" or "max"
+
+
+def possible(array):
+    """The layouts that an operand of this value may have."""
+    found = [axis for axis, size in enumerate(array.shape) if size % REPLICAS == 0]
+    if array.dtype.itemsize >= 4 and np.all(np.isfinite(array)):  # narrow integers sum up wider
+        found.append("sum")
+    if is_floating(array.dtype):
+        found.append("max")
+    return found
+
+
+def variants(case, arrays) -> list[Layouts]:
+    """Each operand alone in each layout, then a few of all operands together."""
+    whole = ["whole"] * len(arrays)
+    choices = [possible(array) for array in arrays]
+    found = [
+        (*whole[:i], layout, *whole[i + 1 :]) for i, row in enumerate(choices) for layout in row
+    ]
+    if len(arrays) > 1:
+        rng = np.random.default_rng(zlib.crc32(f"{case.op}/{case.label}".encode()))
+        for _ in range(4):
+            picks = [int(rng.integers(len(row) + 1)) for row in choices]
+            found.append(tuple(["whole", *row][p] for row, p in zip(choices, picks, strict=True)))
+    return [v for v in dict.fromkeys(found) if any(layout != "whole" for layout in v)]
+
+
+def operand(array, layout, name):
+    """A tensor of the value `array` lying so, what to feed, and the value to feed."""
+    if layout in ("sum", "max"):
+        if layout == "sum":  # 2 a - a is a, without rounding, and no nonlinear operator's
+            terms = np.stack([array + array, -array])
+        else:
+            terms = np.stack([array - 1, array])
+        fed = placeholder(terms.shape, terms.dtype, name=name, batch_axis=0)
+        reduce = FUNCTIONS.reduce_sum if layout == "sum" else FUNCTIONS.reduce_max
+        return reduce(fed, 0), fed, terms.astype(array.dtype)
+    axis = None if layout == "whole" else layout
+    fed = placeholder(array.shape, array.dtype, name=name, batch_axis=axis)
+    return fed, fed, array
+
+
+@pytest.mark.parametrize("family", sorted(name for name, cases in FAMILIES.items() if cases))
+def test_every_layout(family: str) -> None:
+    graph = Graph(seed=1)
+    feeds, fetches, expected = {}, [], []
+    with graph:
+        for i, case in enumerate(FAMILIES[family]):
+            dtype = next(d for d in (*DTYPES, *case.dtypes) if d in case.dtypes)
+            arrays = [make_input(spec, dtype, 100 + k) for k, spec in enumerate(case.inputs)]
+            wanted = as_list(case.oracle(*map(widened, arrays)))
+            for v, layouts in enumerate(variants(case, arrays)):
+                tensors = []
+                for k, (array, layout) in enumerate(zip(arrays, layouts, strict=True)):
+                    tensor, fed, value = operand(array, layout, f"in{i}_{v}_{k}")
+                    tensors.append(tensor)
+                    feeds[fed] = value
+                title = f"{case.op} {case.label} {dtype} {layouts}"
+                for result, want in zip(as_list(case.build(*tensors)), wanted, strict=True):
+                    fetches.append(result)
+                    expected.append((title, case, want))
+    options = CompileOptions(xla_options={"xla_backend_optimization_level": 0})
+    got = Session(graph, strategy=DataParallel(REPLICAS), options=options).run(fetches, feeds)
+    for value, (title, case, want) in zip(got, expected, strict=True):
+        near = tolerance(case, value.dtype)
+        np.testing.assert_allclose(widened(np.asarray(value)), want, **near, err_msg=title)

@@ -1,0 +1,49 @@
+"""The same paths on a GPU, where one is present."""
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+import graphc as gc
+
+pytestmark = pytest.mark.gpu
+
+
+def regression():
+    g = gc.Graph(seed=0)
+    with g:
+        x = gc.placeholder(("batch", 4), name="x")
+        y = gc.placeholder(("batch", 1), name="y")
+        h = gc.nn.Dense(16, activation=gc.nn.relu, name="hidden")(x)
+        loss = gc.reduce_mean(gc.square(gc.nn.Dense(1, name="out")(h) - y), name="loss")
+        train = gc.minimize(loss, optax.adam(1e-2), name="train")
+    rng = np.random.default_rng(0)
+    xs = rng.normal(size=(64, 4)).astype(np.float32)
+    return g, train, loss, {"x": xs, "y": xs.sum(1, keepdims=True)}
+
+
+def test_a_session_trains_on_the_gpu() -> None:
+    g, train, loss, feeds = regression()
+    s = gc.Session(g)
+    losses = [float(s.run([train, loss], feeds)[1]) for _ in range(300)]
+    assert losses[-1] < 0.05 * losses[0]
+    assert s.get("out/kernel").devices().pop().platform == "gpu"
+
+
+def test_data_parallel_on_all_gpus() -> None:
+    g, train, loss, feeds = regression()
+    gpus = [d for d in jax.devices() if d.platform == "gpu"]
+    alone, together = gc.Session(g), gc.Session(g, strategy=gc.devices.DataParallel(gpus))
+    for _ in range(20):
+        a, b = (s.run([train, loss], feeds)[1] for s in (alone, together))
+    np.testing.assert_allclose(a, b, rtol=1e-4)
+
+
+def test_an_artifact_runs_on_the_gpu(tmp_path) -> None:
+    g, train, loss, feeds = regression()
+    s = gc.Session(g)
+    signature = gc.Signature({"x": g.tensor("x"), "y": g.tensor("y")}, {"loss": loss})
+    gc.save(s, tmp_path / "m.gcx", signatures={"loss": signature})
+    saved = gc.load(tmp_path / "m.gcx").signatures["loss"](**feeds)["loss"]
+    np.testing.assert_allclose(saved, s.run(loss, feeds), rtol=1e-5)

@@ -1,0 +1,24 @@
+"""The code in README and guide runs as it stands."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+def test_every_python_block_runs(page: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the example saves a file
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert blocks
+    source = "\n".join(blocks)
+    exec(compile(source, page, "exec"), {"__name__": "__main__"})
+
+
+def test_pages_that_are_linked_exist() -> None:
+    for page in ("README.md", "docs/guide.md", "docs/architecture.md"):
+        path = ROOT / page
+        for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
+            assert (path.parent / target).exists(), f"{page} links to {target}"
