@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -78,18 +78,25 @@ class FoldConstants(Pass):
             size = int(prod(type.shape))  # type: ignore[arg-type]
             if size > max(given, 1) or size * type.dtype.itemsize > self.limit:
                 return []
-        results = _evaluate(node.op.fold, operands, node.attrs)  # type: ignore[arg-type]
+        results = fold_node(node, operands)
         if results is None:
             return []
         return [
-            node.replace(
-                op=CONSTANT,
-                inputs=(),
-                outputs=(tensor,),
-                attrs={"value": _fit(result, tensor.type)},
-            )
-            for tensor, result in zip(node.outputs, results, strict=True)
+            node.replace(op=CONSTANT, inputs=(), outputs=(tensor,), attrs={"value": value})
+            for tensor, value in zip(node.outputs, results, strict=True)
         ]
+
+
+def fold_node(node: Node, operands: Sequence[Array]) -> list[Array] | None:
+    """The values of the node's results, of exactly their types; None where it has to stay.
+
+    Raises:
+        PassError: the operator's `fold` gives something else than its types say.
+    """
+    results = _evaluate(node.op.fold, operands, node.attrs)
+    if results is None:
+        return None
+    return [_fit(result, t.type) for result, t in zip(results, node.outputs, strict=True)]
 
 
 def _has_named_size(types: list[TensorType], attrs: Mapping[str, Any]) -> bool:
@@ -103,12 +110,14 @@ def _mentions_size(value: Any) -> bool:
 
 
 def _evaluate(
-    fold: Callable[..., Any], operands: list[Array], attrs: Mapping[str, Any]
+    fold: Callable[..., Any] | None, operands: Sequence[Array], attrs: Mapping[str, Any]
 ) -> tuple[Any, ...] | None:
-    """The results of `fold`, or None where it declines or NumPy reports a doubtful value.
+    """The results of `fold`; None where it declines, or NumPy reports a doubtful value.
 
     Overflow and underflow are the same in NumPy and XLA: an infinity, a wrapped integer, a zero.
     """
+    if fold is None:
+        return None
     try:
         with np.errstate(divide="raise", invalid="raise", over="ignore", under="ignore"):
             result = fold(*operands, **attrs)

@@ -1,6 +1,6 @@
 """Files that leave: saved models and training steps."""
 
-from graphc.artifacts.loading import EntryPoint as EntryPoint
+from graphc.artifacts.entry_point import EntryPoint as EntryPoint
 from graphc.artifacts.loading import Model as Model
 from graphc.artifacts.loading import load as load
 from graphc.artifacts.saving import save as save

@@ -1,5 +1,5 @@
-"""`gc.load`: runs an artifact. No code of the model is needed, and none in the file is run
-but StableHLO."""
+"""`gc.load`: reads an artifact. No code of the model is needed, and none in the file is run but
+StableHLO."""
 
 from __future__ import annotations
 
@@ -9,187 +9,99 @@ from typing import Any
 
 import jax
 import numpy as np
-import safetensors.numpy
 
 from graphc.artifacts import container
-from graphc.errors import (
-    ArtifactCorruptError,
-    ArtifactVersionError,
-    FeedError,
-    GraphcError,
-    StateError,
-    UnknownNameError,
-    nearest,
-)
-from graphc.ir.dims import parse_dim
-from graphc.ir.dtypes import as_dtype
-from graphc.ir.node import Tensor
-from graphc.ir.program import Port, Program
+from graphc.artifacts.entry_point import EntryPoint
+from graphc.artifacts.manifest import Manifest, parse_manifest
+from graphc.artifacts.weights import WEIGHTS, unpack
+from graphc.errors import ArtifactVersionError, AttributeValueError, UnknownNameError, nearest
 from graphc.ir.types import TensorType
 from graphc.runtime.executors import place_on
-from graphc.runtime.feeds import FeedSpec, bind_feeds
-from graphc.runtime.state import State, StateLayout
+from graphc.runtime.state import State, StateLayout, public_names
 
 
-class Model(Mapping[str, "EntryPoint"]):
-    """A loaded artifact: its entry points by name, and the weights it was saved with.
+class Signatures(Mapping[str, EntryPoint]):
+    """The entry points of an artifact by name."""
 
-    Attributes:
-        signatures: the entry points by name (the model itself is this mapping too).
-        manifest: what the file says of itself.
-    """
-
-    def __init__(self, manifest: Mapping[str, Any], weights: Mapping[str, np.ndarray[Any, Any]], programs: Mapping[str, bytes], device: jax.Device) -> None:
-        self.manifest = manifest
-        self._device = device
-        types = {n: TensorType(a.dtype, a.shape) for n, a in weights.items()}
-        self._layout = StateLayout(types)
-        self._weights = dict(weights)
-        self._state: State | None = None
-        self.signatures: dict[str, EntryPoint] = {
-            name: EntryPoint(name, entry, programs[entry["program"]], self)
-            for name, entry in manifest["signatures"].items()
-        }
-
-    def state(self) -> State:
-        """A fresh state with the saved values: what a training entry point starts from."""
-        values = [place_on(v, self._device) for v in self._weights.values()]
-        return State(self._layout, values)
-
-    def saved_state(self) -> State:
-        """The saved values, placed once: what an entry point that only reads uses."""
-        if self._state is None:
-            self._state = self.state()
-        return self._state
-
-    @property
-    def platforms(self) -> tuple[str, ...]:
-        """The platforms it was lowered for."""
-        return tuple(self.manifest["platforms"])
+    def __init__(self, entries: Mapping[str, EntryPoint]) -> None:
+        self._entries = dict(entries)
 
     def __getitem__(self, name: str) -> EntryPoint:
-        found = self.signatures.get(name)
+        found = self._entries.get(name)
         if found is None:
             raise UnknownNameError(
-                f"no signature {name!r} in the artifact", mend=nearest(name, self.signatures)
+                f"no signature {name!r} in the artifact", mend=nearest(str(name), self._entries)
             )
         return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.signatures)
+        return iter(self._entries)
 
     def __len__(self) -> int:
-        return len(self.signatures)
+        return len(self._entries)
 
     def __repr__(self) -> str:
-        return f"<Model {self.manifest.get('graph')}: {', '.join(self.signatures)}>"
+        return f"<Signatures {', '.join(self._entries)}>"
 
 
-class EntryPoint:
-    """One signature of a loaded artifact.
+class Model:
+    """A loaded artifact: its entry points, and the weights it was saved with. Made by `gc.load`.
 
-    An entry point that assigns no variable is `f(x=...) -> {name: array}` (a state may be given
-    first). One that does is `f(state, x=...) -> ({name: array}, new state)`, and consumes the
-    state it is given.
+    Attributes:
+        signatures: the entry points by name.
+        manifest: what the file says of itself: versions, platforms, ...
+        device: where it runs.
     """
 
-    def __init__(self, name: str, entry: Mapping[str, Any], data: bytes, model: Model) -> None:
-        self.name = name
-        self._entry = entry
-        self._data = data
-        self._model = model
-        self._call: Any = None
-        ports = [_port(row) for row in entry["inputs"]]
-        self._specs = [FeedSpec(port, None, copy=True) for port in ports]
-        # A program of ports alone: what the rules for feeds need to know.
-        self._ports = Program(name, tuple(ports), (), ())
-        layout = model._layout
-        self._written = [layout.slot(n).buffer for n in entry["written"]]
-        self._read = [layout.slot(n).buffer for n in entry["read"]]
-        self._assigned = [layout.slot(n).buffer for n in entry["assigned"]]
-
-    @property
-    def inputs(self) -> dict[str, TensorType]:
-        """Argument name -> type, named sizes open."""
-        return {spec.label: spec.type for spec in self._specs}
-
-    @property
-    def outputs(self) -> dict[str, TensorType]:
-        """Result name -> type."""
-        return {row["name"]: _port(row).tensor.type for row in self._entry["outputs"]}
-
-    @property
-    def updates_state(self) -> bool:
-        """Whether it assigns variables, and so takes and gives a state."""
-        return bool(self._assigned)
-
-    def __call__(self, state: State | None = None, /, **inputs: Any) -> Any:
-        """Runs it once.
-
-        Raises:
-            FeedError: a wrong, missing or superfluous input.
-            StateError: a training entry point without a state, or with a consumed one.
-        """
-        if state is None:
-            if self.updates_state:
-                raise StateError(
-                    f"{self.name!r} updates variables: it takes a state first",
-                    mend="state = model.state(); outputs, state = "
-                    f"model.signatures[{self.name!r}](state, ...)",
+    def __init__(
+        self,
+        manifest: Manifest,
+        weights: Mapping[str, np.ndarray[Any, Any]],
+        programs: Mapping[str, memoryview],
+        device: jax.Device,
+    ) -> None:
+        self.manifest = manifest
+        self.device = device
+        self._layout = StateLayout({row.value.name: row.value.type for row in manifest.variables})
+        self._weights = [weights[name] for name in self._layout.types]
+        self._saved: State | None = None
+        self.signatures = Signatures(
+            {
+                name: EntryPoint(
+                    name,
+                    entry,
+                    programs[entry.program],
+                    layout=self._layout,
+                    saved_state=self._saved_state,
+                    device=device,
+                    written_by=manifest.jax,
                 )
-            state = self._model.saved_state()
-        values = self._feeds(inputs)
-        buffers = list(state.buffers)
-        with jax.enable_x64(self._entry["wide"]):
-            results = self._function()(
-                *(buffers[i] for i in self._written), *(buffers[i] for i in self._read), *values
-            )
-        count = len(self._assigned)
-        fetched = results[count:]
-        outputs = {row["name"]: fetched[row["index"]] for row in self._entry["outputs"]}
-        if not self.updates_state:
-            return outputs
-        for i, buffer in zip(self._assigned, results[:count], strict=True):
-            buffers[i] = buffer
-        state.consume(f"the entry point {self.name!r}")
-        return outputs, State(state.layout, buffers)
+                for name, entry in manifest.signatures.items()
+            }
+        )
 
-    def _feeds(self, inputs: Mapping[str, Any]) -> list[Any]:
-        for argument in inputs:
-            if argument not in self.inputs:
-                raise FeedError(
-                    f"{self.name!r} has no input {argument!r}",
-                    mend=nearest(argument, self.inputs),
-                )
-        missing = [argument for argument in self.inputs if argument not in inputs]
-        if missing:
-            raise FeedError(
-                f"{self.name!r}: input {missing[0]!r} is missing",
-                mend="inputs: " + ", ".join(f"{n}: {t}" for n, t in self.inputs.items()),
-            )
-        values = [spec.convert(inputs[spec.label]) for spec in self._specs]
-        bind_feeds(self._ports, [v.shape for v in values], {})
-        return values
+    def state(self) -> State:
+        """A fresh state with the saved values: what a training entry point starts from."""
+        return State(self._layout, [place_on(value, self.device) for value in self._weights])
 
-    def _function(self) -> Any:
-        if self._call is None:
-            try:
-                exported = jax.export.deserialize(bytearray(self._data))
-            except Exception as error:  # whatever the parser of another version may raise
-                raise ArtifactVersionError(
-                    f"program {self.name!r} is not readable by jax {jax.__version__}",
-                    details=[f"{type(error).__name__}: {error}", f"written by jax "
-                             f"{self._model.manifest.get('jax')}"],
-                    mend="install the jax it was written with, or save it again",
-                ) from error
-            donated = tuple(range(len(self._written)))
-            self._call = jax.jit(exported.call, donate_argnums=donated, keep_unused=True)
-        return self._call
+    def _saved_state(self) -> State:
+        """The saved values, placed once: for entry points that only read."""
+        if self._saved is None:
+            self._saved = self.state()
+        return self._saved
+
+    @property
+    def variables(self) -> dict[str, TensorType]:
+        """The types of the variables by name, in the order of the graph."""
+        return {name: self._layout.types[name] for name in public_names(self._layout.types)}
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """The platforms it was lowered for."""
+        return self.manifest.platforms
 
     def __repr__(self) -> str:
-        takes = ", ".join(f"{n}: {t}" for n, t in self.inputs.items())
-        gives = ", ".join(f"{n}: {t}" for n, t in self.outputs.items())
-        return f"<EntryPoint {self.name}({takes}) -> {gives}>"
+        return f"<Model {self.manifest.graph}: {', '.join(self.signatures)}>"
 
 
 def load(path: str | os.PathLike[str], *, device: jax.Device | None = None) -> Model:
@@ -202,42 +114,46 @@ def load(path: str | os.PathLike[str], *, device: jax.Device | None = None) -> M
         ArtifactError: no such file, or no artifact.
         ArtifactCorruptError: truncated or altered.
         ArtifactVersionError: written by a newer graphc, or not for this device's platform.
+
+    >>> load("nothing.gcx")
+    Traceback (most recent call last):
+    graphc.errors.ArtifactError: no file 'nothing.gcx'
+      mend: check the path
     """
-    manifest, members = container.read(path)
-    where = device or jax.devices()[0]
-    try:
-        _check_platform(manifest, where)
-        weights = _weights(manifest, members["weights.safetensors"])
-        return Model(manifest, weights, members, where)
-    except GraphcError:
-        raise
-    except Exception as error:  # checksums fit, so somebody wrote it so: still no stack trace
-        raise ArtifactCorruptError(
-            "the artifact's manifest does not describe its members",
-            details=[f"{type(error).__name__}: {error}"],
-        ) from error
-
-
-def _check_platform(manifest: Mapping[str, Any], device: jax.Device) -> None:
-    platform = {"gpu": "cuda"}.get(device.platform, device.platform)
-    if platform not in manifest["platforms"]:
+    if device is not None and not isinstance(device, jax.Device):
+        raise AttributeValueError(
+            f"load: device must be a jax.Device, got {device!r}", mend="pass jax.devices()[0]"
+        )
+    manifest, members = read(path)
+    where = device or jax.local_devices()[0]
+    platform = platform_of(where)
+    if platform not in manifest.platforms:
         raise ArtifactVersionError(
-            f"the artifact was saved for {', '.join(manifest['platforms'])}; this device is "
+            f"the artifact was saved for {', '.join(manifest.platforms)}; this device is "
             f"{platform}",
-            mend=f"save it with platforms=(..., {platform!r})",
+            mend=f"save it with platforms=(..., {platform!r}), or load it on another device",
         )
+    weights = unpack(manifest.variables, members[WEIGHTS])
+    return Model(manifest, weights, members, where)
 
 
-def _weights(manifest: Mapping[str, Any], data: bytes) -> dict[str, np.ndarray[Any, Any]]:
-    arrays = safetensors.numpy.load(data)
-    return {
-        row["name"]: np.frombuffer(arrays[row["key"]].tobytes(), as_dtype(row["dtype"])).reshape(
-            [int(d) for d in row["shape"]]
-        )
-        for row in manifest["variables"]
-    }
+def read(path: str | os.PathLike[str]) -> tuple[Manifest, dict[str, memoryview]]:
+    """The manifest and the members of an artifact, for looking inside; nothing is placed.
+
+    Raises:
+        ArtifactError: as `load`.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise AttributeValueError(f"load: the path must be a str or a Path, got {path!r}")
+    data, members = container.read(path)
+    manifest = parse_manifest(data, list(members))
+    if WEIGHTS not in members:
+        raise container.damaged(str(path), f"it has no member {WEIGHTS!r}")
+    return manifest, members
 
 
-def _port(row: Mapping[str, Any]) -> Port:
-    shape = tuple(d if type(d) is int else parse_dim(d) for d in row["shape"])
-    return Port(row["name"], "feed", Tensor(TensorType(as_dtype(row["dtype"]), shape), row["name"]))
+def platform_of(device: jax.Device) -> str:
+    """The platform of a device under the name that `gc.save` takes."""
+    if device.platform != "gpu":
+        return str(device.platform)
+    return "rocm" if "rocm" in device.client.platform_version.lower() else "cuda"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from graphc.errors import AttributeValueError
+from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
+from graphc.ir.variable import Variable
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,9 @@ class Signature:
         updates: nodes and tensors that run too: a training step. An entry point whose program
             assigns variables takes a state and gives a new one.
         sizes: named sizes to fix, such as {"batch": 32}; the others stay open.
+
+    Raises:
+        AttributeValueError: not such a thing.
     """
 
     inputs: Mapping[str, Any]
@@ -29,16 +34,35 @@ class Signature:
 
     def __post_init__(self) -> None:
         for what in ("inputs", "outputs"):
-            names = getattr(self, what)
-            if not isinstance(names, Mapping) or not all(
-                isinstance(name, str) and name.isidentifier() for name in names
-            ):
-                raise AttributeValueError(
-                    f"Signature: {what} must map argument names to tensors, got {names!r}",
-                    source=current_source(),
-                    mend='gc.Signature({"x": x}, {"logits": logits})',
-                )
+            _check_names(what, getattr(self, what))
+        for output, tensor in self.outputs.items():
+            if not isinstance(tensor, (str, Tensor, Variable)):
+                _refuse(f"output {output!r} must be a tensor or variable, got {tensor!r}")
+        _check_updates(self.updates)
+        _check_sizes(self.sizes)
         if not self.outputs and not self.updates:
-            raise AttributeValueError(
-                "Signature: no outputs and no updates", source=current_source()
-            )
+            _refuse("no outputs and no updates")
+
+
+def _check_names(what: str, names: Any) -> None:
+    if not isinstance(names, Mapping) or not all(
+        isinstance(name, str) and name.isidentifier() for name in names
+    ):
+        example = 'gc.Signature({"x": x}, {"logits": logits})'
+        _refuse(f"{what} must map argument names to tensors, got {names!r}", example)
+
+
+def _check_updates(updates: Any) -> None:
+    if isinstance(updates, str) or not isinstance(updates, Sequence):
+        _refuse(f"updates must be a list, got {updates!r}", "updates=[train]")
+
+
+def _check_sizes(sizes: Any) -> None:
+    if not isinstance(sizes, Mapping) or not all(
+        isinstance(name, str) and type(size) is int and size >= 0 for name, size in sizes.items()
+    ):
+        _refuse(f"sizes must map names to ints, got {sizes!r}", 'sizes={"batch": 32}')
+
+
+def _refuse(what: str, mend: str | None = None) -> NoReturn:
+    raise AttributeValueError(f"Signature: {what}", source=current_source(), mend=mend)

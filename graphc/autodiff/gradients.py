@@ -14,7 +14,7 @@ from graphc.errors import AttributeValueError, GradientError
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, describe_tensors
-from graphc.ir.opdef import Effects
+from graphc.ir.opdef import PURE, Effects
 from graphc.ir.scopes import AMBIENT, absolute_scope, at_source, building, no_control_inputs
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
@@ -79,7 +79,7 @@ def gradients(
         adjoints = [
             _checked_seed(y, seed) for y, seed in zip(y_list, _padded(seeds, y_list), strict=True)
         ]
-        targets = [_tensors_of(graph, x) for x in x_list]
+        targets = _tensors_of(graph, x_list)
         found = _accumulate(graph, y_list, targets, adjoints)
         for i, x in enumerate(x_list):
             if found[i] is None and unconnected != "none":
@@ -142,15 +142,15 @@ def _no_path(x: Tensor | Variable, ys: Sequence[Tensor], source: Any) -> Gradien
     )
 
 
-def _tensors_of(graph: Graph, x: Tensor | Variable) -> list[Tensor]:
-    """The tensors of `graph` that stand for x: itself, what captures it, or a variable's reads."""
-    if isinstance(x, Tensor):
-        return [graph.captures.get(x, x)]
-    return [
-        node.outputs[0]
-        for node in graph.nodes
-        if node.op.effects & Effects.READ and node.attrs["variable"] == x.name
-    ]
+def _tensors_of(graph: Graph, xs: Sequence[Tensor | Variable]) -> list[list[Tensor]]:
+    """The tensors of `graph` that stand for each x: itself, what captures it, or the reads of
+    a variable."""
+    reads: dict[str, list[Tensor]] = {x.name: [] for x in xs if isinstance(x, Variable)}
+    if reads:
+        for node in graph.nodes:
+            if node.op.effects is not PURE and node.op.effects & Effects.READ:
+                reads.get(node.attrs["variable"], []).append(node.outputs[0])
+    return [[graph.captures.get(x, x)] if isinstance(x, Tensor) else reads[x.name] for x in xs]
 
 
 def _accumulate(

@@ -13,6 +13,7 @@ from graphc.errors import JaxImportError, TextError
 from graphc.ir.dims import Dim, Shape, parse_dim, substitute, symbol, symbols_of
 from graphc.ir.types import TensorType
 
+_SYMBOL = re.compile(r"\bd\d+\b")
 _POWER = re.compile(r"([A-Za-z_]\w*)\^(\d+)")
 
 
@@ -52,14 +53,17 @@ class Symbols:
         """A shape of JAX's as one of ours."""
         return tuple([d if type(d) is int else self.dim(d) for d in shape])
 
+    def named(self, text: str) -> str:
+        """A text of JAX's with our names in it."""
+        return _SYMBOL.sub(lambda m: str(self._ours.get(m[0], m[0])), text)
+
     def _parse(self, text: str) -> Dim:
         written = _POWER.sub(lambda m: "*".join([m[1]] * int(m[2])), text)
         try:
             result: Dim = substitute(parse_dim(written), self._ours)
         except TextError as error:
-            shown = re.sub(r"\bd\d+\b", lambda m: str(self._ours.get(m[0], m[0])), text)
             raise JaxImportError(
-                f"the JAX function makes a size that graphc cannot express: {shown}",
+                f"the JAX function makes a size that graphc cannot express: {self.named(text)}",
                 mend="fix that size: give the placeholder an int in its place",
             ) from error
         return result

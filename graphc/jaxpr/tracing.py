@@ -7,11 +7,13 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import jax
-from jax.extend.core import InconclusiveDimensionOperation
+import numpy as np
+from jax.extend.core import InconclusiveDimensionOperation, Literal
 
 from graphc.errors import JaxImportError
 from graphc.ir.dtypes import is_64bit
 from graphc.ir.node import Operand, Tensor
+from graphc.ir.scopes import AMBIENT
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.jaxpr.replay import Replay
@@ -30,6 +32,21 @@ class Traced(NamedTuple):
         """The types of the results, in the order of the nest's leaves."""
         replay = Replay(self.symbols, RULES, why_not)
         return [replay.type(aval) for aval in self.jaxpr.out_avals]
+
+    def fills(self) -> list[np.ndarray[Any, Any] | None]:
+        """For each result the scalar that fills it, where its equation says so; else None."""
+        inner = getattr(self.jaxpr, "jaxpr", self.jaxpr)
+        filled: dict[Any, Any] = {
+            eqn.outvars[0]: eqn.invars[0]
+            for eqn in inner.eqns
+            if eqn.primitive.name == "broadcast_in_dim"
+        }
+        found = []
+        for atom in inner.outvars:
+            source: Any = atom if isinstance(atom, Literal) else filled.get(atom)
+            known = isinstance(source, Literal)
+            found.append(np.asarray(source.val, source.aval.dtype) if known else None)
+        return found
 
     def replay(
         self, operands: Sequence[Tensor], used: Sequence[bool] | None = None
@@ -59,6 +76,7 @@ def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
             ones in a way JAX cannot decide.
     """
     symbols = Symbols(types)
+    source = AMBIENT.source or current_source()
     trees: list[Any] = []
 
     def flat(*values: Any) -> list[Any]:
@@ -67,7 +85,7 @@ def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
             if isinstance(leaf, Operand):
                 raise JaxImportError(
                     f"the JAX function returned {leaf!r}, which it was not given",
-                    source=current_source(),
+                    source=source,
                     mend="pass the tensor as an argument",
                 )
         trees.append(tree)
@@ -79,8 +97,16 @@ def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
         except InconclusiveDimensionOperation as error:
             raise JaxImportError(
                 "the JAX function decides something by a named size",
-                details=[str(error).splitlines()[0]],
-                source=current_source(),
+                details=[symbols.named(str(error).splitlines()[0])],
+                source=source,
                 mend="give the placeholders ints in place of named sizes",
             ) from error
+        except JaxImportError:
+            raise
+        except Exception as error:
+            error.add_note(
+                f"while graphc traced the JAX function for {source}; tensors that it uses must "
+                "be its arguments"
+            )
+            raise
     return Traced(jaxpr, trees[-1], symbols)

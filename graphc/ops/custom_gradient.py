@@ -14,7 +14,7 @@ from graphc.ir.scopes import AMBIENT
 from graphc.ir.types import TensorType
 from graphc.ops.bodies import body_region, close_body, inline, open_body
 from graphc.ops.emit import convert, emit_node, emit_one
-from graphc.ops.state import same_layout
+from graphc.ops.state import read, same_layout
 
 Adjoints = list[Tensor | None]
 # (xs, adjoints of the ys) -> adjoints of the floating and complex xs
@@ -115,14 +115,10 @@ def with_gradient(
     with open_body(name or "custom_gradient") as child:
         inner = [child.add_input(t.type, f"x{i}") for i, t in enumerate(xs)]
         adjoints = [child.add_input(t.type, f"dy{i}") for i, t in enumerate(ys)]
-        body = close_body(child, rule(inner, adjoints), _refuse_read)
+        body = close_body(child, rule(inner, adjoints), read)
     region = body_region(body, [*inner, *adjoints])
     node = emit_node(CUSTOM_GRADIENT, [*ys, *xs], name=name, regions=(region,), count=len(ys))
     return node.outputs
-
-
-def _refuse_read(variable: Any) -> Tensor:
-    raise TypeError(f"a gradient rule must not read the variable {variable.name!r}")
 
 
 OPS: tuple[OpDef, ...] = (CUSTOM_GRADIENT, UNDIFFERENTIABLE)

@@ -319,12 +319,18 @@ class _Plan:
 def _fetch_key(fetches: Any) -> Any:
     """A hashable stand-in for a nest of fetches: by identity of tensors, by value of names."""
     kind = type(fetches)
-    if kind is list or kind is tuple:
-        return (kind, *map(_fetch_key, fetches))
-    if isinstance(fetches, Mapping):
-        return (kind, *((key, _fetch_key(value)) for key, value in fetches.items()))
+    flat = (kind, *fetches) if kind is list or kind is tuple else fetches
     try:
-        hash(fetches)
-    except TypeError:
-        return id(fetches)
-    return fetches
+        hash(flat)
+    except TypeError:  # a nest in a nest
+        return _nest_key(fetches)
+    return flat
+
+
+def _nest_key(fetches: Any) -> Any:
+    if isinstance(fetches, (list, tuple)):
+        return (type(fetches), *map(_fetch_key, fetches))
+    if isinstance(fetches, Mapping):
+        items = ((key, _fetch_key(value)) for key, value in fetches.items())
+        return (type(fetches), *items)
+    return id(fetches)  # not a fetch at all: refused when it is resolved

@@ -52,6 +52,25 @@ def test_all_reduce(dtype: str) -> None:
         np.testing.assert_array_equal(got.astype(np.float64), np.tile(wanted, (REPLICAS, 1)))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+def test_extremes_take_nan_and_infinity_as_one_device_does(dtype: str) -> None:
+    """XLA's own collective gives -inf for the maximum of NaNs."""
+    nan, inf = np.nan, np.inf
+    x = np.array(
+        [
+            [nan, nan, 1.0, -5.0, inf, -inf, -0.0],
+            [nan, 2.0, 1.0, -7.0, 1.0, -3.0, -1.0],
+            [-nan, 1.0, nan, -6.0, 3.0, -4.0, -2.0],
+            [nan, 3.0, 5.0, -9.0, -inf, -6.0, 0.0],
+        ]
+    )
+    largest, smallest = replicated(
+        lambda x: [all_reduce(x, "max"), all_reduce(x, "min")], x.astype(jax.numpy.dtype(dtype))
+    )
+    np.testing.assert_array_equal(largest[1].astype(np.float64), x.max(0))
+    np.testing.assert_array_equal(smallest[1].astype(np.float64), x.min(0))
+
+
 def test_all_reduce_of_bool_and_complex() -> None:
     flags = np.array([[False, True], [False, True], [True, True], [False, True]])
     waves = (np.arange(8) * (1 + 2j)).reshape(REPLICAS, 2).astype(np.complex64)

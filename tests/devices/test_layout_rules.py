@@ -42,12 +42,15 @@ def variants(case, arrays) -> list[Layouts]:
     """Each operand alone in each layout, then a few of all operands together."""
     whole = ["whole"] * len(arrays)
     choices = [possible(array) for array in arrays]
+    for row in choices[1:]:  # one operand as a maximum is enough: few rules know of them
+        if "max" in row:
+            row.remove("max")
     found = [
         (*whole[:i], layout, *whole[i + 1 :]) for i, row in enumerate(choices) for layout in row
     ]
     if len(arrays) > 1:
         rng = np.random.default_rng(zlib.crc32(f"{case.op}/{case.label}".encode()))
-        for _ in range(4):
+        for _ in range(2):
             picks = [int(rng.integers(len(row) + 1)) for row in choices]
             found.append(tuple(["whole", *row][p] for row, p in zip(choices, picks, strict=True)))
     return [v for v in dict.fromkeys(found) if any(layout != "whole" for layout in v)]
@@ -68,6 +71,7 @@ def operand(array, layout, name):
     return fed, fed, array
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", sorted(name for name, cases in FAMILIES.items() if cases))
 def test_every_layout(family: str) -> None:
     graph = Graph(seed=1)
@@ -87,7 +91,7 @@ def test_every_layout(family: str) -> None:
                 for result, want in zip(as_list(case.build(*tensors)), wanted, strict=True):
                     fetches.append(result)
                     expected.append((title, case, want))
-    options = CompileOptions(xla_options={"xla_backend_optimization_level": 0})
+    options = CompileOptions(xla_options={"xla_backend_optimization_level": 0})  # compiles sooner
     got = Session(graph, strategy=DataParallel(REPLICAS), options=options).run(fetches, feeds)
     for value, (title, case, want) in zip(got, expected, strict=True):
         near = tolerance(case, value.dtype)

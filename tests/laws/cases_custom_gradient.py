@@ -36,13 +36,13 @@ CASES = (
         np.sin,
         bad=[
             Bad(
-                lambda x: ops.with_gradient([sin(x)], [x], lambda xs, dys: [xs[0][0]]),
+                lambda x: ops.with_gradient([x], [x], lambda xs, dys: [xs[0][0]]),
                 [In((4, 3), "float32")],
                 ShapeError,
                 "must give an adjoint for each floating x",
             ),
             Bad(
-                lambda x: ops.with_gradient([sin(x)], [x], lambda xs, dys: [x]),
+                lambda x: ops.with_gradient([x], [x], lambda xs, dys: [x]),
                 [In((4, 3), "float32")],
                 ShapeError,
                 "must take the xs",

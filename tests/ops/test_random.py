@@ -8,7 +8,10 @@ import pytest
 
 from graphc.autodiff import gradients
 from graphc.build.placeholders import placeholder
+from graphc.config import CompileOptions
+from graphc.devices.strategy import DataParallel
 from graphc.ir.graph import Graph
+from graphc.lowering.emit_jax import to_function
 from graphc.ops.emit import emit
 from graphc.ops.random import (
     RANDOM_NORMAL,
@@ -19,6 +22,7 @@ from graphc.ops.random import (
     uniform,
 )
 from graphc.ops.random_keys import fold_in, random_key
+from graphc.runtime.session import Session
 from tests.laws.harness import functional
 
 KEY = np.array([0, 7], np.uint32)
@@ -27,8 +31,6 @@ N = 20_000
 
 def draw(build, count=0, x64=True):
     """The values of `build()` in run number `count` of a fixed root key."""
-    from graphc.lowering.emit_jax import to_function
-
     graph = Graph(seed=3)
     with graph:
         results = build()
@@ -86,8 +88,6 @@ def test_generator_is_pinned() -> None:
             fold_in(words, 3),
             fold_in(words, -1),
         ]
-    from graphc.lowering.emit_jax import to_function
-
     values = jax.jit(to_function(functional(graph, results, [words])))(key)
     with jax.default_prng_impl("rbg"):  # the user's configuration changes nothing
         again = jax.jit(to_function(functional(graph, results, [words])))(key)
@@ -107,14 +107,34 @@ def test_dropout(rate: float) -> None:
         y = dropout(x, rate)
         (dx,) = gradients([y], [x])
     program = functional(graph, [y, dx], [x])
-    from graphc.lowering.emit_jax import to_function
-
     ones = np.full(N, 2, np.float32)
     y_value, slope = jax.jit(to_function(program))(ones, KEY, np.zeros((), np.int32))[:2]
     kept = np.asarray(y_value) != 0
     assert abs(kept.mean() - (1 - rate)) < 5 / np.sqrt(N)
     np.testing.assert_allclose(y_value, np.where(kept, 2 / (1 - rate), 0), rtol=1e-6)
     np.testing.assert_allclose(slope, np.where(kept, 1 / (1 - rate), 0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_dropout_on_replicas(cut: bool) -> None:
+    """Pieces of a batch get masks of their own, whole tensors one mask; so does the gradient."""
+    graph = Graph()
+    with graph:
+        x = placeholder((4, 50), "float32", name="x", batch_axis=0)
+        w = placeholder((4, 50), "float32", name="w", batch_axis=None)
+        source = x if cut else w
+        dropped = dropout(source, 0.5) * x
+        slope = gradients(dropped, source)
+    ones = np.ones((4, 50), np.float32)
+    options = CompileOptions(max_in_flight=1)
+    session = Session(graph, strategy=DataParallel(4), options=options)
+    value, adjoint = (np.asarray(v) for v in session.run([dropped, slope], {x: ones, source: ones}))
+    assert 0.3 < (value == 0).mean() < 0.7
+    assert len({row.tobytes() for row in value}) == 4
+    if cut:  # d(y * x) / dx = y + mask / (1 - rate)
+        np.testing.assert_array_equal(adjoint, 2 * value)
+    else:
+        np.testing.assert_array_equal(adjoint, value)
 
 
 def test_no_dropout_is_the_operand() -> None:

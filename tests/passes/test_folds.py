@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphc.ir.graph import Graph
 from graphc.ir.program import Program
 from graphc.ops.catalogue import CATALOGUE
 from graphc.passes.fold_constants import fold_node
 from tests.laws.harness import as_list, build_case, families, functional, tolerance, widened
-
-from graphc.ir.graph import Graph
 
 CASES = [case for cases in families().values() for case in cases]
 FOLDED = sorted({c.op for c in CASES if c.oracle and CATALOGUE[c.op].fold is not None})
@@ -27,8 +26,6 @@ def folded(program: Program, inputs: Sequence[np.ndarray]) -> list[Any] | None:
     """The outputs by folding every node; None where one of them stays."""
     values = dict(zip(program.input_tensors(), inputs, strict=True))
     for node in program.nodes:
-        if node.op.fold is None:
-            return None
         results = fold_node(node, [values[t] for t in node.inputs])
         if results is None:
             return None

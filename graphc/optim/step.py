@@ -1,0 +1,200 @@
+"""`minimize`: a training step from a loss and an optax transformation, as visible nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+import optax
+
+from graphc.autodiff import gradients
+from graphc.errors import (
+    AttributeValueError,
+    DTypeError,
+    GradientError,
+    GraphError,
+    JaxImportError,
+    ShapeError,
+)
+from graphc.ir.dtypes import is_floating
+from graphc.ir.graph import Graph
+from graphc.ir.node import Node, Tensor, describe_tensors
+from graphc.ir.scopes import AMBIENT, absolute_scope, building, name_scope, no_control_inputs
+from graphc.ir.source import current_source
+from graphc.ir.types import TensorType
+from graphc.ir.variable import Variable
+from graphc.jaxpr.tracing import Traced, trace
+from graphc.ops.state import GROUP, node_names
+from graphc.optim.slots import make_slots
+from graphc.optim.updates import updates_of
+
+
+def minimize(
+    loss: Tensor,
+    tx: optax.GradientTransformation,
+    *,
+    variables: Iterable[Variable] | None = None,
+    name: str = "train",
+) -> Node:
+    """One step of `tx` down the gradient of `loss`: a node to fetch in each training run.
+
+    The gradients, the jaxprs of the transformation's `init` and `update`, and the assignments
+    become nodes under the name scope `name`, which passes see and `graphc inspect` shows. All of
+    them use the parameters' values from before the step. Its state becomes variables that are
+    not trainable: `<parameter>/<name>/<path>` for what it keeps for a parameter,
+    `<name>/<path>` otherwise, where the path is that of the leaf in optax's state:
+    `hidden/kernel/train/0/mu`, `train/0/count`. Fetching the node runs the assignments of the
+    collection "updates" too that have to do with the loss (moving averages of batch norm).
+
+    Args:
+        loss: floating, a scalar.
+        tx: any optax transformation without control flow. It is called with the parameters, as
+            a dict from their names (for masks and `optax.partition`), and with `value=loss` if
+            it takes extra arguments.
+        variables: the parameters; by default all trainable variables that the loss depends on.
+        name: of the node, and the scope of what it is made of.
+
+    Returns:
+        The node; fetching it gives None.
+
+    Raises:
+        ShapeError, DTypeError: the loss is not a floating scalar.
+        GradientError: no gradient path from one of `variables`, or none at all, to the loss.
+        JaxImportError: the transformation holds what cannot become nodes yet.
+        GraphFinalizedError: the graph has run. Errors of optax's own pass through.
+    """
+    source = AMBIENT.source or current_source()
+    graph = _check_loss(loss)
+    if not (callable(getattr(tx, "init", None)) and callable(getattr(tx, "update", None))):
+        raise AttributeValueError(
+            f"minimize: {tx!r} is no optax transformation",
+            source=source,
+            mend="pass one, such as optax.adam(1e-3)",
+        )
+    inside: AbstractContextManager[Any] = nullcontext() if AMBIENT.graphs else building(graph)
+    with inside:
+        label = graph.unique_name(name)
+        with no_control_inputs(), absolute_scope(f"{label}/"):
+            slopes = _gradients(graph, loss, variables)
+            assigned = _add_step(loss, tx, slopes, label)
+        items = [*updates_of(graph, loss), *assigned]
+        chosen = tuple(dict.fromkeys(AMBIENT.control_inputs + node_names(items)))
+        node = Node(
+            GROUP, (), (), name=label, source=source, device=AMBIENT.device, control_inputs=chosen
+        )
+        graph.restore(node)  # under the name that was taken for it before its parts were made
+    return node
+
+
+def _check_loss(loss: Any) -> Graph:
+    """The graph of the loss.
+
+    Raises:
+        GraphError, ShapeError, DTypeError: it cannot be minimized.
+    """
+    source = AMBIENT.source or current_source()
+    if not isinstance(loss, Tensor) or loss.graph is None:
+        raise GraphError(f"minimize: the loss must be a tensor, got {loss!r}", source=source)
+    details = describe_tensors({"loss": loss})
+    if loss.shape != ():
+        raise ShapeError(
+            f"minimize: the loss must be a scalar, got {loss.type}",
+            details=details,
+            source=source,
+            mend="take its gc.reduce_mean or gc.reduce_sum",
+        )
+    if not is_floating(loss.dtype):
+        raise DTypeError(
+            f"minimize: the loss must be floating, got {loss.type}", details=details, source=source
+        )
+    elsewhere = bool(AMBIENT.graphs) and AMBIENT.graphs[-1] is not loss.graph
+    if elsewhere or loss.graph.parent is not None:
+        raise GraphError(
+            f"minimize: the loss {loss.name!r} is not of the graph being built",
+            details=details,
+            source=source,
+            mend="minimize in the graph of the loss, outside the bodies of gc.scan and the like",
+        )
+    return loss.graph
+
+
+def _gradients(
+    graph: Graph, loss: Tensor, variables: Iterable[Variable] | None
+) -> dict[Variable, Tensor]:
+    """The gradient for each parameter."""
+    if variables is not None:
+        given = list(dict.fromkeys(variables))
+        if not given:
+            raise GradientError("minimize: no variables are given", source=current_source())
+        return dict(zip(given, gradients(loss, given), strict=True))
+    trainable = [v for v in graph.variables.values() if v.trainable]
+    found = gradients(loss, trainable, unconnected="none") if trainable else []
+    slopes = {v: g for v, g in zip(trainable, found, strict=True) if g is not None}
+    if not slopes:
+        raise GradientError(
+            f"minimize: the loss {loss.name!r} depends on no trainable variable",
+            details=describe_tensors({"loss": loss}),
+            source=AMBIENT.source or current_source(),
+            mend="calculate it from variables by differentiable operators",
+        )
+    return slopes
+
+
+def _add_step(loss: Tensor, tx: Any, slopes: Mapping[Variable, Tensor], label: str) -> list[Tensor]:
+    """The nodes of the step; gives the assignments."""
+    parameters = {v.name: v for v in sorted(slopes, key=lambda v: v.name)}  # as JAX sorts dicts
+    reads = [v.read() for v in parameters.values()]
+    types = [t.type for t in reads]
+    tx = optax.with_extra_args_support(tx)
+    try:
+        with name_scope("init"):
+            init = trace(lambda *values: tx.init(dict(zip(parameters, values, strict=True))), types)
+            slots = make_slots(init, parameters, reads, label)
+        state = [slot.read() for slot in slots]
+        adjoints = [slopes[v] for v in parameters.values()]
+        operands = [*adjoints, *state, *reads, loss]
+        update = _trace_update(tx, list(parameters), init.out_tree, [t.type for t in operands])
+        _check_state(slots, init, update, len(parameters))
+        with name_scope("update"):
+            results = update.replay(operands)
+    except JaxImportError as error:
+        raise JaxImportError(
+            f"minimize: this optax transformation cannot be used yet: {error.what}",
+            details=error.details,
+            source=AMBIENT.source or current_source(),
+            mend="leave out the part named, or replace it by one without control flow",
+        ) from error
+    targets = [*parameters.values(), *slots]
+    return [v.assign(t) for v, t in zip(targets, results, strict=True)]
+
+
+def _trace_update(
+    tx: Any, names: Sequence[str], state_tree: Any, types: Sequence[TensorType]
+) -> Traced:
+    """`tx.update` and `optax.apply_updates` of flat lists: gradients, state, parameters, loss."""
+    count, last = len(names), len(types) - 1
+
+    def update(*values: Any) -> Any:
+        adjoints = dict(zip(names, values[:count], strict=True))
+        state = jax.tree.unflatten(state_tree, values[count : last - count])
+        parameters = dict(zip(names, values[last - count : last], strict=True))
+        updates, state = tx.update(adjoints, state, parameters, value=values[last])
+        return [optax.apply_updates(parameters, updates), state]
+
+    return trace(update, types)
+
+
+def _check_state(slots: Sequence[Variable], init: Traced, update: Traced, count: int) -> None:
+    """Raises unless `update` gives a state like the one that `init` made."""
+    state_tree = update.out_tree.children()[1]
+    types = update.out_types()[count:]
+    if state_tree != init.out_tree:
+        raise JaxImportError(
+            "the state that update returns is another nest than init's",
+            details=[f"init    {init.out_tree}", f"update  {state_tree}"],
+        )
+    for slot, type in zip(slots, types, strict=True):
+        if slot.type != type:
+            raise JaxImportError(f"update makes {type} of the state {slot.name!r}, a {slot.type}")

@@ -1,0 +1,39 @@
+"""Which assignments belong to a loss: those computed from what the loss is computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from graphc.ir.graph import Graph
+from graphc.ir.node import Node, Tensor
+
+UPDATES = "updates"  # the collection that layers (batch norm, ...) put their assignments in
+
+
+def updates_of(graph: Graph, loss: Tensor) -> list[Any]:
+    """The items of the collection "updates" that have a computed value in common with `loss`.
+
+    Feeds, variables and constants alone make no connection: the moving averages of another
+    network that sees the same batch stay out.
+    """
+    computed = _computed(graph, [graph.producer(loss)])
+    found = []
+    for item in graph.collection(UPDATES):
+        node = item if isinstance(item, Node) else graph.find_producer(item)
+        if node is not None and not computed.isdisjoint(_computed(graph, [node])):
+            found.append(item)
+    return found
+
+
+def _computed(graph: Graph, nodes: Iterable[Node]) -> set[Node]:
+    """The nodes that `nodes` need, themselves included, which have operands."""
+    found: set[Node] = set()
+    pending = [node for node in nodes if node.inputs]
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            producers = [graph.find_producer(t) for t in node.inputs]
+            pending += [p for p in producers if p is not None and p.inputs]
+    return found

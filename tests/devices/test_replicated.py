@@ -1,0 +1,336 @@
+"""Programs run on several devices mean what they mean on one."""
+
+from __future__ import annotations
+
+import re
+
+import jax
+import numpy as np
+import pytest
+from jax import numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
+
+import graphc as gc
+from graphc.devices import DataParallel
+from graphc.errors import DeviceError, LayoutError
+
+REPLICAS = 4
+SIZES = (6, 5, 3)
+
+
+def adam(v, gradient):
+    """One step of adam written with graph operators; gives its assignments."""
+    zeros = np.zeros(tuple(map(int, v.shape)), v.dtype)
+    m = gc.variable(zeros, name=f"{v.name}/m")
+    s = gc.variable(zeros, name=f"{v.name}/s")
+    m_next = m.read() * 0.9 + gradient * 0.1
+    s_next = s.read() * 0.99 + gradient * gradient * 0.01
+    step = 0.01 * m_next / (gc.sqrt(s_next) + 1e-8)
+    return [m.assign(m_next), s.assign(s_next), v.assign(v.read() - step)]
+
+
+def perceptron(dtype="float64", update=adam):
+    """A graph with x, y, out, loss, train in its collection "parts"."""
+    rng = np.random.default_rng(3)
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder((None, SIZES[0]), dtype, name="x")
+        y = gc.placeholder((None, SIZES[2]), dtype, name="y")
+        w1 = gc.variable(rng.normal(size=SIZES[:2]).astype(dtype), name="w1")
+        b1 = gc.variable(np.zeros(SIZES[1], dtype), name="b1")
+        w2 = gc.variable(rng.normal(size=SIZES[1:]).astype(dtype), name="w2")
+        out = gc.matmul(gc.tanh(gc.matmul(x, w1) + b1), w2)
+        loss = gc.reduce_mean(gc.square(out - y))
+        variables = [w1, b1, w2]
+        gradients = gc.gradients(loss, variables)
+        train = gc.group([update(v, g) for v, g in zip(variables, gradients, strict=True)])
+    return graph, x, y, out, loss, train
+
+
+def batch(rows=8, seed=0, dtype="float64"):
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=(rows, n)).astype(dtype) for n in (SIZES[0], SIZES[2])]
+
+
+def compiled(strategy, rows=8, dtype="float64", **options):
+    graph, x, y, out, loss, train = perceptron(dtype)
+    feeds = {x: (rows, SIZES[0]), y: (rows, SIZES[2])}
+    return gc.compile(
+        graph, [train, loss, out], feeds, strategy=strategy, options=gc.CompileOptions(**options)
+    )
+
+
+def hand_written_adam():
+    """The same step in plain JAX: `psum` of every gradient and of the loss."""
+
+    def local_loss(params, x, y):
+        w1, b1, w2 = params
+        out = jnp.tanh(x @ w1 + b1) @ w2
+        return jnp.sum(jnp.square(out - y)) / (REPLICAS * y.size)
+
+    def step(params, m, s, x, y):
+        loss, gradients = jax.value_and_grad(local_loss)(params, x, y)
+        loss, gradients = jax.lax.psum((loss, gradients), "replica")
+        m = [0.9 * a + 0.1 * g for a, g in zip(m, gradients, strict=True)]
+        s = [0.99 * a + 0.01 * g * g for a, g in zip(s, gradients, strict=True)]
+        params = [p - 0.01 * a / (jnp.sqrt(b) + 1e-8) for p, a, b in zip(params, m, s, strict=True)]
+        return params, m, s, loss
+
+    shapes = [SIZES[:2], (SIZES[1],), SIZES[1:]]
+    weights = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    feeds = [jax.ShapeDtypeStruct((REPLICAS, 2, n), jnp.float32) for n in (SIZES[0], SIZES[2])]
+    return jax.pmap(
+        step, axis_name="replica", in_axes=(None, None, None, 0, 0), out_axes=None
+    ).lower(weights, weights, weights, *feeds)
+
+
+def reduced_arrays(hlo: str) -> int:
+    """How many arrays the all-reduces of a compiled program carry, combined ones or not."""
+    calls = re.findall(r"= (\([^)]*\)|\S+) all-reduce(?:-start)?\(", hlo)
+    return sum(len(re.findall(r"\w+\[[^]]*\]", call)) for call in calls)
+
+
+def test_a_training_step_has_the_collectives_of_one_written_by_hand() -> None:
+    step = compiled(DataParallel(REPLICAS), dtype="float32")
+    lowered = hand_written_adam()
+    by_hand = lowered.as_text().count("stablehlo.all_reduce")
+    assert step.stablehlo().count("stablehlo.all_reduce") == by_hand == 4
+    assert reduced_arrays(step.hlo()) == reduced_arrays(lowered.compile().as_text()) == 4
+    for other in ("all-gather", "collective-permute", "all-to-all"):
+        assert other not in step.hlo()
+
+
+def test_training_equals_one_device() -> None:
+    one, four = compiled(None), compiled(DataParallel(REPLICAS))
+    a, b = one.init(), four.init()
+    for i in range(50):
+        feeds = dict(zip("xy", batch(seed=i), strict=True))
+        (_, loss, out), a = one(a, feeds)
+        (_, loss4, out4), b = four(b, feeds)
+        np.testing.assert_allclose(np.asarray(loss4), np.asarray(loss), atol=1e-12)
+        np.testing.assert_allclose(np.asarray(out4), np.asarray(out), atol=1e-12)
+    for name in a:
+        np.testing.assert_allclose(np.asarray(b[name]), np.asarray(a[name]), atol=1e-12)
+
+
+def test_many_steps_in_a_row() -> None:
+    """Unbounded, this aborts the process: collectives starve each other of threads."""
+    step = compiled(DataParallel(REPLICAS), dtype="float32")
+    state = step.init()
+    feeds = dict(zip("xy", batch(dtype="float32"), strict=True))
+    for _ in range(2000):
+        (_, loss, _), state = step(state, feeds)
+    assert float(loss) < 1e-3
+
+
+def test_state_has_no_leading_device_axis_and_is_donated() -> None:
+    step = compiled(DataParallel(REPLICAS))
+    start = step.init()
+    old = start.buffers[0]
+    assert old.shape == SIZES[:2] and old.sharding.is_fully_replicated
+    assert len(old.sharding.device_set) == REPLICAS
+    (_, loss, out), state = step(start, dict(zip("xy", batch(), strict=True)))
+    assert old.is_deleted()
+    assert state["w1"].sharding.is_fully_replicated
+    assert out.shape == (8, SIZES[2]) and not out.sharding.is_fully_replicated
+    assert loss.shape == ()
+    assert step.memory()["aliased"] > 0
+
+
+def test_without_donation_the_old_state_lives_on() -> None:
+    step = compiled(DataParallel(REPLICAS), donate=False)
+    start = step.init()
+    feeds = dict(zip("xy", batch(), strict=True))
+    (_, first, _), _ = step(start, feeds)
+    (_, again, _), _ = step(start, feeds)
+    assert float(first) == float(again)
+
+
+def test_a_value_set_from_a_jax_array_is_the_sessions_own() -> None:
+    graph, x, y, _, _, train = perceptron()
+    session = gc.Session(graph, strategy=DataParallel(REPLICAS))
+    with jax.enable_x64(True):
+        mine = jnp.ones(SIZES[:2])
+    session.set("w1", mine)
+    xs, ys = batch()
+    session.run(train, {x: xs, y: ys})
+    session.run(train, {x: xs, y: ys})
+    assert not mine.is_deleted()
+    assert np.all(np.asarray(mine) == 1)
+
+
+def test_feeds_may_lie_on_devices_already() -> None:
+    step = compiled(DataParallel(REPLICAS))
+    xs, ys = batch()
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:REPLICAS]), ("any",))
+    state = step.init()
+    losses = []
+    for where in (None, jax.devices()[0], jax.devices()[3],
+                  NamedSharding(mesh, PartitionSpec("any")),
+                  NamedSharding(mesh, PartitionSpec(None))):  # fmt: skip
+        with jax.enable_x64(True):
+            fed = xs if where is None else jax.device_put(xs, where)
+        (_, loss, _), _ = step(state, {"x": fed, "y": ys})
+        losses.append(float(loss))
+        state = step.init()
+    assert len(set(losses)) == 1
+
+
+def test_a_feed_written_to_after_the_call_does_not_change_the_result() -> None:
+    step = compiled(DataParallel(REPLICAS), rows=4096)
+    xs, ys = batch(4096)
+    (_, expected, _), _ = step(step.init(), {"x": xs.copy(), "y": ys.copy()})
+    for _ in range(10):
+        mine = xs.copy()
+        (_, loss, _), _ = step(step.init(), {"x": mine, "y": ys})
+        mine[:] = 0
+        assert float(loss) == float(expected)
+
+
+def test_a_feed_cut_along_another_axis() -> None:
+    graph = gc.Graph()
+    with graph:
+        x = gc.placeholder((3, None, 2), "float64", name="x", batch_axis=1)
+        rows = gc.reduce_sum(x, 0)
+        doubled = x * 2.0
+        top = gc.reduce_max(x)
+    session = gc.Session(graph, strategy=DataParallel(REPLICAS))
+    xs = np.random.default_rng(0).normal(size=(3, 8, 2))
+    got = session.run([rows, doubled, top, x], {x: xs})
+    for value, wanted in zip(got, (xs.sum(0), xs * 2, xs.max(), xs), strict=True):
+        np.testing.assert_allclose(np.asarray(value), wanted, atol=1e-15)
+
+
+def test_sums_shared_weights_and_extremes_equal_one_device() -> None:
+    graph = gc.Graph()
+    with graph:
+        x = gc.placeholder((None, 4), "float64", name="x")
+        w = gc.variable(np.random.default_rng(1).normal(size=(4, 4)), name="w")
+        h = gc.tanh(gc.matmul(x, w))
+        h = gc.matmul(gc.matmul(h, w), gc.transpose(w))
+        loss = gc.reduce_sum(gc.square(h)) + gc.reduce_max(h) * 2 + gc.reduce_sum(gc.square(w))
+        (gradient,) = gc.gradients(loss, [w])
+        norm = gc.sqrt(gc.reduce_sum(gc.square(gradient)))
+        least = gc.reduce_min(h, 0)
+        train = w.assign(w.read() - 0.01 * gradient / norm)
+    fetches = [train, loss, norm, least, gc.cumsum(h, 0)]
+    feeds = {x: np.random.default_rng(2).normal(size=(8, 4))}
+    alone = gc.Session(graph).run(fetches, feeds)
+    together = gc.Session(graph, strategy=DataParallel(REPLICAS)).run(fetches, feeds)
+    for a, b in zip(alone, together, strict=True):
+        np.testing.assert_allclose(np.asarray(b), np.asarray(a), rtol=1e-12, atol=1e-12)
+
+
+def test_batch_statistics_are_those_of_the_whole_batch() -> None:
+    graph = gc.Graph()
+    with graph:
+        x = gc.placeholder((None, 4), "float64", name="x")
+        w = gc.variable(np.random.default_rng(1).normal(size=(4, 4)), name="w")
+        h = gc.matmul(x, w)
+        centred = h - gc.reduce_mean(h, 0, keepdims=True)
+        scale = gc.rsqrt(gc.reduce_mean(gc.square(centred), 0, keepdims=True) + 1e-5)
+        loss = gc.reduce_mean(gc.sigmoid(centred * scale))
+        (gradient,) = gc.gradients(loss, [w])
+    feeds = {x: np.random.default_rng(2).normal(size=(8, 4))}
+    alone = gc.Session(graph).run([loss, gradient], feeds)
+    together = gc.Session(graph, strategy=DataParallel(REPLICAS)).run([loss, gradient], feeds)
+    for a, b in zip(alone, together, strict=True):
+        np.testing.assert_allclose(np.asarray(b), np.asarray(a), rtol=1e-12, atol=1e-12)
+
+
+def recurrent():
+    """A loop over time, trained: the batch is the second axis of what it scans."""
+    rng = np.random.default_rng(0)
+    graph = gc.Graph()
+    with graph:
+        x = gc.placeholder((5, None, 3), "float64", name="x", batch_axis=1)
+        w = gc.variable(rng.normal(size=(7, 4)) * 0.3, name="w")
+        rows = x.shape[1]
+
+        def step(carry, x_t):
+            h, total, sums = carry
+            h = gc.tanh(gc.matmul(gc.concatenate([x_t, h], 1), w))
+            carry = (h, total + gc.reduce_sum(gc.square(h)), sums + gc.reduce_sum(h, 1))
+            return carry, gc.reduce_mean(h)
+
+        first = (
+            gc.zeros((rows, 4), "float64"),
+            gc.zeros((), "float64"),
+            gc.zeros((rows,), "float64"),
+        )
+        (h, total, sums), means = gc.scan(step, first, x)
+        loss = gc.reduce_mean(gc.square(h)) + total * 0.1 + gc.reduce_mean(sums)
+        (gradient,) = gc.gradients(loss, [w])
+        train = w.assign(w.read() - 0.1 * gradient)
+    return graph, [train, loss, h, sums, means]
+
+
+def test_a_loop_over_time_equals_one_device_with_no_collective_inside() -> None:
+    graph, fetches = recurrent()
+    shape = {"x": (5, 8, 3)}
+    one = gc.compile(graph, fetches, shape)
+    four = gc.compile(graph, fetches, shape, strategy=DataParallel(REPLICAS))
+    # The gradient, the loss, and the stack of means.
+    assert four.stablehlo().count("stablehlo.all_reduce") == 3
+    assert "stablehlo.all_gather" not in four.stablehlo()
+    a, b = one.init(), four.init()
+    for i in range(3):
+        feeds = {"x": np.random.default_rng(i).normal(size=shape["x"])}
+        alone, a = one(a, feeds)
+        together, b = four(b, feeds)
+        for p, q in zip(alone, together, strict=True):
+            np.testing.assert_allclose(np.asarray(q), np.asarray(p), rtol=1e-12, atol=1e-12)
+
+
+def test_masks_differ_between_replicas_and_repeat_between_runs() -> None:
+    graph = gc.Graph(seed=5)
+    with graph:
+        x = gc.placeholder((None, 64), "float32", name="x")
+        y = gc.nn.dropout(x, rate=0.5)
+    feeds = {x: np.ones((8, 64), np.float32)}
+    first = np.asarray(gc.Session(graph, strategy=DataParallel(REPLICAS)).run(y, feeds))
+    again = np.asarray(gc.Session(graph, strategy=DataParallel(REPLICAS)).run(y, feeds))
+    np.testing.assert_array_equal(first, again)
+    pieces = first.reshape(REPLICAS, 2, 64)
+    assert all(not np.array_equal(pieces[0], piece) for piece in pieces[1:])
+
+
+def test_nothing_fetched_and_devices_chosen_by_name() -> None:
+    graph, x, y, _, loss, train = perceptron("float32")
+    strategy = DataParallel(["/cpu:3", "/cpu:1"])
+    session = gc.Session(graph, strategy=strategy)
+    xs, ys = batch(dtype="float32")
+    before = float(session.run(loss, {x: xs, y: ys}))
+    for _ in range(20):
+        assert session.run(train, {x: xs, y: ys}) is None
+    after = session.run(loss, {x: xs, y: ys})
+    assert float(after) < before
+    assert {d.id for d in after.sharding.device_set} == {1, 3}
+
+
+def test_one_replica_is_one_device() -> None:
+    one, same = compiled(None), compiled(DataParallel(1))
+    feeds = dict(zip("xy", batch(), strict=True))
+    (_, loss, _), _ = one(one.init(), feeds)
+    (_, again, _), _ = same(same.init(), feeds)
+    np.testing.assert_allclose(float(again), float(loss), rtol=1e-14)
+
+
+def test_what_is_gathered_is_in_the_executables_notes() -> None:
+    graph = gc.Graph()
+    with graph:
+        x = gc.placeholder((None,), "float32", name="x")
+        total = gc.cumsum(x, 0)
+    step = gc.compile(graph, total, {x: (8,)}, strategy=DataParallel(REPLICAS))
+    (note,) = step.notes
+    assert re.fullmatch(r"gathered x:0 for CumSum at .*test_replicated\.py:\d+: .*axis 0", note)
+
+
+def test_errors_reach_the_user() -> None:
+    graph, x, y, _, loss, _ = perceptron()
+    with pytest.raises(LayoutError, match="10 along its batch axis 0"):
+        gc.compile(graph, loss, {x: (10, 6), y: (10, 3)}, strategy=DataParallel(REPLICAS))
+    with pytest.raises(LayoutError, match="no feed has a batch axis"):
+        gc.compile(graph, graph.variable("w1"), {}, strategy=DataParallel(REPLICAS))
+    with pytest.raises(DeviceError, match="64 devices asked for"):
+        gc.Session(graph, strategy=DataParallel(64))

@@ -1,0 +1,98 @@
+"""Device discovery, strategies as records, and the placer."""
+
+from __future__ import annotations
+
+import jax
+import pytest
+
+import graphc as gc
+from graphc.devices import DataParallel, available
+from graphc.devices.discovery import find_devices, name_of
+from graphc.devices.placer import place
+from graphc.errors import AttributeValueError, DeviceError
+from graphc.ir.program import Program
+from tests.passes.check import program
+
+CPU = jax.devices("cpu")
+
+
+def test_devices_by_name() -> None:
+    named = {name: device for name, device in available().items() if "CPU" in name}
+    assert list(named.items()) == [(f"/device:CPU:{i}", d) for i, d in enumerate(CPU)]
+    assert gc.devices.available is available
+    assert name_of(CPU[2]) == "/device:CPU:2"
+    assert find_devices("/cpu:1") == find_devices("/job:worker/task:0/device:CPU:1") == [CPU[1]]
+    assert find_devices("/cpu:*") == CPU
+    assert find_devices("/task:0/cpu:*") == CPU
+    assert find_devices("/task:7/cpu:0") == find_devices("/tpu:0") == find_devices("/cpu:99") == []
+
+
+def test_a_strategy_is_a_plain_record() -> None:
+    assert DataParallel(4) == DataParallel(4) != DataParallel(2)
+    assert DataParallel(["/cpu:0"]) == DataParallel(("/cpu:0",))
+    assert hash(DataParallel(["/cpu:0"])) == hash(DataParallel(("/cpu:0",)))
+    assert DataParallel(4).replicas == 4
+    assert DataParallel(4).resolve() == tuple(jax.devices()[:4])
+    assert DataParallel(CPU[2:]).resolve() == tuple(CPU[2:])
+    assert DataParallel(["/cpu:3", CPU[0]]).resolve() == (CPU[3], CPU[0])
+    assert DataParallel(["/cpu:*"]).replicas == len(CPU)
+
+
+@pytest.mark.parametrize("devices", [0, -2, True, 2.5, [], "/cpu:0", [3], None])
+def test_what_is_no_strategy(devices: object) -> None:
+    with pytest.raises(AttributeValueError, match="DataParallel"):
+        DataParallel(devices)  # type: ignore[arg-type]
+
+
+def test_devices_that_are_not_there() -> None:
+    with pytest.raises(DeviceError) as error:
+        DataParallel(9).resolve()
+    text = str(error.value)
+    assert f"9 devices asked for, {len(available())} are there" in text
+    assert "/device:CPU:0, /device:CPU:1" in text
+    assert "XLA_FLAGS=--xla_force_host_platform_device_count=9" in text
+    assert 'jax.config.update("jax_num_cpu_devices", 9)' in text
+    with pytest.raises(DeviceError, match="no device '/tpu:3'") as error:
+        DataParallel(["/tpu:3"]).resolve()
+    assert "XLA_FLAGS" not in str(error.value)
+    with pytest.raises(DeviceError, match="not a device name"):
+        DataParallel(["gpu zero"])
+    with pytest.raises(DeviceError, match="one replica only, got /device:CPU:0, /device:CPU:0"):
+        DataParallel(["/cpu:0", "/device:CPU:0"]).resolve()
+
+
+# -- the placer --------------------------------------------------------------------------------
+
+
+def asking(*devices: str) -> Program:
+    """A program whose nodes ask for these devices, one each."""
+    lines = [f"%{i} = Negative(x) : f32[2]" for i in range(len(devices))]
+    start = program("\n".join(["program p(x: f32[2]) {", *lines, "return y = %0", "}"]))
+    nodes = zip(start.nodes, devices, strict=True)
+    return start.replace(nodes=tuple(node.replace(device=device) for node, device in nodes))
+
+
+def test_a_program_runs_where_all_its_nodes_ask_to() -> None:
+    default = jax.local_devices()[0]
+    assert place(asking("", "")) == (default, [])
+    assert place(asking("/device:CPU:2", "")) == (CPU[2], [])
+    assert place(asking("/device:CPU:2", "/device:CPU:*", "/cpu:2")) == (CPU[2], [])
+
+
+def test_requests_that_cannot_be_followed_are_noted() -> None:
+    device, notes = place(asking("/device:TPU:0", "/device:CPU:1"))
+    assert device == CPU[1]
+    assert notes == ["no device /device:TPU:0 for Negative '%0' at model.py:2: it runs on another"]
+    device, notes = place(asking("/device:CPU:1", "/device:CPU:2"))
+    assert device == jax.local_devices()[0]
+    assert (
+        len(notes) == 1 and "ask for different devices (/device:CPU:1, /device:CPU:2)" in notes[0]
+    )
+
+
+def test_without_soft_placement_they_are_errors() -> None:
+    with pytest.raises(DeviceError, match=r"(?s)no device '/device:TPU:0'.*at model.py:2"):
+        place(asking("/device:TPU:0"), soft=False)
+    with pytest.raises(DeviceError, match="ask for different devices"):
+        place(asking("/device:CPU:1", "/device:CPU:2"), soft=False)
+    assert place(asking("/device:CPU:1"), soft=False).device == CPU[1]

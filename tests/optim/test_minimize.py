@@ -1,0 +1,384 @@
+"""`minimize` against hand-written optax: every transformation in one program, five steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+from jax import numpy as jnp
+
+from graphc.build import add_to_collection, name_scope, placeholder, variable
+from graphc.errors import (
+    AttributeValueError,
+    DTypeError,
+    GradientError,
+    GraphError,
+    JaxImportError,
+    ShapeError,
+)
+from graphc.ir.graph import Graph
+from graphc.ir.node import Node, Tensor
+from graphc.ops.catalogue import FUNCTIONS as ops
+from graphc.optim import minimize
+from graphc.runtime.session import Session
+
+Array = np.ndarray[Any, Any]
+STEPS = 5
+
+_WARM = optax.warmup_cosine_decay_schedule(0.0, 0.05, 2, 10)
+
+TRANSFORMATIONS: Mapping[str, Any] = {
+    "sgd": lambda: optax.sgd(0.1),
+    "momentum": lambda: optax.sgd(0.1, momentum=0.9, nesterov=True),
+    "adam": lambda: optax.adam(0.01),
+    "adamw": lambda: optax.adamw(0.01, weight_decay=0.1),
+    "adagrad": lambda: optax.adagrad(0.1),
+    "adadelta": lambda: optax.adadelta(0.5),
+    "adafactor": lambda: optax.adafactor(0.05, min_dim_size_to_factor=2),
+    "amsgrad": lambda: optax.amsgrad(0.01),
+    "lamb": lambda: optax.lamb(0.01),
+    "lars": lambda: optax.lars(0.01),
+    "lion": lambda: optax.lion(0.01),
+    "nadam": lambda: optax.nadam(0.01),
+    "radam": lambda: optax.radam(0.01),
+    "rmsprop": lambda: optax.rmsprop(0.01, momentum=0.5, centered=True),
+    "rprop": lambda: optax.rprop(0.01),
+    "sm3": lambda: optax.sm3(0.05),
+    "yogi": lambda: optax.yogi(0.01),
+    "schedule_free": lambda: optax.contrib.schedule_free_adamw(0.01, warmup_steps=3),
+    "prodigy": lambda: optax.contrib.prodigy(0.5),
+    "clipped": lambda: optax.chain(optax.clip_by_global_norm(0.05), optax.adam(0.01)),
+    "scheduled": lambda: optax.adam(_WARM),
+    "one cycle": lambda: optax.sgd(optax.cosine_onecycle_schedule(8, 0.1)),
+    "piecewise": lambda: optax.sgd(optax.piecewise_constant_schedule(0.1, {2: 0.5, 4: 0.1})),
+    "staircase": lambda: optax.sgd(optax.exponential_decay(0.1, 2, 0.7, staircase=True)),
+    "injected": lambda: optax.inject_hyperparams(optax.adam)(learning_rate=_WARM),
+    "chain": lambda: optax.chain(
+        optax.clip(0.1), optax.trace(0.9), optax.ema(0.5), optax.scale(-0.1)
+    ),
+    "masked decay": lambda: optax.adamw(
+        0.01, weight_decay=0.1, mask=lambda p: {n: v.ndim > 1 for n, v in p.items()}
+    ),
+    "two of them": lambda: optax.partition(
+        {"slow": optax.sgd(0.01), "fast": optax.adam(0.05)},
+        lambda p: {n: "fast" if "kernel" in n else "slow" for n in p},
+    ),
+    "value": lambda: optax.polyak_sgd(0.5),
+}
+
+
+def start(label: str) -> dict[str, Array]:
+    rng = np.random.default_rng(sum(map(ord, label)))
+    return {
+        "hidden/kernel": rng.normal(size=(4, 5)),
+        "hidden/bias": rng.normal(size=5),
+        "out/kernel": rng.normal(size=(5, 2)),
+        "out/bias": np.zeros(2),
+    }
+
+
+def batches() -> list[Array]:
+    rng = np.random.default_rng(7)
+    return [rng.normal(size=(6, 4)) for _ in range(STEPS)]
+
+
+def scope_of(label: str) -> str:
+    return label.replace(" ", "_")
+
+
+def build(x: Tensor, label: str) -> tuple[Tensor, Node]:
+    """The network, with its variables under a scope of their own, and its training step."""
+    with name_scope(scope_of(label)):
+        v = {name: variable(value, name=name) for name, value in start(label).items()}
+        hidden = ops.tanh(ops.matmul(x, v["hidden/kernel"]) + v["hidden/bias"])
+        out = ops.matmul(hidden, v["out/kernel"]) + v["out/bias"]
+        loss = ops.reduce_mean(ops.square(out - 1.0))
+        return loss, minimize(loss, TRANSFORMATIONS[label](), variables=list(v.values()))
+
+
+def jax_loss(params: Any, x: Any, prefix: str) -> Any:
+    hidden = jnp.tanh(x @ params[prefix + "hidden/kernel"] + params[prefix + "hidden/bias"])
+    out = hidden @ params[prefix + "out/kernel"] + params[prefix + "out/bias"]
+    return jnp.mean((out - 1.0) ** 2)
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict[str, tuple[list[float], dict[str, Array]]]:
+    """Label -> losses and final variables, by graphc."""
+    with Graph() as graph:
+        x = placeholder((6, 4), "float64", name="x")
+        built = [build(x, label) for label in TRANSFORMATIONS]
+    session = Session(graph)
+    losses = []
+    for batch in batches():
+        losses.append(session.run([built], {x: batch})[0])
+    return {
+        label: (
+            [float(step[i][0]) for step in losses],
+            {n: np.asarray(session.get(n)) for n in graph.variables if n.startswith(f"{scope}/")},
+        )
+        for i, (label, scope) in enumerate((t, scope_of(t)) for t in TRANSFORMATIONS)
+    }
+
+
+@pytest.fixture(scope="module")
+def by_hand() -> dict[str, tuple[list[float], Any, Any]]:
+    """Label -> losses, final parameters and final state, by optax."""
+    with jax.enable_x64(True):
+        txs = {label: optax.with_extra_args_support(f()) for label, f in TRANSFORMATIONS.items()}
+        params = {
+            label: {f"{scope_of(label)}/{n}": jnp.asarray(a) for n, a in start(label).items()}
+            for label in txs
+        }
+        states = {label: tx.init(params[label]) for label, tx in txs.items()}
+
+        @jax.jit
+        def step(params: Any, states: Any, x: Any) -> Any:
+            losses = {}
+            for label, tx in txs.items():
+                losses[label], slopes = jax.value_and_grad(jax_loss)(
+                    params[label], x, f"{scope_of(label)}/"
+                )
+                updates, states[label] = tx.update(
+                    slopes, states[label], params[label], value=losses[label]
+                )
+                params[label] = optax.apply_updates(params[label], updates)
+            return params, states, losses
+
+        history = []
+        for batch in batches():
+            params, states, losses = step(params, states, batch)
+            history.append(losses)
+    return {
+        label: ([float(h[label]) for h in history], params[label], states[label]) for label in txs
+    }
+
+
+def slot_values(label: str, variables: dict[str, Array]) -> list[Array]:
+    """The slots among the variables, in the order optax flattens its state: that of creation."""
+    own = {f"{scope_of(label)}/{name}" for name in start(label)}
+    return [value for name, value in variables.items() if name not in own]
+
+
+@pytest.mark.parametrize("label", TRANSFORMATIONS)
+def test_minimize_equals_optax(label: str, trained: Any, by_hand: Any) -> None:
+    losses, variables = trained[label]
+    wanted_losses, params, state = by_hand[label]
+    np.testing.assert_allclose(losses, wanted_losses, rtol=1e-12)
+    assert losses[0] != losses[-1]
+    for name, value in params.items():
+        np.testing.assert_allclose(variables[name], value, rtol=1e-12, atol=1e-12, err_msg=name)
+    slots, wanted = slot_values(label, variables), jax.tree.leaves(state)
+    assert len(slots) == len(wanted)
+    for got, value in zip(slots, wanted, strict=True):
+        assert got.dtype == value.dtype
+        np.testing.assert_allclose(got, value, rtol=1e-12, atol=1e-12)
+
+
+# -- names and structure -----------------------------------------------------------------------
+
+
+def small(
+    tx: optax.GradientTransformation | None = None, dtype: str = "float32", **options: Any
+) -> tuple[Graph, Tensor, Node]:
+    with Graph() as graph:
+        x = placeholder((None, 4), dtype, name="x")
+        with name_scope("hidden"):
+            w = variable(np.ones((4, 3), dtype), name="kernel")
+        loss = ops.reduce_mean(ops.square(ops.matmul(x, w)), name="loss")
+        node = minimize(loss, tx or optax.adam(0.1), **options)
+    return graph, loss, node
+
+
+def test_slots_are_variables_named_by_parameter_and_path() -> None:
+    graph, _, node = small()
+    slots = ["train/0/count", "hidden/kernel/train/0/mu", "hidden/kernel/train/0/nu"]
+    assert list(graph.variables) == ["hidden/kernel", *slots]
+    assert [v.name for v in graph.variables.values() if v.trainable] == ["hidden/kernel"]
+    assert graph.variables["hidden/kernel/train/0/mu"].type == graph.variables["hidden/kernel"].type
+    assert node.name == "train"
+    assert node.op.name == "Group"
+
+
+def test_names_of_injected_and_partitioned_state() -> None:
+    adam = optax.inject_hyperparams(optax.adam)(0.1)
+    tx = optax.partition({"a b": adam}, lambda p: dict.fromkeys(p, "a b"))
+    graph, _, _ = small(tx, name="step")
+    inner = "inner_states/a_b/inner_state"
+    assert f"step/{inner}/hyperparams/learning_rate" in graph.variables
+    assert f"hidden/kernel/step/{inner}/inner_state/0/mu" in graph.variables
+
+
+def test_steps_of_one_name_stay_apart() -> None:
+    graph, loss, first = small()
+    with graph:
+        second = minimize(loss, optax.adam(0.2))
+    assert (first.name, second.name) == ("train", "train_1")
+    assert "hidden/kernel/train_1/0/mu" in graph.variables
+    assert not any(name.endswith("_1") for name in graph.variables)
+
+
+def test_step_stands_in_the_name_scope_it_is_made_in() -> None:
+    with Graph() as graph:
+        w = variable(np.ones(3, np.float32), name="w")
+        with name_scope("outer"):
+            node = minimize(ops.reduce_sum(ops.square(w)), optax.adam(0.1))
+    assert node.name == "outer/train"
+    assert "w/outer/train/0/mu" in graph.variables
+    assert "outer/train/0/count" in graph.variables
+
+
+def test_zero_state_needs_no_nodes_and_other_state_its_own() -> None:
+    graph, _, _ = small(optax.adagrad(0.1, initial_accumulator_value=0.5))
+    assert not any("/init/" in node.name for node in graph.nodes)
+    assert Session(graph).get("hidden/kernel/train/0/sum_of_squares").tolist() == [[0.5] * 3] * 4
+    graph, _, _ = small(_anchored())
+    anchor = Session(graph).get("hidden/kernel/train/anchor")
+    np.testing.assert_array_equal(anchor, np.full((4, 3), 2.0))
+
+
+def _anchored() -> optax.GradientTransformation:
+    """A transformation whose state starts at twice the parameters."""
+
+    def init(params: Any) -> Any:
+        return {"anchor": jax.tree.map(lambda p: 2.0 * p, params)}
+
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
+        return jax.tree.map(lambda u, a: -0.1 * (u + a), updates, state["anchor"]), state
+
+    return optax.GradientTransformation(init, update)
+
+
+def test_nodes_of_the_step_carry_the_line_of_minimize() -> None:
+    graph, _, node = small()
+    lines = {n.source for n in graph.nodes if n.name.startswith("train/update/")}
+    assert lines == {node.source}
+    assert node.source is not None
+    assert "minimize(loss" in node.source.code
+
+
+def test_half_precision_parameters_keep_their_dtype() -> None:
+    graph, loss, node = small(optax.adamw(_WARM), dtype="bfloat16")
+    session = Session(graph)
+    session.run([node, loss], {"x": np.ones((2, 4), jnp.bfloat16)})
+    assert session.get("hidden/kernel").dtype == jnp.bfloat16
+    assert session.get("hidden/kernel/train/0/mu").dtype == jnp.bfloat16
+
+
+def test_only_the_variables_asked_for_are_trained() -> None:
+    with Graph() as graph:
+        a = variable(np.ones(2, np.float32), name="a")
+        b = variable(np.ones(2, np.float32), name="b")
+        variable(np.ones(2, np.float32), name="unused")
+        loss = ops.reduce_sum(ops.square(a) * b)
+        only_b = minimize(loss, optax.sgd(0.1), variables=[b])
+        both = minimize(loss, optax.sgd(0.1), name="both")
+    session = Session(graph)
+    session.run(only_b, {})
+    assert session.get("a").tolist() == [1.0, 1.0]
+    np.testing.assert_allclose(session.get("b"), 0.9, rtol=1e-6)
+    session.run(both, {})
+    np.testing.assert_allclose(session.get("a"), 1 - 0.1 * 2 * 0.9, rtol=1e-6)
+    assert session.get("unused").tolist() == [1.0, 1.0]
+
+
+def test_all_assignments_use_values_from_before_the_step() -> None:
+    # p1 <- p1 - g1(p1, p0): wrong if p0 were assigned first.
+    with Graph() as graph:
+        p = [variable(np.array(v, np.float32), name=f"p{i}") for i, v in enumerate((2.0, 3.0))]
+        node = minimize(p[0] * p[1], optax.sgd(1.0))
+    session = Session(graph)
+    session.run(node, {})
+    assert (float(session.get("p0")), float(session.get("p1"))) == (-1.0, 1.0)
+
+
+def test_updates_of_what_the_loss_computes_run_too() -> None:
+    with Graph() as graph:
+        x = placeholder((3,), name="x")
+        w = variable(np.ones(3, np.float32), name="w")
+        related = variable(np.zeros(3, np.float32), name="related", trainable=False)
+        apart = variable(np.zeros(3, np.float32), name="apart", trainable=False)
+        h = ops.multiply(x, w)
+        add_to_collection("updates", related.assign(h * 2.0))
+        add_to_collection("updates", apart.assign(x + 1.0))  # shares the feed alone
+        node = minimize(ops.reduce_sum(h), optax.sgd(0.5))
+    session = Session(graph)
+    session.run(node, {x: np.array([1, 2, 3], np.float32)})
+    assert session.get("related").tolist() == [2.0, 4.0, 6.0]
+    assert session.get("apart").tolist() == [0.0, 0.0, 0.0]
+
+
+# -- errors ------------------------------------------------------------------------------------
+
+
+def in_graph(build: Any) -> Any:
+    with Graph():
+        w = variable(np.ones(2, np.float32), name="w")
+        return build(w)
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "text"),
+    [
+        (
+            lambda w: minimize(ops.square(w), optax.sgd(0.1)),
+            ShapeError,
+            "the loss must be a scalar, got f32\\[2\\]",
+        ),
+        (
+            lambda w: minimize(ops.argmax(w), optax.sgd(0.1)),
+            DTypeError,
+            "the loss must be floating, got i32\\[\\]",
+        ),
+        (lambda w: minimize(1.0, optax.sgd(0.1)), GraphError, "the loss must be a tensor"),
+        (
+            lambda w: minimize(ops.reduce_sum(w), 0.1),
+            AttributeValueError,
+            "0.1 is no optax transformation",
+        ),
+        (
+            lambda w: minimize(ops.reduce_sum(ops.zeros(2)), optax.sgd(0.1)),
+            GradientError,
+            "depends on no trainable variable",
+        ),
+        (
+            lambda w: minimize(
+                ops.reduce_sum(w),
+                optax.sgd(0.1),
+                variables=[w, variable(np.ones(2, np.float32), name="other")],
+            ),
+            GradientError,
+            "no gradient path from 'other'",
+        ),
+        (
+            lambda w: minimize(ops.reduce_sum(w), optax.sgd(0.1), variables=[]),
+            GradientError,
+            "no variables are given",
+        ),
+    ],
+)
+def test_errors(build: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        in_graph(build)
+
+
+def test_control_flow_in_a_transformation_is_named() -> None:
+    with pytest.raises(JaxImportError) as caught:
+        small(optax.apply_if_finite(optax.adam(0.1), 3))
+    text = str(caught.value)
+    assert "minimize: this optax transformation cannot be used yet: JAX primitive 'cond'" in text
+    assert "in apply_if_finite.<locals>.update, _conditionality.py:" in text
+    assert "test_minimize.py" in text
+
+
+def test_an_update_that_changes_its_state_is_refused() -> None:
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
+        return updates, {"count": state["count"] + 0.5}
+
+    tx = optax.GradientTransformation(lambda p: {"count": jnp.zeros((), jnp.int32)}, update)
+    with pytest.raises(JaxImportError, match=r"makes f32\[\] of the state 'train/count', a i32"):
+        small(tx)

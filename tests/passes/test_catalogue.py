@@ -1,0 +1,47 @@
+"""The default passes over every operator of the catalogue, with its gradient: valid, and smaller.
+
+That values stay is what the generated programs of test_meaning.py show; here no operator, body or
+adjoint trips a pass, and whatever a pass makes has the types that `infer` gives.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from graphc.autodiff.gradients import gradients
+from graphc.ir.dtypes import is_inexact
+from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor
+from graphc.passes.manager import PassManager
+from graphc.passes.pipelines import pipeline
+from tests.laws.harness import Built, build_case, families, functional
+
+FAMILIES = families()
+
+
+def adjoints(b: Built) -> list[Tensor]:
+    """The gradients of the inexact results with respect to the inputs."""
+    xs = [
+        t for t, spec in zip(b.tensors, b.case.inputs, strict=True)
+        if spec.grad and is_inexact(t.type.dtype)
+    ]  # fmt: skip
+    ys = [t for t in b.outputs if is_inexact(t.type.dtype)]
+    if not (xs and ys and b.case.gradient):
+        return []
+    return [g for g in gradients(ys, xs, unconnected="zero") if g is not None]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_comes_through(family: str) -> None:
+    graph = Graph(seed=1)
+    with graph:
+        built = [
+            build_case(case, case.dtypes[-1], f"in{i}") for i, case in enumerate(FAMILIES[family])
+        ]
+        fetches = [t for b in built for t in (*b.outputs, *adjoints(b))]
+    before = functional(graph, list(dict.fromkeys(fetches)), [t for b in built for t in b.tensors])
+    after, report = PassManager(pipeline("default")).run(before)
+    assert report.rows[-1].after <= report.rows[0].before
+    assert [p.tensor.type for p in after.outputs] == [p.tensor.type for p in before.outputs]
+    settled, _ = PassManager(pipeline("default")).run(after)
+    assert settled is after, "two rounds were not enough"
