@@ -241,11 +241,12 @@ class Localizer:
 
 
 def _gather_note(tensor: Tensor, axis: int, user: Node | Port) -> str:
+    name = tensor.name.removesuffix(":0")
     if isinstance(user, Port):
         what = "variable" if user.kind == "state" else "output"
-        return f"gathered {tensor.name} for {what} {user.name!r}: it must be whole"
+        return f"gathered {name} for {what} {user.name!r}: it must be whole"
     where = f" at {user.source}" if user.source is not None else ""
     why = (
-        "it needs the whole of axis {axis}" if user.op.layout else "operator without a layout rule"
+        f"it needs the whole of axis {axis}" if user.op.layout else "operator without a layout rule"
     )
-    return f"gathered {tensor.name} for {user.op.name}{where}: {why.format(axis=axis)}"
+    return f"gathered {name} for {user.op.name}{where}: {why}"

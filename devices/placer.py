@@ -67,4 +67,5 @@ def place(program: Program, *, soft: bool = True) -> Placement:
 
 def _described(node: Node) -> str:
     where = f" at {node.source}" if node.source is not None else ""
-    return f"{node.op.name} {node.name!r}{where}"
+    name = f" {node.name!r}" if node.name else ""
+    return f"{node.op.name}{name}{where}"

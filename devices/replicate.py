@@ -30,10 +30,12 @@ class Replicate(Pass):
     Attributes:
         replicas: how many there are.
         input_layouts: layouts of feeds by name, in the place of what their batch axes say.
+        sources: the user's lines of feeds by name, for errors.
     """
 
     replicas: int
     input_layouts: Mapping[str, Layout] = field(default_factory=dict, hash=False)
+    sources: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if type(self.replicas) is not int or self.replicas < 1:
@@ -54,7 +56,7 @@ class Replicate(Pass):
         """
         inputs = [self._input_layout(program, port) for port in program.inputs]
         if not self.input_layouts and not any(isinstance(layout, Sharded) for layout in inputs):
-            raise _no_batch(program, self.replicas)
+            raise self._no_batch(program)
         required = [REPLICATED if port.kind == "state" else None for port in program.outputs]
         local = _Regions(self).local(program, inputs, required, partial_leaves=False)
         overridden = _overridden_devices(program)
@@ -70,8 +72,41 @@ class Replicate(Pass):
         if isinstance(layout, Partial):
             raise LayoutError(f"feed {port.name!r} cannot be {layout}: the caller feeds it whole")
         if isinstance(layout, Sharded):
-            _check_divisible(port, layout.axis, self.replicas)
+            self._check_divisible(port, layout.axis)
         return layout
+
+    def _check_divisible(self, port: Port, axis: int) -> None:
+        size, replicas = port.tensor.type.shape[axis], self.replicas
+        if not isinstance(size, int):
+            raise LayoutError(
+                f"feed {port.name!r}: size {size} of its batch axis {axis} is not bound yet",
+                source=self.sources.get(port.name),
+                mend="bind sizes first; a program is replicated for given sizes",
+            )
+        if size % replicas == 0:
+            return
+        fitting = [n for n in (size // replicas * replicas, -(-size // replicas) * replicas) if n]
+        raise LayoutError(
+            f"feed {port.name!r}: {size} along its batch axis {axis} cannot be shared equally by "
+            f"{replicas} replicas",
+            details=[f"{port.name}  {port.tensor.type}"],
+            source=self.sources.get(port.name),
+            mend=f"feed {' or '.join(map(str, fitting))} (drop or pad the rest of the last "
+            "batch), or use another number of replicas",
+        )
+
+    def _no_batch(self, program: Program) -> LayoutError:
+        rows = [
+            f"{port.name}  {port.tensor.type}  {self.sources.get(port.name, '')}".rstrip()
+            for port in program.ports("feed")
+        ]
+        return LayoutError(
+            f"{program.name}: no feed has a batch axis, so there is nothing that {self.replicas} "
+            "replicas could share",
+            details=rows or ["no feeds"],
+            mend="mark it: gc.placeholder(shape, dtype, batch_axis=0), or leave its leading size "
+            "None; or run these fetches without a strategy",
+        )
 
 
 class _Regions:
@@ -102,44 +137,6 @@ class _Regions:
     ) -> Local:
         flow = LayoutFlow(program, inputs, required, partial_leaves, self, self._fault)
         return Localizer(flow, required, self.replicas, self._by_program, self._fault).run()
-
-
-def _check_divisible(port: Port, axis: int, replicas: int) -> None:
-    size = port.tensor.type.shape[axis]
-    if not isinstance(size, int):
-        raise LayoutError(
-            f"feed {port.name!r}: size {size} of its batch axis {axis} is not bound yet",
-            mend="bind sizes first; a program is replicated for given sizes",
-        )
-    if size % replicas == 0:
-        return
-    fitting = [n for n in (size // replicas * replicas, -(-size // replicas) * replicas) if n]
-    raise LayoutError(
-        f"feed {port.name!r}: {size} along its batch axis {axis} cannot be shared equally by "
-        f"{replicas} replicas",
-        details=[f"{port.name}  {port.tensor.type}"],
-        source=_source(port),
-        mend=f"feed {' or '.join(map(str, fitting))} (drop or pad the rest of the last batch), or "
-        f"use another number of replicas",
-    )
-
-
-def _no_batch(program: Program, replicas: int) -> LayoutError:
-    feeds = program.ports("feed")
-    return LayoutError(
-        f"{program.name}: no feed has a batch axis, so there is nothing that {replicas} replicas "
-        "could share",
-        details=[f"{port.name}  {port.tensor.type}" for port in feeds] or ["no feeds"],
-        source=next((s for port in feeds if (s := _source(port)) is not None), None),
-        mend="mark it: gc.placeholder(shape, dtype, batch_axis=0), or leave its leading size None; "
-        "or run these fetches without a strategy",
-    )
-
-
-def _source(port: Port) -> object | None:
-    graph = port.tensor.graph
-    producer = None if graph is None else graph.find_producer(port.tensor)
-    return None if producer is None else producer.source
 
 
 def _overridden_devices(program: Program) -> Node | None:

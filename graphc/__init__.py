@@ -60,6 +60,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import cast as cast
     from graphc.ops import ceil as ceil
     from graphc.ops import clip as clip
+    from graphc.ops import complex as complex
     from graphc.ops import concatenate as concatenate
     from graphc.ops import conj as conj
     from graphc.ops import constant as constant
@@ -97,7 +98,6 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import logical_or as logical_or
     from graphc.ops import logical_xor as logical_xor
     from graphc.ops import logsumexp as logsumexp
-    from graphc.ops import make_complex as make_complex
     from graphc.ops import matmul as matmul
     from graphc.ops import max as max
     from graphc.ops import maximum as maximum
@@ -207,6 +207,7 @@ _HOMES: Final[dict[str, str]] = {
     "ceil": "ops",
     "clip": "ops",
     "compile": "runtime",
+    "complex": "ops",
     "concatenate": "ops",
     "conj": "ops",
     "constant": "ops",
@@ -252,7 +253,6 @@ _HOMES: Final[dict[str, str]] = {
     "logical_or": "ops",
     "logical_xor": "ops",
     "logsumexp": "ops",
-    "make_complex": "ops",
     "matmul": "ops",
     "max": "ops",
     "maximum": "ops",

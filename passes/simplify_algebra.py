@@ -31,7 +31,7 @@ from graphc.ops.arithmetic import (
     SUBTRACT,
 )
 from graphc.ops.comparison import LOGICAL_AND, LOGICAL_NOT, LOGICAL_OR, WHERE
-from graphc.ops.complex import COMPLEX, CONJ, IMAG, REAL
+from graphc.ops.complex_parts import COMPLEX, CONJ, IMAG, REAL
 from graphc.ops.emit import CAST
 from graphc.ops.powers import INTEGER_POWER, POWER, RECIPROCAL, SQUARE
 from graphc.ops.state import IDENTITY, STOP_GRADIENT

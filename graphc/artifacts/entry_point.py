@@ -73,12 +73,12 @@ class EntryPoint:
             FeedError: a wrong, missing or superfluous input; the state stays valid.
             StateError: a training entry point without a state, or with a consumed one; or a
                 state of another model.
-            ArtifactVersionError: the program cannot be read by this JAX.
+            ArtifactError: the program cannot be read by this JAX, or is not as the file says.
         """
+        call = self._call or self._read_program()
         state = self._checked_state(state)
         values = self._feeds(inputs)
         buffers = list(state.buffers)
-        call = self._call or self._read_program()
         with jax.enable_x64(True) if self._entry.wide else nullcontext():
             results = call(*[buffers[i] for i in self._taken], *values)
         count = len(self._assigned)

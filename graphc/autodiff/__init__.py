@@ -1,5 +1,5 @@
 """Gradients by graph extension."""
 
-from graphc.autodiff.gradients import gradients as gradients
+from graphc.autodiff.reverse import gradients as gradients
 
 __all__ = ["gradients"]

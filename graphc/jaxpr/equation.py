@@ -20,6 +20,8 @@ from graphc.jaxpr.symbols import Symbols
 Results = Tensor | Sequence[Tensor | None]  # None: a result nobody needs
 Array = np.ndarray[Any, Any]
 
+# What helps where nothing better is known.
+OTHERWISE = "write this part with gc.* operators, or pass its result as an argument"
 _SMALL = 64  # elements: what is worth knowing at import are indices and sizes
 
 
@@ -59,7 +61,7 @@ class Equation:
         """A parameter that holds axes or counts (which JAX may give as NumPy integers)."""
         return tuple(int(i) for i in self.params[name])
 
-    def refuse(self, why: str, mend: str | None = None) -> NoReturn:
+    def refuse(self, why: str, mend: str = OTHERWISE) -> NoReturn:
         """Raises `JaxImportError` with the primitive's name, JAX's caller and the user's line."""
         refuse(self.eqn, why, mend)
 
@@ -67,7 +69,7 @@ class Equation:
 Rule = Callable[..., Results]  # (equation, *operands)
 
 
-def refuse(eqn: Any, why: str, mend: str | None = None) -> NoReturn:
+def refuse(eqn: Any, why: str, mend: str = OTHERWISE) -> NoReturn:
     """Raises `JaxImportError` for an equation."""
     where = origin(eqn)
     raise JaxImportError(
@@ -80,6 +82,16 @@ def refuse(eqn: Any, why: str, mend: str | None = None) -> NoReturn:
 
 def known_value(tensor: Tensor) -> Array | None:
     """The value of a small tensor that follows from constants alone; None for any other."""
+    return _known(tensor, {})
+
+
+def _known(tensor: Tensor, seen: dict[Tensor, Array | None]) -> Array | None:
+    if tensor not in seen:
+        seen[tensor] = _folded(tensor, seen)
+    return seen[tensor]
+
+
+def _folded(tensor: Tensor, seen: dict[Tensor, Array | None]) -> Array | None:
     graph = tensor.graph
     node = graph.find_producer(tensor) if graph is not None else None
     if node is None or node.op.fold is None or len(node.outputs) != 1:
@@ -89,7 +101,7 @@ def known_value(tensor: Tensor) -> Array | None:
         return None
     operands = []
     for operand in node.inputs:
-        value = known_value(operand)
+        value = _known(operand, seen)
         if value is None:
             return None
         operands.append(value)

@@ -15,7 +15,7 @@ from graphc.jaxpr import (
     shapes,
     windows,
 )
-from graphc.jaxpr.equation import Rule
+from graphc.jaxpr.equation import OTHERWISE, Rule
 
 _FAMILIES: tuple[ModuleType, ...] = (
     elementwise,
@@ -75,10 +75,4 @@ _REASONS: Final[Mapping[str, tuple[str, str]]] = {
 
 def why_not(eqn: Any) -> tuple[str, str]:
     """Why the primitive of `eqn` has no rule, and what to do about it."""
-    return _REASONS.get(
-        eqn.primitive.name,
-        (
-            "there is no graphc operator for it yet",
-            "write this part with gc.* operators, or pass its result as an argument",
-        ),
-    )
+    return _REASONS.get(eqn.primitive.name, ("there is no graphc operator for it yet", OTHERWISE))

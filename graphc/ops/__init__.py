@@ -53,10 +53,10 @@ from graphc.ops.comparison import (
     not_equal,
     where,
 )
-from graphc.ops.complex import (
+from graphc.ops.complex_parts import (
+    complex,
     conj,
     imag,
-    make_complex,
     real,
 )
 from graphc.ops.contraction import (
@@ -191,6 +191,7 @@ __all__ = [
     "cast",
     "ceil",
     "clip",
+    "complex",
     "concatenate",
     "conj",
     "constant",
@@ -228,7 +229,6 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "logsumexp",
-    "make_complex",
     "matmul",
     "max",
     "maximum",

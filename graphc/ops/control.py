@@ -15,7 +15,7 @@ from graphc.ir.graph import Graph
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Partial, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
-from graphc.ir.program import Program, region
+from graphc.ir.program import is_pure, region
 from graphc.ir.scopes import building
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
@@ -133,7 +133,7 @@ def _prune_scan(node: Node, used: set[Tensor]) -> Node:
     needed = {results[i] for i in kept}
     nodes = []
     for inner in reversed(body.nodes):
-        if not needed.isdisjoint(inner.outputs) or has_writes(Program("", (), (inner,), ())):
+        if not needed.isdisjoint(inner.outputs) or not is_pure(inner):
             needed.update(inner.inputs)
             nodes.append(inner)
     inputs = _split(body.input_tensors(), consts, carries)

@@ -34,7 +34,7 @@ def check_key(ctx: InferContext, key: TensorType) -> None:
     ctx.require(
         key == KEY,
         f"key must be {KEY}, got {key}",
-        mend="gc.random_key(seed) makes one, gc.fold_in(key, number) another from it",
+        mend="gc.random.random_key(seed) makes one, gc.random.fold_in(key, n) another from it",
         dtype=key.dtype != KEY.dtype,
     )
 

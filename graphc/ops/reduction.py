@@ -15,7 +15,7 @@ from graphc.ir.opdef import Attr, OpDef
 from graphc.ops.axes import normalize_axes
 from graphc.ops.broadcasting import infer_floating, infer_inexact, infer_numeric, infer_ordered
 from graphc.ops.comparison import not_equal
-from graphc.ops.complex import conj, real
+from graphc.ops.complex_parts import conj, real
 from graphc.ops.emit import convert, emit_one, promote_inexact, to_dtype
 from graphc.ops.layout_rules import map_axis
 from graphc.ops.powers import square

@@ -104,7 +104,7 @@ def build(
         devices: Sequence[jax.Device] = [device or wanted]
         executor = SingleDevice(program, options, devices[0])
     else:
-        executor = Replicated(program, options, strategy)
+        executor = Replicated(program, options, strategy, prepared.sources)
         devices, notes = executor.devices, executor.notes
     key = cache_key(
         prepared.functional,

@@ -20,7 +20,7 @@ from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.ops.state import READ_VARIABLE
 from graphc.passes.functionalize import Functionalize
 from graphc.passes.manager import PassManager, PassReport
-from graphc.passes.pipelines import pipeline
+from graphc.passes.pipelines import after_binding, pipeline
 from graphc.runtime.counters import COUNTERS
 
 
@@ -90,7 +90,15 @@ def bind(
     """The program with every size an int, and what the passes then still found."""
     if not bindings:
         return prepared.program, None
-    return manager(options).run(bind_sizes(prepared.program, bindings))
+    passes = PassManager(
+        after_binding(options.pipeline),
+        stage="bound",
+        verify=options.verify,
+        validate=options.validate,
+        evaluator=evaluate,
+        dump=options.dump,
+    )
+    return passes.run(bind_sizes(prepared.program, bindings))
 
 
 def evaluate(program: Program, inputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:

@@ -8,7 +8,7 @@ no data, since a piece lies on the device that works on it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ from graphc.config import CompileOptions
 from graphc.devices.replicate import Replicate
 from graphc.devices.strategy import DataParallel
 from graphc.ir.layouts import REPLICATED, Layout, Sharded
+from graphc.ir.node import EMPTY
 from graphc.ir.program import Program
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.runtime.executors import InFlight, Signature, compile_jax, place_on, with_own_outputs
@@ -32,6 +33,7 @@ class Replicated:
     Args:
         program: bound, with global types: its meaning on one device.
         strategy: says which devices; each is one replica.
+        sources: feed name -> the user's line of its placeholder, for errors.
 
     Attributes:
         local: the program that each replica runs, with the layouts of its ports.
@@ -44,12 +46,18 @@ class Replicated:
 
     kind = "replicated"
 
-    def __init__(self, program: Program, options: CompileOptions, strategy: DataParallel) -> None:
+    def __init__(
+        self,
+        program: Program,
+        options: CompileOptions,
+        strategy: DataParallel,
+        sources: Mapping[str, Any] = EMPTY,
+    ) -> None:
         start = time.perf_counter()
         self.signature = Signature.of(program)
         self.program = self.signature.reorder(program)
         self.devices = strategy.resolve()
-        self.local = Replicate(len(self.devices)).replicate(self.program)
+        self.local = Replicate(len(self.devices), sources=sources).replicate(self.program)
         self.notes = list(self.local.notes)
         replicated = time.perf_counter() - start
         self.wide = needs_x64(self.program)

@@ -323,12 +323,12 @@ def test_what_is_gathered_is_in_the_executables_notes() -> None:
         total = gc.cumsum(x, 0)
     step = gc.compile(graph, total, {x: (8,)}, strategy=DataParallel(REPLICAS))
     (note,) = step.notes
-    assert re.fullmatch(r"gathered x:0 for CumSum at .*test_replicated\.py:\d+: .*axis 0", note)
+    assert re.fullmatch(r"gathered x for CumSum at .*test_replicated\.py:\d+: .*axis 0", note)
 
 
 def test_errors_reach_the_user() -> None:
     graph, x, y, _, loss, _ = perceptron()
-    with pytest.raises(LayoutError, match="10 along its batch axis 0"):
+    with pytest.raises(LayoutError, match=r"(?s)10 along its batch axis 0.*test_replicated\.py:\d"):
         gc.compile(graph, loss, {x: (10, 6), y: (10, 3)}, strategy=DataParallel(REPLICAS))
     with pytest.raises(LayoutError, match="no feed has a batch axis"):
         gc.compile(graph, graph.variable("w1"), {}, strategy=DataParallel(REPLICAS))

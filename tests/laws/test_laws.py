@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from graphc.autodiff.gradients import gradients
+from graphc.autodiff.reverse import gradients
 from graphc.build.placeholders import placeholder
 from graphc.config import CompileOptions
 from graphc.devices.strategy import DataParallel

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from graphc.autodiff.gradients import gradients
+from graphc.autodiff.reverse import gradients
 from graphc.build.placeholders import placeholder
 from graphc.errors import ShapeError
 from graphc.ir.dims import symbol

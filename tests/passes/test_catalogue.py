@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphc.autodiff.gradients import gradients
+from graphc.autodiff.reverse import gradients
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor

@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/complex.py."""
+"""Cases of graphc/ops/complex_parts.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from graphc.errors import DTypeError
 from graphc.ops import arithmetic, axiswise, math, powers, reduction
-from graphc.ops import complex as ops
+from graphc.ops import complex_parts as ops
 from tests.laws.case import Bad, Case, In
 
 COMPLEX = ("complex64", "complex128")

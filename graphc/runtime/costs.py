@@ -1,0 +1,216 @@
+"""What each node of a program costs, estimated from shapes alone: nothing is compiled.
+
+Floating-point operations: a sum, a product and an elementary function (exp, tanh, ...) count as
+one each; integer and logical work counts alike. Bytes: operands and results, each read or
+written once, as if nothing were fused, so they are an upper bound. XLA's own figures, after
+fusion, are those of `Executable.cost`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from graphc.errors import ShapeError
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program
+
+
+class Cost(NamedTuple):
+    """Floating-point operations, and bytes read and written."""
+
+    flops: int
+    bytes: int
+
+
+def program_costs(program: Program) -> list[tuple[Node, Cost]]:
+    """Every node with its cost, in program order; that of a loop is of all its turns.
+
+    Raises:
+        ShapeError: a size is not bound.
+    """
+    if program.symbols():
+        raise ShapeError(
+            f"{program.name}: costs need sizes, and {', '.join(program.symbols())} are open",
+            mend="bind them: give the shapes of the feeds",
+        )
+    return [(node, node_cost(node)) for node in program.nodes]
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """The sum."""
+    flops = moved = 0
+    for cost in costs:
+        flops, moved = flops + cost.flops, moved + cost.bytes
+    return Cost(flops, moved)
+
+
+def node_cost(node: Node) -> Cost:
+    """The cost of one node whose sizes are all known."""
+    if node.regions:
+        body = total(node_cost(inner) for inner in node.regions[0].nodes)
+        turns = node.attrs.get("length", 1)
+        return Cost(turns * body.flops, turns * body.bytes)
+    flops = _FLOPS.get(node.op.name, _per_result)
+    moved = _BYTES.get(node.op.name, _all_bytes)
+    return Cost(flops(node), moved(node))
+
+
+def _size(tensor: Tensor) -> int:
+    return math.prod(dim for dim in tensor.type.shape if isinstance(dim, int))
+
+
+def _bytes(tensor: Tensor) -> int:
+    return _size(tensor) * tensor.type.dtype.itemsize
+
+
+# -- floating-point operations --------------------------------------------------------------
+
+
+def _none(node: Node) -> int:
+    return 0
+
+
+def _per_result(node: Node) -> int:
+    return sum(_size(tensor) for tensor in node.outputs)
+
+
+def _times_result(count: int) -> Callable[[Node], int]:
+    return lambda node: count * _size(node.outputs[0])
+
+
+def _times_operand(count: int) -> Callable[[Node], int]:
+    return lambda node: count * _size(node.inputs[0])
+
+
+def _matmul(node: Node) -> int:
+    a = node.inputs[0].type.shape
+    inner = a[-2 if node.attrs["transpose_a"] and len(a) > 1 else -1]
+    return 2 * _size(node.outputs[0]) * _int(inner)
+
+
+def _dot_general(node: Node) -> int:
+    shape = node.inputs[0].type.shape
+    contracted = math.prod(_int(shape[axis]) for axis in node.attrs["lhs_contract"])
+    return 2 * _size(node.outputs[0]) * contracted
+
+
+def _convolution(x: Any, w: Any, y: Any, attrs: Mapping[str, Any]) -> int:
+    """Of NHWC and HWIO shapes: a product and a sum for each tap that meets no padding."""
+    taps = 1
+    for axis in (0, 1):
+        low = attrs["padding"][axis][0]
+        taps *= _taps(
+            x[1 + axis], w[axis], y[1 + axis], attrs["strides"][axis], low, attrs["dilation"][axis]
+        )
+    return 2 * y[0] * w[2] * w[3] * taps
+
+
+def _taps(size: int, window: int, results: int, stride: int, low: int, dilation: int) -> int:
+    """How many pairs of a result and a tap along one axis lie on the operand."""
+    count = 0
+    for tap in range(window):
+        # stride * result + offset must lie in 0 .. size - 1
+        offset = tap * dilation - low
+        first = max(0, -(offset // stride))
+        last = min(results - 1, (size - 1 - offset) // stride)
+        count += max(0, last - first + 1)
+    return count
+
+
+def _conv2d(node: Node) -> int:
+    (x, w), (y,) = node.inputs, node.outputs
+    return _convolution(x.type.shape, w.type.shape, y.type.shape, node.attrs)
+
+
+def _conv2d_input_gradient(node: Node) -> int:
+    (dy, w), (dx,) = node.inputs, node.outputs
+    return _convolution(dx.type.shape, w.type.shape, dy.type.shape, node.attrs)
+
+
+def _conv2d_kernel_gradient(node: Node) -> int:
+    (x, dy), (dw,) = node.inputs, node.outputs
+    return _convolution(x.type.shape, dw.type.shape, dy.type.shape, node.attrs)
+
+
+def _pool(node: Node) -> int:
+    return math.prod(node.attrs["window"]) * _size(node.outputs[0])
+
+
+def _pool_gradient(node: Node) -> int:
+    return math.prod(node.attrs["window"]) * _size(node.inputs[-1])  # dy
+
+
+def _int(dim: Any) -> int:
+    return int(dim)
+
+
+# Operators that are not here cost one operation for each element of their results.
+_FLOPS: Mapping[str, Callable[[Node], int]] = {
+    **dict.fromkeys(
+        (
+            *("Constant", "Group", "Identity", "StopGradient", "Undifferentiable", "DimValue"),
+            *("ReadVariable", "Assign", "Placeholder", "Reshape", "Transpose", "BroadcastTo"),
+            *("Iota", "Concatenate", "Split", "Slice", "Pad", "Reverse", "Take", "TakeAlongAxis"),
+            *("Real", "Imag", "Complex", "AllGather", "ShardSlice", "ReplicaIndex", "Cast"),
+        ),
+        _none,
+    ),
+    **dict.fromkeys(
+        ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceAny", "ReduceAll"),
+        _times_operand(1),
+    ),
+    **dict.fromkeys(("ReduceMean", "ArgMax", "ArgMin", "CumSum"), _times_operand(1)),
+    "Variance": _times_operand(3),
+    "LogSumExp": _times_operand(4),
+    "Softmax": _times_operand(5),
+    "LogSoftmax": _times_operand(5),
+    "SoftmaxCrossEntropy": _times_operand(7),
+    "SparseSoftmaxCrossEntropy": _times_operand(5),
+    "SparseSoftmaxCrossEntropyGradient": _times_operand(4),
+    "SigmoidCrossEntropy": _times_operand(6),
+    "Silu": _times_result(4),
+    "Gelu": _times_result(8),
+    "Clip": _times_result(2),
+    "BatchNorm": _times_operand(4),
+    "LayerNorm": _times_operand(8),
+    "LayerNormGradient": _times_operand(14),
+    "Dropout": _times_operand(2),
+    "ScatterAdd": lambda node: _size(node.inputs[2]),
+    "ScatterAddAlongAxis": lambda node: _size(node.inputs[2]),
+    "VJP": lambda node: 2 * sum(_size(tensor) for tensor in node.inputs),
+    "MatMul": _matmul,
+    "DotGeneral": _dot_general,
+    "Conv2D": _conv2d,
+    "Conv2DInputGradient": _conv2d_input_gradient,
+    "Conv2DKernelGradient": _conv2d_kernel_gradient,
+    "MaxPool": _pool,
+    "AvgPool": _pool,
+    "MaxPoolGradient": _pool_gradient,
+    "AvgPoolGradient": _pool_gradient,
+}
+
+
+# -- bytes ----------------------------------------------------------------------------------
+
+
+def _all_bytes(node: Node) -> int:
+    return sum(map(_bytes, node.inputs)) + sum(map(_bytes, node.outputs))
+
+
+def _picked_bytes(node: Node) -> int:
+    """Of what reads as much of its first operand as it gives."""
+    return sum(map(_bytes, node.inputs[1:])) + 2 * sum(map(_bytes, node.outputs))
+
+
+_BYTES: Mapping[str, Callable[[Node], int]] = {
+    **dict.fromkeys(
+        (
+            *("Constant", "Group", "Identity", "StopGradient", "Undifferentiable", "DimValue"),
+            *("ReadVariable", "Assign", "Placeholder", "Reshape", "ReplicaIndex"),
+        ),
+        _none,
+    ),
+    **dict.fromkeys(("Take", "TakeAlongAxis", "Slice", "Split", "ShardSlice"), _picked_bytes),
+}
