@@ -40,18 +40,25 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import abs as abs
     from graphc.ops import absolute as absolute
     from graphc.ops import acos as acos
+    from graphc.ops import acosh as acosh
     from graphc.ops import add as add
     from graphc.ops import all as all
     from graphc.ops import any as any
     from graphc.ops import arange as arange
     from graphc.ops import arccos as arccos
+    from graphc.ops import arccosh as arccosh
     from graphc.ops import arcsin as arcsin
+    from graphc.ops import arcsinh as arcsinh
     from graphc.ops import arctan as arctan
+    from graphc.ops import arctan2 as arctan2
+    from graphc.ops import arctanh as arctanh
     from graphc.ops import argmax as argmax
     from graphc.ops import argmin as argmin
     from graphc.ops import asin as asin
+    from graphc.ops import asinh as asinh
     from graphc.ops import atan as atan
     from graphc.ops import atan2 as atan2
+    from graphc.ops import atanh as atanh
     from graphc.ops import bitwise_and as bitwise_and
     from graphc.ops import bitwise_not as bitwise_not
     from graphc.ops import bitwise_or as bitwise_or
@@ -71,6 +78,8 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import dot_general as dot_general
     from graphc.ops import equal as equal
     from graphc.ops import erf as erf
+    from graphc.ops import erfc as erfc
+    from graphc.ops import erfinv as erfinv
     from graphc.ops import exp as exp
     from graphc.ops import expand_dims as expand_dims
     from graphc.ops import expm1 as expm1
@@ -185,19 +194,26 @@ _HOMES: Final[dict[str, str]] = {
     "abs": "ops",
     "absolute": "ops",
     "acos": "ops",
+    "acosh": "ops",
     "add": "ops",
     "add_to_collection": "build",
     "all": "ops",
     "any": "ops",
     "arange": "ops",
     "arccos": "ops",
+    "arccosh": "ops",
     "arcsin": "ops",
+    "arcsinh": "ops",
     "arctan": "ops",
+    "arctan2": "ops",
+    "arctanh": "ops",
     "argmax": "ops",
     "argmin": "ops",
     "asin": "ops",
+    "asinh": "ops",
     "atan": "ops",
     "atan2": "ops",
+    "atanh": "ops",
     "bitwise_and": "ops",
     "bitwise_not": "ops",
     "bitwise_or": "ops",
@@ -222,6 +238,8 @@ _HOMES: Final[dict[str, str]] = {
     "dot_general": "ops",
     "equal": "ops",
     "erf": "ops",
+    "erfc": "ops",
+    "erfinv": "ops",
     "errors": ".",
     "exp": "ops",
     "expand_dims": "ops",

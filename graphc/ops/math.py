@@ -272,7 +272,7 @@ def erfc(x: Any, *, name: str | None = None) -> Tensor:
     return emit_one(ERFC, promote_inexact(x), name=name)
 
 
-def erf_inv(x: Any, *, name: str | None = None) -> Tensor:
+def erfinv(x: Any, *, name: str | None = None) -> Tensor:
     """The y with erf(y) = x, elementwise; integers give float32. NaN outside -1 to 1."""
     return emit_one(ERF_INV, promote_inexact(x), name=name)
 
