@@ -2,8 +2,8 @@
 
 Floating-point operations: a sum, a product and an elementary function (exp, tanh, ...) count as
 one each; integer and logical work counts alike. Bytes: operands and results, each read or
-written once, as if nothing were fused, so they are an upper bound. XLA's own figures, after
-fusion, are those of `Executable.cost`.
+written once, as if nothing were fused. XLA's own figures, after fusion, are those of
+`Executable.cost`.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _convolution(x: Any, w: Any, y: Any, attrs: Mapping[str, Any]) -> int:
         taps *= _taps(
             x[1 + axis], w[axis], y[1 + axis], attrs["strides"][axis], low, attrs["dilation"][axis]
         )
-    return 2 * y[0] * w[2] * w[3] * taps
+    return int(2 * y[0] * w[2] * w[3] * taps)
 
 
 def _taps(size: int, window: int, results: int, stride: int, low: int, dilation: int) -> int:
@@ -135,11 +135,11 @@ def _conv2d_kernel_gradient(node: Node) -> int:
 
 
 def _pool(node: Node) -> int:
-    return math.prod(node.attrs["window"]) * _size(node.outputs[0])
+    return int(math.prod(node.attrs["window"])) * _size(node.outputs[0])
 
 
 def _pool_gradient(node: Node) -> int:
-    return math.prod(node.attrs["window"]) * _size(node.inputs[-1])  # dy
+    return int(math.prod(node.attrs["window"])) * _size(node.inputs[-1])  # dy
 
 
 def _int(dim: Any) -> int:

@@ -89,7 +89,7 @@ def test_every_truncation_is_refused(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.gcx"
     for length in [*range(64), *range(64, len(data), 97), len(data) - 1]:
         path.write_bytes(data[:length])
-        with pytest.raises(ArtifactError, match="is empty|is not a graphc artifact|truncated"):
+        with pytest.raises(ArtifactError, match=r"is empty|is not a graphc artifact|truncated"):
             gc.load(path)
 
 
@@ -98,7 +98,7 @@ def test_every_truncation_is_refused(whole: Path, tmp_path: Path) -> None:
 
 def test_other_files(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    with pytest.raises(ArtifactError, match="no file '.*nothing.gcx'\n  mend: check the path"):
+    with pytest.raises(ArtifactError, match=r"no file '.*nothing.gcx'\n  mend: check the path"):
         gc.load(tmp_path / "nothing.gcx")
     with pytest.raises(ArtifactError, match="is a folder, not an artifact"):
         gc.load(tmp_path)
@@ -124,7 +124,7 @@ def test_a_file_that_may_not_be_read(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.gcx"
     path.write_bytes(whole.read_bytes())
     path.chmod(0)
-    with pytest.raises(ArtifactError, match="cannot read .*: Permission denied"):
+    with pytest.raises(ArtifactError, match=r"cannot read .*: Permission denied"):
         gc.load(path)
 
 
@@ -133,7 +133,9 @@ def test_a_file_that_may_not_be_read(whole: Path, tmp_path: Path) -> None:
 Change = Callable[[dict[str, Any]], object]
 
 
-def forge(source: Path, target: Path, change: Change, replaced: dict[str, bytes] | None = None) -> None:
+def forge(
+    source: Path, target: Path, change: Change, replaced: dict[str, bytes] | None = None
+) -> None:
     """Writes a file whose checksums fit, with another manifest and other members."""
     manifest, members = container.read(source)
     manifest = copy.deepcopy(manifest)
@@ -204,19 +206,28 @@ def test_anything_removed_or_of_another_type(whole: Path, tmp_path: Path) -> Non
 
 
 LIES: dict[str, tuple[Change, str]] = {
-    "unknown dtype": (lambda m: m["variables"][0].update(dtype="f31"), "dtype of graphc, got 'f31'"),
+    "unknown dtype": (
+        lambda m: m["variables"][0].update(dtype="f31"),
+        "dtype of graphc, got 'f31'",
+    ),
     "Python in a dtype": (lambda m: m["variables"][0].update(dtype="__import__('os')"), "dtype"),
     "negative size": (lambda m: m["variables"][0].update(shape=[-2, 1]), "list of sizes"),
     "absurd size": (lambda m: m["variables"][0].update(shape=[2**62, 2**62]), "fits into memory"),
     "absurd and empty": (lambda m: m["variables"][0].update(shape=[0, 2**63 - 1]), "into memory"),
-    "more than there is": (lambda m: m["variables"][0].update(shape=[2**30]), "hold the 4294967296"),
+    "more than there is": (
+        lambda m: m["variables"][0].update(shape=[2**30]),
+        "hold the 4294967296",
+    ),
     "another shape": (lambda m: m["variables"][0].update(shape=[1, 2]), "take w: f32"),
     "open size of a variable": (lambda m: m["variables"][0].update(shape=["n"]), "list of sizes"),
     "unknown bytes": (lambda m: m["variables"][0].update(key="v9"), "tensor 'v9' must hold"),
     "variable twice": (lambda m: m["variables"].append(m["variables"][0]), "different names"),
     "slot that is not there": (lambda m: entry(m)["read"].append("z"), "name variables, got 'z'"),
     "read and written": (lambda m: entry(m)["read"].append("w"), "share no variable"),
-    "assigned is not written": (lambda m: entry(m)["assigned"].clear(), "begin with what is written"),
+    "assigned is not written": (
+        lambda m: entry(m)["assigned"].clear(),
+        "begin with what is written",
+    ),
     "not written": (lambda m: entry(m).update(written=[], read=["w"]), None),
     "program that is not there": (lambda m: entry(m).update(program="x"), "name a member"),
     "weights as a program": (
@@ -296,7 +307,14 @@ def test_weights_that_lie(whole: Path, tmp_path: Path) -> None:
 
     for offsets in ([0, 10**12], [-8, 0], [8, 0], [1, 9], [0], "08", [0.0, 8.0], None, [False, 8]):
         check(with_offsets(offsets))
-    for weights in (b"", b"\0" * 7, b"\xff" * 16, data[:-1], b"\2\0\0\0\0\0\0\0[]", b"\1" + b"\0" * 8):
+    for weights in (
+        b"",
+        b"\0" * 7,
+        b"\xff" * 16,
+        data[:-1],
+        b"\2\0\0\0\0\0\0\0[]",
+        b"\1" + b"\0" * 8,
+    ):
         check(weights)
 
 
@@ -341,8 +359,12 @@ def test_pickles_are_never_read(whole: Path, tmp_path: Path, monkeypatch) -> Non
     model = gc.load(whole)
     _, state = model.signatures["train"](model.state(), x=X)
     assert float(model.signatures["predict"](state, x=X)["y"][0, 0]) == -7.5
-    exported = jax.export.deserialize(bytearray(container.read(whole)[1]["programs/train.stablehlo"]))
-    assert exported.in_tree == jax.tree.structure((([0, 0]), {})) or exported.in_tree.num_leaves == 2
+    exported = jax.export.deserialize(
+        bytearray(container.read(whole)[1]["programs/train.stablehlo"])
+    )
+    assert (
+        exported.in_tree == jax.tree.structure((([0, 0]), {})) or exported.in_tree.num_leaves == 2
+    )
 
 
 def test_weights_are_safetensors(whole: Path) -> None:

@@ -79,7 +79,9 @@ def test_a_saved_session_is_as_it_was(tmp_path: Path) -> None:
     gc.save(session, tmp_path / "model.gcx", signatures=signatures)
     for step in range(3):
         feeds = batch(8, step)
-        assert session.run(["loss:0", "train"], feeds)[0] == other.run(["loss:0", "train"], feeds)[0]
+        assert (
+            session.run(["loss:0", "train"], feeds)[0] == other.run(["loss:0", "train"], feeds)[0]
+        )
 
 
 def test_a_replicated_session_is_saved_for_one_device(tmp_path: Path) -> None:
@@ -124,7 +126,10 @@ def test_only_what_the_signatures_use_is_saved(trained, tmp_path: Path) -> None:
     graph, signatures = classifier()
     model = saved(tmp_path, graph, {"predict": signatures["predict"]})
     names = ["hidden/kernel", "hidden/bias", "out/kernel", "out/bias"]
-    assert set(model.variables) == {*names, *(f"norm/{n}" for n in ("scale", "offset", "mean", "variance"))}
+    assert set(model.variables) == {
+        *names,
+        *(f"norm/{n}" for n in ("scale", "offset", "mean", "variance")),
+    }
     assert len(gc.load(trained[1]).variables) > 2 * len(model.variables)
 
 
@@ -154,7 +159,9 @@ def test_two_open_sizes(tmp_path: Path) -> None:
 
 def test_sizes_can_be_fixed(tmp_path: Path) -> None:
     graph, signatures = linear()
-    fixed = gc.Signature(signatures["predict"].inputs, signatures["predict"].outputs, sizes={"batch": 4})
+    fixed = gc.Signature(
+        signatures["predict"].inputs, signatures["predict"].outputs, sizes={"batch": 4}
+    )
     predict = saved(tmp_path, graph, {"predict": fixed}).signatures["predict"]
     assert str(predict.inputs["x"]) == "f32[4, 2]"
     assert predict(x=np.ones((4, 2), np.float32))["y"].shape == (4, 1)
@@ -189,7 +196,9 @@ def test_what_needs_sizes_fixed_says_so(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"needs .* which an open size cannot promise"):
         saved(tmp_path, graph, {"f": gc.Signature(inputs, outputs)})
     assert not list(tmp_path.iterdir())
-    model = saved(tmp_path, graph, {"f": gc.Signature(inputs, outputs, sizes={"rows": 4, "half": 2})})
+    model = saved(
+        tmp_path, graph, {"f": gc.Signature(inputs, outputs, sizes={"rows": 4, "half": 2})}
+    )
     ones = {"a": np.ones((4, 2), np.float32), "b": np.ones((2, 4), np.float32)}
     np.testing.assert_array_equal(model.signatures["f"](**ones)["c"], np.full(8, 2.0))
 
@@ -352,7 +361,11 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         ({"signatures": {"f": gc.Signature({}, {"y": y})}}, FeedError, "needed and not fed"),
         ({"signatures": {"f": gc.Signature({"a": x, "b": x}, {"y": y})}}, FeedError, "same tensor"),
         ({"signatures": {"f": gc.Signature({"x": "z"}, {"y": y})}}, UnknownNameError, "'z'"),
-        ({"signatures": {"f": gc.Signature({"x": x}, {"y": "MatMull"})}}, UnknownNameError, "MatMul"),
+        (
+            {"signatures": {"f": gc.Signature({"x": x}, {"y": "MatMull"})}},
+            UnknownNameError,
+            "MatMul",
+        ),
         (
             {"signatures": {"f": gc.Signature({"x": other.tensor("x")}, {"y": y})}},
             FeedError,
@@ -415,9 +428,7 @@ assert not layers & set(sys.modules), layers & set(sys.modules)
 """
     arguments = [path, tmp_path / "x.npy", tmp_path / "logits.npy"]
     subprocess.run([sys.executable, "-c", script, *map(str, arguments)], check=True)
-    np.testing.assert_array_equal(
-        np.load(tmp_path / "logits.npy"), session.run("logits", {"x": x})
-    )
+    np.testing.assert_array_equal(np.load(tmp_path / "logits.npy"), session.run("logits", {"x": x}))
 
 
 def test_the_same_content_gives_the_same_file(trained, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter
 
 import pytest
 
@@ -92,12 +91,9 @@ def common_program(nodes: int) -> Program:
     return Program("deep", inputs, tuple(graph.nodes), (Port("out", "fetch", x),))
 
 
-def test_the_default_passes_take_little_time() -> None:
-    """About 15 us a node measured, checks included; the aim is 75 us."""
+def test_a_deep_program_goes_through_all_passes() -> None:
+    """No recursion over its depth; how long it takes stands in benchmarks/."""
     start = common_program(5000)
-    seconds = []
-    for _ in range(3):
-        before = perf_counter()
-        PassManager(pipeline("default")).run(start)
-        seconds.append(perf_counter() - before)
-    assert min(seconds) / len(start.nodes) < 75e-6
+    program, report = PassManager(pipeline("default")).run(start)
+    assert len(program.nodes) < len(start.nodes)
+    assert report.rows[0].before == len(start.nodes)

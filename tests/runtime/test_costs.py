@@ -34,7 +34,7 @@ def test_dot_general_is_counted_as_xla_counts_it() -> None:
     graph = gc.Graph()
     with graph:
         x, y = gc.placeholder((2, 3, 4, 5), name="x"), gc.placeholder((5, 2, 6, 3), name="y")
-        z = gc.dot_general(x, y, contract=((1, 3), (3, 0)), batch=((0,), (1,)))
+        z = gc.dot_general(x, y, ((1, 3), (3, 0)), batch=((0,), (1,)))
     ours, xla = estimate_and_xla(graph, z, {x: x.shape, y: y.shape})
     assert ours == xla == 2 * (2 * 4 * 6) * (3 * 5)
 

@@ -1,0 +1,52 @@
+"""The command line: `graphc train`, `compile`, `run`, `inspect`, `export`, `devices`.
+
+This module and `graphc.cli.arguments` import nothing heavy, so that `graphc --help` is quick; a
+command's own module is imported when it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from graphc.cli.arguments import parse
+from graphc.cli.failures import ScriptError, one_line
+from graphc.errors import GraphcError
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+        arguments: what follows `graphc`; that of the process by default.
+
+    Returns:
+        the exit code: 0, or 2 where the input is at fault (said in one line on standard error).
+
+    Raises:
+        SystemExit: after `--help` and `--version`, and for arguments that do not parse.
+    """
+    options = parse(sys.argv[1:] if arguments is None else arguments)
+    try:
+        import_module(f"graphc.cli.{options.command}").run(options)
+        sys.stdout.flush()
+    except ScriptError as error:
+        print(error.traceback, end="", file=sys.stderr)
+        return _fail(options.command, error)
+    except GraphcError as error:
+        return _fail(options.command, error)
+    except BrokenPipeError:  # `graphc inspect ... | head`: nobody reads on, which is no fault
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        print(f"graphc {options.command}: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _fail(command: str, error: GraphcError) -> int:
+    print(f"graphc {command}: {one_line(error)}", file=sys.stderr)
+    return 2

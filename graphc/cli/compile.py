@@ -1,0 +1,62 @@
+"""`graphc compile`: a training step, or other fetches, compiled ahead of time."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from graphc.cli.report import amount, duration, print_json, table
+from graphc.cli.script import load_job
+from graphc.cli.targets import ask_for_devices, strategy_for, target_of
+from graphc.cli.train import describe_devices, devices_of
+from graphc.runtime.compiler import compile
+from graphc.runtime.executable import Executable
+
+_COSTS = ("flops", "transcendentals", "bytes accessed")  # the others are of single operands
+
+
+def run(options: argparse.Namespace) -> None:
+    """Compiles, and prints what that took and gave."""
+    ask_for_devices(options.devices)
+    job = load_job(options.script, options.arguments)
+    strategy = strategy_for(options.devices)
+    target = target_of(job, options.fetch, options.feed)
+    step = compile(job.graph, target.fetches, dict(target.feeds), strategy=strategy)
+    facts = _facts(step)
+    if options.json:
+        print_json(facts | {"passes": step.pass_report().to_json()})
+    else:
+        print("\n".join(_text(facts)))
+        print("passes")
+        print("\n".join("  " + line for line in str(step.pass_report()).splitlines()))
+
+
+def _facts(step: Executable) -> dict[str, Any]:
+    passes = {"passes": step.pass_report().milliseconds / 1e3}
+    cost = step.cost()
+    return {
+        "graph": step.program.name,
+        "nodes": len(step.program.nodes),
+        "feeds": {port.name: str(port.tensor.type) for port in step.program.ports("feed")},
+        "devices": devices_of(step),
+        "seconds": passes | dict(step.seconds),
+        "cost": {name.replace(" ", "_"): cost.get(name, 0.0) for name in _COSTS},
+        "memory": step.memory(),
+        "cache_key": step.cache_key,
+        "notes": step.notes,
+    }
+
+
+def _text(facts: dict[str, Any]) -> list[str]:
+    seconds, cost = facts["seconds"], facts["cost"]
+    flops, moved = amount(cost["flops"], "FLOP"), amount(cost["bytes_accessed"], "B")
+    rows = [
+        ("feeds", ", ".join(f"{n}: {t}" for n, t in facts["feeds"].items()) or "none"),
+        ("runs on", describe_devices(facts["devices"])),
+        ("took", ", ".join(f"{name} {duration(s)}" for name, s in seconds.items())),
+        ("cost", f"{flops}, {moved} accessed (XLA's estimate, each device)"),
+        ("memory", ", ".join(f"{name} {amount(n, 'B')}" for name, n in facts["memory"].items())),
+        ("cache key", facts["cache_key"]),
+        *(("note", note) for note in facts["notes"]),
+    ]
+    return [f"{facts['graph']}: {facts['nodes']} nodes after all passes", *table(rows)]

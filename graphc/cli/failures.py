@@ -1,0 +1,51 @@
+"""How failures are told: in one line; those of the user's own code with its traceback."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from graphc.errors import GraphcError
+
+_OWN = str(Path(__file__).parent)
+
+
+class ScriptError(GraphcError):
+    """The user's script raised something.
+
+    Attributes:
+        traceback: the script's own, without the frames of the command line.
+    """
+
+    def __init__(self, script: str, error: BaseException) -> None:
+        name = Path(script).name
+        super().__init__(f"{name} raised {type(error).__name__}, see above")
+        self.traceback = "".join(
+            traceback.format_exception(type(error), error, _users_part(error.__traceback__))
+        )
+
+
+def _users_part(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from where it leaves the command line and Python's importing."""
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith((_OWN, "<frozen ")):
+        trace = trace.tb_next
+    return trace
+
+
+@contextmanager
+def code_of(script: str) -> Iterator[None]:
+    """What runs inside is the user's code: what it raises becomes a `ScriptError`."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        raise ScriptError(script, error) from error
+
+
+def one_line(error: GraphcError) -> str:
+    """What went wrong, where, and how to mend it."""
+    where = f" (at {error.source})" if error.source is not None else ""
+    mend = f"; {error.mend}" if error.mend else ""
+    return " ".join(f"{error.what}{where}{mend}".split())

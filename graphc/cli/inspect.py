@@ -1,0 +1,185 @@
+"""`graphc inspect`: what is in a script's graph, or in an artifact."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from graphc.cli.inspect_artifact import show_artifact
+from graphc.cli.report import amount, print_json, table
+from graphc.cli.script import load_job
+from graphc.cli.targets import Target, target_of
+from graphc.config import CompileOptions
+from graphc.ir.dims import product
+from graphc.ir.opdef import Effects
+from graphc.ir.program import Program
+from graphc.ir.text import print_graph
+from graphc.passes.manager import PassReport
+from graphc.runtime.compiler import compile
+from graphc.runtime.costs import Cost, program_costs, total
+from graphc.runtime.feeds import bind_feeds
+from graphc.runtime.prepare import bind, prepare
+from graphc.train.loop import Job
+
+_NODES = 25  # how many of the costliest are shown
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints a summary, or the parts that were asked for."""
+    if not options.target.endswith(".py"):
+        return show_artifact(options)
+    job = load_job(options.target, options.arguments)
+    facts: dict[str, Any] = {"graph": job.graph.name}
+    texts: list[str] = []
+    if options.graph:
+        facts["text"] = print_graph(job.graph, elide=True)
+        texts.append(facts["text"])
+    if options.passes or options.cost or options.stablehlo:
+        target = target_of(job, options.fetch, options.feed)
+        texts += _show_program(options, job, target, facts)
+    if not texts:
+        facts |= _summary(job)
+        texts = _summary_text(job, facts)
+    if options.json:
+        print_json(facts)
+    else:
+        print("\n".join(texts))
+
+
+def _show_program(
+    options: argparse.Namespace, job: Job, target: Target, facts: dict[str, Any]
+) -> list[str]:
+    """The parts that show what becomes of a set of fetches."""
+    texts = []
+    if options.passes or options.cost:
+        program, report = _optimised(job, target)
+        if options.passes:
+            facts["passes"] = report.to_json()
+            texts.append(str(report))
+        if options.cost:
+            facts["cost"] = _costs(program)
+            texts += _cost_text(facts["cost"])
+    if options.stablehlo:
+        step = compile(job.graph, target.fetches, dict(target.feeds))
+        facts["stablehlo"] = step.stablehlo()
+        texts.append(facts["stablehlo"])
+    return texts
+
+
+def _optimised(job: Job, target: Target) -> tuple[Program, PassReport]:
+    """The program of the fetches after all passes, sizes bound, and what the passes did."""
+    options = CompileOptions()
+    prepared = prepare(job.graph, target.nest.distinct, list(target.feeds), options)
+    bindings = bind_feeds(prepared.program, list(target.feeds.values()), prepared.sources)
+    program, late = bind(prepared, bindings, options)
+    return program, prepared.report if late is None else prepared.report + late
+
+
+# -- costs ----------------------------------------------------------------------------------
+
+
+def _costs(program: Program) -> dict[str, Any]:
+    costs = program_costs(program)
+    by_operator: dict[str, list[Cost]] = {}
+    for node, cost in costs:
+        by_operator.setdefault(node.op.name, []).append(cost)
+    operators = [
+        {"operator": name, "count": len(found), **total(found)._asdict()}
+        for name, found in by_operator.items()
+    ]
+    nodes = [
+        {
+            "node": node.name,
+            "operator": node.op.name,
+            "type": ", ".join(str(t.type) for t in node.outputs),
+            **cost._asdict(),
+            "source": str(node.source or ""),
+        }
+        for node, cost in costs
+    ]
+    return {
+        "total": total(cost for _, cost in costs)._asdict(),
+        "operators": sorted(operators, key=_costliest),
+        "nodes": sorted(nodes, key=_costliest),
+    }
+
+
+def _costliest(row: dict[str, Any]) -> tuple[int, int]:
+    return -row["flops"], -row["bytes"]
+
+
+def _cost_text(costs: dict[str, Any]) -> list[str]:
+    whole = costs["total"]
+    operators = [("operator", "nodes", "FLOP", "%", "bytes")]
+    operators += [
+        (row["operator"], str(row["count"]), *_figures(row, whole)) for row in costs["operators"]
+    ]
+    shown = costs["nodes"][:_NODES]
+    nodes = [("node", "FLOP", "%", "bytes", "operator", "result", "made at")]
+    nodes += [
+        (r["node"], *_figures(r, whole), r["operator"], r["type"], r["source"]) for r in shown
+    ]
+    rest = len(costs["nodes"]) - len(shown)
+    return [
+        f"{amount(whole['flops'], 'FLOP')}, {amount(whole['bytes'], 'B')} before fusion "
+        "(estimated from shapes)",
+        *table(operators, right=(1, 2, 3, 4)),
+        "costliest nodes",
+        *table(nodes, right=(1, 2, 3)),
+        *([f"  and {rest} more"] if rest else []),
+    ]
+
+
+def _figures(row: dict[str, Any], whole: dict[str, int]) -> tuple[str, str, str]:
+    share = 100 * row["flops"] / max(whole["flops"], 1)
+    return amount(row["flops"], ""), f"{share:.1f}", amount(row["bytes"], "B")
+
+
+# -- summary --------------------------------------------------------------------------------
+
+
+def _summary(job: Job) -> dict[str, Any]:
+    graph = job.graph
+    return {
+        "nodes": len(graph.nodes),
+        "feeds": {
+            node.name: {"type": str(node.outputs[0].type), "source": str(node.source or "")}
+            for node in graph.nodes
+            if node.op.effects & Effects.FEED
+        },
+        "variables": {
+            variable.name: {
+                "type": str(variable.type),
+                "trainable": variable.trainable,
+                "source": str(variable.source or ""),
+            }
+            for variable in graph.variables.values()
+        },
+        "parameters": sum(
+            int(str(product(v.type.shape))) for v in graph.variables.values() if v.trainable
+        ),
+        "steps": job.steps,
+        "metrics": list(job.metrics),
+        "signatures": list(job.signatures),
+    }
+
+
+def _summary_text(job: Job, facts: dict[str, Any]) -> list[str]:
+    feeds = [(name, row["type"], row["source"]) for name, row in facts["feeds"].items()]
+    variables = [
+        (name, row["type"], "trainable" if row["trainable"] else "", row["source"])
+        for name, row in facts["variables"].items()
+    ]
+    rows = [
+        ("steps", str(job.steps)),
+        ("metrics", ", ".join(job.metrics) or "none"),
+        ("signatures", ", ".join(job.signatures) or "none"),
+    ]
+    return [
+        f"{job.graph.name}: {facts['nodes']} nodes, {facts['parameters']:,} parameters",
+        *table(rows),
+        "feeds",
+        *table(feeds),
+        "variables",
+        *table(variables),
+    ]

@@ -1,0 +1,112 @@
+"""`graphc run`: one signature of an artifact, on arrays from files."""
+
+from __future__ import annotations
+
+import argparse
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.artifacts import EntryPoint, Model, load
+from graphc.cli.report import print_json
+from graphc.errors import FeedError, GraphcError, UnknownNameError
+from graphc.ir.dtypes import is_floating, short_name
+
+Array = np.ndarray[Any, Any]
+
+
+def run(options: argparse.Namespace) -> None:
+    """Reads the inputs, runs once, and prints or writes the results."""
+    model = load(options.artifact)
+    point = _chosen(model, options.signature)
+    inputs = _inputs(options.input)
+    if point.updates_state:
+        results, _ = point(model.state(), **inputs)
+    else:
+        results = point(**inputs)
+    values = {name: np.asarray(value) for name, value in results.items()}
+    if options.output is not None:
+        _write(options.output, values)
+    if options.json:
+        print_json(_facts(point, values, options.output))
+        return
+    for name, value in values.items():
+        print(f"{name}: {short_name(value.dtype)}[{', '.join(map(str, value.shape))}]")
+        if options.output is None:
+            print(np.array2string(_common(value), threshold=100, precision=6))
+    if point.updates_state:
+        print("the new state was not kept: use gc.load to train from an artifact")
+    if options.output is not None:
+        print(f"wrote {options.output}")
+
+
+def _chosen(model: Model, name: str | None) -> EntryPoint:
+    if name is not None:
+        return model.signatures[name]
+    if len(model.signatures) > 1:
+        names = ", ".join(model.signatures)
+        raise UnknownNameError(
+            f"the artifact has {len(model.signatures)} signatures: {names}",
+            mend="choose one: --signature NAME",
+        )
+    return next(iter(model.signatures.values()))
+
+
+def _inputs(pairs: Sequence[tuple[str, str]]) -> dict[str, Array]:
+    inputs: dict[str, Array] = {}
+    for name, path in pairs:
+        if name in inputs:
+            raise FeedError(f"input {name!r} is given twice")
+        inputs[name] = _read(name, path)
+    return inputs
+
+
+def _read(name: str, path: str) -> Array:
+    try:
+        value = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise FeedError(f"input {name!r}: no file {path!r}", mend="check the path") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise FeedError(
+            f"input {name!r}: {path!r} is not a NumPy file",
+            mend="write it with numpy.save(path, array)",
+        ) from error
+    if not isinstance(value, np.ndarray):
+        value.close()
+        raise FeedError(
+            f"input {name!r}: {path!r} holds several arrays",
+            mend="give a .npy file, written with numpy.save(path, array)",
+        )
+    return value
+
+
+def _common(value: Array) -> Array:
+    """The value in a dtype that every NumPy knows."""
+    if value.dtype.isbuiltin == 1:
+        return value
+    return value.astype(np.float32 if is_floating(value.dtype) else np.int8)
+
+
+def _write(path: str, values: Mapping[str, Array]) -> None:
+    """A .npz; not by numpy.savez, which cannot write an array named `file`."""
+    try:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, value in values.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, _common(value), allow_pickle=False)
+    except OSError as error:
+        raise GraphcError(
+            f"cannot write {path!r}: {error.strerror or error}",
+            mend="give a file in a folder that exists",
+        ) from error
+
+
+def _facts(point: EntryPoint, values: Mapping[str, Array], output: str | None) -> dict[str, Any]:
+    rows = {}
+    for name, value in values.items():
+        rows[name] = {"dtype": short_name(value.dtype), "shape": list(value.shape)}
+        if output is None:
+            rows[name]["values"] = _common(value).tolist()
+    return {"signature": point.name, "outputs": rows, "file": output}

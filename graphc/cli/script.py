@@ -1,0 +1,90 @@
+"""The user's script: imported as Python would run it, and asked for its job."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from inspect import isfunction
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from graphc.cli.failures import code_of
+from graphc.errors import GraphcError, nearest
+from graphc.runtime.session import Session
+from graphc.train.loop import Job
+
+_MODULE = "__graphc_script__"  # neither __main__, nor a name that its imports may mean
+
+
+def load_job(script: str, arguments: Sequence[str]) -> Job:
+    """What the script's `build()` returns.
+
+    Args:
+        arguments: the script's `sys.argv`, after its own name.
+
+    Raises:
+        GraphcError: no such file, no `build()`, or one that returns something else.
+        ScriptError: the script raised something.
+    """
+    module = _imported(script, arguments)
+    build = getattr(module, "build", None)
+    if not callable(build):
+        hint = nearest("build", [n for n, v in vars(module).items() if isfunction(v)]) or ""
+        raise GraphcError(
+            f"{script} has no function build()",
+            mend=hint if "mean" in hint else "define one that returns a gc.train.Job",
+        )
+    with code_of(script):
+        job = build()
+    if not isinstance(job, Job):
+        raise GraphcError(
+            f"build() of {script} must return a gc.train.Job, got {type(job).__name__}",
+            mend="return gc.train.Job(graph, train, batches, steps, ...)",
+        )
+    return _guarded(script, job)
+
+
+def _imported(script: str, arguments: Sequence[str]) -> ModuleType:
+    """The script as a module. Its folder comes first in `sys.path`, as when Python runs it."""
+    path = Path(script)
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise GraphcError(f"script {script!r} {what}", mend="give a Python file")
+    loader = SourceFileLoader(_MODULE, str(path.resolve()))  # whatever the file's name ends in
+    spec = spec_from_file_location(_MODULE, path.resolve(), loader=loader)
+    if spec is None:
+        raise GraphcError(f"script {script!r} cannot be imported")
+    module = module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.argv = [script, *arguments]
+    sys.modules[_MODULE] = module
+    with code_of(script):
+        loader.exec_module(module)
+    return module
+
+
+def _guarded(script: str, job: Job) -> Job:
+    """The job, with what its batches and its evaluation raise told as the script's."""
+
+    class Batches:
+        def __iter__(self) -> Iterator[Mapping[Any, Any]]:
+            with code_of(script):
+                batches = iter(job.batches)
+            while True:
+                with code_of(script):
+                    feeds = next(batches, None)
+                if feeds is None:
+                    return
+                yield feeds
+
+    def evaluate(session: Session) -> Mapping[str, float]:
+        if job.evaluate is None:
+            return {}
+        with code_of(script):
+            return {name: float(value) for name, value in job.evaluate(session).items()}
+
+    return replace(job, batches=Batches(), evaluate=evaluate)

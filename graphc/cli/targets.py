@@ -1,0 +1,100 @@
+"""What of a job is compiled or looked at: its fetches, and the shapes of its feeds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from graphc.devices.strategy import DataParallel
+from graphc.errors import FeedError
+from graphc.ir.capture import choose
+from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor
+from graphc.ir.opdef import Effects
+from graphc.runtime.fetches import FetchNest, resolve_feed
+from graphc.train.loop import Job
+
+
+class Target(NamedTuple):
+    """A nest of fetches, and the shape of each feed they need."""
+
+    fetches: Any
+    nest: FetchNest
+    feeds: dict[Tensor, tuple[int, ...]]
+
+
+def target_of(
+    job: Job, names: Sequence[str], shapes: Sequence[tuple[str, tuple[int, ...]]]
+) -> Target:
+    """What `--fetch` and `--feed` mean: by default one training step on the job's first batch.
+
+    Raises:
+        UnknownNameError: no such tensor, node or variable.
+        FeedError: a needed feed whose sizes are not known, or one that is not needed.
+    """
+    graph = job.graph
+    fetches: Any = list(names) or {"train": job.train, "metrics": dict(job.metrics)}  # as `fit`
+    nest = FetchNest(graph, fetches)
+    given = {resolve_feed(graph, name): shape for name, shape in shapes}
+    needed = _needed(graph, nest, set(given))
+    unknown = [t for t in needed if t not in given]
+    if unknown:
+        known = _first_batch(job)
+        for tensor in unknown:
+            given[tensor] = known.get(tensor) or _own_shape(tensor)
+    return Target(fetches, nest, given)
+
+
+def _needed(graph: Graph, nest: FetchNest, fed: set[Tensor]) -> list[Tensor]:
+    """The placeholders that the fetches depend on, in program order."""
+    chosen = choose(graph, nest.distinct, fed)
+    return [n.outputs[0] for n in graph.nodes if n in chosen and n.op.effects & Effects.FEED]
+
+
+def _first_batch(job: Job) -> dict[Tensor, tuple[int, ...]]:
+    feeds = next(iter(job.batches), {})
+    return {resolve_feed(job.graph, key): np.shape(value) for key, value in feeds.items()}
+
+
+def _own_shape(tensor: Tensor) -> tuple[int, ...]:
+    known = tuple(dim for dim in tensor.type.shape if isinstance(dim, int))
+    if len(known) < tensor.type.rank:
+        name = tensor.name.removesuffix(":0")
+        sizes = ",".join(str(dim) for dim in tensor.type.shape)
+        raise FeedError(
+            f"feed {name!r} is {tensor.type}, and its sizes are not known",
+            source=tensor.node.source,
+            mend=f"give them: --feed {name}={sizes}, with numbers",
+        )
+    return known
+
+
+def ask_for_devices(count: int) -> None:
+    """Has the processor split into `count` virtual devices, in case it is all there is.
+
+    Must come before JAX's first use of a device. What the user asked of XLA is left alone.
+    """
+    if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+        return
+    if count > max(1, getattr(jax.config, "jax_num_cpu_devices", 0)):
+        try:
+            jax.config.update("jax_num_cpu_devices", count)
+        except RuntimeError:
+            return  # devices are there already: whoever takes them says so if they are too few
+
+
+def strategy_for(count: int) -> DataParallel | None:
+    """Data parallelism over the first `count` devices; None for one.
+
+    Raises:
+        DeviceError: there are fewer.
+    """
+    if count == 1:
+        return None
+    strategy = DataParallel(count)
+    strategy.resolve()
+    return strategy

@@ -1,0 +1,403 @@
+"""The command line, in this process: what each command does, and how bad input is told."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import graphc as gc
+from graphc.cli import main
+from tests.cli.scripts import HELPER, SCRIPT
+
+COMMANDS = ["train", "compile", "run", "inspect", "export", "devices"]
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys, monkeypatch) -> Run:
+    """Runs a command line: exit code, standard output, standard error."""
+
+    def call(*arguments: Any) -> tuple[int, str, str]:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "path", list(sys.path))
+            patch.setattr(sys, "argv", list(sys.argv))
+            sys.modules.pop("helper", None)
+            try:
+                code = main([str(argument) for argument in arguments])
+            except SystemExit as stop:
+                code = int(stop.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("scripts")
+    (folder / "helper.py").write_text(HELPER)
+    path = folder / "regression.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+@pytest.fixture(scope="module")
+def artifact(script: Path) -> Path:
+    path = script.with_name("regression.gcx")
+    assert main(["export", str(script), str(path)]) == 0
+    return path
+
+
+def as_script(folder: Path, text: str) -> Path:
+    path = folder / "script.py"
+    path.write_text(text)
+    return path
+
+
+# -- help -----------------------------------------------------------------------------------
+
+
+def test_help_explains_with_an_example(run: Run) -> None:
+    code, out, _ = run("--help")
+    assert code == 0 and all(f"\n    {command} " in out for command in COMMANDS)
+    for command in COMMANDS:
+        code, out, _ = run(command, "--help")
+        assert code == 0
+        assert f"example:\n  graphc {command} " in out
+
+
+def test_version(run: Run) -> None:
+    assert run("--version") == (0, f"graphc {gc.__version__}\n", "")
+
+
+# -- train ----------------------------------------------------------------------------------
+
+
+def test_train_says_what_ran_where(run: Run, script: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "model.gcx"
+    code, out, err = run("train", script, "--save", saved)
+    assert code == 0
+    assert "30/30" in err  # the progress bar
+    lines = out.splitlines()
+    assert lines[0] == "regression: 30 steps"
+    assert [line.split()[0] for line in lines[1:]] == "ran compile step loss final saved".split()
+    assert "/device:CPU:0" in lines[1] and "predict, train" in lines[-1]
+    assert float(lines[-2].split()[-1]) < 0.01
+    predict = gc.load(saved).signatures["predict"]
+    np.testing.assert_allclose(predict(x=np.eye(3))["y"][1], -2.0, atol=0.1)
+
+
+def test_train_on_several_devices_as_json(run: Run, script: Path) -> None:
+    command = ("train", script, "--devices", 2, "--steps", 3, "--json", "--no-progress")
+    code, out, err = run(*command)
+    facts = json.loads(out)
+    assert code == 0 and err == ""
+    assert facts["steps"] == 3 and facts["parallel"] == "pmap" and len(facts["devices"]) == 2
+    assert facts["metrics"]["loss"]["last"] < facts["metrics"]["loss"]["first"]
+    assert facts["compile_seconds"] > 0 and facts["step_seconds"] > 0 and facts["notes"] == []
+    alone = json.loads(run("train", script, "--steps", 3, "--json", "--no-progress")[1])
+    assert alone["parallel"] is None
+    assert alone["evaluation"] == pytest.approx(facts["evaluation"], rel=1e-5)
+
+
+def test_a_script_gets_its_arguments(run: Run, script: Path) -> None:
+    command = ("train", script, "--steps", 2, "--json", "--no-progress")
+    still = json.loads(run(*command, "--", "0.0")[1])["metrics"]["loss"]
+    moving = json.loads(run(*command, "--", "0.2")[1])["metrics"]["loss"]
+    assert still["first"] == moving["first"] and still["last"] != moving["last"]
+
+
+def test_nan_is_null(run: Run, script: Path) -> None:
+    code, out, _ = run("train", script, "--json", "--no-progress", "--", "1e30")
+    assert code == 0
+    facts = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert facts["metrics"]["loss"]["last"] is None
+
+
+# -- compile, inspect -----------------------------------------------------------------------
+
+
+def test_compile(run: Run, script: Path) -> None:
+    code, out, _ = run("compile", script)
+    assert code == 0
+    for text in ("x: f32[16, 3], t: f32[16, 1]", "cache key", "FLOP", "temporaries", "prune"):
+        assert text in out
+    command = ("compile", script, "--json")
+    facts = json.loads(run(*command)[1])
+    assert facts["cache_key"] in out
+    assert facts["cost"]["flops"] > 0 and facts["memory"]["arguments"] > 0
+    assert facts["seconds"].keys() == {"passes", "lower", "compile"}
+    assert {row["name"] for row in facts["passes"]} > {"prune"}
+    logits = json.loads(run(*command, "--fetch", "y", "--feed", "x=5,3")[1])
+    assert logits["feeds"] == {"x": "f32[5, 3]"} and logits["nodes"] < facts["nodes"]
+    several = json.loads(run(*command, "--devices", 2)[1])
+    assert len(several["devices"]) == 2 and several["cache_key"] != facts["cache_key"]
+
+
+def test_inspect_a_script(run: Run, script: Path) -> None:
+    code, out, _ = run("inspect", script)
+    assert code == 0
+    assert "regression: " in out and "4 parameters" in out
+    assert "fit/kernel  f32[3, 1]  trainable  regression.py:17" in out
+    facts = json.loads(run("inspect", script, "--json")[1])
+    assert facts["feeds"]["x"] == {"type": "f32[batch, 3]", "source": "regression.py:15"}
+    assert facts["signatures"] == ["predict", "train"]
+
+
+def test_inspect_the_parts_of_a_script(run: Run, script: Path) -> None:
+    _, out, _ = run("inspect", script, "--graph")
+    assert out.startswith("graph regression(") and "# regression.py:17" in out
+    _, out, _ = run("inspect", script, "--passes")
+    assert out.startswith("pass ") and "eliminate-common" in out
+    _, out, _ = run("inspect", script, "--stablehlo", "--fetch", "y")
+    assert "stablehlo.dot_general" in out and "tensor<16x3xf32>" in out
+    _, out, _ = run("inspect", script, "--cost", "--feed", "x=100,3", "--fetch", "y")
+    assert "700 FLOP" in out and "regression.py:17" in out  # 2 x 100 x 3, and 100 for the bias
+    facts = json.loads(run("inspect", script, "--cost", "--passes", "--graph", "--json")[1])
+    assert facts["cost"]["total"]["flops"] == sum(r["flops"] for r in facts["cost"]["nodes"])
+    assert facts["cost"]["operators"][0]["operator"] == "MatMul"
+    assert facts["passes"] and facts["text"].startswith("graph")
+
+
+def test_inspect_an_artifact(run: Run, artifact: Path) -> None:
+    code, out, _ = run("inspect", artifact)
+    assert code == 0
+    for text in (
+        "regression, ",
+        f"graphc {gc.__version__}, jax ",
+        "cpu, cuda",
+        "predict(x: f32[batch, 3]) -> y: f32[batch, 1]",
+        "-> loss: f32[]  updates 2 variables",
+        "fit/kernel  f32[3, 1]",
+    ):
+        assert text in out
+    facts = json.loads(run("inspect", artifact, "--json")[1])
+    assert facts["signatures"]["train"]["updates"] == ["fit/kernel", "fit/bias"]
+    assert facts["variables"]["fit/kernel"] == {"type": "f32[3, 1]", "bytes": 12}
+    _, out, _ = run("inspect", artifact, "--stablehlo")
+    assert out.startswith("// signature predict\nmodule ")
+    assert "stablehlo.dot_general" in out
+
+
+# -- export, run, devices -------------------------------------------------------------------
+
+
+def test_export_of_first_weights_and_after_training(run: Run, script: Path, tmp_path: Path) -> None:
+    first, later = tmp_path / "first.gcx", tmp_path / "later.gcx"
+    code, out, err = run("export", script, first, "--platforms", "cpu")
+    assert code == 0 and err == ""
+    assert out.startswith(f"saved {first} (") and out.endswith("predict, train; for cpu\n")
+    facts = json.loads(run("export", script, later, "--steps", 5, "--json")[1])
+    assert facts["steps"] == 5 and facts["bytes"] == later.stat().st_size
+    kernels = [np.asarray(gc.load(path).state()["fit/kernel"]) for path in (first, later)]
+    assert not np.array_equal(*kernels)
+    assert gc.load(first).platforms == ("cpu",)
+
+
+def test_run_prints_or_writes(run: Run, artifact: Path, tmp_path: Path) -> None:
+    x = np.eye(3, dtype=np.float32)
+    np.save(tmp_path / "x.npy", x)
+    expected = np.asarray(gc.load(artifact).signatures["predict"](x=x)["y"])
+    command = ("run", artifact, "--signature", "predict", "--input", f"x={tmp_path / 'x.npy'}")
+    code, out, _ = run(*command)
+    assert code == 0 and out.startswith("y: f32[3, 1]\n[[")
+    facts = json.loads(run(*command, "--json")[1])
+    np.testing.assert_array_equal(np.float32(facts["outputs"]["y"]["values"]), expected)
+    written = tmp_path / "results"  # named as the user says
+    code, out, _ = run(*command, "--output", written)
+    assert out == f"y: f32[3, 1]\nwrote {written}\n"
+    with np.load(written) as results:
+        np.testing.assert_array_equal(results["y"], expected)
+
+
+def test_run_takes_a_training_step(run: Run, artifact: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.eye(3))
+    np.save(tmp_path / "t.npy", np.ones((3, 1)))
+    inputs = [f"--input={name}={tmp_path / name}.npy" for name in ("x", "t")]
+    code, out, _ = run("run", artifact, "--signature", "train", *inputs)
+    assert code == 0
+    assert out.startswith("loss: f32[]\n") and "the new state was not kept" in out
+
+
+def test_run_writes_dtypes_that_numpy_lacks(run: Run, tmp_path: Path) -> None:
+    graph = gc.Graph()
+    with graph:
+        values = {
+            "file": gc.constant(np.array([1.5, -2.0], ml_dtypes.bfloat16)),
+            "i4": gc.constant(np.array([-8, 7], ml_dtypes.int4)),
+            "c": gc.constant(np.array([1 + 2j], np.complex64)),
+        }
+    path, results = tmp_path / "m.gcx", tmp_path / "r.npz"
+    gc.save(gc.Session(graph), path, signatures={"all": gc.Signature({}, values)})
+    assert run("run", path, "--output", results)[0] == 0
+    with np.load(results) as found:
+        assert found["file"].tolist() == [1.5, -2.0] and found["file"].dtype == np.float32
+        assert found["i4"].tolist() == [-8, 7]
+        assert found["c"].tolist() == [1 + 2j]
+    facts = json.loads(run("run", path, "--json")[1])
+    assert facts["outputs"]["c"]["values"] == [[1.0, 2.0]]
+    assert facts["outputs"]["file"] == {"dtype": "bf16", "shape": [2], "values": [1.5, -2.0]}
+
+
+def test_devices(run: Run) -> None:
+    code, out, _ = run("devices")
+    assert code == 0 and out.splitlines()[0].split() == ["/device:CPU:0", "cpu"]
+    facts = json.loads(run("devices", "--json")[1])
+    assert [row["name"] for row in facts["devices"]] == list(gc.devices.available())
+
+
+# -- bad input ------------------------------------------------------------------------------
+
+
+def check_one_line(result: tuple[int, str, str], text: str) -> None:
+    code, out, err = result
+    assert (code, out) == (2, ""), err
+    assert err.count("\n") == 1 and "Traceback" not in err
+    assert text in err, err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["trian"], "graphc: no command 'trian'; did you mean 'train'?"),
+        (["train"], "graphc train: the following arguments are required: SCRIPT"),
+        (["train", "{script}", "--stesp", "3"], "unexpected '--stesp'; did you mean '--steps'?"),
+        (["train", "{script}", "--steps", "0"], "'0' is not a number of at least 1"),
+        (["train", "{script}", "--devices", "two"], "'two' is not a number of at least 1"),
+        (["train", "nothing.py"], "script 'nothing.py' does not exist; give a Python file"),
+        (["train", "{folder}"], "is a folder"),
+        (["train", "{script}", "--devices", "3", "--no-progress"], "16"),
+        (["train", "{script}", "--devices", "99"], "99 devices asked for"),
+        (["train", "{script}", "--save", "{folder}/no/where.gcx"], "cannot write"),
+        (["train", "{script}", "--save", "{folder}"], "cannot write"),
+        (["compile", "{script}", "--fetch", "los"], "'los' in graph 'regression'; did you mean 'loss'"),
+        (["compile", "{script}", "--feed", "x=a,b"], "not of the form NAME=SIZE,SIZE"),
+        (["compile", "{script}", "--feed", "xx=3"], "no node 'xx'"),
+        (["compile", "{script}", "--feed", "x=4,5"], "expected size 3 on axis 1, got 5 (at regression.py:15)"),
+        (["compile", "{script}", "--feed", "x=4,3"], "expected size 4 on axis 0, got 16"),
+        (["compile", "{script}", "--fetch", "y", "--feed", "t=4,1"], "nothing fetched depends on it"),
+        (["run", "nothing.gcx"], "no file 'nothing.gcx'; check the path"),
+        (["run", "{script}"], "is not a graphc artifact"),
+        (["run", "{artifact}"], "has 2 signatures: predict, train; choose one"),
+        (["run", "{artifact}", "--signature", "predcit"], "did you mean 'predict'?"),
+        (["run", "{artifact}", "--signature", "predict"], "input 'x' is missing"),
+        (["run", "{artifact}", "--signature", "predict", "--input", "x"], "not of the form NAME=VALUE"),
+        (["run", "{artifact}", "--signature", "predict", "--input", "x=no.npy"], "no file 'no.npy'"),
+        (["run", "{artifact}", "--signature", "predict", "--input", "x={script}"], "not a NumPy file"),
+        (["run", "{artifact}", "--signature", "predict", "--input", "x={npz}"], "several arrays"),
+        (["run", "{artifact}", "--signature", "predict", "--input", "X={npy}"], "no input 'X'"),
+        (["run", "{artifact}", "--signature", "predict", "--input", "x={npy}"], "expected size 3 on axis 1"),
+        (
+            ["run", "{artifact}", "--signature", "predict", "--input", "x={npy}", "--input", "x={npy}"],
+            "input 'x' is given twice",
+        ),
+        (["run", "{artifact}", "--", "more"], "no script that could take what stands after --"),
+        (["inspect", "nothing.gcx"], "no file 'nothing.gcx'"),
+        (["inspect", "{npz}"], "is not a graphc artifact"),
+        (["inspect", "{artifact}", "--graph"], "--graph needs a script"),
+        (["inspect", "{artifact}", "--feed", "x=1"], "--feed needs a script"),
+        (["export", "{script}", "{folder}/e.gcx", "--platforms", "gpu"], "'gpu' is not a platform"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_told_in_one_line(
+    run: Run, script: Path, artifact: Path, tmp_path: Path, arguments: list[str], text: str
+) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((2, 2), np.float32))
+    np.savez(tmp_path / "a.npz", a=np.zeros(2), b=np.zeros(2))
+    places = {
+        "script": script,
+        "artifact": artifact,
+        "folder": tmp_path,
+        "npy": tmp_path / "a.npy",
+        "npz": tmp_path / "a.npz",
+    }
+    check_one_line(run(*(argument.format(**places) for argument in arguments)), text)
+
+
+JOB = """
+import graphc as gc
+import numpy as np
+
+def build():
+    graph = gc.Graph(name="small")
+    with graph:
+        x = gc.placeholder(("n",), name="x")
+        w = gc.variable(np.float32(0), name="w")
+        train = w.assign_add(gc.reduce_sum(x))
+    return gc.train.Job(graph, train, {batches}, steps=3, metrics={{"w": train}}{more})
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "has no function build(); define one that returns a gc.train.Job"),
+        ("def biuld():\n    pass\n", "has no function build(); did you mean 'biuld'?"),
+        ("build = 3\n", "has no function build()"),
+        ("def build():\n    return {}\n", "must return a gc.train.Job, got dict"),
+        (JOB.format(batches="[]", more=""), "the batches ended after 0 of 3 steps"),
+        (
+            JOB.format(batches="[{'x': np.ones(2, 'int32')}]", more=""),
+            "'x' must be float32, got int32",
+        ),
+        (JOB.format(batches="[{'X': np.ones(2)}]", more=""), "no node 'X'"),
+    ],
+)
+def test_scripts_that_do_not_fit(run: Run, tmp_path: Path, text: str, error: str) -> None:
+    check_one_line(run("train", as_script(tmp_path, text), "--no-progress"), error)
+
+
+def test_a_job_without_signatures_cannot_be_exported(run: Run, tmp_path: Path) -> None:
+    script = as_script(tmp_path, JOB.format(batches="[]", more=""))
+    check_one_line(run("export", script, tmp_path / "m.gcx"), "gives no signatures")
+
+
+def test_sizes_that_nothing_decides_are_asked_for(run: Run, tmp_path: Path) -> None:
+    script = as_script(tmp_path, JOB.format(batches="[]", more=""))
+    text = "feed 'x' is f32[n], and its sizes are not known (at script.py:8); give them: --feed x=n"
+    check_one_line(run("inspect", script, "--cost"), text)
+    code, out, _ = run("inspect", script, "--cost", "--feed", "x=10")
+    assert code == 0 and out.startswith("11 FLOP")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "error"),
+    [
+        ("x = 1\nraise ValueError('mine')\n", 2, "ValueError: mine"),
+        ("def build():\n    return {}['key']\n", 2, "KeyError: 'key'"),
+        ("import sys\nsys.exit(3)\n", 2, "SystemExit: 3"),
+        ("def build(:\n", 1, "SyntaxError"),
+        ("import graphc as gc\n\ndef build():\n    gc.exp(1.0)\n", 4, "GraphError"),
+        (JOB.format(batches="(1 / 0 for _ in range(3))", more=""), 11, "ZeroDivisionError"),
+        (
+            JOB.format(
+                batches="[{'x': np.ones(2)}] * 3",
+                more=", evaluate=lambda session: session.nothing",
+            ),
+            11,
+            "AttributeError",
+        ),
+    ],
+)
+def test_what_a_script_raises_is_shown_as_its_own(
+    run: Run, tmp_path: Path, text: str, line: int, error: str
+) -> None:
+    script = as_script(tmp_path, text)
+    code, out, err = run("train", script, "--no-progress")
+    assert (code, out) == (2, "")
+    name = error.partition(":")[0]
+    assert err.endswith(f"graphc train: script.py raised {name}, see above\n")
+    assert f'script.py", line {line}' in err and error in err
+    assert "graphc/cli/" not in err and "importlib" not in err
+
+
+def test_an_interrupt_is_no_traceback(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("train", as_script(tmp_path, "raise KeyboardInterrupt\n"))
+    assert (code, out, err) == (130, "", "graphc train: interrupted\n")

@@ -1,0 +1,83 @@
+"""The command line as a process of its own: start-up, virtual devices, pipes."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.scripts import HELPER, SCRIPT
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def graphc(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
+    """Runs `graphc` without what the tests' own process set."""
+    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    environment |= {"PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "graphc.cli", *map(str, arguments)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, **options)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    (tmp_path / "helper.py").write_text(HELPER)
+    path = tmp_path / "regression.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["--version"], ["trian"]])
+def test_help_is_quick_and_loads_nothing(arguments: list[str]) -> None:
+    script = """
+import sys
+from graphc.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+others = {name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)
+assert not others & {"jax", "numpy", "optax", "tqdm"}, others
+"""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", script, *arguments], check=True, cwd=REPOSITORY)
+    assert time.perf_counter() - start < 5  # about 0.1 s where nothing else runs
+
+
+def test_the_processor_is_split_into_devices(script: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "model.gcx"
+    done = graphc("train", script, "--devices", 2, "--save", saved, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert [device["name"] for device in facts["devices"]] == ["/device:CPU:0", "/device:CPU:1"]
+    assert facts["evaluation"]["final loss"] < 0.01
+    assert "30/30" in done.stderr
+    assert facts["saved"]["bytes"] == saved.stat().st_size
+
+
+def test_what_was_asked_of_xla_is_left_alone(script: Path, tmp_path: Path) -> None:
+    environment = os.environ | {
+        "PYTHONPATH": str(REPOSITORY),
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+    }
+    command = [sys.executable, "-m", "graphc.cli", "compile", script, "--devices", "4"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("graphc compile: 4 devices asked for, 2 are there; ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_reader_that_stops_is_no_fault(script: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "graphc.cli", "inspect", script, "--stablehlo", "--graph"]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
