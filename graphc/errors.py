@@ -118,6 +118,10 @@ class StateError(GraphcError, RuntimeError):
     """State that was consumed already, or a session broken by a failed run."""
 
 
+class ExecutionError(GraphcError, RuntimeError):
+    """XLA did not compile a program, or a run failed; the state is as it was before."""
+
+
 class ArtifactError(GraphcError):
     """An artifact cannot be written or read."""
 

@@ -182,7 +182,9 @@ def deserialize(name: str, data: memoryview, written_by: str) -> Any:
         ArtifactVersionError: this JAX cannot read it.
     """
     try:
-        return jax.export.deserialize(bytearray(data))
+        exported = jax.export.deserialize(bytearray(data))
+        exported.mlir_module()  # JAX itself would parse the StableHLO at the first call only
+        return exported
     except Exception as error:  # whatever the parser of another version may raise
         raise ArtifactVersionError(
             f"program {name!r} cannot be read by jax {jax.__version__}",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -221,7 +222,7 @@ def _lower(program: Program, name: str, donated: int, platforms: Sequence[str]) 
     sizes = {s: jax.export.symbolic_shape(f"d{i}", scope=scope)[0] for i, s in enumerate(symbols)}
     function = with_own_outputs(program, to_function(program, sizes=sizes))
     try:
-        with jax.enable_x64(needs_x64(program)):
+        with jax.enable_x64(needs_x64(program)), _without_paths():
             arguments = [
                 jax.ShapeDtypeStruct(t.type.bind(sizes).shape, t.type.dtype)
                 for t in program.input_tensors()
@@ -237,3 +238,19 @@ def _lower(program: Program, name: str, donated: int, platforms: Sequence[str]) 
             source=error.source if isinstance(error, GraphcError) else None,
             mend="fix the sizes: gc.Signature(..., sizes={...})" if symbols else None,
         ) from error
+
+
+@contextmanager
+def _without_paths() -> Iterator[None]:
+    """Keeps the paths of Python files, which JAX notes for each operation, out of the program.
+
+    The names of the nodes stay. A file that leaves should not tell of the machine it was made
+    on, nor differ by it.
+    """
+    name = "jax_traceback_in_locations_limit"
+    before = jax.config.values[name]
+    jax.config.update(name, 0)
+    try:
+        yield
+    finally:
+        jax.config.update(name, before)

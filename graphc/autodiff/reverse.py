@@ -79,6 +79,7 @@ def gradients(
         adjoints = [
             _checked_seed(y, seed) for y, seed in zip(y_list, _padded(seeds, y_list), strict=True)
         ]
+        _refuse_carried(graph, y_list, x_list)
         targets = _tensors_of(graph, x_list)
         found = _accumulate(graph, y_list, targets, adjoints)
         for i, x in enumerate(x_list):
@@ -151,6 +152,33 @@ def _tensors_of(graph: Graph, xs: Sequence[Tensor | Variable]) -> list[list[Tens
             if node.op.effects is not PURE and node.op.effects & Effects.READ:
                 reads.get(node.attrs["variable"], []).append(node.outputs[0])
     return [[graph.captures.get(x, x)] if isinstance(x, Tensor) else reads[x.name] for x in xs]
+
+
+def _refuse_carried(graph: Graph, ys: Sequence[Tensor], xs: Sequence[Tensor | Variable]) -> None:
+    """Raises for a variable among the xs that a loop on the way to the ys reads and assigns.
+
+    Its later values are computed from the first one, and the gradient would have to pass
+    through the assignments.
+    """
+    wanted = {x.name for x in xs if isinstance(x, Variable)}
+    needed = set(ys)
+    for node in reversed(graph.nodes) if wanted else ():
+        if needed.isdisjoint(node.outputs):
+            continue
+        needed.update(node.inputs)
+        inside = [inner for body in node.regions for inner in body.walk()]
+        carried = wanted & _variables(inside, Effects.READ) & _variables(inside, Effects.WRITE)
+        if carried:
+            raise GradientError(
+                f"no gradient with respect to {min(carried)!r}: the body of {node.op.name} "
+                f"{node.name!r} assigns it, and the gradient does not pass through assignments",
+                source=node.source,
+                mend="carry the value: pass variable.read() in init, and assign the last carry",
+            )
+
+
+def _variables(nodes: Sequence[Node], effect: Effects) -> set[str]:
+    return {node.attrs["variable"] for node in nodes if node.op.effects & effect}
 
 
 def _accumulate(

@@ -45,7 +45,8 @@ def code_of(script: str) -> Iterator[None]:
 
 
 def one_line(error: GraphcError) -> str:
-    """What went wrong, where, and how to mend it."""
+    """What went wrong, where, and how to mend it (or, if that is not said, the first fact)."""
     where = f" (at {error.source})" if error.source is not None else ""
-    mend = f"; {error.mend}" if error.mend else ""
+    hint = error.mend or next(iter(error.details), "")
+    mend = f"; {hint}" if hint else ""
     return " ".join(f"{error.what}{where}{mend}".split())

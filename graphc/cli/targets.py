@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +12,7 @@ import numpy as np
 from graphc.devices.strategy import DataParallel
 from graphc.errors import FeedError
 from graphc.ir.capture import choose
+from graphc.ir.dims import as_symbol, substitute
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import Effects
@@ -41,12 +42,37 @@ def target_of(
     nest = FetchNest(graph, fetches)
     given = {resolve_feed(graph, name): shape for name, shape in shapes}
     needed = _needed(graph, nest, set(given))
+    sizes = _sizes(graph, given)
     unknown = [t for t in needed if t not in given]
-    if unknown:
+    shapes_by_size = {t: _bound(graph, t, sizes) for t in unknown}
+    if None in shapes_by_size.values():
         known = _first_batch(job)
-        for tensor in unknown:
-            given[tensor] = known.get(tensor) or _own_shape(tensor)
+        shapes_by_size |= {
+            t: known[t] for t, s in shapes_by_size.items() if s is None and t in known
+        }
+    for tensor, shape in shapes_by_size.items():
+        if shape is None:
+            raise _not_known(tensor)
+        given[tensor] = shape
     return Target(fetches, nest, given)
+
+
+def _sizes(graph: Graph, given: Mapping[Tensor, Sequence[int]]) -> dict[str, int]:
+    """The named sizes that the shapes given say; those of a whole class under one name."""
+    sizes: dict[str, int] = {}
+    for tensor, shape in given.items():
+        for dim, size in zip(tensor.type.shape, shape, strict=False):
+            name = as_symbol(graph.constraints.find(dim))
+            if name is not None:
+                sizes.setdefault(name, size)
+    return sizes
+
+
+def _bound(graph: Graph, tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
+    """The shape of a feed, if those sizes decide it."""
+    dims = [substitute(graph.constraints.find(dim), sizes) for dim in tensor.type.shape]
+    known = tuple(dim for dim in dims if isinstance(dim, int))
+    return known if len(known) == len(dims) else None
 
 
 def _needed(graph: Graph, nest: FetchNest, fed: set[Tensor]) -> list[Tensor]:
@@ -60,17 +86,14 @@ def _first_batch(job: Job) -> dict[Tensor, tuple[int, ...]]:
     return {resolve_feed(job.graph, key): np.shape(value) for key, value in feeds.items()}
 
 
-def _own_shape(tensor: Tensor) -> tuple[int, ...]:
-    known = tuple(dim for dim in tensor.type.shape if isinstance(dim, int))
-    if len(known) < tensor.type.rank:
-        name = tensor.name.removesuffix(":0")
-        sizes = ",".join(str(dim) for dim in tensor.type.shape)
-        raise FeedError(
-            f"feed {name!r} is {tensor.type}, and its sizes are not known",
-            source=tensor.node.source,
-            mend=f"give them: --feed {name}={sizes}, with numbers",
-        )
-    return known
+def _not_known(tensor: Tensor) -> FeedError:
+    name = tensor.name.removesuffix(":0")
+    sizes = ",".join(str(dim) for dim in tensor.type.shape)
+    return FeedError(
+        f"feed {name!r} is {tensor.type}, and its sizes are not known",
+        source=tensor.node.source,
+        mend=f"give them: --feed {name}={sizes}, with numbers",
+    )
 
 
 def ask_for_devices(count: int) -> None:

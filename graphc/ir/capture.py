@@ -68,28 +68,32 @@ def choose(graph: Graph, fetches: Sequence[Fetch], fed: set[Tensor]) -> set[Node
     chosen: set[Node] = set()
     pending: list[Node] = []
 
+    def choose_node(node: Node) -> None:
+        if node not in chosen:
+            chosen.add(node)
+            pending.append(node)
+
     def want(tensor: Tensor) -> None:
         if tensor not in fed:
-            node = graph.producer(tensor)
-            if node not in chosen:
-                chosen.add(node)
-                pending.append(node)
+            choose_node(graph.producer(tensor))
 
     for fetch in fetches:
         if isinstance(fetch, Tensor):
             want(fetch)
-        elif isinstance(fetch, Node) and fetch not in chosen:
-            chosen.add(fetch)
-            pending.append(fetch)
+        elif isinstance(fetch, Node):
+            choose_node(fetch)
     while pending:
         node = pending.pop()
         for tensor in node.inputs:
             want(tensor)
         for name in node.control_inputs:
-            other = graph.node(name)
-            if other not in chosen:
-                chosen.add(other)
-                pending.append(other)
+            choose_node(graph.node(name))
+        for body in node.regions:
+            for inner in body.walk():
+                for name in inner.control_inputs:  # of the body itself, or from outside
+                    other = graph.find_node(name)
+                    if other is not None:
+                        choose_node(other)
     return chosen
 
 

@@ -337,15 +337,21 @@ class DimConstraints:
         for left, right in ((b, a), (a, b)):  # the first name used stands for the class
             name = as_symbol(left)
             if name is not None and name not in symbols_of(right):
-                self._parent[name] = right
-                self.version += 1
-                self.others = [(self.find(p), self.find(q)) for p, q in self.others]
-                return not any(
-                    isinstance(p, int) and isinstance(q, int) and p != q for p, q in self.others
-                )
+                return self._bind(name, right)
         if (a, b) not in self.others and (b, a) not in self.others:
             self.others.append((a, b))
             self.version += 1
+        return True
+
+    def _bind(self, name: str, dim: Dim) -> bool:
+        """Lets `dim` stand for the named size, unless an equality recorded before forbids it."""
+        self._parent[name] = dim
+        others = [(self.find(p), self.find(q)) for p, q in self.others]
+        if any(isinstance(p, int) and isinstance(q, int) and p != q for p, q in others):
+            del self._parent[name]
+            return False
+        self.others = [(p, q) for p, q in others if p != q]
+        self.version += 1
         return True
 
     def equalities(self) -> list[tuple[Dim, Dim]]:

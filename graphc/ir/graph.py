@@ -250,6 +250,10 @@ class Graph:
         """Whether `node` stands in this graph, under its name."""
         return self._by_name.get(node.name) is node
 
+    def find_node(self, name: str) -> Node | None:
+        """Like `node`, but None where there is none of this name."""
+        return self._by_name.get(name)
+
     def node(self, name: str) -> Node:
         """The node of this name.
 

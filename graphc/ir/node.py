@@ -218,14 +218,23 @@ def describe_tensors(tensors: Mapping[str, Tensor]) -> list[str]:
     """Rows for an error: label, name, type and the user's line of each tensor, in columns."""
     rows = []
     for label, tensor in tensors.items():
-        source = None
-        if tensor.graph is not None:
-            producer = tensor.graph.find_producer(tensor)
-            source = producer.source if producer is not None else None
+        name, source = _name_and_source(tensor)
         type_text = f"{tensor.type.dtype.name}[{', '.join(map(str, tensor.type.shape))}]"
-        rows.append((label, tensor.name, type_text, str(source or "")))
+        rows.append((label, name, type_text, str(source or "")))
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(4)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
+
+
+def _name_and_source(tensor: Tensor) -> tuple[str, Source | None]:
+    """What users know the tensor by: a variable's value by the variable and its line."""
+    graph = tensor.graph
+    producer = graph.find_producer(tensor) if graph is not None else None
+    if graph is None or producer is None:
+        return tensor.name, None
+    variable = graph.root.variables.get(producer.attrs.get("variable", ""))
+    if variable is not None and not producer.inputs:
+        return variable.name, variable.source
+    return tensor.name, producer.source

@@ -111,7 +111,7 @@ class InferContext:
         self.source = source
         self.regions = regions
 
-    def unify(self, a: Dim, b: Dim, what: str) -> Dim:
+    def unify(self, a: Dim, b: Dim, what: str, *, mend: str | None = None) -> Dim:
         """Requires `a == b`, recording it where a size is not known; gives the known one.
 
         Raises:
@@ -120,7 +120,7 @@ class InferContext:
         if a is b or a == b:
             return a
         if not self.constraints.unify(a, b):
-            self.fail(f"{what} differ, {a} and {b}")
+            self.fail(f"{what} differ, {a} and {b}", mend=mend)
         return self.constraints.find(a)
 
     def broadcast(self, *shapes: Shape) -> Shape:

@@ -49,11 +49,16 @@ def current_graph() -> Graph:
 
 @contextmanager
 def building(graph: Graph) -> Iterator[Graph]:
-    """Makes `graph` the current one. A top-level graph starts outside all name scopes."""
+    """Makes `graph` the current one. A top-level graph starts outside all name scopes.
+
+    Control inputs are of one graph: they hold again where that graph is entered once more.
+    """
     saved = (AMBIENT.name_scope, AMBIENT.device, AMBIENT.control_inputs)
-    if graph.parent is None and (not AMBIENT.graphs or AMBIENT.graphs[-1].root is not graph):
+    outer = AMBIENT.graphs[-1] if AMBIENT.graphs else None
+    if graph.parent is None and (outer is None or outer.root is not graph):
         AMBIENT.name_scope, AMBIENT.device = "", ""
-    AMBIENT.control_inputs = ()
+    if outer is not graph:
+        AMBIENT.control_inputs = ()
     AMBIENT.graphs.append(graph)
     try:
         yield graph

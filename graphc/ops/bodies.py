@@ -10,6 +10,7 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Effects
 from graphc.ir.program import Program, effects_of, region
+from graphc.ir.rewrite import substitute
 from graphc.ir.scopes import AMBIENT, building
 from graphc.ir.types import TensorType
 
@@ -65,24 +66,29 @@ def close_body(child: Graph, results: Sequence[Tensor], read: Callable[[Any], Te
     """
     results = [child.adopt(t) for t in results]
     assigned = {
-        inner.attrs["variable"]
+        inside.attrs["variable"]
         for node in child.nodes
-        for inner in _walk(node)
-        if inner.op.effects & Effects.WRITE
+        for inside in _walk(node)
+        if inside.op.effects & Effects.WRITE
     }
     kept = []
+    same: dict[Tensor, Tensor] = {}  # a read -> the capture of the same value
     for node in child.nodes:
         if node.op.effects & Effects.READ and node.attrs["variable"] not in assigned:
             variable = child.root.variables[node.attrs["variable"]]
-            assert child.parent is not None
-            with building(child.parent):
+            inner = node.outputs[0]
+            with building(child.parent or child.root):
                 outer = read(variable)
-            child.inputs.append(node.outputs[0])
-            child.captures.setdefault(outer, node.outputs[0])
+            if outer in child.captures:
+                same[inner] = child.captures[outer]
+            else:
+                child.inputs.append(inner)
+                child.captures[outer] = inner
         else:
             kept.append(node)
-    child.nodes = kept
-    return Body(child, list(results), list(child.captures), list(child.captures.values()))
+    child.nodes = list(substitute(kept, same))
+    results = [same.get(t, t) for t in results]
+    return Body(child, results, list(child.captures), list(child.captures.values()))
 
 
 def _walk(node: Node) -> Iterator[Node]:

@@ -294,7 +294,8 @@ class _BackwardScan:
 
         Drops the copied forward nodes from `child`; gives (tensor in the backward body, stack).
         """
-        constants = {n for n in forward if not n.inputs and not n.regions}
+        self.share_inner_loops(child, forward, copies)
+        constants = {n for n in forward if not n.inputs and not n.regions and is_pure(n)}
         gradient_nodes = [n for n in child.nodes if n not in forward]
         used = {t for n in gradient_nodes for t in n.inputs} | set(outputs)
         child.nodes = [n for n in child.nodes if n in constants or n not in forward]
@@ -308,6 +309,26 @@ class _BackwardScan:
         ]
         stacks = self.stack([original for original, _ in needed])
         return [(copy, stack) for (_, copy), stack in zip(needed, stacks, strict=True)]
+
+    def share_inner_loops(
+        self, child: Graph, forward: set[Node], copies: dict[Tensor, Tensor]
+    ) -> None:
+        """Gives loops in the forward body the results that their copies in `child` were given.
+
+        Else the backward scan would have to run them again, and with them what they draw and
+        assign. The copies count as copied forward nodes, and so are dropped.
+        """
+        nodes = []
+        for node in self.body.nodes:
+            copy = child.producer(copies[node.outputs[0]]) if node.outputs else None
+            if copy is not None and len(copy.outputs) > len(node.outputs):
+                forward.add(copy)
+                added = copy.outputs[len(node.outputs) :]
+                new = [Tensor(t.type, t.name) for t in added]
+                copies.update(zip(new, added, strict=True))
+                node = node.replace(outputs=(*node.outputs, *new), regions=copy.regions)
+            nodes.append(node)
+        self.body = self.body.replace(nodes=tuple(nodes))
 
     def stack(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The forward scan's stacked results of these body tensors, added where missing."""

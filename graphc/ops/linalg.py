@@ -37,7 +37,9 @@ def _infer_matmul(
         ctx.fail("both operands need two axes or more")
     free_a, inner_a = _matrix_axes(len(a.shape), transpose_a, left=True)
     free_b, inner_b = _matrix_axes(len(b.shape), transpose_b, left=False)
-    ctx.unify(a.shape[inner_a], b.shape[inner_b], "inner dimensions")
+    columns, rows = a.shape[inner_a], b.shape[inner_b]
+    mend = f"b needs {columns} rows to follow a; gc.transpose or gc.reshape one of them"
+    ctx.unify(columns, rows, "inner dimensions", mend=mend)
     batch = ctx.broadcast(a.shape[:-2], b.shape[:-2])
     return TensorType(a.dtype, (*batch, a.shape[free_a], b.shape[free_b]))
 

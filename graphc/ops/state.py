@@ -23,11 +23,20 @@ from graphc.ir.opdef import (
     LowerContext,
     OpDef,
 )
-from graphc.ir.scopes import AMBIENT, control_inputs
+from graphc.ir.scopes import AMBIENT, absolute_scope, control_inputs
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
-from graphc.ops.emit import CAST, CONSTANT, constant, convert, emit, emit_node, graph_of, is_weak
+from graphc.ops.emit import (
+    CAST,
+    CONSTANT,
+    constant,
+    convert,
+    emit_node,
+    emit_one,
+    graph_of,
+    is_weak,
+)
 from graphc.ops.layout_rules import replicated
 
 
@@ -176,20 +185,27 @@ VJP = OpDef(
 
 
 def read(variable: Variable) -> Tensor:
-    """The variable's value here; repeated reads with no assignment between are one node."""
+    """The variable's value here; repeated reads with no assignment between are one node.
+
+    A read under control inputs is one of its own: who reads elsewhere must not choose them.
+    """
     graph = graph_of([variable])
     _check_owner(variable, graph)
-    found = graph.last_reads.get(variable)
-    if found is not None and not AMBIENT.control_inputs:
+    alone = bool(AMBIENT.control_inputs)
+    found = None if alone else graph.last_reads.get(variable)
+    if found is not None:
         return found
-    value: Tensor = emit(
-        READ_VARIABLE,
-        (),
-        variable=variable.name,
-        dtype=variable.type.dtype,
-        shape=variable.type.shape,
-    )
-    graph.last_reads[variable] = value
+    with absolute_scope(""):  # named after the variable, wherever it is read
+        value = emit_one(
+            READ_VARIABLE,
+            (),
+            f"{variable.name}/read",
+            variable=variable.name,
+            dtype=variable.type.dtype,
+            shape=variable.type.shape,
+        )
+    if not alone:
+        graph.last_reads[variable] = value
     return value
 
 
@@ -220,7 +236,7 @@ def assign(variable: Variable, value: Any, *, name: str | None = None) -> Tensor
             source=AMBIENT.source or current_source(),
             mend="gc.cast or gc.reshape the value",
         )
-    result: Tensor = emit(ASSIGN, (tensor,), name=name, variable=variable.name)
+    result = emit_one(ASSIGN, (tensor,), name, variable=variable.name)
     graph.last_reads.pop(variable, None)
     return result
 
@@ -272,13 +288,13 @@ def node_names(items: Any) -> tuple[str, ...]:
 
 def stop_gradient(x: Any, *, name: str | None = None) -> Tensor:
     """`x`, treated as a constant by `gc.gradients`."""
-    result: Tensor = emit(STOP_GRADIENT, (convert(x),), name=name)
+    result = emit_one(STOP_GRADIENT, (convert(x),), name)
     return result
 
 
 def identity(x: Any, *, name: str | None = None) -> Tensor:
     """`x` under a name of its own."""
-    result: Tensor = emit(IDENTITY, (convert(x),), name=name)
+    result = emit_one(IDENTITY, (convert(x),), name)
     return result
 
 
@@ -286,7 +302,7 @@ def dim_value(dim: Dim, dtype: Any = INT32) -> Tensor:
     """The size `dim` as a scalar; a constant where it is known."""
     if isinstance(dim, int):
         return constant(dim, dtype)
-    result: Tensor = emit(DIM_VALUE, (), dim=dim, dtype=as_dtype(dtype))
+    result = emit_one(DIM_VALUE, (), dim=dim, dtype=as_dtype(dtype))
     return result
 
 

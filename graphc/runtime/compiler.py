@@ -20,7 +20,7 @@ from graphc.runtime.environment import environment
 from graphc.runtime.executable import Executable
 from graphc.runtime.executors import SingleDevice
 from graphc.runtime.feeds import FeedSpec, bind_feeds
-from graphc.runtime.fetches import FetchNest, resolve_feed
+from graphc.runtime.fetches import FetchNest, resolve_feeds
 from graphc.runtime.initial import state_types
 from graphc.runtime.prepare import Prepared, bind, prepare
 from graphc.runtime.replicated import Replicated
@@ -55,7 +55,7 @@ def compile(
         )
     options = checked_options(options)
     nest = FetchNest(graph, fetches)
-    given = {resolve_feed(graph, key): value for key, value in (feeds or {}).items()}
+    given = resolve_feeds(graph, {} if feeds is None else feeds)
     prepared = prepare(graph, nest.distinct, list(given), options)
     shapes = [_shape_of(tensor, value) for tensor, value in given.items()]
     layout = StateLayout(state_types(graph))
@@ -88,7 +88,7 @@ def build(
     options: CompileOptions,
     device: jax.Device | None = None,
 ) -> Executable:
-    """The executable of a prepared fetch set for feeds of these shapes.
+    """The executable of a prepared fetch set for feeds of these shapes. Finalizes the graph.
 
     Args:
         device: the one that state lies on already, which overrides what the program asks for.
@@ -117,6 +117,7 @@ def build(
         FeedSpec(port, prepared.sources.get(port.name), copy=on_cpu)
         for port in program.ports("feed")
     ]
+    graph.finalize()
     return Executable(
         graph,
         executor,

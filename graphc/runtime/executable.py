@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 
-from graphc.errors import FeedError, GraphcError, StateError
+from graphc.errors import ExecutionError, FeedError, GraphcError, StateError
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.program import Program
 from graphc.passes.manager import PassReport
 from graphc.runtime.executors import Signature
 from graphc.runtime.feeds import FeedSpec
-from graphc.runtime.fetches import resolve_feed
+from graphc.runtime.fetches import resolve_feeds
 from graphc.runtime.initial import initial_values
 from graphc.runtime.state import State, StateLayout
 
@@ -32,12 +32,22 @@ class Executor(Protocol):
     def compiled(self) -> Any: ...
     @property
     def seconds(self) -> Mapping[str, float]: ...
+    @property
+    def home(self) -> jax.sharding.Sharding: ...
 
     def place(self, value: Any) -> jax.Array: ...
 
     def __call__(
         self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]
     ) -> tuple[Sequence[Any], Sequence[Any]]: ...
+
+
+class Places(NamedTuple):
+    """The numbers of the buffers that a step takes and assigns, in its own order."""
+
+    written: list[int]
+    read: list[int]
+    assigned: list[int]
 
 
 class Executable:
@@ -83,9 +93,7 @@ class Executable:
         self.cache_key = key
         self.devices = tuple(devices)
         self.notes = list(notes)
-        self._written = [layout.slot(p.name).buffer for p in signature.written]
-        self._read = [layout.slot(p.name).buffer for p in signature.read]
-        self._assigned = [layout.slot(p.name).buffer for p in signature.assigned]
+        self._places = self._find(layout)
 
     # -- running ----------------------------------------------------------------------------
 
@@ -108,35 +116,74 @@ class Executable:
             FeedError: a wrong, missing or superfluous feed; nothing has run, the state is valid.
             StateError: the state was consumed already.
         """
-        values = self.convert_feeds(self._ordered(feeds or {}))
+        if not isinstance(state, State):
+            raise StateError(
+                f"the first argument must be a state, got {type(state).__name__}",
+                mend="state = step.init(); fetched, state = step(state, feeds)",
+            )
+        values = self.convert_feeds(self._ordered({} if feeds is None else feeds))
+        own = state.layout is self._layout
+        places = self._places if own else self._find(state.layout)
         buffers = list(state.buffers)
-        fetched = self.step(buffers, values)
+        if buffers and buffers[0].sharding != self._executor.home:
+            buffers = [self._executor.place(buffer) for buffer in buffers]
+        try:
+            fetched = self.step(buffers, values, places)
+        except StateError:
+            state.consume("a run that failed")
+            raise
         if self.consumes:
             state.consume("a step that assigns variables")
-        return fetched, State(self._layout, buffers)
+        elif not places.assigned:
+            return self._rebuild(fetched), state
+        return self._rebuild(fetched), state.followed_by(buffers)
 
-    def step(self, buffers: list[Any], feeds: Sequence[Any]) -> Any:
-        """Runs on `buffers` and puts the new ones in their places; gives the fetched nest.
+    def step(self, buffers: list[Any], feeds: Sequence[Any], places: Places | None = None) -> Any:
+        """Runs on `buffers` and puts the new ones in their places; gives the fetched values.
+
+        Args:
+            places: where state lies in `buffers`, if not as in this executable's own layout.
 
         Raises:
             StateError: the run failed after it had consumed state.
+            ExecutionError: it failed, and the buffers are as they were.
         """
+        written, read, assigned = places or self._places
         try:
-            fetched, assigned = self._executor(
-                [buffers[i] for i in self._written], [buffers[i] for i in self._read], feeds
+            fetched, new = self._executor(
+                [buffers[i] for i in written], [buffers[i] for i in read], feeds
             )
         except GraphcError:
             raise
         except Exception as error:
-            if any(buffers[i].is_deleted() for i in self._written):
+            if any(buffers[i].is_deleted() for i in written):
                 raise StateError(
                     f"the run failed after it had consumed state: {error}",
                     mend="restore the variables from a checkpoint, or start a new session",
                 ) from error
-            raise
-        for i, buffer in zip(self._assigned, assigned, strict=True):
+            raise ExecutionError(f"the run failed: {error}") from error
+        for i, buffer in zip(assigned, new, strict=True):
             buffers[i] = buffer
-        return self._rebuild(fetched)
+        return fetched
+
+    def _find(self, layout: StateLayout) -> Places:
+        """Where the state that this step touches lies in `layout`.
+
+        Raises:
+            StateError: a variable is not there, or of another type.
+        """
+        signature = self._executor.signature
+        for port in (*signature.written, *signature.read, *signature.assigned):
+            found = layout.types.get(port.name)
+            if found != port.tensor.type:
+                raise StateError(
+                    f"this step takes {port.name!r} as {port.tensor.type}, and the state "
+                    + ("has no such variable" if found is None else f"has it as {found}"),
+                    mend="start from this step's own init(), or from a state of the same graph "
+                    "that was made after its last variable",
+                )
+        rows = (signature.written, signature.read, signature.assigned)
+        return Places(*([layout.slot(port.name).buffer for port in row] for row in rows))
 
     def convert_feeds(self, values: Sequence[Any]) -> list[Any]:
         """The feeds in order, checked, as the executor takes them."""
@@ -154,7 +201,7 @@ class Executable:
         return converted
 
     def _ordered(self, feeds: Mapping[Any, Any]) -> list[Any]:
-        given = {resolve_feed(self._graph, key): value for key, value in feeds.items()}
+        given = resolve_feeds(self._graph, feeds)
         missing = [t for t in self._feeds if t not in given]
         if missing:
             raise FeedError(

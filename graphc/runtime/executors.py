@@ -18,7 +18,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from graphc.config import CompileOptions
-from graphc.errors import GraphError
+from graphc.errors import ExecutionError, GraphError, StateError
 from graphc.ir.dims import product
 from graphc.ir.program import Port, Program
 from graphc.lowering.emit_jax import needs_x64, to_function
@@ -77,9 +77,9 @@ class SingleDevice:
         self.device = device
         self.wide = needs_x64(program)
         self._in_flight = InFlight(options.max_in_flight, self.program, self.signature)
-        sharding = jax.sharding.SingleDeviceSharding(device)
+        self.home: jax.sharding.Sharding = jax.sharding.SingleDeviceSharding(device)
         arguments = [
-            jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=sharding)
+            jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=self.home)
             for p in self.program.inputs
         ]
         donated = range(len(self.signature.written)) if options.donate else ()
@@ -95,6 +95,8 @@ class SingleDevice:
 
     def __call__(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
         """(fetched values, assigned state)."""
+        feeds = [spread(value, self.home) for value in feeds]
+        self._in_flight.wait()
         if self.wide:
             with jax.enable_x64(True):
                 outputs = self.compiled(*written, *read, *feeds)
@@ -112,6 +114,13 @@ def place_on(value: Any, where: Any) -> jax.Array:
             value = jax.device_put(value, value.sharding, may_alias=False)
         placed: jax.Array = jax.device_put(value, where)
         return placed
+
+
+def spread(value: Any, where: jax.sharding.Sharding) -> Any:
+    """A feed that is on devices already, moved to where its pieces belong."""
+    if isinstance(value, jax.Array) and value.sharding != where:
+        return jax.device_put(value, where)
+    return value
 
 
 def with_own_outputs(program: Program, function: Any) -> Any:
@@ -145,13 +154,21 @@ def compile_jax(
         lowered = jitted.lower(*arguments)
         traced = time.perf_counter()
         COUNTERS.compiles += 1
-        compiled = lowered.compile(compiler_options=dict(options.xla_options) or None)
+        try:
+            compiled = lowered.compile(compiler_options=dict(options.xla_options) or None)
+        except Exception as error:
+            raise ExecutionError(
+                f"XLA could not compile the program: {error}",
+                mend="check CompileOptions.xla_options" if options.xla_options else None,
+            ) from error
         done = time.perf_counter()
     return lowered, compiled, {"lower": traced - start, "compile": done - traced}
 
 
 class InFlight:
-    """Bounds the steps whose results are not there yet.
+    """Bounds the steps whose results are not there yet: `wait`, dispatch, `split`.
+
+    The waiting comes first: an interrupt (Ctrl-C) then finds all state in its place.
 
     With collectives on virtual CPU devices an unbounded queue can starve a rendezvous and abort
     the process; elsewhere it would let memory grow.
@@ -165,11 +182,25 @@ class InFlight:
         self._watched = self._assigned + sizes.index(min(sizes))
         self._fetched = self._assigned + len(signature.fetches)
 
-    def split(self, outputs: Sequence[Any]) -> tuple[Any, Any]:
+    def wait(self) -> None:
+        """Waits until one more step may be dispatched.
+
+        Raises:
+            StateError, ExecutionError: an earlier step failed, with or without what it assigned.
+        """
         waiting = self._waiting
-        waiting.append(outputs[self._watched])
-        if len(waiting) > self._bound:
-            waiting.popleft().block_until_ready()
+        while len(waiting) >= self._bound:
+            try:
+                waiting[0].block_until_ready()
+            except Exception as error:
+                waiting.clear()
+                kind = StateError if self._assigned else ExecutionError
+                raise kind(f"an earlier run failed: {error}") from error
+            waiting.popleft()
+
+    def split(self, outputs: Sequence[Any]) -> tuple[Any, Any]:
+        """(fetched values, assigned state) of a step just dispatched."""
+        self._waiting.append(outputs[self._watched])
         return outputs[self._assigned : self._fetched], outputs[: self._assigned]
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from graphc.errors import DTypeError, FeedError
-from graphc.ir.dims import DimExpr, as_symbol, substitute
+from graphc.errors import DTypeError, FeedError, GraphcError
+from graphc.ir.dims import Dim, DimExpr, as_symbol, substitute, symbol, symbols_of
 from graphc.ir.dtypes import as_dtype, kind_of, promote_scalar
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
@@ -54,17 +54,27 @@ class FeedSpec:
         """
         if type(value) is np.ndarray:
             if value.dtype == self.dtype:
-                if self.copy and value.flags.writeable:
+                if self.copy and _may_change(value):
                     return value.copy()
                 return value
             self._check_kind(value.dtype)
             return value.astype(self.dtype)
         if isinstance(value, jax.Array):
-            if value.dtype == self.dtype:
-                return value
-            self._check_kind(value.dtype)
-            return value.astype(self.dtype)
+            return self._convert_jax(value)
         return self._convert_other(value)
+
+    def _convert_jax(self, value: jax.Array) -> jax.Array:
+        if value.is_deleted():
+            raise FeedError(
+                f"feed {self.label!r} is an array that was deleted, or donated to a JAX function",
+                source=self.source,
+                mend="feed one that is still alive, or a copy made before",
+            )
+        if value.dtype == self.dtype:
+            return value
+        self._check_kind(value.dtype)
+        with jax.enable_x64(True):
+            return value.astype(self.dtype)
 
     def _convert_other(self, value: Any) -> Any:
         """Python numbers, lists, and whatever NumPy can read; always a copy."""
@@ -76,7 +86,7 @@ class FeedSpec:
                 if promote_scalar(self.dtype, scalar) == self.dtype:
                     return np.array(value, self.dtype)
             array = as_array(array)
-        except (DTypeError, ValueError, OverflowError) as error:
+        except (GraphcError, TypeError, ValueError, OverflowError) as error:
             raise FeedError(
                 f"feed {self.label!r} is not an array of {self.dtype.name}: "
                 f"{type(value).__name__} {str(value)[:60]}",
@@ -100,6 +110,15 @@ class FeedSpec:
             )
 
 
+def _may_change(array: Any) -> bool:
+    """Whether somebody can write to the array's memory, if only through the array it views."""
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            return True
+        array = array.base
+    return False
+
+
 def bind_feeds(
     program: Program, shapes: Sequence[Sequence[int]], sources: Mapping[str, Any]
 ) -> dict[str, int]:
@@ -111,22 +130,24 @@ def bind_feeds(
     bindings: dict[str, int] = {}
     bound_by: dict[str, str] = {}
     ports = program.ports("feed")
+    rows: list[tuple[Dim, int, str]] = []
     for port, shape in zip(ports, shapes, strict=True):
         wanted = port.tensor.type.shape
         if len(wanted) != len(shape):
             raise _misfit(port, shape, sources, f"rank {len(wanted)}, got rank {len(shape)}")
-        for dim, size in zip(wanted, shape, strict=True):
-            name = as_symbol(dim)
-            if name is not None and name not in bindings:
-                bindings[name] = int(size)
-                bound_by[name] = port.name
+        rows += [(dim, int(size), port.name) for dim, size in zip(wanted, shape, strict=True)]
+    # Bare names first, so that an error names the plainest feed; then `2*n`, `n + 1`.
+    rows.sort(key=lambda row: as_symbol(row[0]) is None)
+    for dim, size, feed in rows:
+        solved = _solve(substitute(dim, bindings), size)
+        if solved is not None:
+            bindings[solved[0]] = solved[1]
+            bound_by[solved[0]] = feed
     for port, shape in zip(ports, shapes, strict=True):
         for axis, (dim, size) in enumerate(zip(port.tensor.type.shape, shape, strict=True)):
             expected = substitute(dim, bindings)
             if isinstance(expected, DimExpr):
-                raise _misfit(
-                    port, shape, sources, f"size {dim} on axis {axis}, which no feed decides"
-                )
+                raise _misfit(port, shape, sources, f"size {dim} on axis {axis}, got {size}")
             if expected != size:
                 name = as_symbol(dim)
                 by = bound_by.get(name) if name is not None else None
@@ -136,7 +157,8 @@ def bind_feeds(
                 )
     for a, b in program.equalities:
         left, right = substitute(a, bindings), substitute(b, bindings)
-        if left != right:
+        unknown = isinstance(left, DimExpr) or isinstance(right, DimExpr)  # of other fetches
+        if left != right and not unknown:
             raise FeedError(
                 f"the graph needs {a} == {b}, and the feeds give {left} and {right}",
                 details=[
@@ -144,6 +166,20 @@ def bind_feeds(
                 ],
             )
     return bindings
+
+
+def _solve(dim: Dim, size: int) -> tuple[str, int] | None:
+    """The one named size in `dim` and its value, where `dim == size` decides it."""
+    names = symbols_of(dim)
+    if len(names) != 1:
+        return None
+    (name,) = names
+    constant = substitute(dim, {name: 0})
+    factor = substitute(dim, {name: 1}) - constant
+    if factor == 0 or factor * symbol(name) + constant != dim:
+        return None  # not of the form a*n + b
+    value, rest = divmod(size - constant, factor)
+    return (name, value) if rest == 0 and value >= 0 else None
 
 
 def _misfit(port: Port, shape: Sequence[int], sources: Mapping[str, Any], words: str) -> FeedError:

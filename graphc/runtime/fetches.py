@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,8 +17,8 @@ from graphc.ir.variable import Variable
 def resolve_fetch(graph: Graph, fetch: Any) -> Fetch:
     """One fetch: a tensor, node or variable of `graph`, or the name of one.
 
-    A name with `:` is a tensor; without, a node with results means its first one, then a node
-    without results, then a variable.
+    A name is a variable's, or a tensor's (`Relu:0`), or a node's, which means its first result
+    if it has one.
 
     Raises:
         UnknownNameError: nothing has this name; the nearest one is suggested.
@@ -49,26 +49,52 @@ class FetchNest:
 
     def __init__(self, graph: Graph, fetches: Any) -> None:
         leaves, tree = jax.tree.flatten(fetches)
-        self._tree: Any = tree
-        resolved = [resolve_fetch(graph, leaf) for leaf in leaves]
-        self.distinct: list[Fetch] = list(dict.fromkeys(resolved))
+        self._fetches, self._tree = fetches, tree
+        self._leaves = [resolve_fetch(graph, leaf) for leaf in leaves]
+        self.distinct: list[Fetch] = list(dict.fromkeys(self._leaves))
+        self.rebuild = self._rebuilder()
+
+    def take_order(self, distinct: Sequence[Fetch]) -> None:
+        """Expects the values in the order of `distinct`: the same fetches as its own."""
+        self.distinct = list(distinct)
+        self.rebuild = self._rebuilder()
+
+    def _rebuilder(self) -> Callable[[Sequence[Any]], Any]:
+        tree: Any = self._tree
         valued = [f for f in self.distinct if not isinstance(f, Node)]
         place = {fetch: i for i, fetch in enumerate(valued)}
-        self._places = [place.get(f) if not isinstance(f, Node) else None for f in resolved]
-        self.rebuild = self._rebuilder(fetches)
-
-    def same_form(self, other: FetchNest) -> bool:
-        """Whether values go back together in the same way."""
-        return self._tree == other._tree and self._places == other._places
-
-    def _rebuilder(self, fetches: Any) -> Callable[[Sequence[Any]], Any]:
-        places, tree = self._places, self._tree
-        if type(fetches) in (list, tuple) and tree.num_nodes == len(places) + 1:
-            kind = type(fetches)  # the common flat nest, without the tree's machinery
+        places = [None if isinstance(f, Node) else place[f] for f in self._leaves]
+        kind: Any = type(self._fetches)
+        if kind in (list, tuple) and tree.num_nodes == len(places) + 1:
+            # the common flat nest, without the tree's machinery
             return lambda values: kind(None if i is None else values[i] for i in places)
         return lambda values: jax.tree.unflatten(
             tree, [None if i is None else values[i] for i in places]
         )
+
+
+def resolve_feeds(graph: Graph, feeds: Any) -> dict[Tensor, Any]:
+    """The feeds by tensor, in their order.
+
+    Raises:
+        FeedError: no mapping, or one tensor under two keys; and see `resolve_feed`.
+    """
+    if not isinstance(feeds, Mapping):
+        raise FeedError(
+            f"feeds must be a mapping, got {type(feeds).__name__}",
+            mend="feeds={x: value}, by tensor or by name",
+        )
+    found: dict[Tensor, Any] = {}
+    for key, value in feeds.items():
+        tensor = resolve_feed(graph, key)
+        if tensor in found:
+            raise FeedError(
+                f"feed {tensor.name.removesuffix(':0')!r} is given twice, by two keys",
+                details=[f"keys: {', '.join(map(str, feeds))}"],
+                mend="feed it once, by tensor or by name",
+            )
+        found[tensor] = value
+    return found
 
 
 def resolve_feed(graph: Graph, key: Any) -> Tensor:

@@ -44,14 +44,13 @@ class Prepared:
 def prepare(
     graph: Graph, fetches: Sequence[Fetch], feeds: Sequence[Tensor], options: CompileOptions
 ) -> Prepared:
-    """Captures and optimises the program of a fetch set. The graph is finalized by this.
+    """Captures and optimises the program of a fetch set.
 
     Raises:
         FeedError, FetchError: see `ir.capture`; or nothing that is fetched needs a feed.
     """
     captured = capture(graph, fetches, feeds, READ_VARIABLE)
     _check_needed(captured, feeds)
-    graph.finalize()
     COUNTERS.captures += 1
     functional = Functionalize().run(captured).program
     program, report = manager(options).run(functional)

@@ -22,7 +22,14 @@ from graphc.ir.layouts import REPLICATED, Layout, Sharded
 from graphc.ir.node import EMPTY
 from graphc.ir.program import Program
 from graphc.lowering.emit_jax import needs_x64, to_function
-from graphc.runtime.executors import InFlight, Signature, compile_jax, place_on, with_own_outputs
+from graphc.runtime.executors import (
+    InFlight,
+    Signature,
+    compile_jax,
+    place_on,
+    spread,
+    with_own_outputs,
+)
 
 AXIS_NAME = "replica"
 
@@ -63,7 +70,7 @@ class Replicated:
         self.wide = needs_x64(self.program)
         self._in_flight = InFlight(options.max_in_flight, self.program, self.signature)
         mesh = Mesh(np.array(self.devices), (AXIS_NAME,))
-        self._whole = NamedSharding(mesh, PartitionSpec())
+        self.home = NamedSharding(mesh, PartitionSpec())  # of state: whole, on every device
         shardings = [_sharding(mesh, layout) for layout in self.local.inputs]
         self._feed_shardings = shardings[len(shardings) - len(self.signature.feeds) :]
         # Where nothing is fetched, there is one output more: see `with_own_outputs`.
@@ -85,25 +92,18 @@ class Replicated:
 
     def place(self, value: Any) -> jax.Array:
         """A state value where this executor wants it: whole, on every device."""
-        return place_on(value, self._whole)
+        return place_on(value, self.home)
 
     def __call__(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
         """(fetched values, assigned state). Feeds have their global shapes."""
+        feeds = [spread(v, where) for v, where in zip(feeds, self._feed_shardings, strict=True)]
+        self._in_flight.wait()
         if self.wide:
             with jax.enable_x64(True):
-                outputs = self.compiled(*written, *read, *self._spread(feeds))
+                outputs = self.compiled(*written, *read, *feeds)
         else:
-            outputs = self.compiled(*written, *read, *self._spread(feeds))
+            outputs = self.compiled(*written, *read, *feeds)
         return self._in_flight.split(outputs)
-
-    def _spread(self, feeds: Sequence[Any]) -> list[Any]:
-        """Feeds that are on devices already, moved to where their pieces belong."""
-        return [
-            jax.device_put(value, sharding)
-            if isinstance(value, jax.Array) and value.sharding != sharding
-            else value
-            for value, sharding in zip(feeds, self._feed_shardings, strict=True)
-        ]
 
     def _function(self) -> Callable[..., list[Any]]:
         """The step on global values: cut, `jax.pmap` of the local program, joined."""

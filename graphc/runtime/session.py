@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,7 +15,6 @@ from graphc.devices.strategy import DataParallel
 from graphc.errors import (
     DTypeError,
     FeedError,
-    GraphcError,
     GraphError,
     ShapeError,
     StateError,
@@ -28,7 +27,7 @@ from graphc.ir.variable import Variable
 from graphc.runtime.compiler import build, checked_options
 from graphc.runtime.executable import Executable
 from graphc.runtime.feeds import FeedSpec
-from graphc.runtime.fetches import FetchNest, resolve_feed
+from graphc.runtime.fetches import FetchNest, resolve_feeds
 from graphc.runtime.initial import initial_values, state_types
 from graphc.runtime.prepare import Prepared, prepare
 from graphc.runtime.state import State, StateLayout, public_names
@@ -88,8 +87,11 @@ class Session:
         """
         if feeds is None:
             feeds = {}
-        key = (_fetch_key(fetches), tuple(feeds))
-        plan = self._plans.get(key)
+        try:
+            key = (_fetch_key(fetches), tuple(feeds))
+            plan = self._plans.get(key)
+        except TypeError:  # no mapping, or nothing that can be a key
+            key, plan = None, None
         if plan is None:
             plan = self._plan(key, fetches, feeds)
         if self._broken is not None or self._closed:
@@ -99,34 +101,27 @@ class Session:
         if executable is None:
             executable = self._build(plan, shapes)
         try:
-            return executable.step(self._buffers, values)
+            return plan.nest.rebuild(executable.step(self._buffers, values))
         except StateError as error:
             self._broken = error.what
             raise
 
     def _plan(self, key: Any, fetches: Any, feeds: Mapping[Any, Any]) -> _Plan:
-        tensors = [resolve_feed(self.graph, k) for k in feeds]
-        if len(set(tensors)) != len(tensors):
-            raise FeedError("a tensor is fed twice, by two names", details=[str(list(feeds))])
+        tensors = list(resolve_feeds(self.graph, feeds))
         nest = FetchNest(self.graph, fetches)
-        same = (tuple(nest.distinct), tuple(tensors))
-        prepared = next((p.prepared for p in self._plans.values() if p.same == same), None)
-        if prepared is None:
-            prepared = self._prepare(nest, tensors)
-        plan = _Plan(fetches, nest, tensors, prepared, same, list(feeds))
-        for known in self._plans.values():
-            if known.same == same and known.nest.same_form(nest):
-                plan.executables = known.executables
+        same = (frozenset(nest.distinct), frozenset(tensors))
+        known = next((p for p in self._plans.values() if p.same == same), None)
+        if known is None:
+            prepared = prepare(self.graph, nest.distinct, tensors, self.options)
+            plan = _Plan(fetches, nest, tensors, prepared, same)
+        else:  # the same program, whatever the nest and the order: compiled once
+            nest.take_order(known.nest.distinct)
+            plan = _Plan(fetches, nest, known.feeds, known.prepared, same)
+            plan.executables = known.executables
+            if tensors != known.feeds:
+                plan.order = [tensors.index(t) for t in known.feeds]
         self._plans[key] = plan
         return plan
-
-    def _prepare(self, nest: FetchNest, tensors: Sequence[Tensor]) -> Prepared:
-        was_finalized = self.graph.finalized
-        try:
-            return prepare(self.graph, nest.distinct, tensors, self.options)
-        except GraphcError:
-            self.graph.root.finalized = was_finalized
-            raise
 
     def _build(self, plan: _Plan, shapes: tuple[tuple[int, ...], ...]) -> Executable:
         self._grow_state()
@@ -278,6 +273,9 @@ class Session:
         return f"<Session of {self.graph!r}, {self.compile_count} executables>"
 
 
+_LEAF = jax.tree.structure(0)
+
+
 class _Plan:
     """One way of calling `run`: its fetches and feed keys, resolved."""
 
@@ -288,14 +286,13 @@ class _Plan:
         feeds: list[Tensor],
         prepared: Prepared,
         same: Any,
-        keys: list[Any],
     ) -> None:
         self.fetches = fetches  # keeps the objects alive that the key holds by identity
         self.nest = nest
         self.feeds = feeds
         self.prepared = prepared
         self.same = same
-        self.keys = keys
+        self.order: list[int] | None = None  # of the given feeds, where it is not that of `feeds`
         self.executables: dict[tuple[tuple[int, ...], ...], Executable] = {}
         sources = prepared.sources
         self.specs = [
@@ -310,10 +307,13 @@ class _Plan:
 
     def convert(self, feeds: Mapping[Any, Any]) -> tuple[list[Any], tuple[tuple[int, ...], ...]]:
         """The values in order as arrays of the right dtype, and their shapes."""
-        values = [
-            spec.convert(value) for spec, value in zip(self.specs, feeds.values(), strict=True)
-        ]
+        given = feeds.values() if self.order is None else self._reorder(feeds)
+        values = [spec.convert(value) for spec, value in zip(self.specs, given, strict=True)]
         return values, tuple([value.shape for value in values])
+
+    def _reorder(self, feeds: Mapping[Any, Any]) -> list[Any]:
+        given = list(feeds.values())
+        return [given[i] for i in self.order or ()]
 
 
 def _fetch_key(fetches: Any) -> Any:
@@ -333,4 +333,7 @@ def _nest_key(fetches: Any) -> Any:
     if isinstance(fetches, Mapping):
         items = ((key, _fetch_key(value)) for key, value in fetches.items())
         return (type(fetches), *items)
-    return id(fetches)  # not a fetch at all: refused when it is resolved
+    leaves, tree = jax.tree.flatten(fetches)
+    if tree == _LEAF:
+        return id(fetches)  # not a fetch at all: refused when it is resolved
+    return (tree, *map(_fetch_key, leaves))  # a class that JAX knows as a nest

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import numpy as np
+from jax import numpy as jnp
 
-from graphc.errors import StateError, UnknownNameError, nearest
+from graphc.errors import DTypeError, ShapeError, StateError, UnknownNameError, nearest
 from graphc.ir.types import TensorType
 
 
@@ -56,6 +58,7 @@ class State(Mapping[str, jax.Array]):
         self.layout = layout
         self._buffers = buffers
         self._consumed_by: str | None = None
+        self._shares = False  # some buffers with another state, which may be consumed
 
     @property
     def buffers(self) -> list[jax.Array]:
@@ -70,6 +73,11 @@ class State(Mapping[str, jax.Array]):
                 mend="go on with the state that call returned; options=CompileOptions("
                 "donate=False) keeps the old one alive",
             )
+        if self._shares and any(buffer.is_deleted() for buffer in self._buffers):
+            raise StateError(
+                "this state shares variables with one that was consumed by a step",
+                mend="go on with the state that the step returned",
+            )
         return self._buffers
 
     def consume(self, by: str) -> None:
@@ -82,14 +90,32 @@ class State(Mapping[str, jax.Array]):
         return buffer if slot.index is None else buffer[slot.index]
 
     def with_value(self, name: str, value: jax.Array) -> State:
-        """A state that differs in one variable; this one stays valid."""
+        """A state that differs in one variable; this one stays valid until a step consumes one.
+
+        Raises:
+            UnknownNameError: no such variable.
+            ShapeError, DTypeError: the value is not of its type.
+        """
         slot = self.layout.slot(name)
+        type = self.layout.types[name]
+        shape, dtype = np.shape(value), getattr(value, "dtype", None)
+        if shape != type.shape or dtype != type.dtype:
+            error = ShapeError if shape != type.shape else DTypeError
+            raise error(f"variable {name!r} is {type}, the value {dtype} of shape {shape}")
         buffers = list(self.buffers)
-        if slot.index is None:
-            buffers[slot.buffer] = value
-        else:
-            buffers[slot.buffer] = buffers[slot.buffer].at[slot.index].set(value)
-        return State(self.layout, buffers)
+        old = buffers[slot.buffer]
+        with jax.enable_x64(True):
+            if slot.index is None:
+                buffers[slot.buffer] = jax.device_put(jnp.array(value, copy=True), old.sharding)
+            else:
+                buffers[slot.buffer] = old.at[slot.index].set(value)
+        return self.followed_by(buffers)
+
+    def followed_by(self, buffers: list[jax.Array]) -> State:
+        """A state of the same layout, some of whose buffers may be this one's."""
+        other = State(self.layout, buffers)
+        self._shares = other._shares = self._consumed_by is None
+        return other
 
     def __iter__(self) -> Iterator[str]:
         return iter(public_names(self.layout.slots))

@@ -334,6 +334,19 @@ def test_a_program_that_calls_python_is_refused(whole: Path, tmp_path: Path) -> 
         answer(path)
 
 
+def test_a_program_of_a_newer_jax_is_refused(whole: Path, tmp_path: Path, capfd) -> None:
+    path = tmp_path / "model.gcx"
+    program = bytes(container.read(whole)[1]["programs/predict.stablehlo"])
+    assert b"dot_general_v" in program  # the operator's name with its version
+    newer = {"programs/predict.stablehlo": program.replace(b"dot_general_v", b"dot_general_w")}
+    forge(whole, path, lambda m: m.update(jax="9.0"), newer)
+    model = gc.load(path)  # programs are read when they are called
+    with pytest.raises(ArtifactVersionError, match="cannot be read by jax") as info:
+        model.signatures["predict"](x=X)
+    assert "written by jax 9.0" in str(info.value)
+    capfd.readouterr()  # what MLIR itself says
+
+
 def test_members_beyond_the_manifest_and_compressed_ones(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.gcx"
     path.write_bytes(whole.read_bytes())

@@ -8,7 +8,7 @@ def data(examples=64):
     return {"x": x, "t": x @ np.array([[1.0], [-2.0], [0.5]], "float32")}
 """
 
-SCRIPT = '''
+SCRIPT = '''\
 """Linear regression."""
 import sys
 
