@@ -68,7 +68,7 @@ def main() -> None:
     print("what ran where")
     print(
         f"  training    {DEVICES} x {jax.devices()[0].device_kind} through jax.pmap, "
-        f"{step.hlo().count(' all-reduce(')} all-reduces a step"
+        f"all-reduces a step: {step.hlo().count(' all-reduce(')}"
     )
     print(
         f"  loading     a new process, one device, {size / 1e6:.2f} MB artifact, "

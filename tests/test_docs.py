@@ -1,5 +1,6 @@
 """The code in README and guide runs as it stands."""
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -23,3 +24,12 @@ def test_pages_that_are_linked_exist() -> None:
         prose = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
         for target in re.findall(r"\]\(([^)#]+)\)", prose):
             assert (path.parent / target).exists(), f"{page} links to {target}"
+
+
+def test_the_operator_reference_is_that_of_the_catalogue() -> None:
+    place = ROOT / "docs" / "make_ops.py"
+    spec = importlib.util.spec_from_file_location("make_ops", place)
+    assert spec is not None and spec.loader is not None
+    make_ops = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make_ops)
+    assert make_ops.PAGE.read_text() == make_ops.page(), "run python docs/make_ops.py"

@@ -68,6 +68,8 @@ def gradients(
     source = AMBIENT.source or current_source()
     y_list = [convert(y) for y in _as_list(ys)]
     x_list = _as_list(xs)
+    if not y_list:
+        raise GradientError("gradients of nothing: ys is empty", source=source)
     seeds = [None] * len(y_list) if grad_ys is None else _as_list(grad_ys)
     graph = AMBIENT.graphs[-1] if AMBIENT.graphs else y_list[0].graph
     if graph is None:
@@ -123,7 +125,12 @@ def _checked_seed(y: Tensor, seed: Any) -> Tensor | None:
     if seed is None:
         return None
     tensor = convert(seed, y.dtype)
-    if tensor.type != y.type:
+    equal = AMBIENT.graphs[-1].constraints.equal  # sizes may be known to be equal by now
+    if (
+        tensor.dtype != y.dtype
+        or tensor.ndim != y.ndim
+        or not all(map(equal, tensor.shape, y.shape))
+    ):
         raise GradientError(
             f"the adjoint of {y.name!r} must be {y.type}, got {tensor.type}",
             details=describe_tensors({"y": y, "grad_y": tensor}),

@@ -6,7 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from graphc.errors import GraphError, GraphFinalizedError, UnknownNameError, nearest
+from graphc.errors import (
+    AttributeValueError,
+    GraphError,
+    GraphFinalizedError,
+    UnknownNameError,
+    nearest,
+)
 from graphc.ir.dims import DimConstraints, DimExpr, symbol, symbols_of
 from graphc.ir.node import EMPTY, Node, Tensor, describe_tensors
 from graphc.ir.opdef import OpDef
@@ -186,7 +192,17 @@ class Graph:
             self._producers[tensor] = new
 
     def unique_name(self, base: str) -> str:
-        """`base` in the current name scope, with `_1`, `_2`, ... where it is taken."""
+        """`base` in the current name scope, with `_1`, `_2`, ... where it is taken.
+
+        Raises:
+            AttributeValueError: no text, or with a `:`, which stands before a result's number.
+        """
+        if not isinstance(base, str) or ":" in base:
+            raise AttributeValueError(
+                f"{base!r} is not a name",
+                source=AMBIENT.source or current_source(),
+                mend='pass a text without ":", such as name="hidden"',
+            )
         return self._unique(AMBIENT.name_scope + base)
 
     def _unique(self, full: str) -> str:

@@ -111,6 +111,23 @@ def region(
     )
 
 
+def attribute_symbols(program: Program) -> dict[str, Node]:
+    """The named sizes in attributes of nodes, inside regions too, each with its first node."""
+    found: dict[str, Node] = {}
+    for node in program.walk():
+        for name, value in node.attrs.items():
+            if node.op.attrs[name].kind in ("dim", "dims", "pairs"):
+                for symbol in _symbols_in(value):
+                    found.setdefault(symbol, node)
+    return found
+
+
+def _symbols_in(value: Any) -> Iterable[str]:
+    if isinstance(value, tuple):
+        return [name for item in value for name in _symbols_in(item)]
+    return symbols_of(value)
+
+
 def effects_of(node: Node) -> Effects:
     """The node's own effects and those of every node in its regions."""
     effects = node.op.effects

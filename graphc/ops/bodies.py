@@ -51,6 +51,20 @@ class Body(NamedTuple):
     inner: list[Tensor]  # the inputs that stand for them
 
 
+class Parts(NamedTuple):
+    """The operands or region inputs of a scan, by role."""
+
+    consts: tuple[Any, ...]
+    carries: tuple[Any, ...]
+    xs: tuple[Any, ...]
+
+
+def split(items: Sequence[Any], consts: int, carries: int) -> Parts:
+    """`items` by role: so many constants, so many carries, and the xs."""
+    items = tuple(items)
+    return Parts(items[:consts], items[consts : consts + carries], items[consts + carries :])
+
+
 @contextmanager
 def open_body(name: str) -> Iterator[Graph]:
     """A child of the current graph, entered."""

@@ -278,12 +278,27 @@ def node_names(items: Any) -> tuple[str, ...]:
     if isinstance(items, Node):
         return (items.name,)
     if isinstance(items, Tensor):
+        _check_visible(items)
         return (items.node.name,)
     raise FetchError(
         f"{items!r} is neither a tensor nor a node",
         source=current_source(),
         mend="pass what gc.* functions, v.assign or gc.minimize returned",
     )
+
+
+def _check_visible(tensor: Tensor) -> None:
+    """Raises `GraphError` unless `tensor` is of the graph being built or one around it."""
+    graph = AMBIENT.graphs[-1] if AMBIENT.graphs else tensor.graph
+    while graph is not None and tensor.graph is not graph:
+        graph = graph.parent
+    if graph is None:
+        raise GraphError(
+            f"tensor {tensor.name!r} belongs to another graph, or to a body that is closed",
+            details=describe_tensors({"tensor": tensor}),
+            source=AMBIENT.source or current_source(),
+            mend="name what was built in this graph, outside bodies",
+        )
 
 
 def stop_gradient(x: Any, *, name: str | None = None) -> Tensor:

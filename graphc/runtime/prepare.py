@@ -12,9 +12,10 @@ import numpy as np
 from graphc.config import CompileOptions
 from graphc.errors import FeedError
 from graphc.ir.capture import Fetch, capture
+from graphc.ir.dims import symbols_of
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
-from graphc.ir.program import Program
+from graphc.ir.program import Program, attribute_symbols
 from graphc.ir.rewrite import bind_sizes
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.ops.state import READ_VARIABLE
@@ -53,6 +54,7 @@ def prepare(
     _check_needed(captured, feeds)
     COUNTERS.captures += 1
     functional = Functionalize().run(captured).program
+    _check_sizes(functional)
     program, report = manager(options).run(functional)
     sources = {
         port.name: feed.node.source for port, feed in zip(program.ports("feed"), feeds, strict=True)
@@ -64,11 +66,28 @@ def _check_needed(captured: Program, feeds: Sequence[Tensor]) -> None:
     needed = {t for node in captured.nodes for t in node.inputs}
     needed.update(captured.output_tensors())
     for port, feed in zip(captured.ports("feed"), feeds, strict=True):
-        if port.tensor not in needed:
+        if port.tensor not in needed and not _decides_size(captured, port.tensor):
             raise FeedError(
                 f"{port.name!r} is fed, and nothing fetched depends on it",
                 source=feed.node.source,
                 mend="leave the feed out, or fetch what needs it",
+            )
+
+
+def _decides_size(captured: Program, feed: Tensor) -> bool:
+    """Whether a node has an attribute with a named size of `feed`, as `gc.size` makes."""
+    names = {name for dim in feed.type.shape for name in symbols_of(dim)}
+    return not names.isdisjoint(attribute_symbols(captured))
+
+
+def _check_sizes(program: Program) -> None:
+    known = program.symbols()
+    for name, node in attribute_symbols(program).items():
+        if name not in known:
+            raise FeedError(
+                f"{node.op.name} {node.name!r} needs the size {name!r}, which no feed has",
+                source=node.source,
+                mend=f"feed a placeholder with {name!r} in its shape too",
             )
 
 

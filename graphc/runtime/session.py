@@ -217,7 +217,10 @@ class Session:
             array = np.asarray(spec.convert(value))
         except FeedError as error:
             raise DTypeError(
-                error.what.replace("feed", "variable", 1), source=error.source, mend=error.mend
+                error.what.replace("feed", "variable", 1),
+                details=error.details,
+                source=error.source,
+                mend=error.mend and error.mend.replace("feed", "set", 1),
             ) from None
         if array.shape != type.shape:
             raise ShapeError(
@@ -273,7 +276,7 @@ class Session:
         return f"<Session of {self.graph!r}, {self.compile_count} executables>"
 
 
-_LEAF = jax.tree.structure(0)
+_LEAF: Any = jax.tree.structure(0)
 
 
 class _Plan:
