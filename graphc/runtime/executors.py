@@ -119,7 +119,8 @@ def place_on(value: Any, where: Any) -> jax.Array:
 def spread(value: Any, where: jax.sharding.Sharding) -> Any:
     """A feed that is on devices already, moved to where its pieces belong."""
     if isinstance(value, jax.Array) and value.sharding != where:
-        return jax.device_put(value, where)
+        with jax.enable_x64(True):  # without it JAX would take a 64-bit array for a 32-bit one
+            return jax.device_put(value, where)
     return value
 
 

@@ -115,12 +115,13 @@ def test_random_draws_differ_by_run_and_repeat_by_seed() -> None:
     assert not np.array_equal(first, draws(2))
 
 
-def test_a_reused_feed_buffer_never_changes_a_result() -> None:
+@pytest.mark.parametrize("devices", [1, 4])
+def test_a_reused_feed_buffer_never_changes_a_result(devices: int) -> None:
     g = gc.Graph()
     with g:
-        x = gc.placeholder((512, 512), name="x")
-        y = gc.reduce_sum(gc.matmul(x, x))
-    s = gc.Session(g)
+        x = gc.placeholder((None, 512), name="x")
+        y = gc.reduce_sum(gc.matmul(x, gc.transpose(x)))
+    s = gc.Session(g, strategy=gc.devices.DataParallel(devices) if devices > 1 else None)
     buffer = np.empty((512, 512), np.float32)
     results = []
     for i in range(50):
