@@ -136,8 +136,9 @@ def replicated(devices: int) -> list[tuple[str, str, str]]:
     params, opt_state = jax.device_put((params, opt_state), everywhere)
     lowered = mapped.lower(params, opt_state, x, y)
     compiled = lowered.compile()
-    asked = step.stablehlo().count("stablehlo.all_reduce"), lowered.as_text().count(
-        "stablehlo.all_reduce"
+    asked = (
+        step.stablehlo().count("stablehlo.all_reduce"),
+        lowered.as_text().count("stablehlo.all_reduce"),
     )
     done = count_collectives(step.hlo()), count_collectives(compiled.as_text())
     holder: dict[str, Any] = {"state": step.init(), "params": params, "opt": opt_state}

@@ -6,6 +6,7 @@ import jax
 
 from graphc.errors import DeviceError
 from graphc.ir.device_spec import DeviceSpec, parse_device
+from graphc.ir.source import current_source
 
 
 def available() -> dict[str, jax.Device]:
@@ -81,4 +82,6 @@ def _missing(what: str, kind: str, count: int) -> DeviceError:
             f"XLA_FLAGS=--xla_force_host_platform_device_count={count}, or "
             f'jax.config.update("jax_num_cpu_devices", {count})'
         )
-    return DeviceError(f"{what}, {there} there", details=[", ".join(names)], mend=mend)
+    return DeviceError(
+        f"{what}, {there} there", details=[", ".join(names)], source=current_source(), mend=mend
+    )

@@ -13,6 +13,7 @@ import jax
 from graphc.devices.discovery import find_devices, first_devices, name_of, no_such_device
 from graphc.errors import AttributeValueError, DeviceError
 from graphc.ir.device_spec import parse_device
+from graphc.ir.source import current_source
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,11 @@ class DataParallel:
         given = self.devices
         if type(given) is int:
             if given < 1:
-                raise AttributeValueError(f"DataParallel: needs a device at least, got {given}")
+                raise AttributeValueError(
+                    f"DataParallel: needs a device at least, got {given}",
+                    source=current_source(),
+                    mend="pass a number of 1 or more, or a list of devices",
+                )
             return
         items = tuple(given) if isinstance(given, (list, tuple)) else ()
         if not items or not all(isinstance(item, (str, jax.Device)) for item in items):

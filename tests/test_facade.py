@@ -79,3 +79,8 @@ others = {name for name in new if name.partition(".")[0] not in sys.stdlib_modul
 assert others == {"graphc", "graphc._version"}, others
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=PACKAGE.parent)
+
+
+def test_a_namespace_is_there_before_anything_else_was_used() -> None:
+    script = "import graphc as gc; gc.random.normal"
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=PACKAGE.parent)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphc.errors import AttributeValueError, GradientError
+from graphc.errors import AttributeValueError, GradientError, GraphError
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, describe_tensors
@@ -81,13 +81,14 @@ def gradients(
         adjoints = [
             _checked_seed(y, seed) for y, seed in zip(y_list, _padded(seeds, y_list), strict=True)
         ]
+        _check_graph(graph, x_list)
         _refuse_carried(graph, y_list, x_list)
         targets = _tensors_of(graph, x_list)
         found = _accumulate(graph, y_list, targets, adjoints)
         for i, x in enumerate(x_list):
-            if found[i] is None and unconnected != "none":
-                if unconnected == "error":
-                    raise _no_path(x, y_list, source)
+            if found[i] is None and unconnected == "error":
+                raise _no_path(x, y_list, source)
+            if found[i] is None and unconnected == "zero":
                 found[i] = FUNCTIONS.zeros(x.shape, x.dtype)
     return found if isinstance(xs, (list, tuple)) else found[0]
 
@@ -118,6 +119,16 @@ def _check_inexact(what: str, items: Sequence[Any]) -> None:
                 "gradients",
                 source=current_source(),
                 mend="gc.cast it to float32 first, where a derivative makes sense",
+            )
+
+
+def _check_graph(graph: Graph, xs: Sequence[Tensor | Variable]) -> None:
+    for x in xs:
+        if x.graph is None or x.graph.root is not graph.root:
+            raise GraphError(
+                f"{x.name!r} belongs to another graph than the ys",
+                source=current_source(),
+                mend="differentiate in the graph that both were built in",
             )
 
 

@@ -10,6 +10,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Effects, OpDef
 from graphc.ir.program import Port, Program
 from graphc.ir.rewrite import map_dims
+from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 
 Fetch = Tensor | Node | Variable
@@ -103,12 +104,17 @@ def _check_owners(graph: Graph, fetches: Sequence[Fetch], feeds: Sequence[Tensor
         if not mine:
             raise FetchError(
                 f"fetch {fetch.name!r} is not of graph {graph.name!r}",
+                source=current_source(),
                 mend="fetch tensors of the session's own graph; a body's tensors must be "
                 "returned from it",
             )
     for tensor in feeds:
         if tensor.graph is not graph:
-            raise FeedError(f"feed {tensor.name!r} is not of graph {graph.name!r}")
+            raise FeedError(
+                f"feed {tensor.name!r} is not of graph {graph.name!r}",
+                source=current_source(),
+                mend="feed tensors of the session's own graph",
+            )
 
 
 def _check_all_fed(nodes: Sequence[Node], fed: set[Tensor]) -> None:

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 from jax import numpy as jnp
 
-from graphc.errors import DTypeError
+from graphc.errors import DTypeError, nearest
 from graphc.ir.source import current_source
 
 DType = np.dtype
@@ -80,7 +80,8 @@ def _as_dtype(value: Any) -> DType:
             f"{value!r} is not a dtype of graphc",
             details=[f"dtypes: {', '.join(sorted(_BY_LONG))}"],
             source=current_source(),
-            mend="strings and objects live on the host only; pass numbers",
+            mend=(nearest(value, _BY_LONG) if isinstance(value, str) else None)
+            or "strings and objects live on the host only; pass numbers",
         )
     return dtype
 

@@ -44,6 +44,8 @@ class Graph:
         self.inputs: list[Tensor] = []  # of a child: its parameters, then its captures
         self.captures: dict[Tensor, Tensor] = {}  # outer tensor -> the input that stands for it
         self.finalized = False
+        self._has_run = False  # the same, but for the time inside `extend()`
+        self._extending = 0
         self._by_name: dict[str, Node] = {}
         self._producers: dict[Tensor, Node] = {}
         self._entered: list[AbstractContextManager[Graph]] = []
@@ -197,7 +199,8 @@ class Graph:
         Raises:
             AttributeValueError: no text, or with a `:`, which stands before a result's number.
         """
-        if not isinstance(base, str) or ":" in base:
+        given: object = base
+        if not isinstance(given, str) or ":" in given:
             raise AttributeValueError(
                 f"{base!r} is not a name",
                 source=AMBIENT.source or current_source(),
@@ -232,18 +235,24 @@ class Graph:
 
     def finalize(self) -> None:
         """No node may be added any more, outside `extend()`. The first run does this."""
-        self.root.finalized = True
+        self.root._has_run = True
+        self.root.finalized = not self.root._extending
 
     @contextmanager
     def extend(self) -> Iterator[Graph]:
-        """Opens a finalized graph again, and enters it. Executables made before stay valid."""
-        was = self.root.finalized
-        self.root.finalized = False
+        """Opens a finalized graph again, and enters it. Executables made before stay valid.
+
+        Runs inside leave it open.
+        """
+        root = self.root
+        root._extending += 1
+        root.finalized = False
         try:
             with building(self):
                 yield self
         finally:
-            self.root.finalized = was
+            root._extending -= 1
+            root.finalized = root._has_run and not root._extending
 
     # -- looking up -------------------------------------------------------------------------
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from graphc.errors import GraphError
 from graphc.ir.dims import Shape
 from graphc.ir.dtypes import DType
+from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
     from graphc.ir.graph import Graph
     from graphc.ir.opdef import OpDef
     from graphc.ir.program import Program
-    from graphc.ir.source import Source
 
 # The functions behind `x + y`, `x[i]`, `v.assign(t)`: filled once by `graphc.ops`, which lies
 # above this layer.
@@ -136,12 +136,14 @@ class Operand:
     def __bool__(self) -> bool:
         raise GraphError(
             f"{self!r} has no truth value while the graph is built",
+            source=current_source(),
             mend="use gc.where(condition, a, b); run the graph to see a value",
         )
 
     def __iter__(self) -> Any:
         raise GraphError(
             f"{self!r} cannot be iterated over while the graph is built",
+            source=current_source(),
             mend="index it (t[0]), or use gc.scan over its leading axis",
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import os
 import sys
@@ -40,7 +41,8 @@ class Source(NamedTuple):
 
 @cache
 def _is_own(filename: str) -> bool:
-    return filename.startswith(_OWN)
+    # contextlib stands between the user's `with` and the generators behind our scopes.
+    return filename.startswith(_OWN) or filename == contextlib.__file__
 
 
 def _is_generated(frame: FrameType) -> bool:

@@ -14,6 +14,7 @@ from graphc.errors import GraphcError, GraphError, JaxImportError
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import AMBIENT, at_source
+from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.jaxpr.equation import Array, Equation, Rule, refuse
 from graphc.jaxpr.sources import is_users, user_line
@@ -83,7 +84,12 @@ class Replay:
         return [value(v) for v in wanted]
 
     def type(self, aval: Any) -> TensorType:
-        """The type of a value of JAX's."""
+        """The type of a value of JAX's.
+
+        Raises:
+            JaxImportError: it is a random key.
+        """
+        _refuse_key(aval.dtype)
         return TensorType(as_dtype(aval.dtype), self._symbols.dims(aval.shape))
 
     def constant(self, value: Array) -> Tensor:
@@ -96,11 +102,7 @@ class Replay:
         return self._constants[key]
 
     def _host(self, const: Any, variable: Any) -> Array:
-        if jnp.issubdtype(variable.aval.dtype, jax.dtypes.extended):
-            raise JaxImportError(
-                "the JAX function holds a random key",
-                mend="draw with gc.random.* and pass the numbers as an argument",
-            )
+        _refuse_key(variable.aval.dtype)
         return np.asarray(const)
 
     def _apply(
@@ -174,3 +176,12 @@ def _failed(eqn: Any, error: GraphcError) -> JaxImportError:
         source=error.source,
         mend=error.mend,
     )
+
+
+def _refuse_key(dtype: Any) -> None:
+    if jnp.issubdtype(dtype, jax.dtypes.extended):
+        raise JaxImportError(
+            "the JAX function holds a random key",
+            source=AMBIENT.source or current_source(),
+            mend="draw with gc.random.* and pass the numbers as an argument",
+        )

@@ -1,6 +1,7 @@
 """The operator catalogue, one family a file, and the functions that build nodes."""
 
 from graphc.ops import methods
+from graphc.ops import random as random
 from graphc.ops.activation import (
     log_softmax,
     softmax,

@@ -16,6 +16,7 @@ from graphc.ir.dtypes import (
     as_dtype,
     is_complex,
     is_inexact,
+    is_integer,
     promote,
     promote_scalar,
 )
@@ -89,10 +90,14 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
     """`value` as an array of a graphc dtype; Python floats and ints take JAX's default width.
 
     Raises:
-        DTypeError: not numbers.
+        DTypeError: not numbers, or integers that do not fit the dtype.
     """
     if isinstance(value, (bool, int, float, complex)) and type(value) in SCALAR_DEFAULTS:
-        return np.asarray(value, dtype or SCALAR_DEFAULTS[type(value)])
+        wanted = dtype or SCALAR_DEFAULTS[type(value)]
+        try:
+            return np.asarray(value, wanted)
+        except OverflowError:
+            raise _out_of_range(value, wanted) from None
     had_dtype = hasattr(value, "dtype")
     array = np.asarray(value)
     if array.dtype.kind in "OSU":
@@ -103,7 +108,20 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
         )
     if dtype is None and not had_dtype:  # nested Python lists: their scalars are Python's
         dtype = SCALAR_DEFAULTS[{"b": bool, "i": int, "f": float, "c": complex}[array.dtype.kind]]
-    return array.astype(as_dtype(array.dtype if dtype is None else dtype), copy=False)
+    wanted = as_dtype(array.dtype if dtype is None else dtype)
+    result = array.astype(wanted, copy=False)
+    integers = not had_dtype and array.dtype.kind in "iu" and is_integer(wanted)
+    if integers and not np.array_equal(result, array):  # it wrapped around
+        raise _out_of_range(value, wanted)
+    return result
+
+
+def _out_of_range(value: Any, dtype: DType) -> DTypeError:
+    return DTypeError(
+        f"{str(value)[:60]} is out of range for {dtype.name}",
+        source=AMBIENT.source or current_source(),
+        mend='ask for a wider dtype, as in gc.constant(value, "int64")',
+    )
 
 
 def constant(value: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:

@@ -187,7 +187,11 @@ def split(
     else:
         sections = operator.index(sections_or_sizes)
         if sections < 1 or (isinstance(dim, int) and dim % sections):
-            refuse(f"Split: size {dim} of axis {place} does not divide by {sections}", x=x)
+            refuse(
+                f"Split: size {dim} of axis {place} does not divide by {sections}",
+                mend="pass a list of sizes to split it unevenly",
+                x=x,
+            )
         sizes = (dim // sections,) * sections
     outputs = emit(SPLIT, (x,), name=name, axis=place, sizes=sizes)
     return outputs if isinstance(outputs, tuple) else (outputs,)

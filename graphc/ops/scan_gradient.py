@@ -46,6 +46,103 @@ class _BackwardScan:
         self.outer = split(node.inputs, self.consts, self.carries)
         # Results added by an earlier gradient have no adjoint.
         self.adjoints = [*adjoints, *[None] * (len(node.outputs) - len(adjoints))]
+        # The numbers of: carries and ys whose adjoints flow in, consts and xs that may get one.
+        results = self.body.output_tensors()
+        consts = self.outer.consts
+        self.flowing = [i for i in range(self.carries) if is_inexact(results[i].type.dtype)]
+        self.stacked = [
+            i for i in range(self.carries, len(results)) if self.adjoints[i] is not None
+        ]
+        self.summed = [
+            i for i, t in enumerate(consts) if is_inexact(t.type.dtype) and t not in consts[:i]
+        ]
+        self.sliced = [i for i, t in enumerate(self.outer.xs) if is_inexact(t.type.dtype)]
+        self.child = Graph(name=f"{self.body.name}_grad", parent=graph)
+
+    def build(self) -> list[Tensor | None]:
+        """Emits the backward scan; gives the adjoint of each operand of the forward one."""
+        with building(self.child):
+            self.copy_body()
+            outputs = self.differentiate()
+        saved = self.save(outputs)
+        adjoints = iter(self.emit(outputs, saved).outputs)
+        found: list[Tensor | None] = [None] * len(self.node.inputs)
+        for i in self.flowing:
+            found[self.consts + i] = next(adjoints)
+        for i in self.live_consts:
+            found[i] = next(adjoints)
+        for i in self.live_xs:
+            found[self.consts + self.carries + i] = next(adjoints)
+        return found
+
+    def copy_body(self) -> None:
+        """The forward body once more, to differentiate; `save` replaces what of it survives."""
+        child = self.child
+        inner = split(self.body.input_tensors(), self.consts, self.carries)
+        self.const_args = [child.adopt(t) for t in self.outer.consts]
+        self.carry_args = [child.add_input(t.type, t.name) for t in inner.carries]
+        self.x_args = [child.add_input(t.type, t.name) for t in inner.xs]
+        args = [*self.const_args, *self.carry_args, *self.x_args]
+        self.copies = inline(child, self.body, args)
+        self.forward = set(child.nodes)
+
+    def differentiate(self) -> list[Tensor]:
+        """The results of the backward body: new adjoints of carries, sums for consts, xs."""
+        child, results = self.child, self.body.output_tensors()
+        self.d_carries = [child.add_input(results[i].type, f"d_carry{i}") for i in self.flowing]
+        self.d_ys = [child.add_input(results[i].type, f"d_y{i}") for i in self.stacked]
+        gradients = self.ctx.gradients(
+            [self.copies[results[i]] for i in (*self.flowing, *self.stacked)],
+            [
+                *(self.const_args[i] for i in self.summed),
+                *(self.carry_args[i] for i in self.flowing),
+                *(self.x_args[i] for i in self.sliced),
+            ],
+            [*self.d_carries, *self.d_ys],
+        )
+        parts = split(gradients, len(self.summed), len(self.flowing))
+        of_consts = {i: g for i, g in zip(self.summed, parts.consts, strict=True) if g is not None}
+        of_xs = {i: g for i, g in zip(self.sliced, parts.xs, strict=True) if g is not None}
+        self.live_consts, self.live_xs = list(of_consts), list(of_xs)
+        self.sums = [
+            child.add_input(self.outer.consts[i].type, f"sum{i}") for i in self.live_consts
+        ]
+        new_carries = [
+            self.zeros(d) if g is None else g
+            for g, d in zip(parts.carries, self.d_carries, strict=True)
+        ]
+        new_sums = [total + g for total, g in zip(self.sums, of_consts.values(), strict=True)]
+        return [child.adopt(t) for t in (*new_carries, *new_sums, *of_xs.values())]
+
+    def emit(self, outputs: Sequence[Tensor], saved: Sequence[tuple[Tensor, Tensor]]) -> Node:
+        """The backward scan; `saved` are pairs of a tensor in its body and its stack outside."""
+        child, outer = self.child, self.outer
+        used = [i for i, t in enumerate(self.x_args) if _is_used(t, child, outputs)]
+        inside = [
+            *child.captures.values(),
+            *self.d_carries,
+            *self.sums,
+            *(inner for inner, _ in saved),
+            *(self.x_args[i] for i in used),
+            *self.d_ys,
+        ]
+        inputs = [
+            *child.captures,
+            *(self.adjoint_or_zeros(i) for i in self.flowing),
+            *(self.zeros(outer.consts[i]) for i in self.live_consts),
+            *(stack for _, stack in saved),
+            *(outer.xs[i] for i in used),
+            *(t for i in self.stacked if (t := self.adjoints[i]) is not None),
+        ]
+        return emit_node(
+            self.node.op,
+            inputs,
+            regions=(region(child.name, inside, child.nodes, outputs),),
+            consts=len(child.captures),
+            carries=len(self.d_carries) + len(self.sums),
+            length=self.node.attrs["length"],
+            reverse=not self.node.attrs["reverse"],
+        )
 
     def zeros(self, like: Tensor) -> Tensor:
         result: Tensor = self.ctx.ops.zeros_like(like)
@@ -55,131 +152,36 @@ class _BackwardScan:
         adjoint = self.adjoints[carry]
         return self.zeros(self.outer.carries[carry]) if adjoint is None else adjoint
 
-    def build(self) -> list[Tensor | None]:
-        consts, carries = self.consts, self.carries
-        outer, inner = self.outer, split(self.body.input_tensors(), consts, carries)
-        results = self.body.output_tensors()
-        flowing = [i for i in range(carries) if is_inexact(results[i].type.dtype)]
-        summed = [i for i in range(consts) if is_inexact(outer.consts[i].type.dtype)]
-        sliced = [i for i in range(len(outer.xs)) if is_inexact(outer.xs[i].type.dtype)]
-        stacked = [i for i in range(carries, len(results)) if self.adjoints[i] is not None]
-        child = Graph(name=f"{self.body.name}_grad", parent=self.graph)
-        with building(child):
-            # The forward body once more, to differentiate; what of it survives is replaced by
-            # saved values below.
-            const_args = [child.adopt(t) for t in outer.consts]
-            carry_args = [child.add_input(t.type, t.name) for t in inner.carries]
-            x_args = [child.add_input(t.type, t.name) for t in inner.xs]
-            copies = inline(child, self.body, [*const_args, *carry_args, *x_args])
-            forward = set(child.nodes)
-            d_carries = [child.add_input(results[i].type, f"d_carry{i}") for i in flowing]
-            d_ys = [child.add_input(results[i].type, f"d_y{i}") for i in stacked]
-            sums = [child.add_input(outer.consts[i].type, f"sum{i}") for i in summed]
-            wanted = [
-                *(const_args[i] for i in summed),
-                *(carry_args[i] for i in flowing),
-                *(x_args[i] for i in sliced),
-            ]
-            gradients = self.ctx.gradients(
-                [copies[results[i]] for i in (*flowing, *stacked)], wanted, [*d_carries, *d_ys]
-            )
-            g_consts = gradients[: len(summed)]
-            g_carries = gradients[len(summed) : len(summed) + len(flowing)]
-            g_xs = gradients[len(summed) + len(flowing) :]
-            live = [k for k, g in enumerate(g_consts) if g is not None]
-            new_sums = [sums[k] + g for k in live if (g := g_consts[k]) is not None]
-            new_carries = [
-                self.zeros(d) if g is None else g for g, d in zip(g_carries, d_carries, strict=True)
-            ]
-            live_xs = [k for k, g in enumerate(g_xs) if g is not None]
-            new_xs = [g_xs[k] for k in live_xs]
-            outputs = [child.adopt(t) for t in (*new_carries, *new_sums, *new_xs) if t is not None]
-        saved = self.save(child, forward, copies, outputs, carry_args)
-        used_x = [i for i, t in enumerate(x_args) if _is_used(t, child, outputs)]
-        body = region(
-            child.name,
-            [
-                *child.captures.values(),
-                *d_carries,
-                *(sums[k] for k in live),
-                *(inside for inside, _ in saved),
-                *(x_args[i] for i in used_x),
-                *d_ys,
-            ],
-            child.nodes,
-            outputs,
-        )
-        inputs = [
-            *child.captures,
-            *(self.adjoint_or_zeros(i) for i in flowing),
-            *(self.zeros(outer.consts[summed[k]]) for k in live),
-            *(outside for _, outside in saved),
-            *(outer.xs[i] for i in used_x),
-            *(self.adjoints[i] for i in stacked),
-        ]
-        backward = emit_node(
-            self.node.op,
-            [t for t in inputs if t is not None],
-            regions=(body,),
-            consts=len(child.captures),
-            carries=len(d_carries) + len(live),
-            length=self.node.attrs["length"],
-            reverse=not self.node.attrs["reverse"],
-        )
-        found: list[Tensor | None] = [None] * len(self.node.inputs)
-        values = iter(backward.outputs)
-        for i in flowing:
-            found[consts + i] = next(values)
-        for k in live:
-            found[summed[k]] = next(values)
-        for k in live_xs:
-            found[consts + carries + sliced[k]] = next(values)
-        return found
+    def save(self, outputs: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+        """Makes the forward scan stack what the gradient nodes use of its body.
 
-    def save(
-        self,
-        child: Graph,
-        forward: set[Node],
-        copies: dict[Tensor, Tensor],
-        outputs: Sequence[Tensor],
-        carry_args: Sequence[Tensor],
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Makes the forward scan stack what the gradient nodes of `child` use of its body.
-
-        Drops the copied forward nodes from `child`; gives (tensor in the backward body, stack).
+        Drops the copied forward nodes; gives pairs (tensor in the backward body, stack).
         """
-        self.share_inner_loops(child, forward, copies)
+        self.share_inner_loops()
+        child, forward = self.child, self.forward
         constants = {n for n in forward if not n.inputs and not n.regions and is_pure(n)}
-        gradient_nodes = [n for n in child.nodes if n not in forward]
-        used = {t for n in gradient_nodes for t in n.inputs} | set(outputs)
+        used = {t for n in child.nodes if n not in forward for t in n.inputs} | set(outputs)
         child.nodes = [n for n in child.nodes if n in constants or n not in forward]
-        made_here = {t for n in child.nodes for t in n.outputs}
-        needed = [
-            (original, copy)
-            for original, copy in copies.items()
-            if copy in used
-            and copy not in made_here
-            and (copy in carry_args or any(copy in n.outputs for n in forward))
-        ]
+        changing = {*self.carry_args, *(t for n in forward - constants for t in n.outputs)}
+        wanted = used & changing
+        needed = [(t, copy) for t, copy in self.copies.items() if copy in wanted]
         stacks = self.stack([original for original, _ in needed])
         return [(copy, stack) for (_, copy), stack in zip(needed, stacks, strict=True)]
 
-    def share_inner_loops(
-        self, child: Graph, forward: set[Node], copies: dict[Tensor, Tensor]
-    ) -> None:
-        """Gives loops in the forward body the results that their copies in `child` were given.
+    def share_inner_loops(self) -> None:
+        """Gives loops in the forward body the results that their copies were given.
 
         Else the backward scan would have to run them again, and with them what they draw and
         assign. The copies count as copied forward nodes, and so are dropped.
         """
         nodes = []
         for node in self.body.nodes:
-            copy = child.producer(copies[node.outputs[0]]) if node.outputs else None
+            copy = self.child.producer(self.copies[node.outputs[0]]) if node.outputs else None
             if copy is not None and len(copy.outputs) > len(node.outputs):
-                forward.add(copy)
+                self.forward.add(copy)
                 added = copy.outputs[len(node.outputs) :]
                 new = [Tensor(t.type, t.name) for t in added]
-                copies.update(zip(new, added, strict=True))
+                self.copies.update(zip(new, added, strict=True))
                 node = node.replace(outputs=(*node.outputs, *new), regions=copy.regions)
             nodes.append(node)
         self.body = self.body.replace(nodes=tuple(nodes))

@@ -36,6 +36,7 @@ from graphc.ops.emit import (
     emit_one,
     graph_of,
     is_weak,
+    promote_types,
 )
 from graphc.ops.layout_rules import replicated
 
@@ -226,8 +227,10 @@ def assign(variable: Variable, value: Any, *, name: str | None = None) -> Tensor
     """
     graph = graph_of([variable])
     _check_owner(variable, graph)
-    tensor = convert(value, variable.type.dtype if is_weak(value) else None)
-    wanted, got = variable.type, tensor.type
+    wanted = variable.type
+    adapts = is_weak(value) and promote_types(variable, value) == wanted.dtype
+    tensor = convert(value, wanted.dtype if adapts else None)
+    got = tensor.type
     error = DTypeError if wanted.dtype != got.dtype else ShapeError
     if wanted.dtype != got.dtype or not _same_shape(graph, wanted.shape, got.shape):
         raise error(

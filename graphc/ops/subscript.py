@@ -75,7 +75,12 @@ def _expand(x: Tensor, items: tuple[Any, ...]) -> list[Any]:
     items = tuple(_item(x, item) for item in items)
     arrays = [i for i, item in enumerate(items) if isinstance(item, (Operand, np.ndarray))]
     if len(arrays) > 1:
-        _refuse(x, "more than one index is a tensor", "use gc.take for one after the other")
+        _refuse(
+            x,
+            "more than one index is a tensor",
+            "for an element of each row, as x[arange(n), i], use gc.take_along_axis; for an outer "
+            "choice gc.take, one after the other",
+        )
     advanced = [
         i for i, item in enumerate(items) if i in arrays or isinstance(item, (int, DimExpr))
     ]

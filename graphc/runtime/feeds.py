@@ -10,9 +10,10 @@ import numpy as np
 
 from graphc.errors import DTypeError, FeedError, GraphcError
 from graphc.ir.dims import Dim, DimExpr, as_symbol, substitute, symbol, symbols_of
-from graphc.ir.dtypes import as_dtype, kind_of, promote_scalar
+from graphc.ir.dtypes import as_dtype, is_integer, kind_of, promote_scalar
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
+from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ops.emit import as_array
 
@@ -57,8 +58,7 @@ class FeedSpec:
                 if self.copy and _may_change(value):
                     return value.copy()
                 return value
-            self._check_kind(value.dtype)
-            return value.astype(self.dtype)
+            return self._cast(value)
         if isinstance(value, jax.Array):
             return self._convert_jax(value)
         return self._convert_other(value)
@@ -93,9 +93,22 @@ class FeedSpec:
                 details=[str(error).splitlines()[0]],
                 source=self.source,
                 mend=f"feed an array of {self.type}",
-            ) from error
+            ) from None  # its first line is in the details
+        return self._cast(array)
+
+    def _cast(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """A copy in the feed's dtype; integers must fit, or they would wrap around."""
         self._check_kind(array.dtype)
-        return array.astype(self.dtype)
+        result = array.astype(self.dtype)
+        if is_integer(self.dtype) and not np.array_equal(result, array):
+            raise FeedError(
+                f"feed {self.label!r} must be {self.dtype.name}, got {array.dtype} with values "
+                "that do not fit",
+                details=[f"its values run from {array.min()} to {array.max()}"],
+                source=self.source,
+                mend="give the placeholder a wider dtype",
+            )
+        return result
 
     def _check_kind(self, dtype: Any) -> None:
         try:
@@ -161,6 +174,8 @@ def bind_feeds(
         if left != right and not unknown:
             raise FeedError(
                 f"the graph needs {a} == {b}, and the feeds give {left} and {right}",
+                source=current_source(),
+                mend="feed values whose sizes meet it",
                 details=[
                     f"feed {p.name!r}: {tuple(s)}" for p, s in zip(ports, shapes, strict=True)
                 ],
@@ -187,4 +202,5 @@ def _misfit(port: Port, shape: Sequence[int], sources: Mapping[str, Any], words:
         f"feed {port.name!r} must be {port.tensor.type}, got shape {tuple(shape)}",
         details=[f"expected {words}"],
         source=sources.get(port.name),
+        mend="feed a value of that shape, or change the placeholder's",
     )

@@ -11,6 +11,7 @@ from graphc.errors import FeedError, FetchError, UnknownNameError, nearest
 from graphc.ir.capture import Fetch
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
+from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 
 
@@ -29,6 +30,7 @@ def resolve_fetch(graph: Graph, fetch: Any) -> Fetch:
     if not isinstance(fetch, str):
         raise FetchError(
             f"{fetch!r} cannot be fetched",
+            source=current_source(),
             mend="fetch a tensor, a variable, what gc.minimize or gc.group returned, or a name",
         )
     if fetch in graph.variables:
@@ -39,6 +41,7 @@ def resolve_fetch(graph: Graph, fetch: Any) -> Fetch:
         known = [n.name for n in graph.nodes] + list(graph.variables)
         raise UnknownNameError(
             f"no tensor, node or variable {fetch!r} in graph {graph.name!r}",
+            source=current_source(),
             mend=nearest(fetch, known),
         ) from None
     return node if not node.outputs and ":" not in fetch else graph.tensor(fetch)
@@ -82,6 +85,7 @@ def resolve_feeds(graph: Graph, feeds: Any) -> dict[Tensor, Any]:
     if not isinstance(feeds, Mapping):
         raise FeedError(
             f"feeds must be a mapping, got {type(feeds).__name__}",
+            source=current_source(),
             mend="feeds={x: value}, by tensor or by name",
         )
     found: dict[Tensor, Any] = {}
@@ -91,6 +95,7 @@ def resolve_feeds(graph: Graph, feeds: Any) -> dict[Tensor, Any]:
             raise FeedError(
                 f"feed {tensor.name.removesuffix(':0')!r} is given twice, by two keys",
                 details=[f"keys: {', '.join(map(str, feeds))}"],
+                source=current_source(),
                 mend="feed it once, by tensor or by name",
             )
         found[tensor] = value
@@ -105,11 +110,17 @@ def resolve_feed(graph: Graph, key: Any) -> Tensor:
     """
     if isinstance(key, Tensor):
         return key
-    if isinstance(key, Variable):
+    if isinstance(key, Variable) or (isinstance(key, str) and key in graph.variables):
+        name = key if isinstance(key, str) else key.name
         raise FeedError(
-            f"variable {key.name!r} cannot be fed",
-            mend=f"set it: session.set({key.name!r}, value)",
+            f"variable {name!r} cannot be fed",
+            source=current_source(),
+            mend=f"set it: session.set({name!r}, value)",
         )
     if not isinstance(key, str):
-        raise FeedError(f"{key!r} is no key of a feed", mend="use a tensor or its name")
+        raise FeedError(
+            f"{key!r} is no key of a feed",
+            source=current_source(),
+            mend="use a tensor or its name",
+        )
     return graph.tensor(key)

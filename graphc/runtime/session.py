@@ -23,6 +23,7 @@ from graphc.errors import (
 )
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
+from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.runtime.compiler import build, checked_options
 from graphc.runtime.executable import Executable
@@ -183,6 +184,7 @@ class Session:
         if found not in self._layout.slots:
             raise UnknownNameError(
                 f"no variable {found!r} in graph {self.graph.name!r}",
+                source=current_source(),
                 mend=nearest(found, public_names(self._layout.slots)),
             )
         return self._layout.slot(found).buffer
@@ -226,6 +228,7 @@ class Session:
             raise ShapeError(
                 f"variable {found!r} has shape {type.shape}, the value {array.shape}",
                 source=spec.source,
+                mend="set a value of that shape",
             )
         where = self._where
         self._buffers[index] = array if where is None else where(array)

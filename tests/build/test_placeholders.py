@@ -94,6 +94,7 @@ def test_specs_are_values() -> None:
         (lambda: placeholder(("2 $ n",)), ShapeError, r"(?s)'2 \$ n' is not a dim.*2\*batch"),
         (lambda: placeholder(None), ShapeError, r"the rank must be known"),
         (lambda: placeholder((2,), "text"), DTypeError, r"'text' is not a dtype"),
+        (lambda: placeholder((2,), "flaot32"), DTypeError, "did you mean 'float32'"),
         (lambda: placeholder((2,), name="a b"), AttributeValueError, r"'a b' is not a name"),
         (lambda: placeholder((2,), name=""), AttributeValueError, r"'' is not a name"),
         (

@@ -146,6 +146,11 @@ def test_in_a_body_it_belongs_to_the_whole_graph() -> None:
             r"initial value has the shape \(2, 3\), not \(3, 2\)",
         ),
         (lambda: variable("text"), DTypeError, r"'text' is not numeric"),
+        (lambda: variable(2**40), DTypeError, r"(?s)is out of range for int32.*wider"),
+        (lambda: variable([1, 2**40]), DTypeError, r"out of range for int32"),
+        (lambda: variable([1, -1], dtype="uint8"), DTypeError, r"out of range for uint8"),
+        (lambda: variable(0).assign(1.5), DTypeError, r"'variable' is i32\[\], the value f32\[\]"),
+        (lambda: variable(0) - 2**40, DTypeError, r"out of range for int32"),
         (lambda: variable(0.0, name="a:0"), AttributeValueError, r"'a:0' is not a name"),
         (lambda: variable(0.0, name="/a"), AttributeValueError, r"'/a' is not a name"),
         (

@@ -50,6 +50,7 @@ def test_devices_that_are_not_there() -> None:
     text = str(error.value)
     assert f"9 devices asked for, {len(available())} are there" in text
     assert "/device:CPU:0, /device:CPU:1" in text
+    assert "  at test_strategy.py:" in text
     assert "XLA_FLAGS=--xla_force_host_platform_device_count=9" in text
     assert 'jax.config.update("jax_num_cpu_devices", 9)' in text
     with pytest.raises(DeviceError, match="no device '/tpu:3'") as error:

@@ -281,9 +281,7 @@ def test_lowers_for_cuda(family: str) -> None:
     graph, built = build_all([c for c in cases if c.dtypes])
     fetches = list(dict.fromkeys(t for b in built for t in b.outputs))
     program = functional(graph, fetches, [t for b in built for t in b.tensors])
-    arguments = [
-        jax.ShapeDtypeStruct(t.type.shape, t.type.dtype) for t in program.input_tensors()
-    ]
+    arguments = [jax.ShapeDtypeStruct(t.type.shape, t.type.dtype) for t in program.input_tensors()]
     with jax.enable_x64(True):
         exported = jax.export.export(jax.jit(to_function(program)), platforms=("cuda",))
         assert "stablehlo" in exported(*arguments).mlir_module()

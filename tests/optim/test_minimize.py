@@ -375,6 +375,12 @@ def test_control_flow_in_a_transformation_is_named() -> None:
     assert "test_minimize.py" in text
 
 
+def test_a_transformation_that_keeps_a_random_key_is_named() -> None:
+    with pytest.raises(JaxImportError, match="the JAX function holds a random key") as caught:
+        small(optax.add_noise(0.1, 0.5, jax.random.key(0)))
+    assert "test_minimize.py" in str(caught.value)
+
+
 def test_an_update_that_changes_its_state_is_refused() -> None:
     def update(updates: Any, state: Any, params: Any = None) -> Any:
         return updates, {"count": state["count"] + 0.5}

@@ -199,6 +199,8 @@ def wrong_feeds():
         ({"x": x, "y": y[:1]}, FeedError, r"expected size 2 on axis 0, got 1 \(.* by feed 'x'"),
         ({"x": x[0], "y": y}, FeedError, "expected rank 2, got rank 1"),
         ({"x": "text", "y": y}, FeedError, "feed 'x' is not an array of float32"),
+        ({"x": x, "y": np.array([0, 2**40])}, FeedError, "with values that do not fit"),
+        ({"x": x, "y": [0, 2**40]}, FeedError, "feed 'y' is not an array of int32"),
         ({"xx": x, "y": y}, UnknownNameError, "did you mean 'x'"),
         ({"x": x, "y": y, "w": 1.0}, UnknownNameError, "no node 'w'|cannot be fed"),
     ]
@@ -217,8 +219,10 @@ def test_wrong_feeds_teach_and_leave_the_session_usable(feeds, error, match) -> 
     s = gc.Session(g)
     good = {"x": np.ones((2, 3), np.float32), "y": [0, 1]}
     before = s.run(loss, good)
-    with pytest.raises(error, match=match):
+    with pytest.raises(error, match=match) as caught:
         s.run([loss, bump], feeds)
+    assert "  at test_session.py:" in str(caught.value)
+    assert "  mend: " in str(caught.value)
     assert s.run(loss, good) == before
 
 
@@ -240,12 +244,18 @@ def test_fetches_of_another_graph_and_wrong_kinds() -> None:
     with other:
         foreign = gc.constant(1.0, name="foreign")
     s = gc.Session(g)
-    with pytest.raises(FetchError, match="'foreign:0' is not of graph"):
-        s.run(foreign)
-    with pytest.raises(FetchError, match="cannot be fetched"):
-        s.run([3.0])
-    with pytest.raises(UnknownNameError, match="no tensor, node or variable 'vee'"):
-        s.run("vee")
+    refused = [
+        (lambda: s.run(foreign), FetchError, "'foreign:0' is not of graph"),
+        (lambda: s.run(v, {foreign: 1.0}), FeedError, "'foreign:0' is not of graph"),
+        (lambda: s.run(v, [1.0]), FeedError, "feeds must be a mapping, got list"),
+        (lambda: s.run([3.0]), FetchError, "cannot be fetched"),
+        (lambda: s.run("vee"), UnknownNameError, "no tensor, node or variable 'vee'"),
+        (lambda: s.get("vee"), UnknownNameError, "no variable 'vee'"),
+    ]
+    for use, error, match in refused:
+        with pytest.raises(error, match=match) as caught:
+            use()
+        assert "  at test_session.py:" in str(caught.value)
     with pytest.raises(GraphError, match="belongs to another graph"), g:
         foreign + 1
     assert s.run(v) == 1
