@@ -104,7 +104,8 @@ class EntryPoint:
                 f"{self.name!r} takes a state first, got {type(state).__name__}",
                 mend="inputs go by name: " + self._example(),
             )
-        if state.layout is not self._layout and state.layout.types != self._layout.types:
+        own, given = self._layout, state.layout
+        if given is not own and [*given.types.items()] != [*own.types.items()]:
             raise StateError(
                 f"{self.name!r} takes a state of its own model, and this one has other variables",
                 mend="start from model.state()",

@@ -31,14 +31,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         SystemExit: after `--help` and `--version`, and for arguments that do not parse.
     """
     options = parse(sys.argv[1:] if arguments is None else arguments)
+    launcher = sys._getframe(1).f_code.co_filename  # a line of it is not the user's
     try:
         import_module(f"graphc.cli.{options.command}").run(options)
         sys.stdout.flush()
     except ScriptError as error:
         print(error.traceback, end="", file=sys.stderr)
-        return _fail(options.command, error)
+        return _fail(options.command, error, launcher)
     except GraphcError as error:
-        return _fail(options.command, error)
+        return _fail(options.command, error, launcher)
     except BrokenPipeError:  # `graphc inspect ... | head`: nobody reads on, which is no fault
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
@@ -47,6 +48,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _fail(command: str, error: GraphcError) -> int:
-    print(f"graphc {command}: {one_line(error)}", file=sys.stderr)
+def _fail(command: str, error: GraphcError, launcher: str) -> int:
+    print(f"graphc {command}: {one_line(error, launcher)}", file=sys.stderr)
     return 2

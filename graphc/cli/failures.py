@@ -44,9 +44,14 @@ def code_of(script: str) -> Iterator[None]:
         raise ScriptError(script, error) from error
 
 
-def one_line(error: GraphcError) -> str:
-    """What went wrong, where, and how to mend it (or, if that is not said, the first fact)."""
-    where = f" (at {error.source})" if error.source is not None else ""
+def one_line(error: GraphcError, launcher: str = "") -> str:
+    """What went wrong, where, and how to mend it (or, if that is not said, the first fact).
+
+    Args:
+        launcher: the file that started the command line, whose lines are not the user's.
+    """
+    ours = getattr(error.source, "file", None) == launcher
+    where = f" (at {error.source})" if error.source is not None and not ours else ""
     hint = error.mend or next(iter(error.details), "")
     mend = f"; {hint}" if hint else ""
     return " ".join(f"{error.what}{where}{mend}".split())

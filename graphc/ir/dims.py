@@ -304,7 +304,6 @@ class DimConstraints:
     def __init__(self) -> None:
         self._parent: dict[str, Dim] = {}
         self.others: list[tuple[Dim, Dim]] = []
-        self.version = 0  # grows with every new equality: a cheap "has anything changed?"
 
     def find(self, dim: Dim) -> Dim:
         """`dim` with every named size replaced by the one that stands for its class."""
@@ -339,20 +338,28 @@ class DimConstraints:
             if name is not None and name not in symbols_of(right):
                 return self._bind(name, right)
         if (a, b) not in self.others and (b, a) not in self.others:
-            self.others.append((a, b))
-            self.version += 1
+            self.others = [*self.others, (a, b)]
         return True
 
     def _bind(self, name: str, dim: Dim) -> bool:
         """Lets `dim` stand for the named size, unless an equality recorded before forbids it."""
-        self._parent[name] = dim
+        before = self.snapshot()
+        self._parent = {**self._parent, name: dim}  # a new one: snapshots keep the old
         others = [(self.find(p), self.find(q)) for p, q in self.others]
         if any(isinstance(p, int) and isinstance(q, int) and p != q for p, q in others):
-            del self._parent[name]
+            self.restore(before)
             return False
         self.others = [(p, q) for p, q in others if p != q]
-        self.version += 1
         return True
+
+    def snapshot(self) -> tuple[dict[str, Dim], list[tuple[Dim, Dim]]]:
+        """What is recorded now; costs nothing."""
+        return self._parent, self.others
+
+    def restore(self, before: tuple[dict[str, Dim], list[tuple[Dim, Dim]]]) -> None:
+        """Forgets what was recorded since `snapshot`: an operator that was refused leaves
+        nothing behind."""
+        self._parent, self.others = before
 
     def equalities(self) -> list[tuple[Dim, Dim]]:
         """Every recorded equality, as (dim, what it equals)."""

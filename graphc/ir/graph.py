@@ -98,7 +98,12 @@ class Graph:
                 operands = tuple(self.adopt(t) for t in operands)
                 break
         attrs = op.complete(attrs, source)
-        types = op.infer_types(operands, attrs, self.constraints, source, regions)
+        before = self.constraints.snapshot()
+        try:
+            types = op.infer_types(operands, attrs, self.constraints, source, regions)
+        except BaseException:
+            self.constraints.restore(before)
+            raise
         full_name = self.unique_name(name or op.name)
         outputs = tuple(Tensor(type, f"{full_name}:{i}", self) for i, type in enumerate(types))
         node = Node(

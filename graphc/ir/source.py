@@ -41,8 +41,9 @@ class Source(NamedTuple):
 
 @cache
 def _is_own(filename: str) -> bool:
-    # contextlib stands between the user's `with` and the generators behind our scopes.
-    return filename.startswith(_OWN) or filename == contextlib.__file__
+    # contextlib stands between the user's `with` and the generators behind our scopes; Python's
+    # own frozen modules start programs.
+    return filename.startswith((*_OWN, "<frozen ")) or filename == contextlib.__file__
 
 
 def _is_generated(frame: FrameType) -> bool:

@@ -199,8 +199,8 @@ def _solve(dim: Dim, size: int) -> tuple[str, int] | None:
 
 def _misfit(port: Port, shape: Sequence[int], sources: Mapping[str, Any], words: str) -> FeedError:
     return FeedError(
-        f"feed {port.name!r} must be {port.tensor.type}, got shape {tuple(shape)}",
-        details=[f"expected {words}"],
+        f"feed {port.name!r} must be {port.tensor.type}, got shape {tuple(shape)}: "
+        f"expected {words}",
         source=sources.get(port.name),
         mend="feed a value of that shape, or change the placeholder's",
     )

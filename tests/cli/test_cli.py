@@ -287,7 +287,7 @@ BAD_INPUT = [
     ("compile {script} --fetch los", "'los' in graph 'regression'; did you mean 'loss'"),
     ("compile {script} --feed x=a,b", "not of the form NAME=SIZE,SIZE"),
     ("compile {script} --feed xx=3", "no node 'xx'"),
-    ("compile {script} --feed x=4,5", "(at regression.py:15); expected size 3 on axis 1, got 5"),
+    ("compile {script} --feed x=4,5", "expected size 3 on axis 1, got 5 (at regression.py:15)"),
     ("compile {script} --feed x=4", "expected rank 2, got rank 1"),
     ("compile {script} --feed x=4,3 --feed t=5,1", "expected size 4 on axis 0, got 5"),
     ("compile {script} --fetch y --feed t=4,1", "nothing fetched depends on it"),
