@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from graphc.errors import GraphError
 from graphc.ir.dims import Shape
@@ -148,8 +148,18 @@ class Operand:
         )
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        self._refuse_value()
+
+    def __float__(self) -> float:
+        self._refuse_value()
+
+    def __int__(self) -> int:
+        self._refuse_value()
+
+    def _refuse_value(self) -> NoReturn:
         raise GraphError(
             f"{self!r} has no value while the graph is built",
+            source=current_source(),
             mend="run it: session.run(tensor); or use the gc.* function in place of NumPy's",
         )
 
