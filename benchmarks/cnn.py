@@ -60,7 +60,7 @@ class Setup:
         feeds = next(iter(self.job.batches))
         self.x, self.y = feeds["x"], feeds["y"]
         self.x.flags.writeable = self.y.flags.writeable = False  # neither side copies
-        self.tx = optax.adam(2e-3)
+        self.tx = digits_cnn.optimizer()
 
     def params(self) -> dict[str, jax.Array]:
         session = gc.Session(self.job.graph)

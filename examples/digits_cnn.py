@@ -14,13 +14,20 @@ import optax
 
 import graphc as gc
 
+STEPS = 400
+
+
+def optimizer() -> optax.GradientTransformation:
+    """Adam whose learning rate falls to nothing at the last step."""
+    return optax.adam(optax.cosine_decay_schedule(4e-3, STEPS))
+
 
 def network(x: gc.Tensor, *, training: bool, layers: dict | None = None) -> gc.Tensor:
     """Logits `[batch, 10]` of images `[batch, 8, 8, 1]`."""
     h = layers["conv1"](x)
     h = gc.nn.max_pool(layers["conv2"](h), 2)
     h = gc.reshape(h, (h.shape[0], -1))
-    h = gc.nn.dropout(layers["hidden"](h), 0.3) if training else layers["hidden"](h)
+    h = gc.nn.dropout(layers["hidden"](h), 0.4) if training else layers["hidden"](h)
     return layers["out"](h)
 
 
@@ -35,7 +42,13 @@ def make_layers(dtype: str) -> dict:
     }
 
 
-def build(*, dtype: str = "float32", dropout: bool = True, batch: int = 128) -> gc.train.Job:
+def build(
+    *,
+    dtype: str = "float32",
+    dropout: bool = True,
+    batch: int = 128,
+    tx: optax.GradientTransformation | None = None,
+) -> gc.train.Job:
     """The graph, its training step and its data: what `graphc train` asks a script for."""
     data = digits.load(dtype)
     graph = gc.Graph(seed=0, name="digits_cnn")
@@ -46,7 +59,7 @@ def build(*, dtype: str = "float32", dropout: bool = True, batch: int = 128) -> 
         train_logits = network(x, training=dropout, layers=layers)
         losses = gc.nn.sparse_softmax_cross_entropy(logits=train_logits, labels=y)
         loss = gc.reduce_mean(losses, name="loss")
-        train = gc.minimize(loss, optax.adam(2e-3), name="train")
+        train = gc.minimize(loss, tx or optimizer(), name="train")
         logits = gc.identity(network(x, training=False, layers=layers), name="logits")
         correct = gc.equal(gc.argmax(logits, axis=-1), y)
         accuracy = gc.reduce_mean(gc.cast(correct, "float32"), name="accuracy")
@@ -59,7 +72,7 @@ def build(*, dtype: str = "float32", dropout: bool = True, batch: int = 128) -> 
         graph,
         train,
         gc.data.Batches({"x": data["x_train"], "y": data["y_train"]}, batch, seed=1),
-        steps=400,
+        steps=STEPS,
         metrics={"loss": loss},
         evaluate=evaluate,
         signatures={
@@ -72,7 +85,7 @@ def build(*, dtype: str = "float32", dropout: bool = True, batch: int = 128) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--devices", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=STEPS)
     options = parser.parse_args()
     strategy = gc.devices.DataParallel(options.devices) if options.devices > 1 else None
     job = build()
