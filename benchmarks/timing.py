@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 
 class Compared(NamedTuple):
-    """Median seconds of each, and the median of the ratios pair by pair."""
+    """Median seconds of each; and pair by pair the median of the ratios and of the differences."""
 
     ours: float
     theirs: float
     ratio: float
+    difference: float
 
 
 def compare(
@@ -31,6 +32,7 @@ def compare(
         statistics.median(a for a, _ in pairs),
         statistics.median(b for _, b in pairs),
         statistics.median(a / b for a, b in pairs),
+        statistics.median(a - b for a, b in pairs),
     )
 
 
