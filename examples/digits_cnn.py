@@ -27,7 +27,7 @@ def network(x: gc.Tensor, *, training: bool, layers: dict | None = None) -> gc.T
     h = layers["conv1"](x)
     h = gc.nn.max_pool(layers["conv2"](h), 2)
     h = gc.reshape(h, (h.shape[0], -1))
-    h = gc.nn.dropout(layers["hidden"](h), 0.4) if training else layers["hidden"](h)
+    h = gc.nn.dropout(layers["hidden"](h), 0.5) if training else layers["hidden"](h)
     return layers["out"](h)
 
 
@@ -35,9 +35,9 @@ def make_layers(dtype: str) -> dict:
     """The layers; calling them twice shares their variables."""
     relu = gc.nn.relu
     return {
-        "conv1": gc.nn.Conv2D(16, 3, activation=relu, name="conv1", dtype=dtype),
-        "conv2": gc.nn.Conv2D(32, 3, activation=relu, name="conv2", dtype=dtype),
-        "hidden": gc.nn.Dense(64, activation=relu, name="hidden", dtype=dtype),
+        "conv1": gc.nn.Conv2D(32, 3, activation=relu, name="conv1", dtype=dtype),
+        "conv2": gc.nn.Conv2D(64, 3, activation=relu, name="conv2", dtype=dtype),
+        "hidden": gc.nn.Dense(128, activation=relu, name="hidden", dtype=dtype),
         "out": gc.nn.Dense(10, name="out", dtype=dtype),
     }
 
