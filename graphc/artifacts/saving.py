@@ -32,8 +32,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.runtime.compiler import checked_options
-from graphc.runtime.executors import Signature as Order
-from graphc.runtime.executors import with_own_outputs
+from graphc.runtime.executors import PortOrder, with_own_outputs
 from graphc.runtime.fetches import FetchNest, resolve_feed, resolve_fetch
 from graphc.runtime.initial import state_types
 from graphc.runtime.prepare import bind, prepare
@@ -165,7 +164,7 @@ def _export(
             f"signature {name!r} needs {a} == {b}, which an open size cannot promise",
             mend="fix the sizes: gc.Signature(..., sizes={...})",
         )
-    order = Order.of(program)
+    order = PortOrder.of(program)
     program = order.reorder(program)
     places = nest.rebuild(range(len(order.fetches)))
     entry = Entry(

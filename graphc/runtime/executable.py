@@ -12,7 +12,7 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.program import Program
 from graphc.passes.manager import PassReport
-from graphc.runtime.executors import Signature
+from graphc.runtime.executors import PortOrder
 from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import resolve_feeds
 from graphc.runtime.initial import initial_values
@@ -23,7 +23,7 @@ class Executor(Protocol):
     """What runs a compiled program: see `runtime.executors`."""
 
     @property
-    def signature(self) -> Signature: ...
+    def order(self) -> PortOrder: ...
     @property
     def program(self) -> Program: ...
     @property
@@ -87,8 +87,8 @@ class Executable:
         self._rebuild = rebuild
         self._layout = layout
         self._reports = list(reports)
-        signature = executor.signature
-        self.consumes = donate and bool(signature.written)
+        order = executor.order
+        self.consumes = donate and bool(order.written)
         self.program = executor.program
         self.cache_key = key
         self.devices = tuple(devices)
@@ -172,8 +172,8 @@ class Executable:
         Raises:
             StateError: a variable is not there, or of another type.
         """
-        signature = self._executor.signature
-        for port in (*signature.written, *signature.read, *signature.assigned):
+        order = self._executor.order
+        for port in (*order.written, *order.read, *order.assigned):
             found = layout.types.get(port.name)
             if found != port.tensor.type:
                 raise StateError(
@@ -182,7 +182,7 @@ class Executable:
                     mend="start from this step's own init(), or from a state of the same graph "
                     "that was made after its last variable",
                 )
-        rows = (signature.written, signature.read, signature.assigned)
+        rows = (order.written, order.read, order.assigned)
         return Places(*([layout.slot(port.name).buffer for port in row] for row in rows))
 
     def convert_feeds(self, values: Sequence[Any]) -> list[Any]:
@@ -262,7 +262,7 @@ class Executable:
         return sum(self._reports, PassReport())
 
     def __repr__(self) -> str:
-        ports = self._executor.signature
+        ports = self._executor.order
         return (
             f"<Executable {self.program.name}: {len(self.program.nodes)} nodes, "
             f"{len(ports.feeds)} feeds, {len(ports.fetches)} fetches, "

@@ -26,7 +26,7 @@ from graphc.runtime.counters import COUNTERS
 
 
 @dataclass(frozen=True)
-class Signature:
+class PortOrder:
     """The order in which a compiled program takes and gives its values.
 
     Attributes:
@@ -44,13 +44,13 @@ class Signature:
     fetches: tuple[Port, ...]
 
     @staticmethod
-    def of(program: Program) -> Signature:
+    def of(program: Program) -> PortOrder:
         new = {port.name: port for port in program.new_state()}
         state = program.ports("state")
         written = tuple(p for p in state if p.name in new)
         names = [p.name for p in written]
         rest = [p for name, p in new.items() if name not in names]
-        return Signature(
+        return PortOrder(
             written,
             tuple(p for p in state if p.name not in new),
             tuple(program.ports("feed")),
@@ -72,17 +72,17 @@ class SingleDevice:
     kind = "single"
 
     def __init__(self, program: Program, options: CompileOptions, device: jax.Device) -> None:
-        self.signature = Signature.of(program)
-        self.program = self.signature.reorder(program)
+        self.order = PortOrder.of(program)
+        self.program = self.order.reorder(program)
         self.device = device
         self.wide = needs_x64(program)
-        self._in_flight = InFlight(options.max_in_flight, self.program, self.signature)
+        self._in_flight = InFlight(options.max_in_flight, self.program, self.order)
         self.home: jax.sharding.Sharding = jax.sharding.SingleDeviceSharding(device)
         arguments = [
             jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=self.home)
             for p in self.program.inputs
         ]
-        donated = range(len(self.signature.written)) if options.donate else ()
+        donated = range(len(self.order.written)) if options.donate else ()
         function = with_own_outputs(self.program, to_function(self.program))
         jitted = jax.jit(function, donate_argnums=tuple(donated), keep_unused=True)
         self.lowered, self.compiled, self.seconds = compile_jax(
@@ -175,13 +175,13 @@ class InFlight:
     the process; elsewhere it would let memory grow.
     """
 
-    def __init__(self, bound: int, program: Program, signature: Signature) -> None:
-        self._assigned = len(signature.assigned)
+    def __init__(self, bound: int, program: Program, order: PortOrder) -> None:
+        self._assigned = len(order.assigned)
         self._bound = bound
         self._waiting: deque[Any] = deque()
-        sizes = [_bytes(port) for port in signature.fetches] or [0]
+        sizes = [_bytes(port) for port in order.fetches] or [0]
         self._watched = self._assigned + sizes.index(min(sizes))
-        self._fetched = self._assigned + len(signature.fetches)
+        self._fetched = self._assigned + len(order.fetches)
 
     def wait(self) -> None:
         """Waits until one more step may be dispatched.

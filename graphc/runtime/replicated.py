@@ -24,7 +24,7 @@ from graphc.ir.program import Program
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.runtime.executors import (
     InFlight,
-    Signature,
+    PortOrder,
     compile_jax,
     place_on,
     spread,
@@ -61,21 +61,21 @@ class Replicated:
         sources: Mapping[str, Any] = EMPTY,
     ) -> None:
         start = time.perf_counter()
-        self.signature = Signature.of(program)
-        self.program = self.signature.reorder(program)
+        self.order = PortOrder.of(program)
+        self.program = self.order.reorder(program)
         self.devices = strategy.resolve()
         self.local = Replicate(len(self.devices), sources=sources).replicate(self.program)
         self.notes = list(self.local.notes)
         replicated = time.perf_counter() - start
         self.wide = needs_x64(self.program)
-        self._in_flight = InFlight(options.max_in_flight, self.program, self.signature)
+        self._in_flight = InFlight(options.max_in_flight, self.program, self.order)
         mesh = Mesh(np.array(self.devices), (AXIS_NAME,))
         self.home = NamedSharding(mesh, PartitionSpec())  # of state: whole, on every device
         shardings = [_sharding(mesh, layout) for layout in self.local.inputs]
-        self._feed_shardings = shardings[len(shardings) - len(self.signature.feeds) :]
+        self._feed_shardings = shardings[len(shardings) - len(self.order.feeds) :]
         # Where nothing is fetched, there is one output more: see `with_own_outputs`.
-        self._results = [*self.local.outputs, *[REPLICATED] * (not self.signature.fetches)]
-        donated = range(len(self.signature.written)) if options.donate else ()
+        self._results = [*self.local.outputs, *[REPLICATED] * (not self.order.fetches)]
+        donated = range(len(self.order.written)) if options.donate else ()
         jitted = jax.jit(
             self._function(),
             in_shardings=tuple(shardings),
