@@ -160,7 +160,7 @@ class EntryPoint:
         _match(f"program {self.name!r}", "take", [*state, *entry.inputs], exported.in_avals)
         results = exported.out_avals
         count = len(entry.assigned)
-        if len(results) != count + (entry.fetches or 1):  # see `with_own_outputs`
+        if len(results) != count + (entry.fetches or 1):  # see `with_token`
             raise corrupt(f"program {self.name!r}", f"give {count + entry.fetches} values")
         assigned = [Value(n, types[n]) for n in entry.assigned]
         fetched = [results[count + output.index] for output in entry.outputs]

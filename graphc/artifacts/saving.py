@@ -32,7 +32,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.runtime.compiler import checked_options
-from graphc.runtime.executors import PortOrder, with_own_outputs
+from graphc.runtime.executors import PortOrder, with_token
 from graphc.runtime.fetches import FetchNest, resolve_feed, resolve_fetch
 from graphc.runtime.initial import state_types
 from graphc.runtime.prepare import bind, prepare
@@ -219,7 +219,7 @@ def _lower(program: Program, name: str, donated: int, platforms: Sequence[str]) 
     symbols = program.symbols()
     scope = jax.export.SymbolicScope()
     sizes = {s: jax.export.symbolic_shape(f"d{i}", scope=scope)[0] for i, s in enumerate(symbols)}
-    function = with_own_outputs(program, to_function(program, sizes=sizes))
+    function = with_token(program, to_function(program, sizes=sizes))
     try:
         with jax.enable_x64(needs_x64(program)), _without_paths():
             arguments = [

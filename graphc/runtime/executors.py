@@ -83,7 +83,7 @@ class SingleDevice:
             for p in self.program.inputs
         ]
         donated = range(len(self.order.written)) if options.donate else ()
-        function = with_own_outputs(self.program, to_function(self.program))
+        function = with_token(self.program, to_function(self.program))
         jitted = jax.jit(function, donate_argnums=tuple(donated), keep_unused=True)
         self.lowered, self.compiled, self.seconds = compile_jax(
             jitted, arguments, options, self.wide
@@ -124,21 +124,15 @@ def spread(value: Any, where: jax.sharding.Sharding) -> Any:
     return value
 
 
-def with_own_outputs(program: Program, function: Any) -> Any:
-    """`function` with outputs that are buffers of their own, and at least one that is no state.
+def with_token(program: Program, function: Any) -> Any:
+    """`function` with a constant output more where the program fetches nothing.
 
-    JAX gives an input that is returned as it is back as the same buffer; a fetched variable
-    would then be deleted when a later step donates it. And where nothing is fetched, a constant
-    output stands for "this step is done".
+    New state is donated to the next step, so it cannot be waited for; the token can.
     """
-    inputs = set(program.input_tensors())
-    passed = [i for i, t in enumerate(program.output_tensors()) if t in inputs]
     wants_token = not program.ports("fetch")
 
     def with_outputs(*args: Any) -> list[Any]:
         outputs = list(function(*args))
-        for i in passed:
-            outputs[i] = jnp.array(outputs[i], copy=True)
         return [*outputs, jnp.zeros((), jnp.int32)] if wants_token else outputs
 
     with_outputs.__name__ = program.name

@@ -28,7 +28,7 @@ from graphc.runtime.executors import (
     compile_jax,
     place_on,
     spread,
-    with_own_outputs,
+    with_token,
 )
 
 AXIS_NAME = "replica"
@@ -73,7 +73,7 @@ class Replicated:
         self.home = NamedSharding(mesh, PartitionSpec())  # of state: whole, on every device
         shardings = [_sharding(mesh, layout) for layout in self.local.inputs]
         self._feed_shardings = shardings[len(shardings) - len(self.order.feeds) :]
-        # Where nothing is fetched, there is one output more: see `with_own_outputs`.
+        # Where nothing is fetched, there is one output more: see `with_token`.
         self._results = [*self.local.outputs, *[REPLICATED] * (not self.order.fetches)]
         donated = range(len(self.order.written)) if options.donate else ()
         jitted = jax.jit(
@@ -112,7 +112,7 @@ class Replicated:
         in_axes = tuple(_axis(layout) for layout in local.inputs)
         out_axes = [_axis(layout) for layout in self._results]
         mapped = jax.pmap(
-            with_own_outputs(local.program, one_replica),
+            with_token(local.program, one_replica),
             axis_name=AXIS_NAME,
             devices=self.devices,
             in_axes=in_axes,

@@ -132,17 +132,23 @@ def test_a_reused_feed_buffer_never_changes_a_result(devices: int) -> None:
     np.testing.assert_allclose([float(r) for r in results], wanted, rtol=1e-6)
 
 
-def test_values_fetched_and_got_survive_later_steps() -> None:
+@pytest.mark.parametrize("devices", [1, 4])
+def test_values_fetched_and_got_survive_later_steps(devices: int) -> None:
     g = gc.Graph()
     with g:
+        x = gc.placeholder((None,), name="x")
         v = gc.variable(np.zeros(4, np.float32), name="v")
-        bump = v.assign_add(1.0)
-    s = gc.Session(g)
-    fetched, got = s.run(v), s.get("v")
+        total = gc.reduce_sum(x)
+        bump = v.assign_add(total)
+    s = gc.Session(g, strategy=gc.devices.DataParallel(devices) if devices > 1 else None)
+    feeds = {x: np.full(4, 0.25, np.float32)}
+    given = jax.numpy.ones(4)
+    (fetched, _, passed), got = s.run([v, total, x], {x: given}), s.get("v")
     for _ in range(3):
-        s.run(bump)
+        s.run(bump, feeds)
     assert float(np.sum(fetched)) == 0
     assert float(np.sum(got)) == 0
+    assert float(np.sum(passed)) == float(np.sum(given)) == 4
     np.testing.assert_array_equal(s.get(v), [3, 3, 3, 3])
 
 
