@@ -8,9 +8,10 @@ from graphc.ir.dims import Shape
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
 from graphc.ops.creation import iota
-from graphc.ops.joining import concatenate, split, stack, unstack
+from graphc.ops.joining import concatenate, split
 from graphc.ops.shape import broadcast_to, reshape, tile, transpose
 from graphc.ops.slicing import flip, pad_with, slice_
+from graphc.ops.stacking import stack, unstack
 from graphc.ops.state import dim_value
 
 

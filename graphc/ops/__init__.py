@@ -87,8 +87,6 @@ from graphc.ops.indexing import (
 from graphc.ops.joining import (
     concatenate,
     split,
-    stack,
-    unstack,
 )
 from graphc.ops.linalg import (
     matmul,
@@ -167,6 +165,10 @@ from graphc.ops.shape import (
 from graphc.ops.slicing import (
     flip,
     pad,
+)
+from graphc.ops.stacking import (
+    stack,
+    unstack,
 )
 from graphc.ops.state import (
     group,

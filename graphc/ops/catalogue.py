@@ -31,6 +31,7 @@ from graphc.ops import (
     reduction,
     shape,
     slicing,
+    stacking,
     state,
 )
 from graphc.ops.functions import collect
@@ -59,6 +60,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     shape,
     creation,
     joining,
+    stacking,
     slicing,
     indexing,
     contraction,

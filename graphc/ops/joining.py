@@ -1,4 +1,4 @@
-"""Several tensors into one, one into several: concatenate, stack, split, unstack."""
+"""Several tensors joined along an axis, one cut into several: concatenate, split."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.axes import normalize_axis
 from graphc.ops.broadcasting import require_one_dtype
-from graphc.ops.checks import as_dims, insertion_axis, is_static, refuse
+from graphc.ops.checks import as_dims, refuse
 from graphc.ops.emit import convert, emit, emit_one, promote_operands
 from graphc.ops.layout_rules import SUM, moves, replicated
-from graphc.ops.shape import expand_dims, squeeze
 
 Adjoints = list[Tensor | None]
 
@@ -138,31 +137,19 @@ def concatenate(tensors: Sequence[Any], axis: int = 0, *, name: str | None = Non
 
     Source: numpy.concatenate.
     """
-    xs = _several("Concatenate", tensors)
+    xs = several("Concatenate", tensors)
     place = normalize_axis("Concatenate", xs[0], axis)
     return emit_one(CONCATENATE, xs, name, axis=place)
 
 
-def _several(op: str, tensors: Sequence[Any]) -> list[Tensor]:
+def several(op: str, tensors: Sequence[Any]) -> list[Tensor]:
+    """A list of tensors, promoted to one dtype; `op` refuses anything else."""
     if isinstance(tensors, Operand) or not len(tensors):
         refuse(
             f"{op}: takes a list of tensors, one or more, got {tensors!r}",
             error=AttributeValueError,
         )
     return promote_operands(*tensors)
-
-
-def stack(tensors: Sequence[Any], axis: int = 0, *, name: str | None = None) -> Tensor:
-    """The tensors, of one shape, side by side along a new axis. Source: numpy.stack."""
-    xs = _several("Concatenate", tensors)
-    place = insertion_axis("Concatenate", xs[0], axis, xs[0].ndim + 1)
-    for x in xs:
-        known = [all(map(is_static, pair)) for pair in zip(x.shape, xs[0].shape, strict=False)]
-        if len(x.shape) != len(xs[0].shape) or any(
-            a != b for a, b, both in zip(x.shape, xs[0].shape, known, strict=True) if both
-        ):
-            refuse("Concatenate: only tensors of one shape can be stacked", first=xs[0], other=x)
-    return concatenate([expand_dims(x, place) for x in xs], place, name=name)
 
 
 def split(
@@ -195,22 +182,6 @@ def split(
         sizes = (dim // sections,) * sections
     outputs = emit(SPLIT, (x,), name=name, axis=place, sizes=sizes)
     return outputs if isinstance(outputs, tuple) else (outputs,)
-
-
-def unstack(x: Any, axis: int = 0, *, name: str | None = None) -> tuple[Tensor, ...]:
-    """The slices of `x` along `axis`, without that axis, whose size is known.
-
-    Raises:
-        ShapeError: the size along `axis` is a named one.
-
-    Source: numpy.unstack.
-    """
-    x = convert(x)
-    place = normalize_axis("Split", x, axis)
-    dim = x.type.shape[place]
-    if not isinstance(dim, int):
-        refuse(f"Split: axis {place} has no known size ({dim}) and cannot be unstacked", x=x)
-    return tuple(squeeze(piece, place) for piece in split(x, dim, place, name=name)) if dim else ()
 
 
 OPS: tuple[OpDef, ...] = (CONCATENATE, SPLIT)

@@ -37,7 +37,6 @@ CASES = (
             Bad(joined(0), [M, In((3,), "float32")], ShapeError, "ranks differ"),
             Bad(lambda: ops.concatenate([]), [], AttributeValueError, "one or more"),
             Bad(lambda x: ops.concatenate(x), [M], AttributeValueError, "a list of tensors"),
-            Bad(lambda *xs: ops.stack(xs), [M, N], ShapeError, "one shape"),
         ],
     ),
     Case("Concatenate", joined(0), [A, A], lambda *xs: np.concatenate(xs, 0), label="batch"),
@@ -62,14 +61,6 @@ CASES = (
         lambda x: np.concatenate([x, np.ones((4, 1))], 1),
         dtypes=("float64",),
         label="promoted",
-    ),
-    Case("Concatenate", lambda *xs: ops.stack(xs), [A, A], lambda *xs: np.stack(xs), label="s0"),
-    Case(
-        "Concatenate",
-        lambda *xs: ops.stack(xs, -1),
-        [A, A],
-        lambda *xs: np.stack(xs, -1),
-        label="stack last",
     ),
     Case(
         "Split",
@@ -107,5 +98,4 @@ CASES = (
         lambda x: np.split(x.sum(0), 2),
         label="partial",
     ),
-    Case("Split", lambda x: ops.unstack(x, 1), [A], lambda x: tuple(x.T), label="unstack"),
 )
