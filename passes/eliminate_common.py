@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, cast
-
-import numpy as np
 
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import PURE, OpDef
+from graphc.ir.opdef import PURE
 from graphc.ir.program import Program, is_pure
 from graphc.passes.base import Pass, PassResult, redirect, run_bodies
+from graphc.passes.keys import attrs_key, body_key
 
 
 @dataclass(frozen=True)
@@ -66,55 +64,5 @@ def _key(node: Node) -> Hashable:
         inputs = (inputs[1], inputs[0])
     if not op.attrs and not node.regions:
         return op, inputs, node.device
-    bodies = tuple(map(_body_key, node.regions))
-    return op, inputs, node.device, _attrs_key(op, node.attrs), bodies
-
-
-def _attrs_key(op: OpDef, attrs: Mapping[str, Any]) -> Hashable:
-    return tuple(_value_key(attrs[name]) for name in op.attrs)
-
-
-def _value_key(value: Any) -> Hashable:
-    kind = type(value)
-    if kind is np.ndarray:
-        return _Content(value)
-    if kind is float:
-        return float.hex(value)  # tells -0.0 from 0.0, and a NaN is equal to itself
-    if isinstance(value, Mapping):
-        return tuple((name, _value_key(value[name])) for name in sorted(value))
-    return cast(Hashable, value)
-
-
-def _body_key(body: Program) -> Hashable:
-    """Equal for bodies that are the same but for the identity of their tensors."""
-    inputs = body.input_tensors()
-    number = {tensor: i for i, tensor in enumerate(inputs)}
-    rows: list[Hashable] = []
-    for node in body.nodes:
-        operands = tuple(number[t] for t in node.inputs)
-        bodies = tuple(map(_body_key, node.regions))
-        rows.append((node.op, operands, node.device, _attrs_key(node.op, node.attrs), bodies))
-        for tensor in node.outputs:
-            number[tensor] = len(number)
-    outputs = tuple(number[t] for t in body.output_tensors())
-    return tuple(t.type for t in inputs), tuple(rows), outputs
-
-
-class _Content:
-    """An array as a key. Hashes a sample: whole arrays are compared where samples agree."""
-
-    __slots__ = ("array", "hash")
-
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        self.array = array
-        sample = array if array.size <= 64 else array.flat[:: array.size // 64]
-        self.hash = hash((array.dtype, array.shape, sample.tobytes()))
-
-    def __hash__(self) -> int:
-        return self.hash
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Content) or self.hash != other.hash:
-            return False
-        a, b = self.array, other.array
-        return a is b or (a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
+    bodies = tuple(map(body_key, node.regions))
+    return op, inputs, node.device, attrs_key(op, node.attrs), bodies

@@ -9,7 +9,9 @@ from graphc.errors import AttributeValueError, nearest
 from graphc.passes.base import Pass
 from graphc.passes.eliminate_common import EliminateCommon
 from graphc.passes.fold_constants import FoldConstants
+from graphc.passes.group_alike import GroupAlike
 from graphc.passes.prune import Prune
+from graphc.passes.roll_repeats import RollRepeats
 from graphc.passes.simplify_algebra import SimplifyAlgebra
 from graphc.passes.simplify_shapes import SimplifyShapes
 
@@ -18,16 +20,24 @@ from graphc.passes.simplify_shapes import SimplifyShapes
 # algebra has gathered constants; then shapes, which see reshapes and broadcasts meet; then CSE, to
 # which all of them have made equal what is equal. They leave nodes behind that nobody uses any
 # more, so prune ends the round.
-_PASSES: Final[dict[str, tuple[Pass, ...]]] = {
-    "default": (
-        Prune(),
-        SimplifyAlgebra(),
-        FoldConstants(),
-        SimplifyShapes(),
-        EliminateCommon(),
-        Prune(),
-    ),
-    "none": (),
+_SIMPLIFY: Final[tuple[Pass, ...]] = (
+    Prune(),
+    SimplifyAlgebra(),
+    FoldConstants(),
+    SimplifyShapes(),
+    EliminateCommon(),
+    Prune(),
+)
+# Once sizes are ints, those used as values are constants; shapes were as simple with names.
+_FOLD_SIZES: Final[tuple[Pass, ...]] = (FoldConstants(), Prune())
+# Rolling comes last: the passes before it make blocks equal, and see through nothing that is
+# rolled. What rolled loops give and take is stacked, and grouping begins at stacks.
+_ROLL: Final[tuple[Pass, ...]] = (RollRepeats(), GroupAlike(), Prune())
+
+_PIPELINES: Final[dict[str, tuple[tuple[Pass, ...], tuple[Pass, ...]]]] = {
+    "default": (_SIMPLIFY, (*_FOLD_SIZES, *_ROLL)),
+    "unrolled": (_SIMPLIFY, _FOLD_SIZES),
+    "none": ((), ()),
 }
 
 
@@ -37,14 +47,15 @@ def pipeline(name: str) -> list[Pass]:
     Raises:
         AttributeValueError: there is no such pipeline; the nearest name is suggested.
     """
-    if name not in _PASSES:
-        raise AttributeValueError(f"no pipeline {name!r}", mend=nearest(name, PIPELINES))
-    return list(_PASSES[name])
+    return list(_passes(name)[0])
 
 
 def after_binding(name: str) -> list[Pass]:
-    """What of the pipeline `name` is worth running again once named sizes are ints.
+    """The passes of the pipeline `name` that come once named sizes are ints, each once."""
+    return list(_passes(name)[1])
 
-    Sizes used as values are then constants; shapes were as simple with names as with ints.
-    """
-    return [FoldConstants(), Prune()] if pipeline(name) else []
+
+def _passes(name: str) -> tuple[tuple[Pass, ...], tuple[Pass, ...]]:
+    if name not in _PIPELINES:
+        raise AttributeValueError(f"no pipeline {name!r}", mend=nearest(name, PIPELINES))
+    return _PIPELINES[name]

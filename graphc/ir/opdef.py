@@ -186,6 +186,7 @@ class LowerContext(Protocol):
     axis_name: str | None  # the replica axis inside a data-parallel run, else None
     replicas: int
     node: Node
+    in_loop: bool  # inside the body of a loop
     catalogue: Mapping[str, OpDef]
 
     def dim(self, dim: Dim) -> Any:
@@ -194,8 +195,11 @@ class LowerContext(Protocol):
     def shape(self, shape: Shape) -> tuple[Any, ...]:
         """`dim` of each dim."""
 
-    def lower_region(self, region: Program, args: Sequence[Any]) -> list[Any]:
-        """Emits the body of `region` for JAX values `args`; gives its outputs."""
+    def lower_region(
+        self, region: Program, args: Sequence[Any], *, loop: bool = False
+    ) -> list[Any]:
+        """Emits the body of `region` for JAX values `args`; gives its outputs. `loop`: it becomes
+        the body of a loop, for what is inside to know."""
 
 
 class GradientContext(Protocol):

@@ -34,6 +34,7 @@ class Emitter:
         self.replicas = replicas
         self.catalogue: Mapping[str, OpDef] = CATALOGUE
         self.node: Node
+        self.in_loop = False
         self._sizes = sizes or {}
 
     def dim(self, dim: Dim) -> Any:
@@ -42,8 +43,14 @@ class Emitter:
     def shape(self, shape: Shape) -> tuple[Any, ...]:
         return tuple(self.dim(d) for d in shape)
 
-    def lower_region(self, region: Program, args: Sequence[Any]) -> list[Any]:
-        return self.run(region, args)
+    def lower_region(
+        self, region: Program, args: Sequence[Any], *, loop: bool = False
+    ) -> list[Any]:
+        outside, self.in_loop = self.in_loop, self.in_loop or loop
+        try:
+            return self.run(region, args)
+        finally:
+            self.in_loop = outside
 
     def run(self, program: Program, args: Sequence[Any]) -> list[Any]:
         """Emits every node of `program` for the JAX values `args`; gives its outputs."""

@@ -21,6 +21,7 @@ from graphc.ops.bodies import (
     Body,
     ThreadedBody,
     body_region,
+    check_taken,
     close_body,
     has_writes,
     open_body,
@@ -34,7 +35,13 @@ from graphc.ops.state import read
 
 
 def _infer_scan(
-    ctx: InferContext, *types: TensorType, consts: int, carries: int, length: Dim, reverse: bool
+    ctx: InferContext,
+    *types: TensorType,
+    consts: int,
+    carries: int,
+    length: Dim,
+    reverse: bool,
+    unroll: int,
 ) -> tuple[TensorType, ...]:
     body = ctx.regions[0]
     given = split(types, consts, carries)
@@ -51,22 +58,29 @@ def _infer_scan(
     for x in given.xs:
         ctx.require(x.rank > 0, "xs need a leading axis to scan over")
         ctx.unify(x.shape[0], length, "lengths of xs")
+    check_taken(ctx, (*given.consts, *given.carries, *map(slice_type, given.xs)))
     stacked = [TensorType(y.dtype, (length, *y.shape)) for y in results[carries:]]
     return (*given.carries, *stacked)
 
 
 def _lower_scan(
-    ctx: LowerContext, *operands: Any, consts: int, carries: int, length: Dim, reverse: bool
+    ctx: LowerContext,
+    *operands: Any,
+    consts: int,
+    carries: int,
+    length: Dim,
+    reverse: bool,
+    unroll: int,
 ) -> tuple[Any, ...]:
     body = ctx.node.regions[0]
     given = split(operands, consts, carries)
 
     def step(carry: tuple[Any, ...], x: tuple[Any, ...]) -> tuple[Any, Any]:
-        outputs = ctx.lower_region(body, [*given.consts, *carry, *x])
+        outputs = ctx.lower_region(body, [*given.consts, *carry, *x], loop=True)
         return tuple(outputs[:carries]), tuple(outputs[carries:])
 
     final, stacked = lax.scan(
-        step, given.carries, given.xs, length=ctx.dim(length), reverse=reverse
+        step, given.carries, given.xs, length=ctx.dim(length), reverse=reverse, unroll=unroll
     )
     return (*final, *stacked)
 
@@ -220,6 +234,12 @@ SCAN = OpDef(
         "carries": Attr("int", doc="how many are carried from one to the next"),
         "length": Attr("dim"),
         "reverse": Attr("bool", default=False),
+        "unroll": Attr(
+            "int",
+            default=1,
+            check=lambda turns: turns > 0,
+            must="be how many turns the compiled loop takes at once, at least 1",
+        ),
     },
     infer=_infer_scan,
     lower=_lower_scan,
@@ -239,6 +259,7 @@ def scan(
     *,
     length: Dim | None = None,
     reverse: bool = False,
+    unroll: int = 1,
     name: str | None = None,
 ) -> tuple[Any, Any]:
     """Loops `carry, y = f(carry, x)` over the leading axis of `xs`; gives (carry, stacked ys).
@@ -249,6 +270,7 @@ def scan(
         init: a nest (tuples, lists, dicts) of tensors; the carry keeps its types.
         xs: a nest of tensors with one leading size, or None with `length`.
         reverse: from the last slice to the first; ys keep the places of their xs.
+        unroll: how many turns the compiled loop takes at once; more cost compile time.
 
     Raises:
         ShapeError: lengths differ, or the carry changes its type.
@@ -268,7 +290,7 @@ def scan(
         results = [convert(leaf) for leaf in (*new_carry, *y_leaves)]
         body = close_body(child, results, read)
     with building(graph):
-        node = _add_scan(body, first, outer_xs, [*carry, *slices], count, reverse, name)
+        node = _add_scan(body, first, outer_xs, [*carry, *slices], count, name, reverse, unroll)
     if has_writes(node.regions[0]):
         graph.last_reads.clear()
     final, stacked = node.outputs[: len(first)], node.outputs[len(first) :]
@@ -281,8 +303,9 @@ def _add_scan(
     xs: Sequence[Tensor],
     parameters: Sequence[Tensor],
     length: Dim,
-    reverse: bool,
     name: str | None,
+    reverse: bool,
+    unroll: int,
 ) -> Node:
     return emit_node(
         SCAN,
@@ -293,6 +316,7 @@ def _add_scan(
         carries=len(first),
         length=length,
         reverse=reverse,
+        unroll=unroll,
     )
 
 

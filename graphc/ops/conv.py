@@ -2,11 +2,13 @@
 
 Each of the three operators is linear in each operand, and the gradients of each are the other
 two, so they can be differentiated any number of times. The gradients are lowered by transposing
-JAX's convolution: the same HLO as `jax.grad` of hand-written code.
+JAX's convolution: the same HLO as `jax.grad` of hand-written code. Inside loops on CPU they are
+written out: see `plain_conv`.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,6 +21,7 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.emit import convert, emit, emit_one, promote_operands
 from graphc.ops.layout_rules import SUM
+from graphc.ops.plain_conv import plain_input_gradient, plain_kernel_gradient
 from graphc.ops.windows import (
     PADDING,
     Pairs,
@@ -118,9 +121,17 @@ def _unify_all(ctx: InferContext, dy: TensorType, y: TensorType) -> None:
 
 
 def _lower_input_gradient(ctx: LowerContext, dy: Any, w: Any, *, size: Any, **attrs: Any) -> Any:
-    shape = (dy.shape[0], *ctx.shape(size), w.shape[2] * attrs["groups"])
+    height_width = ctx.shape(size)
+    shape = (dy.shape[0], *height_width, w.shape[2] * attrs["groups"])
     x = jax.ShapeDtypeStruct(shape, dy.dtype)
-    return jax.linear_transpose(lambda x: _convolve(x, w, attrs), x)(dy)[0]
+
+    def transposed(dy: Any, w: Any) -> Any:
+        return jax.linear_transpose(lambda x: _convolve(x, w, attrs), x)(dy)[0]
+
+    if not ctx.in_loop or attrs["groups"] > 1:
+        return transposed(dy, w)
+    plain = partial(plain_input_gradient, size=height_width, **attrs)
+    return lax.platform_dependent(dy, w, cpu=plain, default=transposed)
 
 
 def _input_gradient_gradient(ctx: GradientContext, node: Node, dx: Tensor) -> list[Tensor | None]:
@@ -142,9 +153,17 @@ def _infer_kernel_gradient(
 
 
 def _lower_kernel_gradient(ctx: LowerContext, x: Any, dy: Any, *, size: Any, **attrs: Any) -> Any:
-    shape = (*ctx.shape(size), x.shape[3] // attrs["groups"], dy.shape[3])
+    rows_columns = ctx.shape(size)
+    shape = (*rows_columns, x.shape[3] // attrs["groups"], dy.shape[3])
     w = jax.ShapeDtypeStruct(shape, x.dtype)
-    return jax.linear_transpose(lambda w: _convolve(x, w, attrs), w)(dy)[0]
+
+    def transposed(x: Any, dy: Any) -> Any:
+        return jax.linear_transpose(lambda w: _convolve(x, w, attrs), w)(dy)[0]
+
+    if not ctx.in_loop or attrs["groups"] > 1:
+        return transposed(x, dy)
+    plain = partial(plain_kernel_gradient, size=rows_columns, **attrs)
+    return lax.platform_dependent(x, dy, cpu=plain, default=transposed)
 
 
 def _kernel_gradient_gradient(ctx: GradientContext, node: Node, dw: Tensor) -> list[Tensor | None]:

@@ -142,6 +142,7 @@ class _BackwardScan:
             carries=len(self.d_carries) + len(self.sums),
             length=self.node.attrs["length"],
             reverse=not self.node.attrs["reverse"],
+            unroll=self.node.attrs["unroll"],
         )
 
     def zeros(self, like: Tensor) -> Tensor:

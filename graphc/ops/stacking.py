@@ -65,11 +65,15 @@ STACK = OpDef(
 )
 
 
+_MOST = 1 << 20  # results of one node; a type of many more would fill the memory with them
+
+
 def _infer_unstack(ctx: InferContext, x: TensorType, *, axis: int) -> tuple[TensorType, ...]:
     ctx.require(axis < x.rank, f"axis {axis} is out of range for rank {x.rank}")
     size = x.shape[axis]
     if not isinstance(size, int):
         ctx.fail(f"axis {axis} has no known size ({size}) and cannot be unstacked")
+    ctx.require(size <= _MOST, f"axis {axis} has {size} slices, and {_MOST} is the most")
     return (TensorType(x.dtype, (*x.shape[:axis], *x.shape[axis + 1 :])),) * size
 
 

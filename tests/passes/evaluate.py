@@ -1,4 +1,5 @@
-"""What a program means, in NumPy: node by node, by the `fold` of each operator."""
+"""What a program means, in NumPy: node by node, by the `fold` of each operator; loops turn by
+turn."""
 
 from __future__ import annotations
 
@@ -7,21 +8,50 @@ from typing import Any
 
 import numpy as np
 
+from graphc.ir.node import Node
 from graphc.ir.program import Program
 
 Array = np.ndarray[Any, Any]
 
 
 def evaluate(program: Program, inputs: Sequence[Array]) -> list[Array]:
-    """The outputs of a program without named sizes. Every operator needs a `fold`."""
+    """The outputs of a program without named sizes. Every operator but loops needs a `fold`."""
     values = dict(zip(program.input_tensors(), inputs, strict=True))
     for node in program.nodes:
-        assert node.op.fold is not None, f"{node.op.name} has no fold"
-        with np.errstate(all="ignore"):
-            result = node.op.fold(*[values[t] for t in node.inputs], **node.attrs)
-        assert result is not None, f"the fold of {node.op.name} declined {node.attrs}"
-        results = result if isinstance(result, tuple) else (result,)
+        run = _LOOPS.get(node.op.name, _fold)
+        results = run(node, [values[t] for t in node.inputs])
         for tensor, value in zip(node.outputs, results, strict=True):
             values[tensor] = np.asarray(value, tensor.type.dtype)
             assert values[tensor].shape == tensor.type.shape, f"{node.op.name}: {tensor.type}"
     return [values[t] for t in program.output_tensors()]
+
+
+def _fold(node: Node, operands: Sequence[Array]) -> Sequence[Any]:
+    assert node.op.fold is not None, f"{node.op.name} has no fold"
+    with np.errstate(all="ignore"):
+        result = node.op.fold(*operands, **node.attrs)
+    assert result is not None, f"the fold of {node.op.name} declined {node.attrs}"
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _scan(node: Node, operands: Sequence[Array]) -> Sequence[Any]:
+    consts, carries, length = (node.attrs[name] for name in ("consts", "carries", "length"))
+    carry = list(operands[consts : consts + carries])
+    rows: list[list[Array]] = [[] for _ in range(length)]
+    for i in reversed(range(length)) if node.attrs["reverse"] else range(length):
+        xs = [x[i] for x in operands[consts + carries :]]
+        results = evaluate(node.regions[0], [*operands[:consts], *carry, *xs])
+        carry, rows[i] = results[:carries], results[carries:]
+    return [*carry, *map(np.stack, zip(*rows, strict=True))]
+
+
+def _map(node: Node, operands: Sequence[Array]) -> Sequence[Any]:
+    mapped, length = node.attrs["mapped"], node.attrs["length"]
+    rows = [
+        evaluate(node.regions[0], [*[x[i] for x in operands[:mapped]], *operands[mapped:]])
+        for i in range(length)
+    ]
+    return [np.stack(column) for column in zip(*rows, strict=True)]
+
+
+_LOOPS = {"Scan": _scan, "Map": _map}

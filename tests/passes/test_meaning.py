@@ -13,16 +13,21 @@ from graphc.ir.verify import verify
 from graphc.passes.base import Pass
 from graphc.passes.eliminate_common import EliminateCommon
 from graphc.passes.fold_constants import FoldConstants
+from graphc.passes.group_alike import GroupAlike
 from graphc.passes.manager import PassManager
 from graphc.passes.pipelines import after_binding, pipeline
 from graphc.passes.prune import Prune
+from graphc.passes.roll_repeats import RollRepeats
 from graphc.passes.simplify_algebra import SimplifyAlgebra
 from graphc.passes.simplify_shapes import SimplifyShapes
 from graphc.passes.validate import check_meaning
 from tests.passes.evaluate import evaluate
 from tests.passes.generate import programs
 
-PASSES = (Prune(), FoldConstants(), EliminateCommon(), SimplifyAlgebra(), SimplifyShapes())
+PASSES = (
+    Prune(), FoldConstants(), EliminateCommon(), SimplifyAlgebra(), SimplifyShapes(),
+    RollRepeats(turns=2, saved=1, work=0), GroupAlike(fewest=2),
+)  # fmt: skip
 UNHURRIED = settings(
     max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -48,6 +53,7 @@ def test_so_does_the_default_pipeline(before: Program, seed: int) -> None:
     assert len(after.nodes) <= len(before.nodes)
     assert report.rows[-1].after == len(after.nodes)
     bound = bind_sizes(after, dict.fromkeys(after.symbols(), 3))
-    PassManager(after_binding("default"), stage="bound", validate=True, evaluator=evaluate).run(
-        bound
+    manager = PassManager(
+        after_binding("default"), stage="bound", validate=True, evaluator=evaluate, rounds=1
     )
+    manager.run(bound)

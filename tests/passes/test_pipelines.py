@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from graphc.config import PIPELINES, CompileOptions
@@ -11,9 +13,11 @@ from graphc.ir.dims import symbol
 from graphc.ir.dtypes import FLOAT32
 from graphc.ir.graph import Graph
 from graphc.ir.program import Port, Program
+from graphc.ir.rewrite import bind_sizes
 from graphc.ir.text import print_program
 from graphc.ir.types import TensorType
 from graphc.ops.catalogue import FUNCTIONS as ops
+from graphc.passes.base import Pass
 from graphc.passes.manager import PassManager
 from graphc.passes.pipelines import after_binding, pipeline
 from tests.passes.check import program
@@ -26,10 +30,63 @@ def test_every_pipeline_of_the_options_is_there(name: str) -> None:
     assert (after_binding(name) == []) is (name == "none")
 
 
-def test_an_unknown_name_suggests_the_nearest() -> None:
+@pytest.mark.parametrize("passes", [pipeline, after_binding])
+def test_an_unknown_name_suggests_the_nearest(passes: Callable[[str], list[Pass]]) -> None:
     with pytest.raises(AttributeValueError, match="no pipeline 'defualt'") as info:
-        pipeline("defualt")
+        passes("defualt")
     assert "did you mean 'default'?" in str(info.value)
+
+
+def test_unrolled_is_the_default_without_loops_of_its_own() -> None:
+    assert pipeline("unrolled") == pipeline("default")
+    rest = [a_pass.name for a_pass in after_binding("unrolled")]
+    whole = [a_pass.name for a_pass in after_binding("default")]
+    assert whole == [*rest, "roll-repeats", "group-alike", "prune"]
+
+
+def test_what_the_default_makes_of_a_deep_network_and_its_update() -> None:
+    """Once sizes are bound: a loop each way, and one update for all parameters."""
+    before = program(repeated_layers(16))
+    bound = bind_sizes(PassManager(pipeline("default")).run(before)[0], {"n": 4})
+    got, report = PassManager(after_binding("default"), stage="bound", rounds=1).run(bound)
+    kinds = [node.op.name for node in got.nodes]
+    assert kinds == ["Constant", "Stack", "Scan", "Scan", "Map", "Unstack"]
+    assert [row.name for row in report.rows] == [p.name for p in after_binding("default")]
+    assert report.rows[0].before > 60
+    unrolled, _ = PassManager(after_binding("unrolled"), stage="bound").run(bound)
+    assert unrolled is bound
+
+
+def repeated_layers(depth: int) -> str:
+    """y = y + tanh(y * w) for each w, the gradients of it, and w - 0.5 * dw."""
+    lines, y = ["%half = Constant() {value=f32[] 0.5} : f32[]"], "x"
+    for i in range(depth):
+        lines += [
+            f"%p{i} = Multiply({y}, w{i}) : f32[n, 64]",
+            f"%t{i} = Tanh(%p{i}) : f32[n, 64]",
+            f"%y{i} = Add({y}, %t{i}) : f32[n, 64]",
+        ]
+        y = f"%y{i}"
+    dy = "x"
+    for i in reversed(range(depth)):
+        before = f"%y{i - 1}" if i else "x"
+        lines += [
+            f"%dp{i} = Multiply({dy}, %t{i}) : f32[n, 64]",
+            f"%dv{i} = Multiply(%dp{i}, {before}) : f32[n, 64]",
+            f"%dw{i} = ReduceSum(%dv{i}) {{axes=[0]}} : f32[64]",
+            f"%dx{i} = Multiply(%dp{i}, w{i}) : f32[n, 64]",
+            f"%dy{i} = Add({dy}, %dx{i}) : f32[n, 64]",
+        ]
+        dy = f"%dy{i}"
+    for i in range(depth):
+        lines += [
+            f"%s{i} = Multiply(%dw{i}, %half) : f32[64]",
+            f"%w{i} = Subtract(w{i}, %s{i}) : f32[64]",
+        ]
+    ports = ", ".join(f"w{i}: state f32[64]" for i in range(depth))
+    outputs = ", ".join(f"state w{i} = %w{i}" for i in range(depth))
+    body = "\n".join(lines)
+    return f"program p(x: f32[n, 64], {ports}) {{\n{body}\nreturn y = {y}, dx = {dy}, {outputs}\n}}"
 
 
 def test_what_the_default_makes_of_a_gradient() -> None:

@@ -1,0 +1,30 @@
+"""One name for what stands for many: `block*/out/MatMul` for that of each block."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import takewhile
+
+_NUMBER = re.compile(r"(\d+)")
+
+
+def common_name(names: Sequence[str]) -> str:
+    """The name that all have in common, with `*` for the numbers in which they differ.
+
+    The first of many often lacks a number (`Add`, `Add_1`, ...), so the last two decide.
+    """
+    a, b = names[-2], names[-1]
+    if a == b:
+        return a
+    parts, others = _NUMBER.split(a), _NUMBER.split(b)
+    if len(parts) == len(others) and parts[::2] == others[::2]:
+        return "".join(p if p == o else "*" for p, o in zip(parts, others, strict=True))
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))
+    return "".join(letter for letter, _ in same) + "*"
+
+
+def scope_of(names: Sequence[str]) -> str:
+    """The scope that most of `names` stand in, down to its `*`: `block*`."""
+    scopes = [name[: name.index("*") + 1] for name in names if "*" in name]
+    return max(set(scopes), key=lambda s: (scopes.count(s), s)) if scopes else "repeated"

@@ -1,0 +1,168 @@
+"""RollRepeats: blocks of nodes that repeat one after the other become one loop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program, is_pure
+from graphc.passes.align import align
+from graphc.passes.base import Pass, PassResult, run_bodies
+from graphc.passes.keys import kind_key
+from graphc.passes.loop_costs import elements_of, unroll_of
+from graphc.passes.loops import Loops
+from graphc.passes.recurrence import Carried, Inner, Recurrence, recurrences
+from graphc.passes.repeats import Repeat, tandem_repeats
+
+_ROTATIONS = 64  # how many places to begin a turn at are compared
+_STARTS = 4  # and how many of them tried
+
+
+@dataclass(frozen=True)
+class RollRepeats(Pass):
+    """Finds the turns of a recurrence (the layers of a deep network, forward and backward, the
+    steps of an unrolled loop), whatever wrote them, and rolls each into one `Scan`.
+
+    Turns must be equal in operators, attributes and types, node for node; each operand must be
+    a value of the same turn, of the turn before (carried), the same outer value in each turn
+    (weights that are shared), or another outer value in each (its parameters, what the forward
+    pass saved: stacked). First or last turns that differ stay outside. What later nodes use of
+    a turn is stacked by the loop, and a later loop takes it as it lies, backwards if need be.
+
+    Worth it: tracing, lowering and compiling cost time for each node, and XLA does not find the
+    repetition; a network of 48 blocks then compiles in the time of one block.
+
+    Must not: roll a handful of small nodes, where XLA would fuse across the turns and a loop
+    costs more than it saves; nor turns that do not depend on each other, which `GroupAlike`
+    runs side by side; nor nodes with effects.
+
+    Attributes:
+        turns: of fewer turns no loop is made.
+        saved: nor where it saves fewer nodes than this.
+        work: nor where a turn computes fewer elements than this.
+    """
+
+    turns: int = 3
+    saved: int = 40
+    work: int = 128
+
+    def run(self, program: Program) -> PassResult:
+        program, changed = _in_bodies(self, program)
+        first, row = _in_order(program, self.turns)
+        state = set(program.input_tensors("state"))
+        found = align(self._find(row), state, self._is_worth_it)
+        if not found:
+            return PassResult(program, changed)
+        loops = Loops(program, [(each, unroll_of(each, state)) for each in found])
+        return PassResult(loops.rewrite(first, row), changed + len(found))
+
+    def _find(self, row: Sequence[Node]) -> list[Recurrence]:
+        """Recurrences that do not overlap, those that save the most nodes first."""
+        kinds = [_kind(i, node) for i, node in enumerate(row)]
+        taken = np.zeros(len(row), bool)
+        chosen = []
+        for widest in tandem_repeats(kinds, turns=self.turns, saved=self.saved):
+            for repeat in widest.without(taken):
+                for found in self._recurrences(row, repeat):
+                    taken[found.begin : found.begin + len(found.turns) * found.period] = True
+                    chosen.append(found)
+        return chosen
+
+    def _recurrences(self, row: Sequence[Node], repeat: Repeat) -> list[Recurrence]:
+        """The recurrences in a repeat that are worth a loop, its turns begun at a good place."""
+        for start in _best_starts(row, repeat):
+            places = range(start, repeat.start + repeat.length - repeat.period + 1, repeat.period)
+            found = recurrences([row[i : i + repeat.period] for i in places], start)
+            good = [each for each in found if self._is_worth_it(each) and _depends(each)]
+            if good:
+                return good
+        return []
+
+    def _is_worth_it(self, found: Recurrence) -> bool:
+        """A loop costs a few microseconds a turn, and XLA fuses small nodes: see the fields."""
+        enough = len(found.turns) >= self.turns and found.saved >= self.saved
+        return enough and elements_of(found) >= self.work
+
+
+def _in_bodies(a_pass: Pass, program: Program) -> tuple[Program, int]:
+    """The program with the pass run on its nodes' bodies."""
+    changed = 0
+    nodes = []
+    for node in program.nodes:
+        if node.regions:
+            node, inside = run_bodies(a_pass, node)
+            changed += inside
+        nodes.append(node)
+    return (program.replace(nodes=tuple(nodes)) if changed else program), changed
+
+
+def _kind(index: int, node: Node) -> Hashable:
+    """What two nodes must have in common; a node with effects is like no other."""
+    return kind_key(node) if is_pure(node) else index
+
+
+def _in_order(program: Program, few: int) -> tuple[list[Node], list[Node]]:
+    """The nodes that go to the front, and the others, each in their order.
+
+    To the front go constants and what is computed of them alone; and what is computed of feeds
+    and of these by a kind of node that stands in fewer than `few` places. A mask that every
+    block uses is such: CSE left it with its first user, which it makes differ from the others.
+    """
+    kinds = [_kind(i, node) for i, node in enumerate(program.nodes)]
+    counts = Counter(kinds)
+    constant: set[Tensor] = set()
+    early = set(program.input_tensors("feed"))
+    first, others = [], []
+    for kind, node in zip(kinds, program.nodes, strict=True):
+        is_constant = constant.issuperset(node.inputs)
+        if is_pure(node) and (
+            is_constant or (counts[kind] < few and early.issuperset(node.inputs))
+        ):
+            early.update(node.outputs)
+            if is_constant:
+                constant.update(node.outputs)
+            first.append(node)
+        else:
+            others.append(node)
+    return first, others
+
+
+def _best_starts(row: Sequence[Node], repeat: Repeat) -> list[int]:
+    """Where the turns may begin: first where the fewest values pass from one to the next.
+
+    Counted before the last turn: what the first takes may come from elsewhere.
+    """
+    slack = min(repeat.length % repeat.period, _ROTATIONS)
+    if not slack:
+        return [repeat.start]
+    last_turn = (repeat.turns - 1) * repeat.period
+    skipped = max(0, last_turn - 2 * repeat.period)
+    window = row[repeat.start + skipped : repeat.start + repeat.length]
+    last_use: dict[Tensor, int] = {}
+    for i, node in enumerate(window, skipped):
+        for tensor in node.inputs:
+            last_use[tensor] = i
+    crossing: Counter[int] = Counter()
+    for i, node in enumerate(window, skipped):
+        for tensor in node.outputs:
+            crossing.update(range(i + 1, last_use.get(tensor, i) + 1))
+    best = sorted(range(slack + 1), key=lambda offset: crossing[offset + last_turn])
+    return [repeat.start + offset for offset in best[:_STARTS]]
+
+
+def _depends(found: Recurrence) -> bool:
+    """Whether a turn really needs the one before: at least a third of its nodes do.
+
+    Where fewer do (a sum that grows from turn to turn), the turns are better run side by side.
+    """
+    reached: set[int] = set()
+    for place, operands in enumerate(found.operands):
+        for operand in operands:
+            from_turn = isinstance(operand, Inner) and operand.place in reached
+            if from_turn or isinstance(operand, Carried):
+                reached.add(place)
+    return 3 * len(reached) >= len(found.operands)

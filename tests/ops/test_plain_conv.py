@@ -1,0 +1,43 @@
+"""The gradients of a convolution as they are lowered inside loops on CPU."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+from jax import lax
+
+from graphc.ops.plain_conv import plain_input_gradient, plain_kernel_gradient
+
+CASES = [
+    dict(strides=(1, 1), padding=((1, 1), (1, 1)), dilation=(1, 1)),
+    dict(strides=(2, 3), padding=((0, 1), (2, 1)), dilation=(1, 1)),
+    dict(strides=(1, 2), padding=((3, 2), (1, 0)), dilation=(2, 1)),
+    dict(strides=(3, 1), padding=((0, 0), (0, 0)), dilation=(1, 3)),
+    dict(strides=(2, 2), padding=((4, 4), (5, 5)), dilation=(2, 2)),  # wider than the kernel
+]
+
+
+@pytest.mark.parametrize("attrs", CASES, ids=str)
+def test_they_are_those_of_jax(attrs):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 9, 11, 3)).astype(np.float32)
+    w = rng.standard_normal((3, 2, 3, 4)).astype(np.float32)
+
+    def conv(x, w):
+        return lax.conv_general_dilated(
+            x,
+            w,
+            attrs["strides"],
+            attrs["padding"],
+            rhs_dilation=attrs["dilation"],
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )
+
+    y, pull = jax.vjp(conv, x, w)
+    dy = rng.standard_normal(y.shape).astype(np.float32)
+    dx, dw = pull(dy)
+    got = plain_input_gradient(dy, w, size=(9, 11), groups=1, **attrs)
+    np.testing.assert_allclose(got, dx, rtol=1e-4, atol=1e-4)
+    got = plain_kernel_gradient(x, dy, size=(3, 2), groups=1, **attrs)
+    np.testing.assert_allclose(got, dw, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,199 @@
+"""Random programs that hold repeated blocks, forward and backward, with near misses.
+
+As deep networks come: a chain of turns with parameters, constants and shared values; then, for
+some, more chains over all or some of the same turns, forward or backward, that take what the
+earlier ones made; then an update of each parameter. Turns may differ, or be of two alternating
+kinds, and values of single turns may be fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from hypothesis import strategies as st
+
+from graphc.ir.dtypes import as_dtype
+from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor
+from graphc.ir.program import Port, Program
+from graphc.ir.scopes import building
+from graphc.ir.types import TensorType
+from graphc.ops import arithmetic, control, emit, joining, linalg, reduction, shape
+
+T = TypeVar("T")
+MATRIX = TensorType(as_dtype("f32"), (2, 2))
+ZEROS = np.zeros(2, np.float32)
+
+
+def _halves(a: Tensor, b: Tensor) -> Tensor:
+    """Both results of a node used."""
+    top, bottom = joining.split(a, 2, 0)
+    return joining.concatenate([bottom, arithmetic.add(top, reduction.reduce_max(b))], 0)
+
+
+def _half(a: Tensor, b: Tensor) -> Tensor:
+    """The second result alone."""
+    return arithmetic.add(a, joining.split(b, 2, 0)[1])
+
+
+def _loop(a: Tensor, b: Tensor) -> Tensor:
+    """A node with a body."""
+    total, _ = control.scan(lambda c, row: (arithmetic.add(c, row), None), ZEROS, b)
+    return arithmetic.subtract(a, total)
+
+
+# What a step of a turn may do with values of one type; all keep it.
+STEPS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
+    arithmetic.add,
+    arithmetic.subtract,
+    arithmetic.multiply,
+    arithmetic.maximum,
+    linalg.matmul,
+    lambda a, b: arithmetic.negative(a),
+    lambda a, b: shape.transpose(a),
+    lambda a, b: arithmetic.add(a, reduction.reduce_max(b)),
+    _halves,
+    _half,
+    _loop,
+)
+Plan = list[tuple[int, int, int]]
+Row = dict[int, Tensor]  # another tensor in each turn that has one
+
+
+@st.composite
+def repeated(draw: Any) -> Program:
+    """A program of 3 to 6 turns of 2 to 6 steps, over state and one feed."""
+    return _Builder(draw).build()
+
+
+class _Builder:
+    def __init__(self, draw: Callable[[Any], Any]) -> None:
+        self.draw = draw
+        self.graph = Graph(name="repeated")
+        self.turns = draw(st.integers(3, 6))
+        self.inputs: list[Port] = []
+        self.outputs: list[Port] = []
+        self.rows: list[Row] = []  # what later chains may take
+        self.slopes: Row = {}
+        self.made: list[Tensor] = []
+
+    def build(self) -> Program:
+        with building(self.graph):
+            x = self.input("x", "feed")
+            self.parameters = [self.input(f"block{i}/w", "state") for i in range(self.turns)]
+            self.rows.append(dict(enumerate(self.parameters)))
+            shared = [self.input("shared", "state"), emit.constant(self.matrix())]
+            carries = [x, shared[0]][: self.draw(st.integers(1, 2))]
+            for number in range(self.draw(st.integers(1, 3))):
+                carries = self.chain(carries, shared, number)
+            if self.draw(st.booleans()):
+                self.update()
+            for i, tensor in enumerate(carries):
+                self.output(f"last{i}", "fetch", tensor)
+            for _ in range(self.draw(st.integers(0, 3))):
+                tensor = self.one_of(self.made)
+                self.output(f"inner{len(self.outputs)}", "fetch", tensor)
+        nodes = tuple(self.graph.nodes)
+        return Program("repeated", tuple(self.inputs), nodes, tuple(self.outputs))
+
+    def chain(self, carries: list[Tensor], shared: list[Tensor], number: int) -> list[Tensor]:
+        """Turns one after the other, over some of the turns that there are, either way."""
+        order = list(range(self.turns))
+        if number:
+            first = self.one_of((0, 0, 1))
+            order = order[first : self.turns - self.one_of((0, 0, 1))]
+        if number and self.one_of((True, True, False)):
+            order.reverse()
+        rows = self.taken(order, number)
+        if number and self.flag():
+            shared = [*shared, self.one_of(self.made)]
+        kinds = self.one_of((1, 1, 1, 2))
+        values = len(carries) + len(shared) + len(rows)
+        plans = [self.plan(values) for _ in range(kinds)]
+        odd = self.one_of((-1, -1, order[0], order[-1], order[len(order) // 2]))
+        made: dict[int, list[Tensor]] = {}
+        entering: dict[int, list[Tensor]] = {}
+        for place, turn in enumerate(order):
+            entering[turn] = carries
+            given = [*carries, *shared, *(row[turn] for row in rows)]
+            if turn == odd:
+                given[0] = arithmetic.negative(given[0])
+            carries, made[turn] = self.turn(plans[place % kinds], given, len(carries))
+        if kinds == 1:
+            for results in (made, entering):
+                for i in range(len(results[order[0]])):
+                    self.rows.append({k: results[k][i] for k in order})
+            self.slopes = self.rows[-1 - len(carries)]
+        return carries
+
+    def taken(self, order: list[int], number: int) -> list[Row]:
+        """For each turn what it takes that the others do not: rows, now and then backwards."""
+        whole = [row for row in reversed(self.rows) if row.keys() >= set(order)]
+        rows = [self.one_of(whole) for _ in range(self.draw(st.integers(1, 2 + bool(number))))]
+        for i in range(len(rows)):
+            if self.one_of((False, False, False, True)):
+                turned = [rows[i][k] for k in reversed(order)]
+                rows[i] = dict(zip(order, turned, strict=True))
+        if self.flag():
+            constant = emit.constant(self.matrix())
+            same = self.flag()  # one constant for all turns, or one for each
+            rows.append({k: constant if same else emit.constant(self.matrix()) for k in order})
+        return rows
+
+    def update(self) -> None:
+        """In an order of its own, as optimizers sort parameters by name."""
+        rate = emit.constant(self.matrix())
+        slopes = self.slopes or dict(enumerate(self.parameters))
+        if self.flag():
+            total = emit.constant(np.float32(0))
+            for slope in slopes.values():
+                total = arithmetic.add(total, reduction.reduce_max(slope))
+            slopes = {k: arithmetic.multiply(slope, total) for k, slope in slopes.items()}
+        for turn in self.draw(st.permutations(sorted(slopes))):
+            memory = self.input(f"block{turn}/w/memory", "state")
+            slope = _half(arithmetic.multiply(memory, rate), slopes[turn])
+            new = arithmetic.subtract(self.parameters[turn], slope)
+            self.output(f"block{turn}/w/memory", "state", slope)
+            self.output(f"block{turn}/w", "state", new)
+
+    def plan(self, values: int) -> Plan:
+        """The steps of a turn: what each does, to which values; most to the latest."""
+        steps: Plan = []
+        latest = 0  # a carry
+        for place in range(values, values + self.draw(st.integers(2, 6))):
+            first, second = (self.draw(st.integers(0, place - 1)) for _ in range(2))
+            if self.draw(st.integers(0, 4)):
+                first = latest
+            steps.append((self.draw(st.integers(0, len(STEPS) - 1)), first, second))
+            latest = place
+        return steps
+
+    def turn(
+        self, plan: Plan, values: list[Tensor], carries: int
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        before = len(values)
+        for step, a, b in plan:
+            values.append(STEPS[step](values[a], values[b]))
+        made = values[before:]
+        self.made += made
+        return made[-carries:], made
+
+    def input(self, name: str, kind: str) -> Tensor:
+        tensor = self.graph.add_input(MATRIX, name)
+        self.inputs.append(Port(name, kind, tensor))
+        return tensor
+
+    def output(self, name: str, kind: str, tensor: Tensor) -> None:
+        self.outputs.append(Port(name, kind, tensor))
+
+    def matrix(self) -> np.ndarray[Any, Any]:
+        numbers = self.draw(st.lists(st.integers(-2, 2), min_size=4, max_size=4))
+        return np.array(numbers, np.float32).reshape(2, 2)
+
+    def flag(self) -> bool:
+        return bool(self.draw(st.booleans()))
+
+    def one_of(self, items: Sequence[T]) -> T:
+        return items[self.draw(st.integers(0, len(items) - 1))]
