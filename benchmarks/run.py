@@ -1,41 +1,55 @@
 """`make bench`: every benchmark, as a Markdown table of figures against their targets.
 
 Absolute times depend on the machine; trust the ratios, which are taken side by side in one run.
+
+`python -m benchmarks.run depth` is the slow one (`make bench BENCH_FLAGS=depth`): minutes, most of
+them of JAX's compiling unrolled layers; `depth --unrolled48` has five more of those.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import sys
 from pathlib import Path
 
 DEVICES = 4
-os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "") + f" --xla_force_host_platform_device_count={DEVICES}"
-).strip()
+GIVEN_FLAGS = os.environ.get("XLA_FLAGS", "")
+os.environ["XLA_FLAGS"] = f"{GIVEN_FLAGS} --xla_force_host_platform_device_count={DEVICES}".strip()
 
 # As when an example is run: its neighbours are importable.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 
 import jax
 
-from benchmarks import cnn, small
+from benchmarks import cnn, depth, run_steps, small
 
 
 def main() -> None:
+    arguments = argparse.ArgumentParser(prog="benchmarks.run", description=__doc__)
+    arguments.add_argument("what", nargs="?", default="all", choices=("all", "depth"))
+    arguments.add_argument("--unrolled48", action="store_true")
+    given = arguments.parse_args()
     device = jax.devices()[0]
     print(
         f"{device.device_kind}, {os.cpu_count()} cores, Python {platform.python_version()}, "
         f"jax {jax.__version__}\n"
     )
     print("| what | measured | target |\n|---|---|---|")
-    for rows in (
-        cnn.one_device,
-        lambda: cnn.replicated(DEVICES),
-        small.call_overhead,
-        small.building,
-    ):
+    if given.what == "depth":
+        os.environ["XLA_FLAGS"] = GIVEN_FLAGS  # its processes have one device
+        parts = [lambda: depth.rows(unrolled48=given.unrolled48)]
+    else:
+        parts = [
+            cnn.one_device,
+            lambda: cnn.replicated(DEVICES),
+            small.call_overhead,
+            small.many_variables,
+            run_steps.rows,
+            small.building,
+        ]
+    for rows in parts:
         for row in rows():
             print(f"| {' | '.join(row)} |", flush=True)
 

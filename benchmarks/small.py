@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -52,6 +54,57 @@ def call_overhead() -> list[tuple[str, str, str]]:
     extra = 1e6 * timed.difference
     label = f"small step ({1e6 * timed.ours:.0f} against {1e6 * timed.theirs:.0f} us)"
     return [(f"{label}, over the jitted call", f"{extra:.1f} us", "at most 15 us")]
+
+
+def many_variables(few: int = 4, many: int = 200) -> list[tuple[str, str, str]]:
+    """Rows: what a call costs more where a step updates `many` small variables, not `few`."""
+    ours, by_hand = _averages(many)
+    fewer, _ = _averages(few)
+    timed = compare(ours, fewer, calls=50, rounds=100)
+    plain = compare(ours, by_hand, calls=50, rounds=20)
+    label = f"a step that updates {many} small variables ({1e6 * timed.ours:.0f} us)"
+    return [
+        (
+            f"{label}, over one that updates {few} ({1e6 * timed.theirs:.0f} us)",
+            f"{1e6 * timed.difference:.0f} us",
+            "at most 60 us",
+        ),
+        (
+            f"{label}, to the jitted call with {many} donated arrays "
+            f"({1e6 * plain.theirs:.0f} us), time",
+            f"{plain.ratio:.2f}x",
+            "",
+        ),
+    ]
+
+
+def _averages(count: int) -> tuple[Callable[[], None], Callable[[], None]]:
+    """A step of moving averages, `count` vectors of 8 to 57 elements: with graphc, and by hand."""
+    starts = [np.zeros(8 + i % 50, np.float32) for i in range(count)]
+    graph = gc.Graph()
+    with graph:
+        x = gc.placeholder((), name="x")
+        variables = [gc.variable(start, name=f"v{i}") for i, start in enumerate(starts)]
+        first = gc.reduce_sum(variables[0].read())
+        step = gc.group(*[v.assign(0.99 * v + 0.01 * x) for v in variables])
+    session = gc.Session(graph)
+    fetches, feed = [step, first], np.ones((), np.float32)
+    feed.flags.writeable = False
+
+    def ours() -> None:
+        session.run(fetches, {x: feed})[1].block_until_ready()
+
+    @partial(jax.jit, donate_argnums=0)
+    def averaged(values: Any, x: Any) -> Any:
+        return values[0].sum(), [0.99 * v + 0.01 * x for v in values]
+
+    holder: dict[str, Any] = {"values": [jax.device_put(start.copy()) for start in starts]}
+
+    def by_hand() -> None:
+        first, holder["values"] = averaged(holder["values"], feed)
+        first.block_until_ready()
+
+    return ours, by_hand
 
 
 def building(nodes: int = 20_000) -> list[tuple[str, str, str]]:

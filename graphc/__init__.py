@@ -54,11 +54,13 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import arctanh as arctanh
     from graphc.ops import argmax as argmax
     from graphc.ops import argmin as argmin
+    from graphc.ops import argsort as argsort
     from graphc.ops import asin as asin
     from graphc.ops import asinh as asinh
     from graphc.ops import atan as atan
     from graphc.ops import atan2 as atan2
     from graphc.ops import atanh as atanh
+    from graphc.ops import bitcast as bitcast
     from graphc.ops import bitwise_and as bitwise_and
     from graphc.ops import bitwise_not as bitwise_not
     from graphc.ops import bitwise_or as bitwise_or
@@ -97,6 +99,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import iota as iota
     from graphc.ops import isfinite as isfinite
     from graphc.ops import isnan as isnan
+    from graphc.ops import left_shift as left_shift
     from graphc.ops import less as less
     from graphc.ops import less_equal as less_equal
     from graphc.ops import log as log
@@ -140,6 +143,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import remainder as remainder
     from graphc.ops import repeat as repeat
     from graphc.ops import reshape as reshape
+    from graphc.ops import right_shift as right_shift
     from graphc.ops import round as round
     from graphc.ops import rsqrt as rsqrt
     from graphc.ops import scan as scan
@@ -151,6 +155,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import size as size
     from graphc.ops import softmax as softmax
     from graphc.ops import softplus as softplus
+    from graphc.ops import sort as sort
     from graphc.ops import split as split
     from graphc.ops import sqrt as sqrt
     from graphc.ops import square as square
@@ -165,6 +170,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import tan as tan
     from graphc.ops import tanh as tanh
     from graphc.ops import tile as tile
+    from graphc.ops import top_k as top_k
     from graphc.ops import transpose as transpose
     from graphc.ops import true_divide as true_divide
     from graphc.ops import unstack as unstack
@@ -209,11 +215,13 @@ _HOMES: Final[dict[str, str]] = {
     "arctanh": "ops",
     "argmax": "ops",
     "argmin": "ops",
+    "argsort": "ops",
     "asin": "ops",
     "asinh": "ops",
     "atan": "ops",
     "atan2": "ops",
     "atanh": "ops",
+    "bitcast": "ops",
     "bitwise_and": "ops",
     "bitwise_not": "ops",
     "bitwise_or": "ops",
@@ -260,6 +268,7 @@ _HOMES: Final[dict[str, str]] = {
     "iota": "ops",
     "isfinite": "ops",
     "isnan": "ops",
+    "left_shift": "ops",
     "less": "ops",
     "less_equal": "ops",
     "load": "artifacts",
@@ -309,6 +318,7 @@ _HOMES: Final[dict[str, str]] = {
     "remainder": "ops",
     "repeat": "ops",
     "reshape": "ops",
+    "right_shift": "ops",
     "round": "ops",
     "rsqrt": "ops",
     "save": "artifacts",
@@ -321,6 +331,7 @@ _HOMES: Final[dict[str, str]] = {
     "size": "ops",
     "softmax": "ops",
     "softplus": "ops",
+    "sort": "ops",
     "split": "ops",
     "sqrt": "ops",
     "square": "ops",
@@ -335,6 +346,7 @@ _HOMES: Final[dict[str, str]] = {
     "tan": "ops",
     "tanh": "ops",
     "tile": "ops",
+    "top_k": "ops",
     "trace": "build",
     "train": ".",
     "trainable_variables": "build",

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 ORDER = (
-    "_version, errors <- config <- ir <- ops <- autodiff <- build <- jaxpr <- nn, optim <- passes "
-    "<- devices <- lowering <- runtime <- artifacts, data <- train <- importers, serving <- cli"
+    "_version, errors <- config <- store <- ir <- ops <- autodiff <- build <- jaxpr <- nn, optim "
+    "<- passes <- devices <- lowering <- runtime <- artifacts, data <- train <- importers, serving "
+    "<- cli"
 )
 RANK = {
     layer.strip(): rank

@@ -16,6 +16,7 @@ from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr, Literal, jaxpr_as_fun
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Results, Rule
+from graphc.jaxpr.keys import as_keys, is_key
 from graphc.ops.custom_gradient import undifferentiable, with_gradient
 
 # A rule may call its own function (that of logaddexp does), and so has derivatives without end.
@@ -69,10 +70,15 @@ def _backward(eqn: Any, variables: Sequence[Any], chosen: Sequence[int]) -> Call
     info = DebugInfo("graphc.from_jax", eqn.primitive.name, names, ("",) * len(outputs))
     alone = Jaxpr([], variables, outputs, [eqn], debug_info=info)
     forward = jaxpr_as_fun(ClosedJaxpr(alone, ()))
-    moving = [i for i, v in enumerate(variables) if is_inexact(v.aval.dtype)]
+    moving = [
+        i for i, v in enumerate(variables) if not is_key(v.aval.dtype) and is_inexact(v.aval.dtype)
+    ]
 
     def backward(*values: Any) -> list[Any]:
-        xs, adjoints = values[: len(variables)], values[len(variables) :]
+        words, adjoints = values[: len(variables)], values[len(variables) :]
+        xs = [
+            as_keys(x) if is_key(v.aval.dtype) else x for x, v in zip(words, variables, strict=True)
+        ]
 
         def of_moving(*moved: Any) -> Any:
             given = dict(zip(moving, moved, strict=True))

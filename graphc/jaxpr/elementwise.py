@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import log
 
+import numpy as np
+
 from graphc.ir.dtypes import is_floating, is_integer
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
 from graphc.ops import arithmetic, comparison, math, powers
+from graphc.ops.bits import bitcast, right_shift
 from graphc.ops.catalogue import CATALOGUE
-from graphc.ops.emit import emit_one, to_dtype
+from graphc.ops.emit import constant, emit_one, to_dtype
 
 # Primitive -> the operator that means the same for operands of one dtype. Ours broadcast more.
 _SAME: Mapping[str, str] = {
@@ -66,6 +69,10 @@ _SAME: Mapping[str, str] = {
     "tanh": "Tanh",
     "xor": "LogicalXor",
 }
+
+
+_SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def _operator(name: str) -> Rule:
@@ -166,6 +173,45 @@ def _cube_root(eqn: Equation, x: Tensor) -> Tensor:
     return comparison.where(negative, -root, root)
 
 
+def _shift_right_logical(eqn: Equation, x: Tensor, n: Tensor) -> Tensor:
+    unsigned = _UNSIGNED[x.dtype.itemsize]
+    return bitcast(right_shift(bitcast(x, unsigned), bitcast(n, unsigned)), x.dtype)
+
+
+def _shift_right_arithmetic(eqn: Equation, x: Tensor, n: Tensor) -> Tensor:
+    signed = _SIGNED[x.dtype.itemsize]
+    return bitcast(right_shift(bitcast(x, signed), bitcast(n, signed)), x.dtype)
+
+
+def _bitcast(eqn: Equation, x: Tensor) -> Tensor:
+    if eqn.type.shape != x.shape:
+        eqn.refuse("to a dtype of another number of bits is not imported")
+    return bitcast(x, eqn.type.dtype)
+
+
+def _next_after(eqn: Equation, x: Tensor, y: Tensor) -> Tensor:
+    """The float beside x towards y: the next bit pattern away from 0, or the one before."""
+    whole = np.dtype(_SIGNED[x.dtype.itemsize])
+    away = comparison.logical_not(
+        comparison.logical_xor(comparison.less(x, 0.0), comparison.less(y, x))
+    )
+    one = np.ones((), whole)
+    beside = bitcast(bitcast(x, whole) + comparison.where(away, one, -one), x.dtype)
+    least = bitcast(constant(np.ones((), whole)), x.dtype)
+    beside = comparison.where(comparison.equal(x, 0.0), arithmetic.sign(y) * least, beside)
+    known = comparison.logical_and(comparison.equal(x, x), comparison.not_equal(x, y))
+    return comparison.where(known, comparison.where(comparison.isnan(y), y, beside), x)
+
+
+def _device_put(eqn: Equation, *operands: Tensor) -> tuple[Tensor, ...]:
+    if any(device is not None for device in eqn.params["devices"]):
+        eqn.refuse(
+            "placement in a JAX function is not imported",
+            "place with gc.device, or run under a strategy",
+        )
+    return operands
+
+
 def _requires_floating(function: Callable[[Equation, Tensor], Tensor]) -> Rule:
     def rule(eqn: Equation, x: Tensor) -> Tensor:
         if not is_floating(x.dtype):
@@ -178,15 +224,18 @@ def _requires_floating(function: Callable[[Equation, Tensor], Tensor]) -> Rule:
 RULES: dict[str, Rule] = {
     **{primitive: _operator(name) for primitive, name in _SAME.items()},
     "cbrt": _requires_floating(_cube_root),
+    "bitcast_convert_type": _bitcast,
     "clamp": _clamp,
     "convert_element_type": _convert,
     "copy": _identity,
     "copy_p": _identity,
     "div": _divide,
+    "device_put": _device_put,
     "exp2": _exp2,
     "integer_pow": _integer_power,
     "log2": _log2,
     "name": _identity,
+    "nextafter": _next_after,
     "one_minus_square": _one_minus_square,
     "optimization_barrier": _identity,
     "polynomial": _polynomial,
@@ -194,4 +243,7 @@ RULES: dict[str, Rule] = {
     "rem": _remainder,
     "round": _round,
     "select_n": _select,
+    "shift_left": _operator("LeftShift"),
+    "shift_right_arithmetic": _shift_right_arithmetic,
+    "shift_right_logical": _shift_right_logical,
 }

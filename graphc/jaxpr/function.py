@@ -29,13 +29,19 @@ def from_jax(fn: Callable[..., Any], *specs: Any, name: str | None = None) -> Ca
     result is the nest that `fn` returns, with tensors for its arrays. Named sizes stay named.
 
     The nodes are ordinary ones: passes see them, `gc.gradients` differentiates them, custom
-    derivatives (`jax.custom_jvp`, `jax.custom_vjp`) included. Each carries the user's line in
-    `fn` where it can be found. A `precision=` of matrix products is not kept, nor is the
+    derivatives (`jax.custom_jvp`, `jax.custom_vjp`) included; `jax.grad` inside `fn` is nodes
+    too, so `fn` may be a whole training step. Each carries the user's line in `fn` where it can
+    be found. Loops of a fixed length (`lax.scan`, `lax.map`, `lax.fori_loop` with numbers for
+    its bounds) become `gc.scan`s. A `precision=` of matrix products is not kept, nor is the
     rematerialisation `jax.checkpoint` asks for.
 
+    Random numbers are those that JAX draws from the same key. A key comes in as its words,
+    uint32[2] (what `jax.random.PRNGKey` gives, `gc.random.random_key()` too, which is a new one in
+    every run), and a key among the results goes out as such.
+
     Args:
-        fn: pure, without control flow on values (`lax.scan`, `lax.cond`, ...) for now, without
-            random numbers, collectives and callbacks.
+        fn: pure, without loops or branches that depend on values (`lax.while_loop`, `lax.cond`)
+            for now, without collectives and callbacks.
         specs: one for each positional argument, if given: `gc.TensorSpec`s or anything with a
             shape and dtype, in nests. `fn` is then traced at once, so that what cannot be
             imported shows here, and calls are checked against them.

@@ -44,8 +44,6 @@ def _is_matmul(x: Tensor, contract: Axes, batch: Axes) -> bool:
 
 def _conv(eqn: Equation, x: Tensor, w: Tensor) -> Tensor:
     params = eqn.params
-    if int(params["batch_group_count"]) != 1:
-        eqn.refuse("with batch_group_count is not imported")
     spec = params["dimension_numbers"]
     lhs, rhs, out = (_ints(axes) for axes in (spec.lhs_spec, spec.rhs_spec, spec.out_spec))
     spatial = len(lhs) - 2
@@ -57,13 +55,16 @@ def _conv(eqn: Equation, x: Tensor, w: Tensor) -> Tensor:
     w = transposed(w, (*rhs[2:], rhs[1], rhs[0]))
     pads = [(int(low), int(high)) for low, high in params["padding"]]
     x, pads = _spread(eqn, x, pads)
+    batch_groups = int(params["batch_group_count"])
+    if batch_groups > 1:  # the gradient of a grouped convolution's kernel
+        x = _as_channels(x, batch_groups)
     result = emit_one(
         CONV2D,
         (_two_spatial(x, 1, spatial), _two_spatial(w, 0, spatial)),
         strides=_pair(eqn.ints("window_strides"), 1),
         padding=_pair(pads, (0, 0)),
         dilation=_pair(eqn.ints("rhs_dilation"), 1),
-        groups=int(params["feature_group_count"]),
+        groups=int(params["feature_group_count"]) * batch_groups,
     )
     order = (out[0], *out[2:], out[1])
     sizes: Shape = tuple([eqn.type.shape[i] for i in order])
@@ -82,6 +83,15 @@ def _spread(
     triples = [(low, high, d - 1) for (low, high), d in zip(cut, dilation, strict=True)]
     x = pad_with(x, zero, [(0, 0, 0), *triples, (0, 0, 0)])
     return x, [(max(low, 0), max(high, 0)) for low, high in pads]
+
+
+def _as_channels(x: Tensor, groups: int) -> Tensor:
+    """Groups of a batch beside each other as groups of channels."""
+    batch, *space, channels = x.shape
+    split = reshaped(x, (groups, batch // groups, *space, channels))
+    last = split.ndim - 1
+    moved = transposed(split, (*range(1, last), 0, last))
+    return reshaped(moved, (batch // groups, *space, groups * channels))
 
 
 def _two_spatial(x: Tensor, place: int, spatial: int) -> Tensor:

@@ -1,25 +1,20 @@
-"""Rules of reductions, of running ones, and of windows that slide."""
+"""Rules of reductions, and of running ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from graphc.ir.dims import product
 from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
-from graphc.jaxpr.shapes import inverse, reshaped, transposed
 from graphc.ops.arithmetic import maximum, minimum, multiply
 from graphc.ops.axiswise import cumsum
 from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.emit import emit_one
-from graphc.ops.pooling import avg_pool, max_pool
 from graphc.ops.slicing import pad_with
-
-Ints = tuple[int, int]
 
 
 def _reduction(name: str) -> Rule:
@@ -88,72 +83,6 @@ def _greatest(dtype: np.dtype[Any]) -> Any:
     return np.inf if is_floating(dtype) else np.iinfo(dtype).max
 
 
-# -- windows that slide ------------------------------------------------------------------------
-
-
-def _pooling(pool: Callable[..., Tensor]) -> Rule:
-    """`reduce_window` over one or two axes, brought to [batch, height, width, channels]."""
-
-    def rule(eqn: Equation, x: Tensor) -> Tensor:
-        if any(d != 1 for d in eqn.ints("base_dilation")):
-            eqn.refuse("with base_dilation is not imported")
-        window, strides = eqn.ints("window_dimensions"), eqn.ints("window_strides")
-        taps = eqn.ints("window_dilation")
-        pads = [(int(low), int(high)) for low, high in eqn.params["padding"]]
-        plain = [
-            (w, s, t, p) == (1, 1, 1, (0, 0))
-            for w, s, t, p in zip(window, strides, taps, pads, strict=True)
-        ]
-        sliding = [i for i in range(x.ndim) if not plain[i]]
-        if len(sliding) > 2:
-            eqn.refuse(f"over {len(sliding)} axes is not imported: 2 at most")
-        rest = [i for i in range(x.ndim) if plain[i]]
-        order = (*rest[:1], *sliding, *rest[1:])  # the batch, space, and the others as channels
-        moved = transposed(x, order)
-        batch = moved.shape[: len(rest[:1])] or (1,)
-        space = moved.shape[len(rest[:1]) :][: len(sliding)]
-        channels = product(moved.shape[len(rest[:1]) + len(sliding) :])
-        pooled = pool(
-            eqn,
-            reshaped(moved, (*batch, *_pair(space, 1), channels)),
-            _pair([window[i] for i in sliding], 1),
-            _pair([strides[i] for i in sliding], 1),
-            _pair([pads[i] for i in sliding], (0, 0)),
-            _pair([taps[i] for i in sliding], 1),
-        )
-        back = reshaped(pooled, tuple([eqn.type.shape[i] for i in order]))
-        return transposed(back, inverse(order))
-
-    return rule
-
-
-def _pair(items: Sequence[Any], one: Any) -> tuple[Any, Any]:
-    """`items` for two axes, the first of which may be missing."""
-    first, second = [*([one] * (2 - len(items))), *items]
-    return first, second
-
-
-def _max_pool(
-    eqn: Equation, x: Tensor, window: Ints, strides: Ints, pads: Any, taps: Ints
-) -> Tensor:
-    return max_pool(x, window, strides, pads, taps)
-
-
-def _min_pool(
-    eqn: Equation, x: Tensor, window: Ints, strides: Ints, pads: Any, taps: Ints
-) -> Tensor:
-    return -max_pool(-x, window, strides, pads, taps)
-
-
-def _sum_pool(
-    eqn: Equation, x: Tensor, window: Ints, strides: Ints, pads: Any, taps: Ints
-) -> Tensor:
-    if taps != (1, 1):
-        eqn.refuse("with window_dilation is not imported")
-    mean = avg_pool(x, window, strides, pads, count_include_pad=True)
-    return mean * (window[0] * window[1])
-
-
 RULES: dict[str, Rule] = {
     "argmax": _position("ArgMax"),
     "argmin": _position("ArgMin"),
@@ -167,7 +96,4 @@ RULES: dict[str, Rule] = {
     "reduce_or": _bool_reduction("ReduceAny"),
     "reduce_prod": _reduction("ReduceProd"),
     "reduce_sum": _reduction("ReduceSum"),
-    "reduce_window_max": _pooling(_max_pool),
-    "reduce_window_min": _pooling(_min_pool),
-    "reduce_window_sum": _pooling(_sum_pool),
 }

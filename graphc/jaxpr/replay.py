@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
-from jax import numpy as jnp
 from jax.extend.core import DropVar, Literal
 
 from graphc.errors import GraphcError, GraphError, JaxImportError
-from graphc.ir.dtypes import as_dtype
+from graphc.ir.dtypes import UINT32, as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import AMBIENT, at_source
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.jaxpr.equation import Array, Equation, Rule, refuse
+from graphc.jaxpr.keys import is_key, words_of
 from graphc.jaxpr.sources import is_users, user_line
 from graphc.jaxpr.symbols import Symbols
 from graphc.ops.emit import constant
@@ -72,25 +70,29 @@ class Replay:
             if isinstance(atom, Literal):
                 return self.constant(np.asarray(atom.val, self.type(atom.aval).dtype))
             if atom not in values:
-                values[atom] = self.constant(self._host(consts[atom], atom))
+                const = consts[atom]
+                host = words_of(const) if is_key(atom.aval.dtype) else np.asarray(const)
+                values[atom] = self.constant(host)
             return values[atom]
 
         wanted = [v for i, v in enumerate(inner.outvars) if used is None or used[i]]
-        for eqn, needed in _live(inner.eqns, wanted):
-            source = user_line(eqn) if sources else None
-            with at_source(source or AMBIENT.source):
-                results = self._apply(eqn, needed, [value(v) for v in eqn.invars])
-            values.update(results)
+        outer = AMBIENT.source
+        with at_source(outer):
+            for eqn, needed in _live(inner.eqns, wanted):
+                AMBIENT.source = (user_line(eqn) if sources else None) or outer
+                values.update(self._apply(eqn, needed, [value(v) for v in eqn.invars]))
         return [value(v) for v in wanted]
 
     def type(self, aval: Any) -> TensorType:
-        """The type of a value of JAX's.
+        """The type of a value of JAX's; of random keys, that of their words.
 
         Raises:
-            JaxImportError: it is a random key.
+            JaxImportError: a random key of another generator than graphc's.
         """
-        _refuse_key(aval.dtype)
-        return TensorType(as_dtype(aval.dtype), self._symbols.dims(aval.shape))
+        shape = self._symbols.dims(aval.shape)
+        if is_key(aval.dtype):
+            return TensorType(UINT32, (*shape, 2))
+        return TensorType(as_dtype(aval.dtype), shape)
 
     def constant(self, value: Array) -> Tensor:
         """`value` as a tensor; small ones are made once for each graph."""
@@ -100,10 +102,6 @@ class Replay:
         if key not in self._constants:
             self._constants[key] = constant(value)
         return self._constants[key]
-
-    def _host(self, const: Any, variable: Any) -> Array:
-        _refuse_key(variable.aval.dtype)
-        return np.asarray(const)
 
     def _apply(
         self, eqn: Any, needed: tuple[bool, ...], operands: Sequence[Tensor]
@@ -176,12 +174,3 @@ def _failed(eqn: Any, error: GraphcError) -> JaxImportError:
         source=error.source,
         mend=error.mend,
     )
-
-
-def _refuse_key(dtype: Any) -> None:
-    if jnp.issubdtype(dtype, jax.dtypes.extended):
-        raise JaxImportError(
-            "the JAX function holds a random key",
-            source=AMBIENT.source or current_source(),
-            mend="draw with gc.random.* and pass the numbers as an argument",
-        )

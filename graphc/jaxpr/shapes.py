@@ -17,7 +17,7 @@ from graphc.ops.state import dim_value
 
 def _reshape(eqn: Equation, x: Tensor) -> Tensor:
     if eqn.params.get("dimensions") is not None:
-        eqn.refuse("with dimensions= is not imported", "transpose first, then reshape")
+        x = transposed(x, eqn.ints("dimensions"))
     return reshaped(x, eqn.type.shape)
 
 

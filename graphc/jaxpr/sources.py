@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sysconfig
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import jax
@@ -38,14 +38,23 @@ def _is_jax_or_python(file: str) -> bool:
     return inside or path.startswith(_JAX) or file.startswith("<")
 
 
-def _frames(eqn: Any) -> Sequence[Any]:
+def _traceback(eqn: Any) -> Any:
     # An equation's record is public, what its source holds is not promised: absent, no line.
-    return getattr(getattr(eqn.source_info, "traceback", None), "frames", None) or ()
+    return getattr(eqn.source_info, "traceback", None)
+
+
+def _frames(traceback: Any) -> Sequence[Any]:
+    return getattr(traceback, "frames", None) or ()
 
 
 def user_line(eqn: Any) -> Source | None:
     """The innermost line of the equation's traceback that is no library's; None for none."""
-    for frame in _frames(eqn):
+    return _user_line(_traceback(eqn))
+
+
+@lru_cache(maxsize=512)  # equal ones are many: those of each layer
+def _user_line(traceback: Any) -> Source | None:
+    for frame in _frames(traceback):
         if not _is_installed(frame.file_name):
             return Source(frame.file_name, frame.line_num)
     return None
@@ -53,7 +62,7 @@ def user_line(eqn: Any) -> Source | None:
 
 def origin(eqn: Any) -> str | None:
     """The innermost function outside JAX: `apply_if_finite.<locals>.update, _cond.py:253`."""
-    for frame in _frames(eqn):
+    for frame in _frames(_traceback(eqn)):
         if not _is_jax_or_python(frame.file_name):
             line = Source(frame.file_name, frame.line_num)
             return f"{frame.function_name}, {line}"

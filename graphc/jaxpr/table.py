@@ -10,6 +10,10 @@ from graphc.jaxpr import (
     calls,
     elementwise,
     gathers,
+    keys,
+    loops,
+    order,
+    pooling,
     products,
     reductions,
     shapes,
@@ -21,28 +25,36 @@ _FAMILIES: tuple[ModuleType, ...] = (
     elementwise,
     shapes,
     reductions,
+    pooling,
+    order,
     products,
     windows,
     gathers,
     calls,
+    loops,
+    keys,
 )
 
 RULES: Final[Mapping[str, Rule]] = {
-    name: rule for family in _FAMILIES for name, rule in family.RULES.items()
+    name: keys.for_keys(name, rule) for family in _FAMILIES for name, rule in family.RULES.items()
 }
 
 _GROUPS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     (
-        "control flow in a JAX function is not imported yet",
-        "unroll it in Python, or import the body alone and loop with gc.scan",
-        ("scan", "while", "cond", "switch", "platform_index"),
+        "loops of a length that values decide are not imported yet",
+        "loop a fixed number of times, with lax.scan or lax.fori_loop(0, n, ...)",
+        ("while",),
     ),
     (
-        "random numbers in a JAX function are not imported",
-        "draw with gc.random.* and pass the numbers as an argument",
-        ("random_bits", "random_clone", "random_fold_in", "random_gamma", "random_seed",
-         "random_split", "random_unwrap", "random_wrap", "rng_bit_generator", "rng_uniform",
-         "threefry2x32"),
+        "what depends on the platform is not imported",
+        "choose one form in Python",
+        ("platform_index",),
+    ),
+    (
+        "these random numbers are not imported",
+        "draw with jax.random.uniform, normal, bernoulli, randint and the like, or with "
+        "gc.random.* outside, and pass the numbers as an argument",
+        ("random_gamma", "rng_bit_generator", "rng_uniform", "threefry2x32"),
     ),
     (
         "collectives are graphc's to insert",
@@ -54,7 +66,7 @@ _GROUPS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     (
         "placement in a JAX function is not imported",
         "place with gc.device, or run under a strategy",
-        ("device_put", "mesh_cast", "reshard", "sharding_constraint"),
+        ("mesh_cast", "reshard", "sharding_constraint"),
     ),
     (
         "calls back to Python cannot be part of a graph",
@@ -62,9 +74,9 @@ _GROUPS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
         ("debug_callback", "debug_print", "io_callback", "pure_callback"),
     ),
     (
-        "what jax.grad makes of a pooling is not imported",
+        "the second derivative of a pooling is not imported",
         "import the function itself and differentiate it with gc.gradients",
-        ("select_and_gather_add", "select_and_scatter_add"),
+        ("select_and_gather_add",),
     ),
 )  # fmt: skip
 

@@ -104,6 +104,9 @@ def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
         except JaxImportError:
             raise
         except Exception as error:
+            text = str(error).splitlines()[0] if str(error) else ""
+            if symbols.named(text) != text:
+                error.add_note(f"with the graph's names: {symbols.named(text)}")
             error.add_note(
                 f"while graphc traced the JAX function for {source}; tensors that it uses must "
                 "be its arguments"

@@ -35,6 +35,11 @@ from graphc.ops.axiswise import (
     argmin,
     cumsum,
 )
+from graphc.ops.bits import (
+    bitcast,
+    left_shift,
+    right_shift,
+)
 from graphc.ops.comparison import (
     bitwise_and,
     bitwise_not,
@@ -166,6 +171,11 @@ from graphc.ops.slicing import (
     flip,
     pad,
 )
+from graphc.ops.sorting import (
+    argsort,
+    sort,
+    top_k,
+)
 from graphc.ops.stacking import (
     stack,
     unstack,
@@ -197,11 +207,13 @@ __all__ = [
     "arctanh",
     "argmax",
     "argmin",
+    "argsort",
     "asin",
     "asinh",
     "atan",
     "atan2",
     "atanh",
+    "bitcast",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -240,6 +252,7 @@ __all__ = [
     "iota",
     "isfinite",
     "isnan",
+    "left_shift",
     "less",
     "less_equal",
     "log",
@@ -282,6 +295,7 @@ __all__ = [
     "remainder",
     "repeat",
     "reshape",
+    "right_shift",
     "round",
     "rsqrt",
     "scan",
@@ -293,6 +307,7 @@ __all__ = [
     "size",
     "softmax",
     "softplus",
+    "sort",
     "split",
     "sqrt",
     "square",
@@ -307,6 +322,7 @@ __all__ = [
     "tan",
     "tanh",
     "tile",
+    "top_k",
     "transpose",
     "true_divide",
     "unstack",

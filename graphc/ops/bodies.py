@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Effects
+from graphc.ir.opdef import Effects, InferContext
 from graphc.ir.program import Program, effects_of, region
 from graphc.ir.rewrite import substitute
 from graphc.ir.scopes import AMBIENT, building
@@ -109,6 +109,24 @@ def _walk(node: Node) -> Iterator[Node]:
     yield node
     for body in node.regions:
         yield from body.walk()
+
+
+def check_taken(ctx: InferContext, given: Sequence[TensorType]) -> None:
+    """Requires that the node's body takes values of the types `given`."""
+    taken = ctx.regions[0].input_tensors()
+    ctx.require(
+        len(taken) == len(given), f"the body takes {len(taken)} values, and gets {len(given)}"
+    )
+    for i, (own, tensor) in enumerate(zip(given, taken, strict=True)):
+        other = tensor.type
+        if own == other:
+            continue
+        ctx.require(
+            own.dtype == other.dtype and own.rank == other.rank,
+            f"the body takes {other} for value {i}, and gets {own}",
+        )
+        for a, b in zip(own.shape, other.shape, strict=True):
+            ctx.unify(a, b, f"sizes of value {i} given to the body and taken by it")
 
 
 def has_writes(body: Program) -> bool:

@@ -22,7 +22,9 @@ from graphc.ops.emit import convert, emit_node, graph_of, is_weak, to_dtype
 from graphc.ops.layout_rules import SUM, replicated
 from graphc.ops.random_keys import KEY, as_jax_key, check_key
 from graphc.ops.random_keys import fold_in as fold_in  # gc.random.fold_in
+from graphc.ops.random_keys import random_bits as bits  # noqa: F401
 from graphc.ops.random_keys import random_key as random_key
+from graphc.ops.random_keys import split_key as split  # noqa: F401
 
 _SHAPE = Attr("dims", doc="of the result")
 _FLOATING = Attr("dtype", default=FLOAT32, check=is_floating, must="be floating")

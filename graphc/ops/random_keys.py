@@ -1,5 +1,7 @@
 """Random keys: u32[2] values that random operators take as operands.
 
+`FoldIn`, `SplitKey` and `RandomBits` take a key, or an array of keys [..., 2], each by itself.
+
 `RandomKey(seed)` stands for the run's own key with the seed folded in; `functionalize` makes it
 explicit. The generator is threefry2x32 (Salmon et al., Parallel random numbers: as easy as 1, 2,
 3, SC 2011) whatever JAX's configuration says, so streams do not change with it.
@@ -7,17 +9,19 @@ explicit. The generator is threefry2x32 (Salmon et al., Parallel random numbers:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 from jax import lax
 
 from graphc.errors import AttributeValueError, GraphError
-from graphc.ir.dtypes import INT32, UINT32
+from graphc.ir.dims import Shape
+from graphc.ir.dtypes import INT32, UINT32, DType, as_dtype
 from graphc.ir.node import Operand, Tensor
-from graphc.ir.opdef import Effects, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import Attr, Effects, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.checks import refuse
+from graphc.ops.checks import as_dims, refuse
 from graphc.ops.emit import constant, convert, emit_one, graph_of, is_weak
 from graphc.ops.layout_rules import replicated
 
@@ -39,6 +43,25 @@ def check_key(ctx: InferContext, key: TensorType) -> None:
     )
 
 
+def _check_keys(ctx: InferContext, keys: TensorType) -> Shape:
+    """The shape of an array of keys; raises unless `keys` is u32[..., 2]."""
+    fits = keys.dtype == UINT32 and keys.rank > 0 and keys.shape[-1] == 2
+    ctx.require(
+        fits,
+        f"key must be {KEY}, or an array of such, got {keys}",
+        mend="gc.random.random_key(seed) makes one, gc.random.split(key) others from it",
+        dtype=keys.dtype != UINT32,
+    )
+    return keys.shape[:-1]
+
+
+def _each(function: Callable[..., Any], keys: Any, *others: Any) -> Any:
+    """`function(key, *others)` for each of JAX's keys in an array [..., 2] of words."""
+    for _ in range(keys.ndim - 1):
+        function = jax.vmap(function)
+    return function(as_jax_key(keys), *others)
+
+
 def _infer_random_key(ctx: InferContext, seed: TensorType) -> TensorType:
     ctx.require(seed == TensorType(INT32, ()), f"seed must be an int32 scalar, got {seed}")
     return KEY
@@ -49,14 +72,35 @@ def _not_lowered(ctx: LowerContext, seed: Any) -> Any:
 
 
 def _infer_fold_in(ctx: InferContext, key: TensorType, data: TensorType) -> TensorType:
-    check_key(ctx, key)
-    ctx.require(data == TensorType(INT32, ()), f"data must be an int32 scalar, got {data}")
-    return KEY
+    shape = _check_keys(ctx, key)
+    ctx.require(
+        data == TensorType(INT32, shape),
+        f"data must be an int32 for each key, {TensorType(INT32, shape)}, got {data}",
+    )
+    return key
 
 
 def _lower_fold_in(ctx: LowerContext, key: Any, data: Any) -> Any:
     number = lax.bitcast_convert_type(data, UINT32)  # negative ones too
-    return jax.random.key_data(jax.random.fold_in(as_jax_key(key), number))
+    return jax.random.key_data(_each(jax.random.fold_in, key, number))
+
+
+def _infer_split(ctx: InferContext, key: TensorType, *, shape: Shape) -> TensorType:
+    return TensorType(UINT32, (*_check_keys(ctx, key), *shape, 2))
+
+
+def _lower_split(ctx: LowerContext, key: Any, *, shape: Shape) -> Any:
+    sizes = ctx.shape(shape)
+    return jax.random.key_data(_each(lambda k: jax.random.split(k, sizes), key))
+
+
+def _infer_bits(ctx: InferContext, key: TensorType, *, shape: Shape, dtype: DType) -> TensorType:
+    return TensorType(dtype, (*_check_keys(ctx, key), *shape))
+
+
+def _lower_bits(ctx: LowerContext, key: Any, *, shape: Shape, dtype: DType) -> Any:
+    sizes = ctx.shape(shape)
+    return _each(lambda k: jax.random.bits(k, sizes, dtype), key)
 
 
 RANDOM_KEY = OpDef(
@@ -78,7 +122,37 @@ FOLD_IN = OpDef(
     differentiable=False,
     layout=replicated,
     doc="A key (u32[2]) made from a key and a number (int32 scalar); other numbers give keys "
-    "that are independent.",
+    "that are independent. Of arrays of keys and numbers, each by itself.",
+)
+
+SPLIT_KEY = OpDef(
+    name="SplitKey",
+    signature="key -> keys",
+    attrs={"shape": Attr("dims", doc="of the array of new keys")},
+    infer=_infer_split,
+    lower=_lower_split,
+    differentiable=False,
+    layout=replicated,
+    doc="`shape` many keys (u32[..., 2]) made from a key, independent of it and of each other.",
+)
+
+RANDOM_BITS = OpDef(
+    name="RandomBits",
+    signature="key -> x",
+    attrs={
+        "shape": Attr("dims", doc="of the result, for each key"),
+        "dtype": Attr(
+            "dtype",
+            default=UINT32,
+            check=lambda d: d.kind == "u" and d.name != "uint4",
+            must="be an unsigned integer of 8 bits or more",
+        ),
+    },
+    infer=_infer_bits,
+    lower=_lower_bits,
+    differentiable=False,
+    layout=replicated,
+    doc="Words of random bits. Unsigned integer dtypes.",
 )
 
 
@@ -112,4 +186,35 @@ def fold_in(key: Any, data: Any, *, name: str | None = None) -> Tensor:
     return emit_one(FOLD_IN, (convert(key), number), name=name)
 
 
-OPS: tuple[OpDef, ...] = (RANDOM_KEY, FOLD_IN)
+def split_key(key: Any, num: Any = 2, *, name: str | None = None) -> Tensor:
+    """`num` new keys made from `key`, after which it should not be used any more.
+
+    Args:
+        key: u32[2].
+        num: how many; or the shape of an array of them.
+
+    Returns:
+        u32[num, 2]; a row is a key.
+
+    Source: jax.random.split.
+    """
+    return emit_one(SPLIT_KEY, (convert(key),), name, shape=as_dims("SplitKey", num))
+
+
+def random_bits(
+    key: Any, shape: Any = (), dtype: Any = "uint32", *, name: str | None = None
+) -> Tensor:
+    """Random bits: unsigned integers spread evenly over all of their values.
+
+    Args:
+        key: u32[2]; the same key gives the same bits.
+        shape: ints and named sizes.
+        dtype: unsigned, of 8 bits or more.
+
+    Source: jax.random.bits.
+    """
+    sizes = as_dims("RandomBits", shape)
+    return emit_one(RANDOM_BITS, (convert(key),), name, shape=sizes, dtype=as_dtype(dtype))
+
+
+OPS: tuple[OpDef, ...] = (RANDOM_KEY, FOLD_IN, SPLIT_KEY, RANDOM_BITS)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import jax
 import optax
 
 from graphc.autodiff import gradients
+from graphc.config import DEFAULT
 from graphc.errors import (
     AttributeValueError,
     DTypeError,
@@ -23,10 +23,10 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, describe_tensors
 from graphc.ir.scopes import AMBIENT, absolute_scope, building, name_scope, no_control_inputs
 from graphc.ir.source import current_source
-from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
-from graphc.jaxpr.tracing import Traced, trace
 from graphc.ops.state import GROUP, node_names
+from graphc.optim.kept import Cache, recipe_of
+from graphc.optim.recipe import paste
 from graphc.optim.slots import make_slots
 from graphc.optim.updates import updates_of
 
@@ -37,6 +37,7 @@ def minimize(
     *,
     variables: Iterable[Variable] | None = None,
     name: str = "train",
+    cache: Cache = DEFAULT,
 ) -> Node:
     """One step of `tx` down the gradient of `loss`: a node to fetch in each training run.
 
@@ -55,6 +56,11 @@ def minimize(
             it takes extra arguments.
         variables: the parameters; by default all trainable variables that the loss depends on.
         name: of the node, and the scope of what it is made of.
+        cache: the folder where what JAX traced of `tx` is kept for later processes, or None to
+            trace it anew; by default that of `gc.CompileOptions`. It is found again by what the
+            functions of `tx` are and hold: another rate, schedule or mask is another entry, and a
+            function of one's own that reaches for more than numbers, `jax.numpy`, `optax` and the
+            like has none.
 
     Returns:
         The node; fetching it gives None.
@@ -78,7 +84,7 @@ def minimize(
         label = graph.unique_name(name)
         with no_control_inputs(), absolute_scope(f"{label}/"):
             slopes = _gradients(graph, loss, variables)
-            assigned = _add_step(loss, tx, slopes, label)
+            assigned = _add_step(loss, tx, slopes, label, cache)
         items = [*updates_of(graph, loss), *assigned]
         chosen = tuple(dict.fromkeys(AMBIENT.control_inputs + node_names(items)))
         node = Node(
@@ -142,23 +148,21 @@ def _gradients(
     return slopes
 
 
-def _add_step(loss: Tensor, tx: Any, slopes: Mapping[Variable, Tensor], label: str) -> list[Tensor]:
+def _add_step(
+    loss: Tensor, tx: Any, slopes: Mapping[Variable, Tensor], label: str, cache: Cache
+) -> list[Tensor]:
     """The nodes of the step; gives the assignments."""
-    parameters = {v.name: v for v in sorted(slopes, key=lambda v: v.name)}  # as JAX sorts dicts
-    reads = [v.read() for v in parameters.values()]
-    types = [t.type for t in reads]
-    tx = optax.with_extra_args_support(tx)
+    parameters = sorted(slopes, key=lambda v: v.name)  # as JAX sorts dicts
+    reads = [v.read() for v in parameters]
+    types = {v.name: t.type for v, t in zip(parameters, reads, strict=True)}
     try:
+        recipe = recipe_of(tx, types, loss.type, label, cache)
         with name_scope("init"):
-            init = trace(lambda *values: tx.init(dict(zip(parameters, values, strict=True))), types)
-            slots = make_slots(init, parameters, reads, label)
+            slots = make_slots(recipe.slots, paste(recipe.init, reads), parameters, label)
         state = [slot.read() for slot in slots]
-        adjoints = [slopes[v] for v in parameters.values()]
-        operands = [*adjoints, *state, *reads, loss]
-        update = _trace_update(tx, list(parameters), init.out_tree, [t.type for t in operands])
-        _check_state(slots, init, update, len(parameters))
+        adjoints = [slopes[v] for v in parameters]
         with name_scope("update"):
-            results = update.replay(operands)
+            results = paste(recipe.update, [*adjoints, *state, *reads, loss])
     except JaxImportError as error:
         raise JaxImportError(
             f"minimize: this optax transformation cannot be used yet: {error.what}",
@@ -166,35 +170,4 @@ def _add_step(loss: Tensor, tx: Any, slopes: Mapping[Variable, Tensor], label: s
             source=AMBIENT.source or current_source(),
             mend="leave out the part named, or replace it by one without control flow",
         ) from error
-    targets = [*parameters.values(), *slots]
-    return [v.assign(t) for v, t in zip(targets, results, strict=True)]
-
-
-def _trace_update(
-    tx: Any, names: Sequence[str], state_tree: Any, types: Sequence[TensorType]
-) -> Traced:
-    """`tx.update` and `optax.apply_updates` of flat lists: gradients, state, parameters, loss."""
-    count, last = len(names), len(types) - 1
-
-    def update(*values: Any) -> Any:
-        adjoints = dict(zip(names, values[:count], strict=True))
-        state = jax.tree.unflatten(state_tree, values[count : last - count])
-        parameters = dict(zip(names, values[last - count : last], strict=True))
-        updates, state = tx.update(adjoints, state, parameters, value=values[last])
-        return [optax.apply_updates(parameters, updates), state]
-
-    return trace(update, types)
-
-
-def _check_state(slots: Sequence[Variable], init: Traced, update: Traced, count: int) -> None:
-    """Raises unless `update` gives a state like the one that `init` made."""
-    state_tree = update.out_tree.children()[1]
-    types = update.out_types()[count:]
-    if state_tree != init.out_tree:
-        raise JaxImportError(
-            "the state that update returns is another nest than init's",
-            details=[f"init    {init.out_tree}", f"update  {state_tree}"],
-        )
-    for slot, type in zip(slots, types, strict=True):
-        if slot.type != type:
-            raise JaxImportError(f"update makes {type} of the state {slot.name!r}, a {slot.type}")
+    return [v.assign(t) for v, t in zip([*parameters, *slots], results, strict=True)]

@@ -19,9 +19,12 @@ from graphc.jaxpr.table import RULES
 from graphc.lowering.emit_jax import to_function
 from graphc.ops.state import READ_VARIABLE
 from graphc.passes.functionalize import Functionalize
-from tests.jaxpr.functions import ROWS, Row
+from tests.jaxpr.functions import ROWS as FIRST
+from tests.jaxpr.functions import Row
+from tests.jaxpr.more_functions import MORE
 
 Array = np.ndarray[Any, Any]
+ROWS = (*FIRST, *MORE)
 
 # Primitives that one of JAX's versions does not make, or only inside other programs.
 UNSEEN = {

@@ -61,6 +61,21 @@ def nested_oracle(m, x):
     return total, np.stack(out)
 
 
+def unrolled(turns):
+    """The recurrent network with several turns of the loop at once; 5 turns are no multiple."""
+    return lambda w, h, xs: scan(
+        lambda h, x: (tanh(matmul(h, w) + x), h * 2.0), h, xs, unroll=turns
+    )
+
+
+def unrolled_oracle(w, h, xs):
+    ys = []
+    for x in xs:
+        ys.append(2 * h)
+        h = np.tanh(h @ w + x)
+    return h, np.stack(ys)
+
+
 def no_pair(x):
     return scan(lambda c, t: c + t, x[0], x)
 
@@ -91,9 +106,28 @@ CASES = (
                 GraphcError,
                 "going in and",
             ),
+            *(
+                Bad(
+                    lambda a, turns=turns: scan(lambda c, x: (c, x), 0.0, a, unroll=turns),
+                    [In((4,), "float32")],
+                    AttributeValueError,
+                    f"unroll must be how many turns .* at least 1, got {turns}",
+                )
+                for turns in (0, -1, 2.0, True)
+            ),
         ],
     ),
     Case("Scan", backwards, [In((5, 4), batch_axis=1)], backwards_oracle, label="reverse"),
     Case("Scan", backwards, [In((4, 3), batch_axis=0)], backwards_oracle, label="over the batch"),
+    *(
+        Case(
+            "Scan",
+            unrolled(turns),
+            [In((3, 3)), In((4, 3), batch_axis=0), In((5, 4, 3), batch_axis=1)],
+            unrolled_oracle,
+            label=f"{turns} turns at once",
+        )
+        for turns in (2, 5, 8)
+    ),
     Case("Scan", nested, [In((3, 2)), In((2,))], nested_oracle, label="nested"),
 )

@@ -59,6 +59,7 @@ ELSEWHERE = {
     "ShardSlice": "tests/devices: stands in local programs only",
     "ReplicaIndex": "tests/devices: stands in local programs only",
     "OnReplicaZero": "tests/devices: stands in local programs only",
+    "Map": "tests/ops/test_mapping.py: made by the pass `GroupAlike` alone",
 }
 
 

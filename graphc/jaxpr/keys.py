@@ -1,0 +1,177 @@
+"""Rules of random numbers. A key of JAX's, of any shape, is here its words: u32[..., 2].
+
+Only JAX's default generator is known, threefry2x32, to which graphc's random operators are
+pinned. What reshapes and picks keys has a rule of its own here, for the axis of the words.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+
+from graphc.errors import JaxImportError
+from graphc.ir.dtypes import INT32, UINT32, as_dtype, is_64bit
+from graphc.ir.node import Tensor
+from graphc.ir.scopes import AMBIENT
+from graphc.ir.source import current_source
+from graphc.jaxpr.equation import Array, Equation, Rule
+from graphc.jaxpr.shapes import reshaped, transposed
+from graphc.jaxpr.windows import dynamic_slice
+from graphc.ops.bits import bitcast, right_shift
+from graphc.ops.comparison import where
+from graphc.ops.emit import constant, emit_one, to_dtype
+from graphc.ops.joining import concatenate
+from graphc.ops.random_keys import FOLD_IN, RANDOM_BITS, SPLIT_KEY
+from graphc.ops.shape import broadcast_to
+from graphc.ops.slicing import slice_
+
+_IMPORTED = "key<fry>"  # how JAX writes the dtype of keys of threefry2x32
+
+
+@cache
+def is_key(dtype: Any) -> bool:
+    """Whether `dtype` is that of random keys.
+
+    Raises:
+        JaxImportError: of another generator.
+    """
+    if not jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return False
+    if str(dtype) != _IMPORTED:
+        raise JaxImportError(
+            f"the JAX function draws random numbers from another generator: {dtype}",
+            source=AMBIENT.source or current_source(),
+            mend='make its keys with impl="threefry2x32", which is what graphc draws from',
+        )
+    return True
+
+
+def words_of(keys: Any) -> Array:
+    """The words of JAX's keys."""
+    return np.asarray(jax.random.key_data(keys))
+
+
+def as_keys(words: Any) -> Any:
+    """JAX's keys of these words."""
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
+
+
+def _same(eqn: Equation, x: Tensor) -> Tensor:
+    return x
+
+
+def _seed(eqn: Equation, seed: Tensor) -> Tensor:
+    """The key of a number: its upper and its lower 32 bits."""
+    if is_64bit(seed.dtype):
+        upper = right_shift(bitcast(seed, np.uint64), 32)
+        words = [to_dtype(upper, UINT32), to_dtype(bitcast(seed, np.uint64), UINT32)]
+    else:
+        lower = to_dtype(seed, UINT32)
+        words = [broadcast_to(constant(0, UINT32), seed.shape), lower]
+    column = (*seed.shape, 1)
+    return concatenate([reshaped(word, column) for word in words], -1)
+
+
+def _fold_in(eqn: Equation, keys: Tensor, numbers: Tensor) -> Tensor:
+    shape = eqn.type.shape[:-1]
+    if keys.shape != eqn.type.shape:
+        keys = broadcast_to(keys, eqn.type.shape)
+    if numbers.shape != shape:
+        numbers = broadcast_to(numbers, shape)
+    return emit_one(FOLD_IN, (keys, to_dtype(numbers, INT32)))  # the same bits
+
+
+def _split(eqn: Equation, keys: Tensor) -> Tensor:
+    return emit_one(SPLIT_KEY, (keys,), shape=eqn.symbols.dims(eqn.params["shape"]))
+
+
+def _bits(eqn: Equation, keys: Tensor) -> Tensor:
+    shape = eqn.symbols.dims(eqn.params["shape"])
+    return emit_one(RANDOM_BITS, (keys,), shape=shape, dtype=as_dtype(eqn.type.dtype))
+
+
+RULES: dict[str, Rule] = {
+    "random_bits": _bits,
+    "random_clone": _same,
+    "random_fold_in": _fold_in,
+    "random_seed": _seed,
+    "random_split": _split,
+    "random_unwrap": _same,
+    "random_wrap": _same,
+}
+
+# -- arrays of keys ----------------------------------------------------------------------------
+
+
+def _slice(eqn: Equation, keys: Tensor) -> Tensor:
+    params, dims = eqn.params, eqn.symbols.dims
+    strides = params["strides"] or (1,) * (keys.ndim - 1)
+    return slice_(
+        keys,
+        (*dims(params["start_indices"]), 0),
+        (*dims(params["limit_indices"]), 2),
+        (*[int(s) for s in strides], 1),
+    )
+
+
+def _dynamic_slice(eqn: Equation, keys: Tensor, *starts: Tensor) -> Tensor:
+    return dynamic_slice(keys, (*starts, constant(0, INT32)), eqn.type.shape)
+
+
+def _broadcast(eqn: Equation, keys: Tensor) -> Tensor:
+    shape = eqn.type.shape
+    spread: list[Any] = [1] * len(shape)
+    places = (*eqn.ints("broadcast_dimensions"), len(shape) - 1)
+    for place, dim in zip(places, keys.shape, strict=True):
+        spread[place] = dim
+    keys = reshaped(keys, tuple(spread))
+    return keys if keys.shape == shape else broadcast_to(keys, shape)
+
+
+def _transpose(eqn: Equation, keys: Tensor) -> Tensor:
+    return transposed(keys, (*eqn.ints("permutation"), keys.ndim - 1))
+
+
+def _select(eqn: Equation, which: Tensor, *cases: Tensor) -> Tensor:
+    if which.dtype.kind != "b":
+        eqn.refuse("of more than two random keys is not imported")
+    return where(reshaped(which, (*which.shape, 1)), *cases[::-1])
+
+
+_OF_KEYS: dict[str, Rule] = {
+    "broadcast_in_dim": _broadcast,
+    "dynamic_slice": _dynamic_slice,
+    "select_n": _select,
+    "slice": _slice,
+    "transpose": _transpose,
+}
+# Whose rules hold for the words as they are.
+_AS_THEY_ARE = {
+    *("checkpoint", "closed_call", "concatenate", "copy", "copy_p", "core_call", "cond"),
+    *("custom_jvp_call", "custom_vjp_call", "expand_dims", "jit", "optimization_barrier", "pjit"),
+    *("remat2", "reshape", "scan", "split", "squeeze", "stack", "unstack"),
+}
+
+
+def for_keys(name: str, rule: Rule) -> Rule:
+    """`rule`, that of the primitive `name`, made fit for random keys among the results."""
+    if name in RULES or name in _AS_THEY_ARE:
+        return rule
+    own = _OF_KEYS.get(name, _refuse)
+
+    def chosen(eqn: Equation, *operands: Tensor) -> Any:
+        keys = eqn.types[0].dtype is UINT32 and is_key(eqn.eqn.outvars[0].aval.dtype)
+        return (own if keys else rule)(eqn, *operands)
+
+    return chosen
+
+
+def _refuse(eqn: Equation, *operands: Tensor) -> Tensor:
+    eqn.refuse(
+        "of random keys is not imported",
+        "pick keys by slices and single indices: keys[i], keys[1:3]",
+    )

@@ -1,0 +1,135 @@
+"""Rules of windows that slide, and of what `jax.grad` makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from graphc.ir.dims import Shape, product
+from graphc.ir.node import Tensor
+from graphc.jaxpr.equation import Equation, Rule
+from graphc.jaxpr.shapes import inverse, reshaped, transposed
+from graphc.ops.emit import constant, emit_one
+from graphc.ops.pooling import MAX_POOL_GRADIENT, avg_pool, max_pool
+from graphc.ops.slicing import pad_with
+
+Ints = tuple[int, int]
+
+
+class _Windows(NamedTuple):
+    """The windows of one equation, along the two axes that our operators know."""
+
+    extent: Ints
+    strides: Ints
+    pads: tuple[Any, Any]
+    taps: Ints
+
+
+class _Form(NamedTuple):
+    """How an operand becomes [batch, height, width, channels]: the order of its axes, and how
+    many of them are the batch (0 or 1) and slide (0 to 2)."""
+
+    order: tuple[int, ...]
+    batch: int
+    sliding: int
+
+    def bring(self, x: Tensor) -> Tensor:
+        moved = transposed(x, self.order)
+        batch, space = moved.shape[: self.batch], moved.shape[self.batch :][: self.sliding]
+        channels = product(moved.shape[self.batch + self.sliding :])
+        return reshaped(moved, (*(batch or (1,)), *_pair(space, 1), channels))
+
+    def back(self, y: Tensor, shape: Shape) -> Tensor:
+        moved = reshaped(y, tuple([shape[i] for i in self.order]))
+        return transposed(moved, inverse(self.order))
+
+
+def _pair(items: Sequence[Any], one: Any) -> tuple[Any, Any]:
+    """`items` for two axes, the first of which may be missing."""
+    first, second = [*([one] * (2 - len(items))), *items]
+    return first, second
+
+
+def _pads(eqn: Equation) -> list[Ints]:
+    return [(int(low), int(high)) for low, high in eqn.params["padding"]]
+
+
+def _read(eqn: Equation, pads: Sequence[Ints]) -> tuple[_Form, _Windows]:
+    window, strides = eqn.ints("window_dimensions"), eqn.ints("window_strides")
+    taps = eqn.ints("window_dilation") if "window_dilation" in eqn.params else (1,) * len(window)
+    plain = [
+        (w, s, t, p) == (1, 1, 1, (0, 0))
+        for w, s, t, p in zip(window, strides, taps, pads, strict=True)
+    ]
+    sliding = [i for i in range(len(window)) if not plain[i]]
+    if len(sliding) > 2:
+        eqn.refuse(f"over {len(sliding)} axes is not imported: 2 at most")
+    rest = [i for i in range(len(window)) if plain[i]]
+    order = (*rest[:1], *sliding, *rest[1:])  # the batch, space, and the others as channels
+    windows = _Windows(
+        _pair([window[i] for i in sliding], 1),
+        _pair([strides[i] for i in sliding], 1),
+        _pair([pads[i] for i in sliding], (0, 0)),
+        _pair([taps[i] for i in sliding], 1),
+    )
+    return _Form(order, len(rest[:1]), len(sliding)), windows
+
+
+def _pooling(pool: Callable[[Equation, Tensor, _Windows], Tensor]) -> Rule:
+    def rule(eqn: Equation, x: Tensor) -> Tensor:
+        if any(d != 1 for d in eqn.ints("base_dilation")):
+            eqn.refuse("with base_dilation is not imported")
+        form, windows = _read(eqn, _pads(eqn))
+        return form.back(pool(eqn, form.bring(x), windows), eqn.type.shape)
+
+    return rule
+
+
+def _max_pool(eqn: Equation, x: Tensor, at: _Windows) -> Tensor:
+    return max_pool(x, at.extent, at.strides, at.pads, at.taps)
+
+
+def _min_pool(eqn: Equation, x: Tensor, at: _Windows) -> Tensor:
+    return -max_pool(-x, at.extent, at.strides, at.pads, at.taps)
+
+
+def _sum_pool(eqn: Equation, x: Tensor) -> Tensor:
+    if any(d != 1 for d in eqn.ints("window_dilation")):
+        eqn.refuse("with window_dilation is not imported")
+    # Zeros between the elements, and what a window of ours does not reach over, by padding.
+    pads, spread = [], []
+    window, gaps = eqn.ints("window_dimensions"), eqn.ints("base_dilation")
+    for (low, high), size, gap in zip(_pads(eqn), window, gaps, strict=True):
+        inside = tuple(min(max(pad, 0), size - 1) for pad in (low, high))
+        pads.append((inside[0], inside[1]))
+        spread.append((low - inside[0], high - inside[1], gap - 1))
+    if any(row != (0, 0, 0) for row in spread):
+        x = pad_with(x, constant(0, x.dtype), spread)
+    form, at = _read(eqn, pads)
+    mean = avg_pool(form.bring(x), at.extent, at.strides, at.pads, count_include_pad=True)
+    return form.back(mean * (at.extent[0] * at.extent[1]), eqn.type.shape)
+
+
+def _select_and_scatter(eqn: Equation, dy: Tensor, x: Tensor) -> Tensor:
+    name = eqn.params["select_prim"].name
+    if name not in ("ge", "le"):
+        eqn.refuse(f"by {name!r} is not imported")
+    form, at = _read(eqn, _pads(eqn))
+    operand = form.bring(x if name == "ge" else -x)
+    dx = emit_one(
+        MAX_POOL_GRADIENT,
+        (operand, form.bring(dy)),
+        window=at.extent,
+        strides=at.strides,
+        padding=at.pads,
+        dilation=at.taps,
+    )
+    return form.back(dx, eqn.type.shape)
+
+
+RULES: dict[str, Rule] = {
+    "reduce_window_max": _pooling(_max_pool),
+    "reduce_window_min": _pooling(_min_pool),
+    "reduce_window_sum": _sum_pool,
+    "select_and_scatter_add": _select_and_scatter,
+}

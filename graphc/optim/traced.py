@@ -1,0 +1,129 @@
+"""An optax transformation traced by JAX, and its equations as recorded nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import optax
+
+from graphc.errors import JaxImportError
+from graphc.ir.graph import Graph
+from graphc.ir.program import Program, region
+from graphc.ir.scopes import absolute_scope, at_source, building
+from graphc.ir.source import Source
+from graphc.ir.types import TensorType
+from graphc.jaxpr.keys import as_keys, is_key
+from graphc.jaxpr.tracing import Traced, trace
+from graphc.optim.recipe import Recipe, Slot, with_sources
+
+
+def traced(tx: Any, parameters: Mapping[str, TensorType], loss: TensorType, label: str) -> Recipe:
+    """The recipe of an optax transformation.
+
+    Args:
+        parameters: name -> type, in the order of the names.
+        loss: the type of the loss.
+        label: the name of the step.
+
+    Raises:
+        JaxImportError: it holds what cannot become nodes. Errors of optax's own pass through.
+    """
+    tx = optax.with_extra_args_support(tx)
+    names, types = list(parameters), list(parameters.values())
+    init = trace(lambda *values: tx.init(dict(zip(names, values, strict=True))), types)
+    fills, own = init.fills(), init.out_types()
+    update = _trace_update(tx, names, init, [*types, *own, *types, loss])
+    slots = [
+        Slot(*_place(path, names), type, fill)
+        for path, type, fill in zip(_paths(init.out_tree), own, fills, strict=True)
+    ]
+    _check_state(slots, names, label, init, update)
+    scope = f"{label}/bodies/"  # of nodes in the bodies of nodes
+    return Recipe(
+        tuple(slots),
+        _recorded(init, types, f"{scope}init/", [fill is None for fill in fills]),
+        _recorded(update, [*types, *own, *types, loss], f"{scope}update/"),
+    )
+
+
+def _trace_update(
+    tx: Any, names: Sequence[str], init: Traced, types: Sequence[TensorType]
+) -> Traced:
+    """`tx.update` and `optax.apply_updates` of flat lists: gradients, state, parameters, loss."""
+    count, last = len(names), len(types) - 1
+    keys = [is_key(aval.dtype) for aval in init.jaxpr.out_avals]
+
+    def update(*values: Any) -> Any:
+        adjoints = dict(zip(names, values[:count], strict=True))
+        leaves = zip(values[count : last - count], keys, strict=True)
+        state = jax.tree.unflatten(init.out_tree, [as_keys(v) if k else v for v, k in leaves])
+        parameters = dict(zip(names, values[last - count : last], strict=True))
+        updates, state = tx.update(adjoints, state, parameters, value=values[last])
+        return [optax.apply_updates(parameters, updates), state]
+
+    return trace(update, types)
+
+
+def _check_state(
+    slots: Sequence[Slot], names: Sequence[str], label: str, init: Traced, update: Traced
+) -> None:
+    """Raises unless `update` gives a state like the one that `init` made."""
+    state_tree = update.out_tree.children()[1]
+    types = update.out_types()[len(names) :]
+    if state_tree != init.out_tree:
+        raise JaxImportError(
+            "the state that update returns is another nest than init's",
+            details=[f"init    {init.out_tree}", f"update  {state_tree}"],
+        )
+    for slot, type in zip(slots, types, strict=True):
+        if slot.type != type:
+            raise JaxImportError(
+                f"update makes {type} of the state {slot.name(names, label)!r}, a {slot.type}"
+            )
+
+
+def _recorded(
+    traced: Traced,
+    types: Sequence[TensorType],
+    scope: str,
+    used: Sequence[bool] | None = None,
+) -> Program:
+    """The nodes of a traced function; those that have no line of the user's own have none."""
+    nowhere = Source("", 0)
+    scratch = Graph()
+    with building(scratch), absolute_scope(scope), at_source(nowhere):
+        inputs = [scratch.add_input(type, f"a{i}") for i, type in enumerate(types)]
+        results = traced.replay(inputs, used)
+    nodes = [node.replace(name="") for node in scratch.nodes]
+    return with_sources(region(scope, inputs, nodes, results), {nowhere: None})
+
+
+def _paths(tree: Any) -> list[Any]:
+    """The path of each leaf of a nest."""
+    nest = jax.tree.unflatten(tree, range(tree.num_leaves))
+    return [path for path, _ in jax.tree_util.tree_flatten_with_path(nest)[0]]
+
+
+def _place(path: Sequence[Any], names: Sequence[str]) -> tuple[int | None, str]:
+    """The parameter that the leaf at `path` belongs to, and the rest of the path."""
+    keys = [_key(entry) for entry in path]
+    for i in reversed(range(len(keys))):
+        if isinstance(path[i], jax.tree_util.DictKey) and keys[i] in names:
+            return names.index(keys[i]), "/".join(map(_plain, keys[:i] + keys[i + 1 :]))
+    return None, "/".join(map(_plain, keys))
+
+
+def _key(entry: Any) -> str:
+    """What stands in a path: a field, a key, or a position."""
+    for attribute in ("name", "key", "idx"):
+        if hasattr(entry, attribute):
+            return str(getattr(entry, attribute))
+    return str(entry)
+
+
+def _plain(key: str) -> str:
+    """A key of the user's as part of a name."""
+    return re.sub(r"[^\w.-]+", "_", key) or "_"

@@ -1,0 +1,115 @@
+"""What, beside the program, decides whether an executable may be used again: the other half
+of the cache key. The program's half is `ir.fingerprint`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import jax
+import jaxlib
+import numpy as np
+from jaxlib.version import __version__ as jaxlib_version
+
+from graphc._version import __version__
+
+# Settings of JAX that change neither what is compiled nor how, by the start of their names.
+# Whatever else JAX has or will have counts: at worst a program is compiled once more.
+_WITHOUT_INFLUENCE = (
+    "jax_captured_constants_",
+    "jax_compilation_cache_",
+    "jax_debug_log_",
+    "jax_dump_",
+    "jax_enable_compilation_cache",
+    "jax_explain_",
+    "jax_include_",
+    "jax_log",
+    "jax_num_cpu_devices",  # the devices themselves count
+    "jax_default_device",
+    "jax_persistent_cache_",
+    "jax_platform",
+    "jax_pprint_",
+    "jax_raise_persistent_",
+    "jax_traceback_",
+    "jax_tracer_",
+)
+_BINARIES = (".so", ".pyd", ".dll", ".dylib")
+
+
+def environment(devices: Sequence[jax.Device]) -> dict[str, str]:
+    """Everything outside the program that an executable depends on, as printable pairs."""
+    first = devices[0]
+    return {
+        "graphc": f"{__version__} {sources_digest()}",
+        "jax": jax.__version__,
+        "jaxlib": jaxlib_build(),
+        "numpy": np.__version__,  # folds constants
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        **_flags(),
+        "settings": settings(),
+        "cpu": f"{platform.machine()} {cpu_features()}, {_cpu_count()} cores",
+        "platform": f"{first.platform} {first.client.platform_version}",
+        "devices": ", ".join(f"{d.platform}:{d.id} {d.device_kind}" for d in devices),
+        "of devices": str(len(jax.devices(first.platform))),
+        "processes": f"{jax.process_index()} of {jax.process_count()}",
+    }
+
+
+@lru_cache(maxsize=1)
+def sources_digest() -> str:
+    """SHA-256 over graphc's own Python sources, by relative path and content: 6 ms."""
+    package = Path(__file__).resolve().parent.parent
+    folders = [package, *(package / name for name in ("passes", "devices"))]
+    digest = hashlib.sha256()
+    for folder in folders:
+        root = folder.resolve()
+        for path in sorted(root.rglob("*.py")):
+            digest.update(f"{folder.name}/{path.relative_to(root)}".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=1)
+def jaxlib_build() -> str:
+    """The version of jaxlib, and the sizes of its libraries: one version may be built twice."""
+    files = sorted(p for p in Path(jaxlib.__file__).parent.iterdir() if p.suffix in _BINARIES)
+    sizes = [f"{path.name} {path.stat().st_size}" for path in files]
+    return ", ".join([jaxlib_version, *sizes])
+
+
+@lru_cache(maxsize=1)
+def _flags() -> dict[str, str]:
+    """The flags of XLA, as they are when this is first asked: XLA reads them once in a process,
+    when the first device is made, and a later change has no effect."""
+    names = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NVIDIA_TF32_OVERRIDE")
+    return {name: os.environ.get(name, "") for name in names}
+
+
+def settings() -> str:
+    """JAX's settings as they hold in this thread, without those that cannot matter."""
+    names = sorted(n for n in jax.config.values if not n.startswith(_WITHOUT_INFLUENCE))
+    return ", ".join(f"{name}={getattr(jax.config, name, None)}" for name in names)
+
+
+def _cpu_count() -> int:
+    """How many cores this process may use: XLA splits work for so many."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@lru_cache(maxsize=1)
+def cpu_features() -> str:
+    """A digest of the processor's model and feature flags: native code may use any of them."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:  # not Linux: the processor's name has to do
+        return platform.processor()
+    names = ("flags", "Features", "model name", "CPU part")
+    first = [next((line for line in lines if line.startswith(name)), "") for name in names]
+    return hashlib.sha256("\n".join(first).encode()).hexdigest()[:16]
