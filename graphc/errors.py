@@ -122,6 +122,10 @@ class ExecutionError(GraphcError, RuntimeError):
     """XLA did not compile a program, or a run failed; the state is as it was before."""
 
 
+class CacheError(GraphcError, RuntimeError):
+    """The folder of compiled programs cannot be trusted: other users may reach into it."""
+
+
 class ArtifactError(GraphcError):
     """An artifact cannot be written or read."""
 

@@ -1,7 +1,12 @@
-"""What every test runs under: four virtual CPU devices, and no GPU tests where there is no GPU."""
+"""What every test runs under: four virtual CPU devices, no GPU tests where there is no GPU, and a
+cache of its own for compiled programs."""
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from functools import cache
+from itertools import count
 
 import pytest
 
@@ -10,6 +15,21 @@ _DEVICE_COUNT = "--xla_force_host_platform_device_count"
 _flags = os.environ.get("XLA_FLAGS", "")
 if _DEVICE_COUNT not in _flags:
     os.environ["XLA_FLAGS"] = f"{_flags} {_DEVICE_COUNT}=4".strip()
+
+# The user's cache is never touched, not by module-wide fixtures and child processes either.
+_caches = tempfile.TemporaryDirectory(prefix="graphc-tests-")
+_numbers = count()
+os.environ["XDG_CACHE_HOME"] = _caches.name
+
+
+@pytest.fixture(autouse=True)
+def own_cache() -> Iterator[None]:
+    """A folder for each test: no program that another one compiled is found again."""
+    folder = os.path.join(_caches.name, str(next(_numbers)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", folder)
+        yield
+    shutil.rmtree(folder, ignore_errors=True)  # most tests make none
 
 
 @cache

@@ -149,9 +149,11 @@ def _export(parser: _Parser) -> None:
     """Writes a script's signatures to an artifact, with their first weights or after training.
 
     graphc export examples/digits_cnn.py digits.gcx --platforms cpu,cuda --steps 400
+    graphc export examples/digits_cnn.py digits.gcx --validate
     """
     _takes_script(parser)
     parser.add_argument("file", metavar="FILE", help="the artifact to write")
+    _add_devices(parser)
     parser.add_argument(
         "--platforms",
         type=lambda text: text.split(","),
@@ -161,6 +163,19 @@ def _export(parser: _Parser) -> None:
     )
     parser.add_argument(
         "--steps", type=_positive, metavar="N", help="train for so many steps first"
+    )
+    parser.add_argument(
+        "--validate",
+        action="store_true",
+        help="run the graph here and the file in a new process on the same inputs, and write "
+        "errors and latencies to FILE with the ending .validation.json; exit code 1 if they differ",
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=_tolerance,
+        metavar="X",
+        help="how large an error may be, as a part of the largest value (default: by dtype; "
+        "1e-4 for float32)",
     )
     _add_progress(parser)
     _add_json(parser)
@@ -174,6 +189,24 @@ def _devices(parser: _Parser) -> None:
     _add_json(parser)
 
 
+def _cache(parser: _Parser) -> None:
+    """Lists or removes the compiled programs that are kept for later processes.
+
+    graphc cache list
+    graphc cache clear --folder /data/me/compiled
+    """
+    parser.add_argument(
+        "action",
+        metavar="list|clear|size",
+        type=_action,
+        help="what is kept and what it saves; remove all of it; how much room it takes",
+    )
+    parser.add_argument(
+        "--folder", metavar="FOLDER", help="instead of the default: see CompileOptions(cache=...)"
+    )
+    _add_json(parser)
+
+
 _COMMANDS: dict[str, Callable[[_Parser], None]] = {
     "train": _train,
     "compile": _compile,
@@ -181,6 +214,7 @@ _COMMANDS: dict[str, Callable[[_Parser], None]] = {
     "inspect": _inspect,
     "export": _export,
     "devices": _devices,
+    "cache": _cache,
 }
 
 
@@ -227,10 +261,27 @@ def _add_json(parser: _Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, for programs to read")
 
 
+def _action(text: str) -> str:
+    known = ("list", "clear", "size")
+    if text not in known:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of its actions; {nearest(text, known)}")
+    return text
+
+
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
     return int(text)
+
+
+def _tolerance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
+    return value
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -32,17 +32,18 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _facts(step: Executable) -> dict[str, Any]:
-    passes = {"passes": step.pass_report().milliseconds / 1e3}
-    cost = step.cost()
+    passes = {} if step.cached else {"passes": step.pass_report().milliseconds / 1e3}
+    cost, interface = step.cost(), step.interface
     return {
-        "graph": step.program.name,
-        "nodes": len(step.program.nodes),
-        "feeds": {port.name: str(port.tensor.type) for port in step.program.ports("feed")},
+        "graph": interface.name,
+        "nodes": interface.nodes,
+        "feeds": {feed.name: str(feed.type) for feed in interface.feeds},
         "devices": devices_of(step),
         "seconds": passes | dict(step.seconds),
         "cost": {name.replace(" ", "_"): cost.get(name, 0.0) for name in _COSTS},
         "memory": step.memory(),
         "cache_key": step.cache_key,
+        "cached": step.cached,
         "notes": step.notes,
     }
 
@@ -56,7 +57,7 @@ def _text(facts: dict[str, Any]) -> list[str]:
         ("took", ", ".join(f"{name} {duration(s)}" for name, s in seconds.items())),
         ("cost", f"{flops}, {moved} accessed (XLA's estimate, each device)"),
         ("memory", ", ".join(f"{name} {amount(n, 'B')}" for name, n in facts["memory"].items())),
-        ("cache key", facts["cache_key"]),
+        ("cache key", facts["cache_key"] + (" (found)" if facts["cached"] else "")),
         *(("note", note) for note in facts["notes"]),
     ]
     return [f"{facts['graph']}: {facts['nodes']} nodes after all passes", *table(rows)]

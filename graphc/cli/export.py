@@ -3,25 +3,49 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from graphc.artifacts import save
 from graphc.cli.report import print_json
 from graphc.cli.script import load_job
+from graphc.cli.targets import ask_for_devices, strategy_for
 from graphc.cli.train import check_savable, saved_facts, saved_text
+from graphc.cli.validate import failures, report_path, validate, validation_text
+from graphc.errors import GraphcError
 from graphc.runtime.session import Session
 from graphc.train.loop import fit
 
 
 def run(options: argparse.Namespace) -> None:
-    """Trains if asked to, and saves."""
+    """Trains if asked to, saves, and validates if asked to.
+
+    Raises:
+        SystemExit: code 1, where the file gives something else than the graph.
+    """
+    if options.tolerance is not None and not options.validate:
+        raise GraphcError("--tolerance is for --validate", mend="add --validate")
+    ask_for_devices(options.devices)
     job = load_job(options.script, options.arguments)
     check_savable(job, options.script, options.file)
-    session = Session(job.graph)
+    session = Session(job.graph, strategy=strategy_for(options.devices))
     if options.steps is not None:
         fit(session, job, steps=options.steps, progress=not options.no_progress)
     save(session, options.file, signatures=job.signatures, platforms=options.platforms)
     facts = saved_facts(job, options.file) | {"platforms": options.platforms}
+    found = None
+    if options.validate:
+        found = validate(session, job, options.file, options.tolerance)
     if options.json:
-        print_json(facts | {"steps": options.steps or 0})
+        more = {} if found is None else {"validation": found}
+        print_json(facts | {"steps": options.steps or 0} | more)
     else:
         print(f"saved {saved_text(facts)}; for {', '.join(options.platforms)}")
+        print("\n".join([] if found is None else validation_text(found)), end="")
+    if found is not None and failures(found):
+        sys.stdout.flush()
+        print(
+            f"graphc export: {options.file} differs from the graph: {'; '.join(failures(found))} "
+            f"(see {report_path(options.file)})",
+            file=sys.stderr,
+        )
+        raise SystemExit(1)

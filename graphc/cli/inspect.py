@@ -72,7 +72,7 @@ def _optimised(job: Job, target: Target) -> tuple[Program, PassReport]:
     prepared = prepare(job.graph, target.nest.distinct, list(target.feeds), options)
     bindings = bind_feeds(prepared.program, list(target.feeds.values()), prepared.sources)
     program, late = bind(prepared, bindings, options)
-    return program, prepared.report if late is None else prepared.report + late
+    return program, prepared.report + late
 
 
 # -- costs ----------------------------------------------------------------------------------

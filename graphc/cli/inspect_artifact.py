@@ -1,4 +1,5 @@
-"""What is in an artifact: versions, platforms, signatures, variables; nothing of it is run."""
+"""What is in an artifact: versions, platforms, signatures and the forms of their programs,
+variables; nothing of it is run."""
 
 from __future__ import annotations
 
@@ -6,12 +7,15 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from graphc.artifacts.entry_point import deserialize
-from graphc.artifacts.loading import read
+from graphc.artifacts.entry_point import EntryPoint
+from graphc.artifacts.loading import load, read
 from graphc.artifacts.manifest import Entry, Manifest
+from graphc.artifacts.safe_reading import UnreadableError, check_readable
+from graphc.artifacts.stablehlo import deserialize
+from graphc.artifacts.ways import GRAPH, NATIVE, STABLEHLO
 from graphc.cli.report import amount, print_json, table
-from graphc.errors import GraphcError
-from graphc.runtime.state import public_names
+from graphc.errors import ArtifactVersionError, DeviceError, GraphcError
+from graphc.runtime.layout import public_names
 
 
 def show_artifact(options: argparse.Namespace) -> None:
@@ -24,15 +28,17 @@ def show_artifact(options: argparse.Namespace) -> None:
     for part in ("graph", "passes", "cost", "fetch", "feed"):
         if getattr(options, part):
             raise GraphcError(
-                f"--{part} needs a script: an artifact holds StableHLO, not the graph",
+                f"--{part} needs a script: an artifact holds programs, not the graph they are of",
                 mend="give a .py file, or use --stablehlo",
             )
     manifest, members = read(options.target)
-    facts = _facts(options.target, manifest, {n: len(data) for n, data in members.items()})
+    for name in members:
+        members.check(name)
+    facts = _facts(options.target, manifest, {name: members.size(name) for name in members})
     texts = _text(manifest, facts)
     if options.stablehlo:
         programs = {
-            name: str(deserialize(name, members[entry.program], manifest.jax).mlir_module())
+            name: _stablehlo(name, members[entry.stablehlo], members.digest(entry.stablehlo))
             for name, entry in manifest.signatures.items()
         }
         facts["stablehlo"] = programs
@@ -43,14 +49,27 @@ def show_artifact(options: argparse.Namespace) -> None:
         print("\n".join(texts))
 
 
+def _stablehlo(name: str, data: memoryview, digest: str) -> str:
+    try:
+        check_readable(data, digest)
+        return str(deserialize(data).mlir_module())
+    except UnreadableError as error:
+        raise ArtifactVersionError(
+            f"the StableHLO of {name!r} cannot be read here", details=[str(error)]
+        ) from error
+
+
 def _facts(path: str, manifest: Manifest, sizes: dict[str, int]) -> dict[str, Any]:
+    ways = _ways(path, manifest)
     signatures = {
         name: {
             "inputs": {value.name: str(value.type) for value in entry.inputs},
             "outputs": {o.value.name: str(o.value.type) for o in entry.outputs},
             "updates": public_names(dict.fromkeys(entry.assigned)),
             "random": len(public_names(dict.fromkeys(entry.assigned))) < len(entry.assigned),
-            "bytes": sizes[entry.program],
+            "devices": entry.devices,
+            "forms": {form: sizes[member] for form, member in _forms(entry).items()},
+            **ways[name],
         }
         for name, entry in manifest.signatures.items()
     }
@@ -70,11 +89,40 @@ def _facts(path: str, manifest: Manifest, sizes: dict[str, int]) -> dict[str, An
     }
 
 
+def _forms(entry: Entry) -> dict[str, str]:
+    """The forms that the file has of a program, and their members."""
+    native = {} if entry.native is None else {NATIVE: entry.native.member}
+    graph = {} if entry.graph is None else {GRAPH: entry.graph}
+    return {**native, STABLEHLO: entry.stablehlo, **graph}
+
+
+def _ways(path: str, manifest: Manifest) -> dict[str, dict[str, Any]]:
+    """Which form `gc.load` would take here of each program, and why not the ones before it."""
+    try:
+        return {name: _way(point) for name, point in load(path).signatures.items()}
+    except ArtifactVersionError as error:  # nothing for the devices of this machine
+        none = {"runs_as": None, "notes": [error.what]}
+        return dict.fromkeys(manifest.signatures, none)
+
+
+def _way(point: EntryPoint) -> dict[str, Any]:
+    try:
+        way: str | None = point.way
+        why = point.notes
+    except (ArtifactVersionError, DeviceError) as error:
+        way, why = None, [error.what]
+    return {"runs_as": way, "notes": why}
+
+
 def _text(manifest: Manifest, facts: dict[str, Any]) -> list[str]:
     variables = facts["variables"]
     signatures = [
         (_signature(name, entry), _effect(facts["signatures"][name]))
         for name, entry in manifest.signatures.items()
+    ]
+    programs = [
+        (name, _program(facts["signatures"][name]), _reason(facts["signatures"][name]))
+        for name in manifest.signatures
     ]
     size = amount(sum(row["bytes"] for row in variables.values()), "B")
     return [
@@ -87,6 +135,8 @@ def _text(manifest: Manifest, facts: dict[str, Any]) -> list[str]:
         ),
         "signatures",
         *table(signatures),
+        "programs",
+        *table(programs),
         f"variables ({len(variables)}, {size})",
         *table([(name, row["type"]) for name, row in variables.items()]),
     ]
@@ -96,6 +146,17 @@ def _signature(name: str, entry: Entry) -> str:
     takes = ", ".join(map(str, entry.inputs))
     gives = ", ".join(str(output.value) for output in entry.outputs)
     return f"{name}({takes}) -> {gives or 'nothing'}"
+
+
+def _program(facts: dict[str, Any]) -> str:
+    forms = [f"{form} {amount(size, 'B')}" for form, size in facts["forms"].items()]
+    count: int = facts["devices"]
+    return ", ".join([*forms, *([f"for {count} devices"] if count > 1 else [])])
+
+
+def _reason(facts: dict[str, Any]) -> str:
+    runs = "cannot run here" if facts["runs_as"] is None else f"here: {facts['runs_as']}"
+    return runs + "".join(f" ({note})" for note in facts["notes"])
 
 
 def _effect(facts: dict[str, Any]) -> str:

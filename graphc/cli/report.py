@@ -48,18 +48,19 @@ def table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[s
 
 def print_json(value: Any) -> None:
     """JSON on standard output; what JSON lacks (NaN, infinities) as null."""
-    print(json.dumps(_plain(value), indent=1, allow_nan=False))
+    print(json.dumps(plain(value), indent=1, allow_nan=False))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, complex):
-        return [_plain(value.real), _plain(value.imag)]
+        return [plain(value.real), plain(value.imag)]
     return value

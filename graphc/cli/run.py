@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphc.artifacts import EntryPoint, Model, load
+from graphc.cli.arrays import common, write_arrays
 from graphc.cli.report import print_json
 from graphc.errors import FeedError, GraphcError, UnknownNameError
-from graphc.ir.dtypes import is_floating, short_name
+from graphc.ir.dtypes import short_name
 
 Array = np.ndarray[Any, Any]
 
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
     for name, value in values.items():
         print(f"{name}: {short_name(value.dtype)}[{', '.join(map(str, value.shape))}]")
         if options.output is None:
-            print(np.array2string(_common(value), threshold=100, precision=6))
+            print(np.array2string(common(value), threshold=100, precision=6))
     if point.updates_state:
         print("the new state was not kept: use gc.load to train from an artifact")
     if options.output is not None:
@@ -82,20 +82,9 @@ def _read(name: str, path: str) -> Array:
     return value
 
 
-def _common(value: Array) -> Array:
-    """The value in a dtype that every NumPy knows."""
-    if value.dtype.isbuiltin == 1:
-        return value
-    return value.astype(np.float32 if is_floating(value.dtype) else np.int8)
-
-
 def _write(path: str, values: Mapping[str, Array]) -> None:
-    """A .npz; not by numpy.savez, which cannot write an array named `file`."""
     try:
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, value in values.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, _common(value), allow_pickle=False)
+        write_arrays(path, values)
     except OSError as error:
         raise GraphcError(
             f"cannot write {path!r}: {error.strerror or error}",
@@ -108,5 +97,5 @@ def _facts(point: EntryPoint, values: Mapping[str, Array], output: str | None) -
     for name, value in values.items():
         rows[name] = {"dtype": short_name(value.dtype), "shape": list(value.shape)}
         if output is None:
-            rows[name]["values"] = _common(value).tolist()
+            rows[name]["values"] = common(value).tolist()
     return {"signature": point.name, "outputs": rows, "file": output}

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from concurrent.futures import Future
+from threading import RLock
+from typing import Any, Literal, overload
+from weakref import WeakKeyDictionary
 
 import jax
 
 from graphc.build.specs import TensorSpec
 from graphc.config import CompileOptions
-from graphc.devices.placer import place
 from graphc.devices.strategy import DataParallel
 from graphc.errors import AttributeValueError, FeedError, GraphError
 from graphc.ir.dtypes import as_dtype
-from graphc.ir.fingerprint import cache_key
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
-from graphc.runtime.environment import environment
+from graphc.runtime.background import in_background
+from graphc.runtime.batches import checked_count
 from graphc.runtime.executable import Executable
-from graphc.runtime.executors import SingleDevice
-from graphc.runtime.feeds import FeedSpec, bind_feeds
+from graphc.runtime.executors import Executor
 from graphc.runtime.fetches import FetchNest, resolve_feeds
 from graphc.runtime.initial import state_types
-from graphc.runtime.prepare import Prepared, bind, prepare
-from graphc.runtime.replicated import Replicated
-from graphc.runtime.state import StateLayout
+from graphc.runtime.layout import StateLayout
+from graphc.runtime.making import Insides, Making
+from graphc.runtime.physical import propose
+from graphc.runtime.prepare import Prepared, prepare
+from graphc.runtime.stored import Shelf
 
 
+@overload
 def compile(
     graph: Graph,
     fetches: Any,
@@ -34,8 +38,31 @@ def compile(
     *,
     strategy: DataParallel | None = None,
     options: CompileOptions | None = None,
-) -> Executable:
-    """Compiles one step ahead of time. Finalizes the graph.
+    steps: int | None = None,
+    wait: Literal[True] = True,
+) -> Executable: ...
+@overload
+def compile(
+    graph: Graph,
+    fetches: Any,
+    feeds: Mapping[Any, Any] | None = None,
+    *,
+    strategy: DataParallel | None = None,
+    options: CompileOptions | None = None,
+    steps: int | None = None,
+    wait: Literal[False],
+) -> Future[Executable]: ...
+def compile(
+    graph: Graph,
+    fetches: Any,
+    feeds: Mapping[Any, Any] | None = None,
+    *,
+    strategy: DataParallel | None = None,
+    options: CompileOptions | None = None,
+    steps: int | None = None,
+    wait: bool = True,
+) -> Executable | Future[Executable]:
+    """Compiles one step ahead of time, or finds it in the cache. Finalizes the graph.
 
     Args:
         fetches: a nest (lists, tuples, dicts) of tensors, variables, nodes and names.
@@ -43,10 +70,17 @@ def compile(
             `TensorSpec`, or anything with a shape and a dtype.
         strategy: a `gc.devices.DataParallel`, or None for one device.
         options: see `CompileOptions`.
+        steps: how many steps a call makes, in a loop on the device: feeds and fetched values
+            then have a leading axis of that size, beside the shapes in `feeds`. None for one
+            step without such an axis. See `Session.run_steps`.
+        wait: False to lower and compile in the background, several at a time: the result is
+            then a `concurrent.futures.Future`. What is wrong with the program is said at once.
 
     Raises:
         FeedError, FetchError, UnknownNameError: feeds and fetches that do not fit the graph.
+        AttributeValueError: `steps` is no number of them.
         LayoutError, DeviceError: the strategy cannot be followed.
+        CacheError: the folder that `options.cache` names is open to other users.
     """
     if not isinstance(graph, Graph):
         raise GraphError(
@@ -54,12 +88,23 @@ def compile(
             mend="gc.compile(graph, fetches, feeds)",
         )
     options = checked_options(options)
+    count = None if steps is None else checked_count(steps, "compile: steps")
     nest = FetchNest(graph, fetches)
     given = resolve_feeds(graph, {} if feeds is None else feeds)
     prepared = prepare(graph, nest.distinct, list(given), options)
-    shapes = [_shape_of(tensor, value) for tensor, value in given.items()]
-    layout = StateLayout(state_types(graph))
-    return build(graph, nest, list(given), prepared, shapes, layout, strategy, options)
+    shapes = [shape_of(tensor, value) for tensor, value in given.items()]
+    with _LOCK:
+        layout = _LAYOUTS.get(graph, StateLayout({})).with_variables(state_types(graph))
+        step = build(
+            graph, nest, list(given), prepared, shapes, layout, strategy, options, steps=count
+        )
+        _LAYOUTS[graph] = step.layout
+    return step.wait() if wait else in_background(step.wait)
+
+
+# How states of executables lie: those of one graph agree, as far as they can.
+_LAYOUTS: WeakKeyDictionary[Graph, StateLayout] = WeakKeyDictionary()
+_LOCK = RLock()
 
 
 def checked_options(options: CompileOptions | None) -> CompileOptions:
@@ -87,63 +132,51 @@ def build(
     strategy: DataParallel | None,
     options: CompileOptions,
     device: jax.Device | None = None,
+    steps: int | None = None,
 ) -> Executable:
-    """The executable of a prepared fetch set for feeds of these shapes. Finalizes the graph.
+    """The executable of a fetch set for feeds of these shapes: from the cache, or one that lowers
+    and compiles when it is first asked to, and has gone through the passes. Finalizes the graph.
 
     Args:
+        layout: of the state there is; that of the executable may have further groups.
         device: the one that state lies on already, which overrides what the program asks for.
+        steps: None, or how many steps it is to make in a loop on the device; `shapes` are then
+            those of one step.
     """
-    bindings = bind_feeds(prepared.program, shapes, prepared.sources)
-    program, late = bind(prepared, bindings, options)
-    notes: list[str] = []
-    executor: SingleDevice | Replicated
-    if strategy is None:
-        wanted, notes = place(program)
-        if device is not None and device != wanted:
-            notes = [*notes, f"runs on {device}, where the state is, not on {wanted}"]
-        devices: Sequence[jax.Device] = [device or wanted]
-        executor = SingleDevice(program, options, devices[0])
+    making = Making(prepared, shapes, strategy, options, device, steps)
+    shelf = Shelf(making, layout)
+    found = shelf.find()
+    if found is not None:
+        layout, interface, report = found.layout, found.interface, found.report
+        insides = Insides(making, layout)
+        executor = Executor(
+            interface, lambda: found.compiled, making.devices, options.max_in_flight
+        )
     else:
-        executor = Replicated(program, options, strategy, prepared.sources)
-        devices, notes = executor.devices, executor.notes
-    key = cache_key(
-        prepared.functional,
-        bindings=bindings,
-        options=_key_options(options, strategy),
-        extra=environment(devices),
-    )
-    on_cpu = devices[0].platform == "cpu"
-    specs = [
-        FeedSpec(port, prepared.sources.get(port.name), copy=on_cpu)
-        for port in program.ports("feed")
-    ]
+        layout = layout.with_groups(propose(making.program, layout))
+        insides, report = Insides(making, layout, shelf.keep), making.report
+        executor = Executor(
+            insides.in_jax.interface,
+            lambda: insides.compiled,
+            making.devices,
+            options.max_in_flight,
+        )
     graph.finalize()
     return Executable(
         graph,
         executor,
-        specs=specs,
         feeds=feeds,
         rebuild=nest.rebuild,
         layout=layout,
-        donate=options.donate,
-        reports=[prepared.report] + ([late] if late is not None else []),
-        key=key,
-        devices=devices,
-        notes=notes,
+        report=report,
+        key=making.key,
+        insides=insides,
+        load_seconds=None if found is None else found.seconds,
+        notes=making.notes,
     )
 
 
-def _key_options(options: CompileOptions, strategy: DataParallel | None) -> dict[str, str]:
-    """The options that change the executable; checks and dumps do not."""
-    return {
-        "pipeline": options.pipeline,
-        "donate": str(options.donate),
-        "xla_options": str(sorted(options.xla_options.items())),
-        "strategy": str(strategy),
-    }
-
-
-def _shape_of(tensor: Tensor, value: Any) -> tuple[int, ...]:
+def shape_of(tensor: Tensor, value: Any) -> tuple[int, ...]:
     """The shape that a feed of `gc.compile` declares."""
     if isinstance(value, TensorSpec) or hasattr(value, "shape"):
         dtype = getattr(value, "dtype", None)

@@ -3,43 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import jax
 
 from graphc.errors import ExecutionError, FeedError, GraphcError, StateError
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
-from graphc.ir.program import Program
+from graphc.ir.program import Port, Program
 from graphc.passes.manager import PassReport
-from graphc.runtime.executors import PortOrder
+from graphc.runtime.executors import Executor
 from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import resolve_feeds
 from graphc.runtime.initial import initial_values
-from graphc.runtime.state import State, StateLayout
-
-
-class Executor(Protocol):
-    """What runs a compiled program: see `runtime.executors`."""
-
-    @property
-    def order(self) -> PortOrder: ...
-    @property
-    def program(self) -> Program: ...
-    @property
-    def lowered(self) -> Any: ...
-    @property
-    def compiled(self) -> Any: ...
-    @property
-    def seconds(self) -> Mapping[str, float]: ...
-    @property
-    def home(self) -> jax.sharding.Sharding: ...
-
-    def place(self, value: Any) -> jax.Array: ...
-
-    def __call__(
-        self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]
-    ) -> tuple[Sequence[Any], Sequence[Any]]: ...
+from graphc.runtime.layout import StateLayout
+from graphc.runtime.making import Insides
+from graphc.runtime.packing import pack
+from graphc.runtime.state import State
 
 
 class Places(NamedTuple):
@@ -58,9 +39,10 @@ class Executable:
     `gc.compile`; stays valid when the graph is extended.
 
     Attributes:
-        program: the optimised program that was lowered.
         cache_key: the same for the same program, sizes, options and environment; None where
             the program calls back into Python.
+        cached: whether it was found in the cache of compiled programs.
+        insides: what it is made from.
         devices: those it runs on.
         notes: what could not be done as asked (placement, layouts), one line each.
     """
@@ -70,37 +52,46 @@ class Executable:
         graph: Graph,
         executor: Executor,
         *,
-        specs: Sequence[FeedSpec],
         feeds: Sequence[Tensor],
         rebuild: Callable[[Sequence[Any]], Any],
         layout: StateLayout,
-        donate: bool,
-        reports: Sequence[PassReport],
+        report: PassReport,
         key: str | None,
-        devices: Sequence[jax.Device],
+        insides: Insides,
+        load_seconds: float | None = None,
         notes: Sequence[str] = (),
     ) -> None:
         self._graph = graph
         self._executor = executor
-        self._specs = list(specs)
         self._feeds = list(feeds)
         self._rebuild = rebuild
-        self._layout = layout
-        self._reports = list(reports)
-        order = executor.order
-        self.consumes = donate and bool(order.written)
-        self.program = executor.program
+        self._report = report
+        self._load_seconds = load_seconds
+        self.insides = insides
+        self.interface = executor.interface
+        self.consumes = self.interface.consumes
         self.cache_key = key
-        self.devices = tuple(devices)
-        self.notes = list(notes)
+        self.cached = load_seconds is not None
+        self.devices = executor.devices
+        self.notes = [*notes, *self.interface.notes]
+        on_cpu = self.devices[0].platform == "cpu"
+        self._specs = [
+            FeedSpec(Port(feed.name, "feed", Tensor(feed.type, feed.name)), source, copy=on_cpu)
+            for feed, source in zip(
+                self.interface.feeds, [t.node.source for t in self._feeds], strict=True
+            )
+        ]
+        self.layout = layout
         self._places = self._find(layout)
+        self._elsewhere: WeakKeyDictionary[StateLayout, Places] = WeakKeyDictionary()
 
     # -- running ----------------------------------------------------------------------------
 
     def init(self) -> State:
         """The state at the start: every variable's initial value, on the step's devices."""
         values = initial_values(self._graph)
-        return State(self._layout, [self._executor.place(v) for v in values.values()])
+        buffers = [pack(buffer, values) for buffer in self.layout.buffers]
+        return State(self.layout, [self._executor.place(buffer) for buffer in buffers])
 
     def __call__(self, state: State, feeds: Mapping[Any, Any] | None = None) -> tuple[Any, State]:
         """Runs the step once.
@@ -122,8 +113,7 @@ class Executable:
                 mend="state = step.init(); fetched, state = step(state, feeds)",
             )
         values = self.convert_feeds(self._ordered({} if feeds is None else feeds))
-        own = state.layout is self._layout
-        places = self._places if own else self._find(state.layout)
+        places = self._places if state.layout is self.layout else self._places_in(state)
         buffers = list(state.buffers)
         if buffers and buffers[0].sharding != self._executor.home:
             buffers = [self._executor.place(buffer) for buffer in buffers]
@@ -166,24 +156,54 @@ class Executable:
             buffers[i] = buffer
         return fetched
 
-    def _find(self, layout: StateLayout) -> Places:
-        """Where the state that this step touches lies in `layout`.
+    def _places_in(self, state: State) -> Places:
+        """Where this step's buffers are in a state of another layout, which is moved into them
+        if it has not got them.
 
         Raises:
             StateError: a variable is not there, or of another type.
         """
-        order = self._executor.order
-        for port in (*order.written, *order.read, *order.assigned):
-            found = layout.types.get(port.name)
-            if found != port.tensor.type:
-                raise StateError(
-                    f"this step takes {port.name!r} as {port.tensor.type}, and the state "
-                    + ("has no such variable" if found is None else f"has it as {found}"),
-                    mend="start from this step's own init(), or from a state of the same graph "
-                    "that was made after its last variable",
-                )
-        rows = (order.written, order.read, order.assigned)
-        return Places(*([layout.slot(port.name).buffer for port in row] for row in rows))
+        found = self._elsewhere.get(state.layout)
+        if found is None:
+            self._check(state.layout)
+            if not state.layout.has(self.interface.buffers):
+                wanted = state.layout.with_buffers(self.interface.buffers)
+                agrees = wanted.buffers == self.layout.buffers and wanted.types == self.layout.types
+                state.rearrange(self.layout if agrees else wanted, self._executor.place)
+            found = self._elsewhere[state.layout] = self._find(state.layout)
+        return found
+
+    def _check(self, layout: StateLayout) -> None:
+        """Refuses a state without a variable that this step touches, or with another type of it.
+
+        Raises:
+            StateError: so it is.
+        """
+        for buffer in self.interface.buffers:
+            for name, type in zip(buffer.members, buffer.types, strict=True):
+                found = layout.types.get(name)
+                if found != type:
+                    raise StateError(
+                        f"this step takes {name!r} as {type}, and the state "
+                        + ("has no such variable" if found is None else f"has it as {found}"),
+                        mend="start from this step's own init(), or from a state of the same "
+                        "graph that was made after its last variable",
+                    )
+
+    def _find(self, layout: StateLayout) -> Places:
+        """Where the buffers that this step touches are in `layout`, which has them."""
+        number = {buffer: i for i, buffer in enumerate(layout.buffers)}
+        interface = self.interface
+        rows = (interface.written, interface.read, interface.assigned)
+        return Places(*([number[buffer] for buffer in row] for row in rows))
+
+    def move_to(self, layout: StateLayout) -> bool:
+        """Makes `layout` its own, that of the states it is given; False where it lacks a buffer
+        that this step needs, which then has to be compiled again."""
+        if not layout.has(self.interface.buffers):
+            return False
+        self.layout, self._places = layout, self._find(layout)
+        return True
 
     def convert_feeds(self, values: Sequence[Any]) -> list[Any]:
         """The feeds in order, checked, as the executor takes them."""
@@ -226,14 +246,31 @@ class Executable:
 
     # -- looking inside ---------------------------------------------------------------------
 
+    def wait(self) -> Executable:
+        """Returns when it is compiled, which `gc.compile(..., wait=False)` does not wait for.
+
+        Raises:
+            ExecutionError: XLA refuses the program.
+        """
+        self._executor.compiled  # noqa: B018  asking makes it
+        return self
+
+    @property
+    def program(self) -> Program:
+        """The optimised program: what was lowered, with its state by variable."""
+        return self.insides.program
+
     @property
     def seconds(self) -> Mapping[str, float]:
-        """Seconds spent in "lower" (tracing included) and "compile"."""
-        return self._executor.seconds
+        """Seconds that making it took in this process: "layout", "lower" (tracing included) and
+        "compile"; or "load", where it was found in the cache."""
+        if self._load_seconds is not None:
+            return {"load": self._load_seconds}
+        return self.wait().insides.seconds
 
     def stablehlo(self) -> str:
         """The StableHLO text that JAX lowered the program to."""
-        return str(self._executor.lowered.as_text())
+        return str(self.insides.lowered.as_text())
 
     def hlo(self) -> str:
         """The HLO text after XLA's own passes."""
@@ -258,13 +295,14 @@ class Executable:
         }
 
     def pass_report(self) -> PassReport:
-        """What each pass did, on the symbolic program and again after sizes were bound."""
-        return sum(self._reports, PassReport())
+        """What each pass did, on the symbolic program and again after sizes were bound: when it
+        was compiled, if it was found in the cache."""
+        return self._report
 
     def __repr__(self) -> str:
-        ports = self._executor.order
+        found = self.interface
+        assigned = sum(len(buffer.members) for buffer in found.assigned)
         return (
-            f"<Executable {self.program.name}: {len(self.program.nodes)} nodes, "
-            f"{len(ports.feeds)} feeds, {len(ports.fetches)} fetches, "
-            f"{len(ports.assigned)} variables assigned>"
+            f"<Executable {found.name}: {found.nodes} nodes, {len(found.feeds)} feeds, "
+            f"{len(found.fetches)} fetches, {assigned} variables assigned>"
         )

@@ -1,108 +1,99 @@
-"""What runs a bound program: on one device, or replicated through `jax.pmap`.
+"""What runs a compiled program, on one device or replicated on several.
 
 An executor takes the buffers of state that the program assigns (donated), those it only reads,
-and the feeds; and gives the fetched values and the new buffers.
+and the feeds; and gives the fetched values and the new buffers. It needs no program: see
+`runtime.interface`.
 """
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from jax import numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from graphc.config import CompileOptions
-from graphc.errors import ExecutionError, GraphError, StateError
-from graphc.ir.dims import product
-from graphc.ir.program import Port, Program
-from graphc.lowering.emit_jax import needs_x64, to_function
-from graphc.runtime.counters import COUNTERS
+from graphc.errors import ExecutionError, StateError
+from graphc.ir.types import TensorType
+from graphc.runtime.interface import SINGLE, Interface
+from graphc.runtime.layout import elements
+
+AXIS_NAME = "replica"
 
 
-@dataclass(frozen=True)
-class PortOrder:
-    """The order in which a compiled program takes and gives its values.
+class Executor:
+    """Runs a compiled program.
+
+    Args:
+        interface: what the program takes and gives.
+        compile: gives what takes the arrays that `interface` lists and gives a list likewise:
+            a `jax.stages.Compiled`, made at the first call if not before.
+        devices: as many as it has replicas.
+        max_in_flight: how many runs may be dispatched and not finished.
 
     Attributes:
-        written: state that the program takes and assigns, donated; in this order first.
-        read: state that it only reads.
-        feeds: the feeds.
-        assigned: the state it gives: that of `written` first, in the same order.
-        fetches: the values it gives.
+        home: how state lies: on the device, or whole on each of the devices.
     """
 
-    written: tuple[Port, ...]
-    read: tuple[Port, ...]
-    feeds: tuple[Port, ...]
-    assigned: tuple[Port, ...]
-    fetches: tuple[Port, ...]
+    def __init__(
+        self,
+        interface: Interface,
+        compile: Callable[[], Any],
+        devices: Sequence[jax.Device],
+        max_in_flight: int,
+    ) -> None:
+        self.interface = interface
+        self._compile = compile
+        self._compiled: Any = None
+        self.devices = tuple(devices)
+        self.home, self._feeds = shardings(interface, devices)
+        self._in_flight = InFlight(max_in_flight, interface)
 
-    @staticmethod
-    def of(program: Program) -> PortOrder:
-        new = {port.name: port for port in program.new_state()}
-        state = program.ports("state")
-        written = tuple(p for p in state if p.name in new)
-        names = [p.name for p in written]
-        rest = [p for name, p in new.items() if name not in names]
-        return PortOrder(
-            written,
-            tuple(p for p in state if p.name not in new),
-            tuple(program.ports("feed")),
-            (*(new[name] for name in names), *rest),
-            tuple(program.ports("fetch")),
-        )
+    @property
+    def compiled(self) -> Any:
+        """The compiled program, waited for if it is still being made.
 
-    def reorder(self, program: Program) -> Program:
-        """The program with its ports in this order."""
-        return program.replace(
-            inputs=(*self.written, *self.read, *self.feeds),
-            outputs=(*self.assigned, *self.fetches),
-        )
-
-
-class SingleDevice:
-    """Runs a program on one device."""
-
-    kind = "single"
-
-    def __init__(self, program: Program, options: CompileOptions, device: jax.Device) -> None:
-        self.order = PortOrder.of(program)
-        self.program = self.order.reorder(program)
-        self.device = device
-        self.wide = needs_x64(program)
-        self._in_flight = InFlight(options.max_in_flight, self.program, self.order)
-        self.home: jax.sharding.Sharding = jax.sharding.SingleDeviceSharding(device)
-        arguments = [
-            jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=self.home)
-            for p in self.program.inputs
-        ]
-        donated = range(len(self.order.written)) if options.donate else ()
-        function = with_token(self.program, to_function(self.program))
-        jitted = jax.jit(function, donate_argnums=tuple(donated), keep_unused=True)
-        self.lowered, self.compiled, self.seconds = compile_jax(
-            jitted, arguments, options, self.wide
-        )
+        Raises:
+            ExecutionError: XLA refuses it.
+        """
+        if self._compiled is None:
+            self._compiled = self._compile()
+        return self._compiled
 
     def place(self, value: Any) -> jax.Array:
         """A state value where this executor wants it."""
-        return place_on(value, self.device)
+        return place_on(value, self.home)
 
     def __call__(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
-        """(fetched values, assigned state)."""
-        feeds = [spread(value, self.home) for value in feeds]
+        """(fetched values, assigned state). Feeds have their global shapes."""
+        feeds = [spread(value, where) for value, where in zip(feeds, self._feeds, strict=True)]
         self._in_flight.wait()
-        if self.wide:
+        compiled = self._compiled or self.compiled
+        if self.interface.wide:
             with jax.enable_x64(True):
-                outputs = self.compiled(*written, *read, *feeds)
+                outputs = compiled(*written, *read, *feeds)
         else:
-            outputs = self.compiled(*written, *read, *feeds)
+            outputs = compiled(*written, *read, *feeds)
         return self._in_flight.split(outputs)
+
+
+def shardings(
+    interface: Interface, devices: Sequence[jax.Device]
+) -> tuple[jax.sharding.Sharding, list[jax.sharding.Sharding]]:
+    """How state and each of the feeds lie on the devices."""
+    if interface.kind == SINGLE:
+        here = jax.sharding.SingleDeviceSharding(devices[0])
+        return here, [here] * len(interface.feeds)
+    mesh = Mesh(np.array(devices), (AXIS_NAME,))
+    return cut_along(mesh, None), [cut_along(mesh, feed.axis) for feed in interface.feeds]
+
+
+def cut_along(mesh: Mesh, axis: int | None) -> NamedSharding:
+    """Shared by the devices of a mesh along an axis; None: whole on each."""
+    spec = () if axis is None else (*[None] * axis, AXIS_NAME)
+    return NamedSharding(mesh, PartitionSpec(*spec))
 
 
 def place_on(value: Any, where: Any) -> jax.Array:
@@ -124,42 +115,6 @@ def spread(value: Any, where: jax.sharding.Sharding) -> Any:
     return value
 
 
-def with_token(program: Program, function: Any) -> Any:
-    """`function` with a constant output more where the program fetches nothing.
-
-    New state is donated to the next step, so it cannot be waited for; the token can.
-    """
-    wants_token = not program.ports("fetch")
-
-    def with_outputs(*args: Any) -> list[Any]:
-        outputs = list(function(*args))
-        return [*outputs, jnp.zeros((), jnp.int32)] if wants_token else outputs
-
-    with_outputs.__name__ = program.name
-    return with_outputs
-
-
-def compile_jax(
-    jitted: Any, arguments: Sequence[Any], options: CompileOptions, wide: bool
-) -> tuple[Any, Any, dict[str, float]]:
-    """Traces, lowers and compiles; gives the two stages and the seconds each took."""
-    with jax.enable_x64(True) if wide else nullcontext():
-        start = time.perf_counter()
-        COUNTERS.traces += 1
-        lowered = jitted.lower(*arguments)
-        traced = time.perf_counter()
-        COUNTERS.compiles += 1
-        try:
-            compiled = lowered.compile(compiler_options=dict(options.xla_options) or None)
-        except Exception as error:
-            raise ExecutionError(
-                f"XLA could not compile the program: {error}",
-                mend="check CompileOptions.xla_options" if options.xla_options else None,
-            ) from error
-        done = time.perf_counter()
-    return lowered, compiled, {"lower": traced - start, "compile": done - traced}
-
-
 class InFlight:
     """Bounds the steps whose results are not there yet: `wait`, dispatch, `split`.
 
@@ -169,13 +124,13 @@ class InFlight:
     the process; elsewhere it would let memory grow.
     """
 
-    def __init__(self, bound: int, program: Program, order: PortOrder) -> None:
-        self._assigned = len(order.assigned)
+    def __init__(self, bound: int, interface: Interface) -> None:
+        self._assigned = len(interface.assigned)
         self._bound = bound
         self._waiting: deque[Any] = deque()
-        sizes = [_bytes(port) for port in order.fetches] or [0]
+        sizes = [_bytes(value.type) for value in interface.fetches] or [0]
         self._watched = self._assigned + sizes.index(min(sizes))
-        self._fetched = self._assigned + len(order.fetches)
+        self._fetched = self._assigned + len(interface.fetches)
 
     def wait(self) -> None:
         """Waits until one more step may be dispatched.
@@ -199,9 +154,5 @@ class InFlight:
         return outputs[self._assigned : self._fetched], outputs[: self._assigned]
 
 
-def _bytes(port: Port) -> int:
-    type = port.tensor.type
-    size = product(type.shape)
-    if not isinstance(size, int):
-        raise GraphError(f"{port.name!r} is {type}: sizes must be bound before this")
-    return size * type.dtype.itemsize
+def _bytes(type: TensorType) -> int:
+    return elements(type) * type.dtype.itemsize

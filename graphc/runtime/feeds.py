@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ops.emit import as_array
 
+_ALIGNMENT = 64  # bytes
+_LARGE = 1 << 18  # bytes: from here a copy takes longer than asking for aligned memory
 _WEAK_CONTAINERS = (bool, int, float, complex, list, tuple)
 _SCALARS = {"b": bool, "i": int, "f": float, "c": complex}  # by NumPy's letter for the kind
 
@@ -47,16 +50,19 @@ class FeedSpec:
         """A spec for a value that is not a program's input: one that sets a variable."""
         return FeedSpec(Port(name, "feed", Tensor(type, name)), source, copy=True)
 
-    def convert(self, value: Any) -> Any:
+    def convert(self, value: Any, copy: bool = True) -> Any:
         """`value` as an array of the feed's dtype that nobody else will write to.
+
+        Args:
+            copy: False where the result is read at once: it may be the caller's array then.
 
         Raises:
             FeedError: the dtype is of another kind, or it is not numeric.
         """
         if type(value) is np.ndarray:
             if value.dtype == self.dtype:
-                if self.copy and _may_change(value):
-                    return value.copy()
+                if self.copy and copy and _may_change(value):
+                    return value.copy() if value.nbytes < _LARGE else _aligned_copy(value)
                 return value
             return self._cast(value)
         if isinstance(value, jax.Array):
@@ -121,6 +127,21 @@ class FeedSpec:
                 source=self.source,
                 mend=f"feed value.astype({self.dtype.name!r}), if that is what you mean",
             )
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+    """An array, not filled, whose memory XLA takes as it is: it copies what begins elsewhere."""
+    count = math.prod(shape) * dtype.itemsize
+    memory = np.empty(count + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    array: np.ndarray[Any, Any] = memory[start : start + count].view(dtype).reshape(shape)
+    return array
+
+
+def _aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    copy = aligned(array.shape, array.dtype)
+    np.copyto(copy, array)
+    return copy
 
 
 def _may_change(array: Any) -> bool:

@@ -1,9 +1,8 @@
-"""A fetch set as an optimised program: captured, made pure, and rewritten, once."""
+"""A fetch set as a program: captured and made pure at once, rewritten when that is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -23,43 +22,52 @@ from graphc.passes.functionalize import Functionalize
 from graphc.passes.manager import PassManager, PassReport
 from graphc.passes.pipelines import after_binding, pipeline
 from graphc.runtime.counters import COUNTERS
+from graphc.runtime.once import Once
 
 
-@dataclass(frozen=True)
 class Prepared:
-    """What target-independent passes made of one fetch set.
+    """One fetch set as a program. The passes run when `program` or `report` is first asked for,
+    which a program that is found in the cache never does.
 
     Attributes:
         functional: pure but unoptimised: what a cache key is taken of.
-        program: optimised, named sizes still open.
-        report: what each pass did.
         sources: feed name -> the user's line of the placeholder.
     """
 
-    functional: Program
-    program: Program
-    report: PassReport
-    sources: Mapping[str, Any]
+    def __init__(
+        self, functional: Program, sources: Mapping[str, Any], options: CompileOptions
+    ) -> None:
+        self.functional = functional
+        self.sources = sources
+        self._optimised = Once(lambda: _run(manager(options), functional))
+
+    @property
+    def program(self) -> Program:
+        """Optimised by what passes do not depend on sizes; named sizes still open."""
+        return self._optimised()[0]
+
+    @property
+    def report(self) -> PassReport:
+        """What each of those passes did."""
+        return self._optimised()[1]
 
 
 def prepare(
     graph: Graph, fetches: Sequence[Fetch], feeds: Sequence[Tensor], options: CompileOptions
 ) -> Prepared:
-    """Captures and optimises the program of a fetch set.
+    """Captures the program of a fetch set.
 
     Raises:
         FeedError, FetchError: see `ir.capture`; or nothing that is fetched needs a feed.
     """
     captured = capture(graph, fetches, feeds, READ_VARIABLE)
     _check_needed(captured, feeds)
-    COUNTERS.captures += 1
+    COUNTERS.add(captures=1)
     functional = Functionalize().run(captured).program
     _check_sizes(functional)
-    program, report = manager(options).run(functional)
-    sources = {
-        port.name: feed.node.source for port, feed in zip(program.ports("feed"), feeds, strict=True)
-    }
-    return Prepared(functional, program, report, sources)
+    ports = functional.ports("feed")
+    sources = {port.name: feed.node.source for port, feed in zip(ports, feeds, strict=True)}
+    return Prepared(functional, sources, options)
 
 
 def _check_needed(captured: Program, feeds: Sequence[Tensor]) -> None:
@@ -104,10 +112,9 @@ def manager(options: CompileOptions) -> PassManager:
 
 def bind(
     prepared: Prepared, bindings: Mapping[str, int], options: CompileOptions
-) -> tuple[Program, PassReport | None]:
-    """The program with every size an int, and what the passes then still found."""
-    if not bindings:
-        return prepared.program, None
+) -> tuple[Program, PassReport]:
+    """The program with every size an int, after the passes for such, and what those did."""
+    program = bind_sizes(prepared.program, bindings) if bindings else prepared.program
     passes = PassManager(
         after_binding(options.pipeline),
         stage="bound",
@@ -115,12 +122,20 @@ def bind(
         validate=options.validate,
         evaluator=evaluate,
         dump=options.dump,
+        rounds=1,
     )
-    return passes.run(bind_sizes(prepared.program, bindings))
+    return _run(passes, program)
+
+
+def _run(passes: PassManager, program: Program) -> tuple[Program, PassReport]:
+    program, report = passes.run(program)
+    COUNTERS.add(passes=len(report.rows))
+    return program, report
 
 
 def evaluate(program: Program, inputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
     """The outputs of a pure, bound program, through JAX: for validation and initial values."""
     wide = needs_x64(program)
+    COUNTERS.add(traces=1, lowerings=1, compiles=1)
     with jax.enable_x64(wide):
         return [np.asarray(v) for v in jax.jit(to_function(program))(*inputs)]

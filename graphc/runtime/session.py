@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 import jax
 import numpy as np
-from jax import numpy as jnp
 
 from graphc.config import CompileOptions
 from graphc.devices.strategy import DataParallel
 from graphc.errors import (
-    DTypeError,
-    FeedError,
     GraphError,
-    ShapeError,
     StateError,
-    UnknownNameError,
-    nearest,
 )
 from graphc.ir.graph import Graph
-from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
-from graphc.runtime.compiler import build, checked_options
+from graphc.runtime.background import in_background
+from graphc.runtime.batches import checked_count, leading, stack, take_batches
+from graphc.runtime.compiler import build, checked_options, shape_of
 from graphc.runtime.executable import Executable
-from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import FetchNest, resolve_feeds
-from graphc.runtime.initial import initial_values, state_types
-from graphc.runtime.prepare import Prepared, prepare
-from graphc.runtime.state import State, StateLayout, public_names
+from graphc.runtime.live_state import LiveState
+from graphc.runtime.plans import Plan, fetch_key
+from graphc.runtime.prepare import prepare
+from graphc.runtime.state import State
 
 
 class Session:
@@ -63,10 +58,8 @@ class Session:
         self.options = checked_options(options)
         if strategy is not None:
             strategy.resolve()  # more devices than exist: said now, not at the first run
-        self._plans: dict[Any, _Plan] = {}
-        self._layout = StateLayout({})
-        self._buffers: list[Any] = []
-        self._where: Any = None  # places state where the executables want it
+        self._plans: dict[Any, Plan] = {}
+        self._state = LiveState(graph)
         self._device: jax.Device | None = None  # that of a one-device session, once it has run
         self._broken: str | None = None
         self._closed = False
@@ -88,57 +81,163 @@ class Session:
         """
         if feeds is None:
             feeds = {}
-        try:
-            key = (_fetch_key(fetches), tuple(feeds))
-            plan = self._plans.get(key)
-        except TypeError:  # no mapping, or nothing that can be a key
-            key, plan = None, None
-        if plan is None:
-            plan = self._plan(key, fetches, feeds)
-        if self._broken is not None or self._closed:
-            self._refuse()
+        plan = self._plan_of(fetches, feeds)
         values, shapes = plan.convert(feeds)
         executable = plan.executables.get(shapes)
         if executable is None:
             executable = self._build(plan, shapes)
+        return self._carry_out(plan, executable, values)
+
+    def run_steps(self, fetches: Any, batches: Any, n: int) -> Any:
+        """The values of `fetches` in each of `n` runs, which one loop on the device makes.
+
+        The same numbers as `n` times `run`, for less: the call of a small step costs as much as
+        the step. Compiled once for each `n`.
+
+        Args:
+            fetches: as for `run`. Each value has a leading axis of `n`; nodes without a value
+                give None.
+            batches: a mapping: every feed by tensor or name, with a leading axis of `n`, of
+                which each step takes its slice. Anything else: an iterable of feeds as `run`
+                takes them, all of the same shapes, of which the next `n` are taken; pass an
+                iterator to go on with it in the next call. None or {} where nothing is fed.
+            n: how many steps, at least 1.
+
+        Raises:
+            AttributeValueError: `n` is no number of steps.
+            FeedError: too few batches, shapes that differ from step to step, and as for `run`;
+                nothing has run, but an iterator has been read.
+            FetchError, UnknownNameError, StateError: as for `run`.
+        """
+        n = checked_count(n)
+        stacked = batches is None or isinstance(batches, Mapping)
+        taken = [batches or {}] if stacked else take_batches(batches, n)
+        plan = self._plan_of(fetches, taken[0])
+        keys = list(taken[0])
+        columns = [plan.given(batch, keys) for batch in taken]
+        rows = zip(plan.specs, zip(*columns, strict=True), strict=True)
+        if stacked:
+            values = [leading(spec, value, n) for spec, (value,) in rows]
+        else:
+            values = [stack(spec, row) for spec, row in rows]
+        key = (n, *[value.shape[1:] for value in values])
+        executable = plan.executables.get(key)
+        if executable is None:
+            executable = self._build(plan, key)
+        return self._carry_out(plan, executable, values)
+
+    def _carry_out(self, plan: Plan, executable: Executable, values: list[Any]) -> Any:
         try:
-            return plan.nest.rebuild(executable.step(self._buffers, values))
+            return plan.nest.rebuild(executable.step(self._state.buffers, values))
         except StateError as error:
             self._broken = error.what
             raise
 
-    def _plan(self, key: Any, fetches: Any, feeds: Mapping[Any, Any]) -> _Plan:
+    @overload
+    def compile(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        *,
+        steps: int | None = None,
+        wait: Literal[True] = True,
+    ) -> Executable: ...
+    @overload
+    def compile(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        *,
+        steps: int | None = None,
+        wait: Literal[False],
+    ) -> Future[Executable]: ...
+    def compile(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        *,
+        steps: int | None = None,
+        wait: bool = True,
+    ) -> Executable | Future[Executable]:
+        """Compiles what `run` will need for these fetches and feeds of these shapes.
+
+        Args:
+            fetches: as for `run`.
+            feeds: tensor or name -> the global shape of one run, as for `gc.compile`.
+            steps: how many, where it is for `run_steps`.
+            wait: False to lower and compile in the background, several at a time. A run that
+                needs what is not done yet waits for it.
+
+        Returns:
+            the executable, or a future of it: to look at, for `run` finds it by itself.
+
+        Raises:
+            FeedError, FetchError, UnknownNameError, LayoutError: as `run` does; at once.
+        """
+        plan = self._plan_of(fetches, {} if feeds is None else feeds)
+        given = resolve_feeds(self.graph, {} if feeds is None else feeds)
+        shapes = tuple([shape_of(tensor, given[tensor]) for tensor in plan.feeds])
+        wanted = shapes if steps is None else (checked_count(steps), *shapes)
+        pairs: list[tuple[Plan, Any]] = [(plan, wanted)]
+        # What loses a buffer to this one is compiled again now, not when it is next run.
+        pairs += [(p, known) for p in self._plans.values() for known in p.executables]
+        made = [p.executables.get(key) or self._build(p, key, wait=False) for p, key in pairs]
+        if wait:
+            for executable in made:
+                executable.wait()
+            return made[0]
+        first, *_ = [in_background(executable.wait) for executable in made]
+        return first
+
+    def _plan_of(self, fetches: Any, feeds: Mapping[Any, Any]) -> Plan:
+        """The plan of runs with these fetches and feeds: made by the first."""
+        try:
+            key = (fetch_key(fetches), tuple(feeds))
+            plan = self._plans.get(key)
+        except TypeError:  # no mapping, or nothing that can be a key
+            key, plan = None, None
+        plan = plan or self._plan(key, fetches, feeds)
+        if self._broken is not None or self._closed:
+            self._refuse()
+        return plan
+
+    def _plan(self, key: Any, fetches: Any, feeds: Mapping[Any, Any]) -> Plan:
         tensors = list(resolve_feeds(self.graph, feeds))
         nest = FetchNest(self.graph, fetches)
         same = (frozenset(nest.distinct), frozenset(tensors))
         known = next((p for p in self._plans.values() if p.same == same), None)
         if known is None:
             prepared = prepare(self.graph, nest.distinct, tensors, self.options)
-            plan = _Plan(fetches, nest, tensors, prepared, same)
+            plan = Plan(fetches, nest, tensors, prepared, same)
         else:  # the same program, whatever the nest and the order: compiled once
             nest.take_order(known.nest.distinct)
-            plan = _Plan(fetches, nest, known.feeds, known.prepared, same)
+            plan = Plan(fetches, nest, known.feeds, known.prepared, same)
             plan.executables = known.executables
             if tensors != known.feeds:
                 plan.order = [tensors.index(t) for t in known.feeds]
         self._plans[key] = plan
         return plan
 
-    def _build(self, plan: _Plan, shapes: tuple[tuple[int, ...], ...]) -> Executable:
-        self._grow_state()
+    def _build(self, plan: Plan, key: tuple[Any, ...], *, wait: bool = True) -> Executable:
+        """The executable of a plan for one of its keys: see `Plan`."""
+        steps, shapes = (key[0], key[1:]) if key and type(key[0]) is int else (None, key)
+        self._state.grow()
         executable = build(
             self.graph,
             plan.nest,
             plan.feeds,
             plan.prepared,
             shapes,
-            self._layout,
+            self._state.layout,
             self.strategy,
             self.options,
             self._device,
+            steps,
         )
-        self._settle(executable)
-        plan.executables[shapes] = executable
+        if wait:
+            executable.wait()
+        self._rearrange(executable)
+        plan.executables[key] = executable
         return executable
 
     def _refuse(self) -> None:
@@ -151,43 +250,31 @@ class Session:
 
     # -- state ------------------------------------------------------------------------------
 
-    def _grow_state(self) -> None:
-        """Adds the variables that the graph got since (all of them, the first time)."""
-        types = state_types(self.graph)
-        missing = [name for name in types if name not in self._layout.types]
-        if not missing:
-            return
-        values = initial_values(self.graph)
-        known = dict(zip(self._layout.types, self._buffers, strict=True))
-        self._layout = StateLayout({**self._layout.types, **{n: types[n] for n in missing}})
-        self._buffers = [
-            known[name] if name in known else values[name] for name in self._layout.types
-        ]
-        if self._where is not None:
-            self._buffers = [self._placed(b) for b in self._buffers]
+    def _rearrange(self, executable: Executable) -> None:
+        """Puts state where a new executable wants it, and into its buffers.
 
-    def _placed(self, value: Any) -> Any:
-        return self._where(value) if isinstance(value, np.ndarray) else value
-
-    def _settle(self, executable: Executable) -> None:
-        """Puts state where the executable wants it; all executables of a session agree."""
-        self._where = executable.place
+        Executables that need a buffer that is no more are dropped, and compiled again by the
+        next run that wants one.
+        """
         if self.strategy is None:
             self._device = executable.devices[0]
-        for plan in self._plans.values():  # only on CPU may JAX alias a host array
-            plan.copy_feeds(executable.devices[0].platform == "cpu")
-        self._buffers = [self._placed(b) for b in self._buffers]
+        try:
+            self._state.move(executable.layout, executable.place)
+        except Exception as error:
+            self._broken = f"an earlier run failed: {error}"
+            raise StateError(self._broken) from error
+        for plan in self._plans.values():
+            plan.copy_feeds(executable.devices[0].platform == "cpu")  # only there JAX may alias
+            for key, known in list(plan.executables.items()):
+                if not known.move_to(executable.layout):
+                    del plan.executables[key]
 
-    def _buffer(self, name: str | Variable) -> int:
-        self._grow_state()
-        found = name.name if isinstance(name, Variable) else name
-        if found not in self._layout.slots:
-            raise UnknownNameError(
-                f"no variable {found!r} in graph {self.graph.name!r}",
-                source=current_source(),
-                mend=nearest(found, public_names(self._layout.slots)),
-            )
-        return self._layout.slot(found).buffer
+    def _live(self) -> LiveState:
+        """The state, with every variable that the graph has by now."""
+        if self._broken is not None or self._closed:
+            self._refuse()
+        self._state.grow()
+        return self._state
 
     def get(self, name: str | Variable) -> jax.Array:
         """The current value of a variable: a copy, which later runs leave alone.
@@ -195,12 +282,7 @@ class Session:
         Raises:
             UnknownNameError: no such variable.
         """
-        if self._broken is not None or self._closed:
-            self._refuse()
-        index = self._buffer(name)  # may make the buffers first
-        value = self._buffers[index]
-        with jax.enable_x64(True):
-            return jnp.array(value, copy=True)
+        return self._live().get(name)
 
     def set(self, name: str | Variable, value: Any) -> None:
         """Gives a variable a new value, of its shape; cast to its dtype within a kind.
@@ -208,42 +290,25 @@ class Session:
         Raises:
             UnknownNameError, ShapeError, DTypeError: it does not fit; the old value stays.
         """
-        if self._broken is not None or self._closed:
-            self._refuse()
-        index = self._buffer(name)
-        found = name.name if isinstance(name, Variable) else name
-        variable = self.graph.variables.get(found)
-        type = self._layout.types[found]
-        spec = FeedSpec.of_type(found, type, variable.source if variable is not None else None)
-        try:
-            array = np.asarray(spec.convert(value))
-        except FeedError as error:
-            raise DTypeError(
-                error.what.replace("feed", "variable", 1),
-                details=error.details,
-                source=error.source,
-                mend=error.mend and error.mend.replace("feed", "set", 1),
-            ) from None
-        if array.shape != type.shape:
-            raise ShapeError(
-                f"variable {found!r} has shape {type.shape}, the value {array.shape}",
-                source=spec.source,
-                mend="set a value of that shape",
-            )
-        where = self._where
-        self._buffers[index] = array if where is None else where(array)
+        self._live().set({name: value})
+
+    def set_all(self, values: Mapping[str | Variable, Any]) -> None:
+        """Gives several variables new values at once: all of them or, if one does not fit, none.
+
+        Faster than one by one: what a checkpoint is restored with.
+
+        Raises:
+            UnknownNameError, ShapeError, DTypeError: see `set`.
+        """
+        self._live().set(values)
 
     def values(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Every variable's value on the host, by name."""
-        return {name: np.asarray(self.get(name)) for name in self.graph.variables}
+        """Every variable's value on the host, by name: copies."""
+        return self._live().values()
 
     def state(self) -> State:
         """All state, as an executable of `gc.compile` takes it: a copy."""
-        if self._broken is not None or self._closed:
-            self._refuse()
-        self._grow_state()
-        with jax.enable_x64(True):
-            return State(self._layout, [jnp.array(b, copy=True) for b in self._buffers])
+        return self._live().copy()
 
     # -- looking inside ---------------------------------------------------------------------
 
@@ -262,7 +327,7 @@ class Session:
         """Frees the state and the executables; the session cannot run any more."""
         self._closed = True
         self._plans.clear()
-        self._buffers.clear()
+        self._state.buffers.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -277,69 +342,3 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<Session of {self.graph!r}, {self.compile_count} executables>"
-
-
-_LEAF: Any = jax.tree.structure(0)
-
-
-class _Plan:
-    """One way of calling `run`: its fetches and feed keys, resolved."""
-
-    def __init__(
-        self,
-        fetches: Any,
-        nest: FetchNest,
-        feeds: list[Tensor],
-        prepared: Prepared,
-        same: Any,
-    ) -> None:
-        self.fetches = fetches  # keeps the objects alive that the key holds by identity
-        self.nest = nest
-        self.feeds = feeds
-        self.prepared = prepared
-        self.same = same
-        self.order: list[int] | None = None  # of the given feeds, where it is not that of `feeds`
-        self.executables: dict[tuple[tuple[int, ...], ...], Executable] = {}
-        sources = prepared.sources
-        self.specs = [
-            FeedSpec(port, sources.get(port.name), copy=True)
-            for port in prepared.program.ports("feed")
-        ]
-
-    def copy_feeds(self, copy: bool) -> None:
-        """Says whether host arrays have to be copied."""
-        for spec in self.specs:
-            spec.copy = copy
-
-    def convert(self, feeds: Mapping[Any, Any]) -> tuple[list[Any], tuple[tuple[int, ...], ...]]:
-        """The values in order as arrays of the right dtype, and their shapes."""
-        given = feeds.values() if self.order is None else self._reorder(feeds)
-        values = [spec.convert(value) for spec, value in zip(self.specs, given, strict=True)]
-        return values, tuple([value.shape for value in values])
-
-    def _reorder(self, feeds: Mapping[Any, Any]) -> list[Any]:
-        given = list(feeds.values())
-        return [given[i] for i in self.order or ()]
-
-
-def _fetch_key(fetches: Any) -> Any:
-    """A hashable stand-in for a nest of fetches: by identity of tensors, by value of names."""
-    kind = type(fetches)
-    flat = (kind, *fetches) if kind is list or kind is tuple else fetches
-    try:
-        hash(flat)
-    except TypeError:  # a nest in a nest
-        return _nest_key(fetches)
-    return flat
-
-
-def _nest_key(fetches: Any) -> Any:
-    if isinstance(fetches, (list, tuple)):
-        return (type(fetches), *map(_fetch_key, fetches))
-    if isinstance(fetches, Mapping):
-        items = ((key, _fetch_key(value)) for key, value in fetches.items())
-        return (type(fetches), *items)
-    leaves, tree = jax.tree.flatten(fetches)
-    if tree == _LEAF:
-        return id(fetches)  # not a fetch at all: refused when it is resolved
-    return (tree, *map(_fetch_key, leaves))  # a class that JAX knows as a nest

@@ -1,51 +1,17 @@
-"""State behind names: a variable's value is a (buffer, index) that no user sees.
-
-Today every variable has a buffer of its own; small variables may come to share one, and the
-parameters of repeated blocks may become slices of one, without a change of what is public.
-"""
+"""State behind names: what buffers hold a variable's value, no user sees."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 from jax import numpy as jnp
 
-from graphc.errors import DTypeError, ShapeError, StateError, UnknownNameError, nearest
-from graphc.ir.types import TensorType
-
-
-@dataclass(frozen=True)
-class Slot:
-    """Where a variable lies: the number of its buffer, and its place on the leading axis of
-    that buffer, or None where it is the whole of it."""
-
-    buffer: int
-    index: int | None = None
-
-
-class StateLayout:
-    """The slots and types of all variables of a graph, hidden ones included."""
-
-    def __init__(self, types: Mapping[str, TensorType]) -> None:
-        self.types = dict(types)
-        self.slots = {name: Slot(i) for i, name in enumerate(self.types)}
-
-    def slot(self, name: str) -> Slot:
-        found = self.slots.get(name)
-        if found is None:
-            raise UnknownNameError(
-                f"no variable {name!r} in the state", mend=nearest(name, public_names(self.slots))
-            )
-        return found
-
-
-def public_names(names: Mapping[str, Any]) -> list[str]:
-    """The names that users see: not those of hidden state."""
-    return [name for name in names if not name.startswith("__")]
+from graphc.errors import DTypeError, ShapeError, StateError
+from graphc.runtime.layout import StateLayout, public_names
+from graphc.runtime.packing import put, repack, take
 
 
 class State(Mapping[str, jax.Array]):
@@ -62,7 +28,7 @@ class State(Mapping[str, jax.Array]):
 
     @property
     def buffers(self) -> list[jax.Array]:
-        """The physical buffers, for executors.
+        """The physical buffers, for executors: in the order of the layout.
 
         Raises:
             StateError: the state was consumed.
@@ -84,10 +50,21 @@ class State(Mapping[str, jax.Array]):
         """Marks the state as given away."""
         self._consumed_by = by
 
+    def rearrange(self, layout: StateLayout, place: Callable[[Any], Any]) -> None:
+        """Moves the values into the buffers of another layout of the same variables, in place.
+
+        Args:
+            place: puts a host value where the state is wanted.
+        """
+        self._buffers = repack(self.layout, self.buffers, layout, place)
+        self.layout = layout
+
     def __getitem__(self, name: str) -> jax.Array:
         slot = self.layout.slot(name)
-        buffer = self.buffers[slot.buffer]
-        return buffer if slot.index is None else buffer[slot.index]
+        array = self.buffers[slot.buffer]
+        if slot.member is None:
+            return array
+        return take(array, self.layout.buffers[slot.buffer], slot.member)
 
     def with_value(self, name: str, value: jax.Array) -> State:
         """A state that differs in one variable; this one stays valid until a step consumes one.
@@ -104,11 +81,12 @@ class State(Mapping[str, jax.Array]):
             raise error(f"variable {name!r} is {type}, the value {dtype} of shape {shape}")
         buffers = list(self.buffers)
         old = buffers[slot.buffer]
-        with jax.enable_x64(True):
-            if slot.index is None:
+        if slot.member is None:
+            with jax.enable_x64(True):
                 buffers[slot.buffer] = jax.device_put(jnp.array(value, copy=True), old.sharding)
-            else:
-                buffers[slot.buffer] = old.at[slot.index].set(value)
+        else:
+            buffer = self.layout.buffers[slot.buffer]
+            buffers[slot.buffer] = put(old, buffer, slot.member, np.array(value))
         return self.followed_by(buffers)
 
     def followed_by(self, buffers: list[jax.Array]) -> State:
@@ -118,10 +96,10 @@ class State(Mapping[str, jax.Array]):
         return other
 
     def __iter__(self) -> Iterator[str]:
-        return iter(public_names(self.layout.slots))
+        return iter(public_names(self.layout.types))
 
     def __len__(self) -> int:
-        return len(public_names(self.layout.slots))
+        return len(public_names(self.layout.types))
 
     def __repr__(self) -> str:
         return f"<State of {len(self)} variables" + (", consumed>" if self._consumed_by else ">")

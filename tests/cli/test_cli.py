@@ -1,6 +1,7 @@
 """The command line, in this process: what each command does, and how bad input is told."""
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +12,12 @@ import numpy as np
 import pytest
 
 import graphc as gc
+from graphc.artifacts import container
 from graphc.cli import main
+from tests.artifacts.forge import entry, forge
 from tests.cli.scripts import HELPER, SCRIPT
 
-COMMANDS = ["train", "compile", "run", "inspect", "export", "devices"]
+COMMANDS = ["train", "compile", "run", "inspect", "export", "devices", "cache"]
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -130,11 +133,14 @@ def test_compile(run: Run, script: Path) -> None:
     assert code == 0
     for text in ("x: f32[16, 3], t: f32[16, 1]", "cache key", "FLOP", "temporaries", "prune"):
         assert text in out
+    assert re.search("took +passes .*, layout .*, lower .*, compile ", out)
+    assert " (found)" not in out
     command = ("compile", script, "--json")
     facts = json.loads(run(*command)[1])
     assert facts["cache_key"] in out
     assert facts["cost"]["flops"] > 0 and facts["memory"]["arguments"] > 0
-    assert facts["seconds"].keys() == {"passes", "lower", "compile"}
+    assert facts["cached"] and facts["seconds"].keys() == {"load"}  # the second time
+    assert f"{facts['cache_key']} (found)\n" in run("compile", script)[1]
     assert {row["name"] for row in facts["passes"]} > {"prune"}
     logits = json.loads(run(*command, "--fetch", "y", "--feed", "x=5,3")[1])
     assert logits["feeds"] == {"x": "f32[5, 3]"} and logits["nodes"] < facts["nodes"]
@@ -179,9 +185,13 @@ def test_inspect_an_artifact(run: Run, artifact: Path) -> None:
         "predict(x: f32[batch, 3]) -> y: f32[batch, 1]",
         "-> loss: f32[]  updates 2 variables",
         "fit/kernel  f32[3, 1]",
+        ", graph ",
+        "here: stablehlo\n",
     ):
         assert text in out
     facts = json.loads(run("inspect", artifact, "--json")[1])
+    assert facts["signatures"]["predict"]["forms"].keys() == {"stablehlo", "graph"}
+    assert facts["signatures"]["predict"]["runs_as"] == "stablehlo"
     assert facts["signatures"]["train"]["updates"] == ["fit/kernel", "fit/bias"]
     assert facts["variables"]["fit/kernel"] == {"type": "f32[3, 1]", "bytes": 12}
     _, out, _ = run("inspect", artifact, "--stablehlo")
@@ -201,6 +211,87 @@ def test_export_of_first_weights_and_after_training(run: Run, script: Path, tmp_
     kernels = [np.asarray(gc.load(path).state()["fit/kernel"]) for path in (first, later)]
     assert not np.array_equal(*kernels)
     assert gc.load(first).platforms == ("cpu",)
+
+
+def test_inspect_says_which_form_runs_and_why(run: Run, artifact: Path, tmp_path: Path) -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        entry(manifest, "predict")["convention"] = 99
+        entry(manifest, "train")["devices"] = 9
+
+    forge(artifact, tmp_path / "m.gcx", change)
+    code, out, _ = run("inspect", tmp_path / "m.gcx")
+    assert code == 0
+    assert "here: graph (stablehlo: its calling convention is 99, and jax" in out
+    assert "for 9 devices  cannot run here ('train' was saved for 9 devices, and there are" in out
+
+
+def test_inspect_checks_every_member(run: Run, artifact: Path, tmp_path: Path) -> None:
+    _, members = container.read(artifact)
+    data = bytearray(artifact.read_bytes())
+    data[data.index(bytes(members["weights.safetensors"])) + 100] ^= 1
+    path = tmp_path / "m.gcx"
+    path.write_bytes(data)
+    check_one_line(run("inspect", path), "member 'weights.safetensors' was altered")
+
+
+def test_export_validates(run: Run, script: Path, tmp_path: Path) -> None:
+    path = tmp_path / "model.gcx"
+    code, out, _ = run("export", script, path, "--platforms", "cpu", "--validate")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[1].split()[:2] == ["signature", "output"]
+    assert [line.split()[:2] for line in lines[2:]] == [["predict", "y"], ["train", "loss"]]
+    found = json.loads((tmp_path / "model.validation.json").read_text())
+    assert found["ok"] is True and found["artifact"] == "model.gcx"
+    predict = found["signatures"]["predict"]
+    assert predict["way"] == "stablehlo" and predict["notes"] == []
+    assert predict["inputs"] == {"x": "f32[16, 3]"}  # the job's own first batch
+    row = predict["outputs"]["y"]
+    assert row["max_rel"] <= row["tolerance"] == 1e-4 and row["max_abs"] >= 0
+    for side in ("graph", "artifact"):
+        times = predict["latency_ms"][side]
+        assert 0 < times["p50"] <= times["p99"] and times["runs"] > 1
+    assert [p.name for p in sorted(tmp_path.iterdir())] == ["model.gcx", "model.validation.json"]
+
+
+def test_export_fails_where_the_file_differs(
+    run: Run, script: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """The file is altered between its writing and its validation."""
+
+    def save_and_alter(session: gc.Session, path: str, **options: Any) -> None:
+        session.set("fit/bias", np.float32([0.5]))
+        gc.save(session, path, **options)
+        session.set("fit/bias", np.float32([0.0]))
+
+    monkeypatch.setattr("graphc.cli.export.save", save_and_alter)
+    path = tmp_path / "model.gcx"
+    code, out, err = run("export", script, path, "--platforms", "cpu", "--validate", "--json")
+    assert code == 1 and err.count("\n") == 1
+    assert f"graphc export: {path} differs from the graph: predict, y: " in err
+    assert "of its largest value, and 0.0001 is allowed; train, loss: " in err
+    facts = json.loads(out)["validation"]
+    assert facts["ok"] is False
+    assert facts["signatures"]["predict"]["outputs"]["y"]["max_abs"] == pytest.approx(0.5)
+    code, _, err = run(
+        *("export", script, path, "--platforms", "cpu", "--validate", "--tolerance", "10")
+    )
+    assert code == 0 and err == ""
+
+
+def test_export_for_several_devices(run: Run, tmp_path: Path) -> None:
+    text = SCRIPT.replace("updates=[train]", 'updates=[train], sizes={"batch": 8}, replicated=True')
+    (tmp_path / "helper.py").write_text(HELPER)
+    script, path = as_script(tmp_path, text), tmp_path / "m.gcx"
+    command = ("export", script, path, "--platforms", "cpu")
+    check_one_line(
+        run(*command), "signature 'train' is replicated, and the session has no strategy"
+    )
+    code, out, _ = run(*command, "--devices", 2, "--steps", 2, "--no-progress", "--validate")
+    assert code == 0 and "train      loss" in out
+    assert gc.load(path).signatures["train"].devices == 2
+    found = json.loads(path.with_suffix(".validation.json").read_text())
+    assert found["signatures"]["train"]["inputs"] == {"x": "f32[8, 3]", "t": "f32[8, 1]"}
 
 
 def test_run_prints_or_writes(run: Run, artifact: Path, tmp_path: Path) -> None:
@@ -310,6 +401,11 @@ BAD_INPUT = [
     ("inspect {artifact} --graph", "--graph needs a script"),
     ("inspect {artifact} --feed x=1", "--feed needs a script"),
     ("export {script} {folder}/e.gcx --platforms gpu", "'gpu' is not a platform"),
+    ("export {script} {folder}/e.gcx --tolerance 0.1", "--tolerance is for --validate"),
+    (
+        "export {script} {folder}/e.gcx --validate --tolerance x",
+        "'x' is not a number of at least 0",
+    ),
 ]
 
 

@@ -127,7 +127,7 @@ def test_state_has_no_leading_device_axis_and_is_donated() -> None:
     step = compiled(DataParallel(REPLICAS))
     start = step.init()
     old = start.buffers[0]
-    assert old.shape == SIZES[:2] and old.sharding.is_fully_replicated
+    assert start["w1"].shape == SIZES[:2] and old.sharding.is_fully_replicated
     assert len(old.sharding.device_set) == REPLICAS
     (_, loss, out), state = step(start, dict(zip("xy", batch(), strict=True)))
     assert old.is_deleted()

@@ -64,7 +64,7 @@ def test_looking_inside(model) -> None:
     assert "ENTRY" in step.hlo()
     assert step.cost()["flops"] > 0
     assert step.memory()["aliased"] >= 4 * 15  # the kernel and the bias are updated in place
-    assert set(step.seconds) == {"lower", "compile"}
+    assert set(step.seconds) == {"layout", "lower", "compile"}
     report = step.pass_report()
     assert "prune" in str(report) and report.rows[0].before >= report.rows[-1].after
 

@@ -13,7 +13,7 @@ from graphc.runtime import costs
 def estimate_and_xla(graph: gc.Graph, fetch: gc.Tensor, feeds: dict) -> tuple[int, float]:
     step = gc.compile(graph, fetch, feeds)
     ours = costs.total(cost for _, cost in costs.program_costs(step.program)).flops
-    analysis = step._executor.lowered.cost_analysis()  # before fusion, as ours
+    analysis = step.insides.lowered.cost_analysis()  # before fusion, as ours
     return ours, analysis["flops"]
 
 

@@ -40,6 +40,18 @@ def test_data_parallel_on_all_gpus() -> None:
     np.testing.assert_allclose(a, b, rtol=1e-4)
 
 
+def test_the_cache_keeps_what_was_compiled_for_the_gpu() -> None:
+    results = []
+    for strategy in (None, gc.devices.DataParallel(["/gpu:0"])):
+        for _ in range(2):
+            g, train, loss, feeds = regression()
+            session = gc.Session(g, strategy=strategy)
+            losses = [float(session.run([train, loss], feeds)[1]) for _ in range(5)]
+            results.append((losses, session.executables[0].cached))
+    assert [cached for _, cached in results] == [False, True] * 2
+    assert results[0][0] == results[1][0] and results[2][0] == results[3][0]
+
+
 def test_an_artifact_runs_on_the_gpu(tmp_path) -> None:
     g, train, loss, feeds = regression()
     s = gc.Session(g)

@@ -1,0 +1,32 @@
+"""Arrays in NumPy's files, whatever their dtype."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphc.ir.dtypes import is_floating
+
+
+def common(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The value in a dtype that every NumPy, and its files, know."""
+    if value.dtype.isbuiltin == 1:
+        return value
+    return value.astype(np.float32 if is_floating(value.dtype) else np.int8)
+
+
+def write_arrays(path: str | Path, arrays: Mapping[str, Any] | Sequence[Any]) -> None:
+    """A .npz; not by numpy.savez, which cannot write an array named `file`.
+
+    Args:
+        arrays: by name; or in order, to be named by their numbers.
+    """
+    named = arrays if isinstance(arrays, Mapping) else {f"{i}": a for i, a in enumerate(arrays)}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, value in named.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, common(value), allow_pickle=False)

@@ -1,0 +1,227 @@
+"""`graphc export --validate`: the graph in this process against the file in another."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from graphc.artifacts.signature import Signature
+from graphc.cli.arrays import common, write_arrays
+from graphc.cli.report import plain, table
+from graphc.cli.timing import latency, timed
+from graphc.errors import ExecutionError
+from graphc.ir.dims import as_symbol, substitute
+from graphc.ir.dtypes import is_floating, is_integer, short_name
+from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor
+from graphc.runtime.compiler import compile
+from graphc.runtime.fetches import resolve_feed
+from graphc.runtime.session import Session
+from graphc.train.loop import Job
+
+_SIZE = 8  # of what no batch decides
+_TOLERANCES = {8: 1e-9, 4: 1e-4, 2: 2e-2, 1: 0.2}  # by bytes of a floating dtype
+
+Array = np.ndarray[Any, Any]
+
+
+def validate(session: Session, job: Job, path: str, tolerance: float | None) -> dict[str, Any]:
+    """Runs every signature on both sides from the same state, and writes what that gave.
+
+    Args:
+        path: the artifact, just saved from `session`.
+        tolerance: as a part of the largest value of an output; None: by dtype.
+
+    Raises:
+        ExecutionError: the file could not be run in a process of its own.
+    """
+    inputs = {name: _inputs(job, signature) for name, signature in job.signatures.items()}
+    here = {
+        name: _run_here(session, signature, inputs[name])
+        for name, signature in job.signatures.items()
+    }
+    there, facts = _run_there(path, inputs)
+    signatures = {
+        name: {
+            **facts["signatures"][name]["about"],
+            "inputs": {n: f"{short_name(v.dtype)}{list(v.shape)}" for n, v in inputs[name].items()},
+            "outputs": {
+                output: _compare(value, there[name][output], tolerance)
+                for output, value in values.items()
+            },
+            "latency_ms": {
+                "graph": latency(seconds),
+                "artifact": latency(facts["signatures"][name]["seconds"]),
+            },
+        }
+        for name, (values, seconds) in here.items()
+    }
+    found = {
+        "artifact": Path(path).name,
+        "graphc": facts["graphc"],
+        "jax": jax.__version__,
+        "device": str(jax.devices()[0].device_kind),
+        "signatures": signatures,
+    }
+    found["ok"] = not failures(found)
+    text = json.dumps(plain(found), indent=1, allow_nan=False)
+    report_path(path).write_text(text + "\n")
+    return found
+
+
+def _compare(here: Array, there: Array, tolerance: float | None) -> dict[str, Any]:
+    """The largest error of an output: as it is, and as a part of the largest value."""
+    if tolerance is None:
+        tolerance = _tolerance(here.dtype)
+    wide = np.complex128 if np.iscomplexobj(here) else np.float64
+    a, b = common(here).astype(wide), common(there).astype(wide)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))  # infinities too
+    with np.errstate(invalid="ignore"):
+        errors = np.where(same, 0.0, np.abs(a - b))
+    sizes = np.abs(a[np.isfinite(a)])
+    largest, error = float(sizes.max(initial=0.0)), float(errors.max(initial=0.0))
+    relative = error / largest if largest else error
+    return {
+        "max_abs": error,
+        "max_rel": relative,
+        "tolerance": tolerance,
+        "ok": relative <= tolerance,  # not so where it is NaN
+    }
+
+
+def _tolerance(dtype: Any) -> float:
+    """What rounding in another order may change; nothing for ints."""
+    if is_floating(dtype):
+        return _TOLERANCES[dtype.itemsize]
+    return _TOLERANCES[dtype.itemsize // 2] if np.iscomplexobj(np.zeros((), dtype)) else 0.0
+
+
+def report_path(path: str) -> Path:
+    """Where the results are written."""
+    return Path(path).with_suffix(".validation.json")
+
+
+def failures(found: Mapping[str, Any]) -> list[str]:
+    """The outputs whose error is beyond what is allowed, in words."""
+    return [
+        f"{name}, {output}: {row['max_rel']:.3g} of its largest value, and "
+        f"{row['tolerance']:.3g} is allowed"
+        for name, signature in found["signatures"].items()
+        for output, row in signature["outputs"].items()
+        if not row["ok"]
+    ]
+
+
+def validation_text(found: Mapping[str, Any]) -> list[str]:
+    """The results as a short table."""
+    rows = [("signature", "output", "max error", "relative", "p50 graph/file", "p99 graph/file")]
+    for name, signature in found["signatures"].items():
+        ms = signature["latency_ms"]
+        times = [f"{ms['graph'][p]:.3g}/{ms['artifact'][p]:.3g} ms" for p in ("p50", "p99")]
+        for output, row in signature["outputs"].items():
+            rows.append((name, output, f"{row['max_abs']:.3g}", f"{row['max_rel']:.3g}", *times))
+            name, times = "", ["", ""]
+    return [*table(rows, right=(2, 3, 4, 5)), ""]
+
+
+# -- inputs ---------------------------------------------------------------------------------
+
+
+def _inputs(job: Job, signature: Signature) -> dict[str, Array]:
+    """The job's first batch, where it has the input; numbers of its type otherwise."""
+    graph = job.graph
+    batch = {resolve_feed(graph, k): np.asarray(v) for k, v in next(iter(job.batches), {}).items()}
+    sizes = _sizes(graph, signature, batch)
+    rng = np.random.default_rng(0)
+    values = {}
+    for argument, key in signature.inputs.items():
+        tensor = resolve_feed(graph, key)
+        given = batch.get(tensor)
+        dims = [substitute(graph.constraints.find(dim), sizes) for dim in tensor.type.shape]
+        shape = tuple(dim if isinstance(dim, int) else _SIZE for dim in dims)
+        if given is None or given.shape != shape:
+            given = _numbers(rng, tensor, shape)
+        values[argument] = given
+    return values
+
+
+def _sizes(graph: Graph, signature: Signature, batch: Mapping[Tensor, Array]) -> dict[str, int]:
+    """Named sizes: those that the signature fixes, then those of the batch."""
+    sizes: dict[str, int] = {}
+    inputs = [resolve_feed(graph, key) for key in signature.inputs.values()]
+    for dim in {dim for tensor in inputs for dim in tensor.type.shape}:
+        stands = as_symbol(graph.constraints.find(dim))
+        if stands is not None and str(dim) in signature.sizes:
+            sizes[stands] = signature.sizes[str(dim)]
+    for tensor, value in batch.items():
+        for dim, size in zip(tensor.type.shape, value.shape, strict=True):
+            stands = as_symbol(graph.constraints.find(dim))
+            if stands is not None:
+                sizes.setdefault(stands, size)
+    return sizes
+
+
+def _numbers(rng: np.random.Generator, tensor: Tensor, shape: tuple[int, ...]) -> Array:
+    dtype = tensor.type.dtype
+    if is_floating(dtype):
+        return rng.normal(size=shape).astype(dtype)
+    if dtype == np.bool_ or is_integer(dtype):  # an index, perhaps: 0 is one of any table
+        return np.zeros(shape, dtype)
+    return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
+
+
+# -- both sides -----------------------------------------------------------------------------
+
+
+def _run_here(
+    session: Session, signature: Signature, inputs: Mapping[str, Array]
+) -> tuple[dict[str, Array], list[float]]:
+    """The outputs of one run from the session's state, and the seconds of several."""
+    graph = session.graph
+    feeds = {resolve_feed(graph, signature.inputs[name]): v for name, v in inputs.items()}
+    fetches = [list(signature.outputs.values()), list(signature.updates)]
+    shapes = {tensor: value.shape for tensor, value in feeds.items()}
+    strategy = session.strategy if signature.replicated else None
+    step = compile(graph, fetches, shapes, strategy=strategy, options=session.options)
+    (values, _), state = step(session.state(), feeds)
+    outputs = {n: np.asarray(v) for n, v in zip(signature.outputs, values, strict=True)}
+
+    def again() -> Any:
+        nonlocal state
+        (fetched, _), state = step(state, feeds)
+        return fetched or next(iter(state.values()), None)
+
+    return outputs, timed(again)
+
+
+def _run_there(
+    path: str, inputs: Mapping[str, Mapping[str, Array]]
+) -> tuple[dict[str, dict[str, Array]], dict[str, Any]]:
+    """What the file gives in a new process, and what that process says of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, values in inputs.items():
+            write_arrays(Path(folder, f"{name}.in.npz"), list(values.values()))
+        command = [sys.executable, "-m", "graphc.cli.validate_process", path, folder]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise ExecutionError(
+                f"{path!r} was written, and cannot be run in a new process",
+                details=done.stderr.strip().splitlines()[-5:],
+            )
+        facts = json.loads(Path(folder, "facts.json").read_text())
+        outputs = {}
+        for name in inputs:
+            with np.load(Path(folder, f"{name}.out.npz")) as found:
+                names = facts["signatures"][name]["outputs"]
+                outputs[name] = {n: found[f"{i}"] for i, n in enumerate(names)}
+        return outputs, facts

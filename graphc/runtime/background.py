@@ -1,0 +1,57 @@
+"""Work for other threads: lowering and compiling, which XLA does without Python's lock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import lru_cache
+from threading import Thread
+from typing import Any, TypeVar
+
+import jax
+
+T = TypeVar("T")
+
+
+def in_background(make: Callable[[], T]) -> Future[T]:
+    """Has a thread call `make`, under the JAX settings that hold in this one.
+
+    A Python process ends only when its threads have.
+    """
+    settings = _own_settings()
+    if not all(hasattr(jax, name) for name in settings):  # another thread could not have them
+        done: Future[T] = Future()
+        done.set_result(make())
+        return done
+
+    def call() -> T:
+        with ExitStack() as stack:
+            for name, value in settings.items():
+                stack.enter_context(getattr(jax, name)(value))
+            return make()
+
+    return _threads().submit(call)
+
+
+def _own_settings() -> dict[str, Any]:
+    """What this thread has set otherwise than a new one would have it, as by `jax.enable_x64`: by
+    the names of such functions."""
+    others: dict[str, Any] = {}
+    thread = Thread(target=lambda: others.update(_settings()))
+    thread.start()
+    thread.join()
+    mine = _settings()
+    return {
+        name.removeprefix("jax_"): value for name, value in mine.items() if value != others[name]
+    }
+
+
+def _settings() -> dict[str, Any]:
+    return {name: getattr(jax.config, name, None) for name in jax.config.values}
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(4, os.cpu_count() or 1), thread_name_prefix="graphc-compile")

@@ -1,0 +1,144 @@
+"""The state of a session: variables by name, in buffers that its executables work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+
+from graphc.errors import DTypeError, FeedError, ShapeError, UnknownNameError, nearest
+from graphc.ir.graph import Graph
+from graphc.ir.source import current_source
+from graphc.ir.variable import Variable
+from graphc.runtime.feeds import FeedSpec
+from graphc.runtime.initial import initial_values, state_types
+from graphc.runtime.layout import Slot, StateLayout, public_names
+from graphc.runtime.packing import pack, put, repack, take, unpack
+from graphc.runtime.state import State
+
+Array = np.ndarray[Any, Any]
+
+
+class LiveState:
+    """The current values of a graph's variables.
+
+    Attributes:
+        layout: how they lie.
+        buffers: in the order of the layout: on the host until the first executable says where.
+            Executables put new ones in their places.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.layout = StateLayout({})
+        self.buffers: list[Any] = []
+        self._graph = graph
+        self._place: Callable[[Any], Any] | None = None
+
+    # -- where it lies ----------------------------------------------------------------------
+
+    def grow(self) -> None:
+        """Adds the variables that the graph got since (all of them, the first time)."""
+        layout = self.layout.with_variables(state_types(self._graph))
+        if layout is self.layout:
+            return
+        values = initial_values(self._graph)
+        new = layout.buffers[len(self.layout.buffers) :]
+        self.buffers += [self._placed(pack(buffer, values)) for buffer in new]
+        self.layout = layout
+
+    def move(self, layout: StateLayout, place: Callable[[Any], Any]) -> None:
+        """Puts the values into the buffers of another layout of the same variables.
+
+        Args:
+            place: puts a host value where executables want state.
+        """
+        self._place = place
+        moved = repack(self.layout, self.buffers, layout, None)
+        self.buffers[:] = [self._placed(value) for value in moved]
+        self.layout = layout
+
+    def _placed(self, value: Any) -> Any:
+        if self._place is not None and isinstance(value, np.ndarray):
+            return self._place(value)
+        return value
+
+    # -- by name ----------------------------------------------------------------------------
+
+    def get(self, name: str | Variable) -> jax.Array:
+        """A copy of one value: see `Session.get`."""
+        _, slot = self._slot(name)
+        value = self.buffers[slot.buffer]
+        if slot.member is not None:
+            return take(value, self.layout.buffers[slot.buffer], slot.member)
+        with jax.enable_x64(True):
+            return jnp.array(value, copy=True)
+
+    def values(self) -> dict[str, Array]:
+        """A copy of every value on the host."""
+        found: dict[str, Any] = {}
+        for buffer, value in zip(self.layout.buffers, self.buffers, strict=True):
+            found.update(unpack(buffer, np.array(value)))
+        return {name: found[name] for name in self._graph.variables}
+
+    def copy(self) -> State:
+        """All of it, as an executable takes it."""
+        with jax.enable_x64(True):
+            return State(self.layout, [jnp.array(buffer, copy=True) for buffer in self.buffers])
+
+    def set(self, values: Mapping[Any, Any]) -> None:
+        """New values of some variables, one write for each buffer: see `Session.set_all`."""
+        by_buffer: dict[int, dict[str, Array]] = {}
+        for name, value in values.items():
+            found, slot = self._slot(name)
+            by_buffer.setdefault(slot.buffer, {})[found] = self._checked(found, value)
+        for number, members in by_buffer.items():
+            self.buffers[number] = self._written(number, members)
+
+    def _written(self, number: int, members: Mapping[str, Array]) -> Any:
+        """A buffer with new values of some of its members."""
+        buffer, old = self.layout.buffers[number], self.buffers[number]
+        if len(members) == 1 < len(buffer.members):
+            ((name, value),) = members.items()
+            return put(old, buffer, buffer.members.index(name), value, donate=True)
+        if len(members) < len(buffer.members):
+            members = {**unpack(buffer, old), **members}
+        return self._placed(pack(buffer, members))
+
+    def _slot(self, name: str | Variable) -> tuple[str, Slot]:
+        found = name.name if isinstance(name, Variable) else name
+        if found not in self.layout.types:
+            raise UnknownNameError(
+                f"no variable {found!r} in graph {self._graph.name!r}",
+                source=current_source(),
+                mend=nearest(found, public_names(self.layout.types)),
+            )
+        return found, self.layout.slot(found)
+
+    def _checked(self, name: str, value: Any) -> Array:
+        """A value that somebody sets, as an array of the variable's type.
+
+        Raises:
+            ShapeError, DTypeError: it does not fit.
+        """
+        variable = self._graph.variables.get(name)
+        type = self.layout.types[name]
+        spec = FeedSpec.of_type(name, type, variable.source if variable is not None else None)
+        try:
+            array = np.asarray(spec.convert(value))
+        except FeedError as error:
+            raise DTypeError(
+                error.what.replace("feed", "variable", 1),
+                details=error.details,
+                source=error.source,
+                mend=error.mend and error.mend.replace("feed", "set", 1),
+            ) from None
+        if array.shape != type.shape:
+            raise ShapeError(
+                f"variable {name!r} has shape {type.shape}, the value {array.shape}",
+                source=spec.source,
+                mend="set a value of that shape",
+            )
+        return array

@@ -1,0 +1,197 @@
+"""A physical program as a JAX function with its interface; and through JAX and XLA."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+from jax import numpy as jnp
+
+from graphc.config import CompileOptions
+from graphc.errors import ExecutionError
+from graphc.ir.layouts import REPLICATED, Layout, Sharded
+from graphc.ir.program import Port, Program
+from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.runtime.counters import COUNTERS
+from graphc.runtime.interface import SINGLE, Interface, Value
+from graphc.runtime.layout import Buffer, StateLayout
+
+
+@dataclass(frozen=True)
+class PortOrder:
+    """The order in which a compiled program takes and gives its values.
+
+    Attributes:
+        written: state that the program takes and assigns, donated; in this order first.
+        read: state that it only reads.
+        feeds: the feeds.
+        assigned: the state it gives: that of `written` first, in the same order.
+        fetches: the values it gives.
+    """
+
+    written: tuple[Port, ...]
+    read: tuple[Port, ...]
+    feeds: tuple[Port, ...]
+    assigned: tuple[Port, ...]
+    fetches: tuple[Port, ...]
+
+    @staticmethod
+    def of(program: Program) -> PortOrder:
+        new = {port.name: port for port in program.new_state()}
+        state = program.ports("state")
+        written = tuple(p for p in state if p.name in new)
+        names = [p.name for p in written]
+        rest = [p for name, p in new.items() if name not in names]
+        return PortOrder(
+            written,
+            tuple(p for p in state if p.name not in new),
+            tuple(program.ports("feed")),
+            (*(new[name] for name in names), *rest),
+            tuple(program.ports("fetch")),
+        )
+
+    def reorder(self, program: Program) -> Program:
+        """The program with its ports in this order."""
+        return program.replace(
+            inputs=(*self.written, *self.read, *self.feeds),
+            outputs=(*self.assigned, *self.fetches),
+        )
+
+
+class JaxProgram(NamedTuple):
+    """A physical program as a function that JAX has not traced yet.
+
+    Attributes:
+        interface, devices: what an `Executor` takes beside the compiled program.
+        program: physical, in the order of its ports.
+        jitted: takes and gives flat lists of arrays in that order.
+        arguments: their shapes, dtypes and places.
+    """
+
+    interface: Interface
+    devices: Sequence[jax.Device]
+    program: Program
+    jitted: Any
+    arguments: Sequence[Any]
+
+    def lower(self) -> Any:
+        """JAX's stage before XLA: the program's StableHLO."""
+        COUNTERS.add(traces=1, lowerings=1)
+        with self._widths():
+            return self.jitted.lower(*self.arguments)
+
+    def compile(self, lowered: Any, options: CompileOptions) -> jax.stages.Compiled:
+        """What `lower` gave through XLA.
+
+        Raises:
+            ExecutionError: XLA refuses it.
+        """
+        COUNTERS.add(compiles=1)
+        with self._widths():
+            try:
+                compiled: jax.stages.Compiled = lowered.compile(
+                    compiler_options=dict(options.xla_options) or None
+                )
+            except Exception as error:
+                raise ExecutionError(
+                    f"XLA could not compile the program: {error}",
+                    mend="check CompileOptions.xla_options" if options.xla_options else None,
+                ) from error
+        return compiled
+
+    def _widths(self) -> AbstractContextManager[Any]:
+        return jax.enable_x64(True) if self.interface.wide else nullcontext()
+
+
+def on_one_device(
+    program: Program, layout: StateLayout, options: CompileOptions, device: jax.Device
+) -> JaxProgram:
+    """A physical program for one device."""
+    order = PortOrder.of(program)
+    program = order.reorder(program)
+    home = jax.sharding.SingleDeviceSharding(device)
+    arguments = [
+        jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=home)
+        for p in program.inputs
+    ]
+    function = with_token(program, to_function(program))
+    jitted = jax.jit(function, donate_argnums=donated(order, options), keep_unused=True)
+    wide = needs_x64(program)
+    interface = interface_of(program, order, layout, options, kind=SINGLE, wide=wide)
+    return JaxProgram(interface, [device], program, jitted, arguments)
+
+
+def interface_of(
+    program: Program,
+    order: PortOrder,
+    layout: StateLayout,
+    options: CompileOptions,
+    *,
+    kind: str,
+    wide: bool,
+    replicas: int = 1,
+    inputs: Sequence[Layout] | None = None,
+    outputs: Sequence[Layout] | None = None,
+    notes: Sequence[str] = (),
+) -> Interface:
+    """The interface of a physical program whose ports are in `order`.
+
+    Args:
+        inputs, outputs: the layouts of its ports on the replicas; None: whole.
+    """
+    buffers = {buffer.name: buffer for buffer in layout.buffers}
+    taken = inputs or [REPLICATED] * len(program.inputs)
+    given = outputs or [REPLICATED] * len(program.outputs)
+
+    def state(ports: Sequence[Port]) -> tuple[Buffer, ...]:
+        return tuple(buffers[port.name] for port in ports)
+
+    return Interface(
+        name=program.name,
+        kind=kind,
+        replicas=replicas,
+        wide=wide,
+        donate=options.donate,
+        written=state(order.written),
+        read=state(order.read),
+        assigned=state(order.assigned),
+        feeds=_values(order.feeds, taken[len(taken) - len(order.feeds) :]),
+        fetches=_values(order.fetches, given[len(order.assigned) :]),
+        nodes=len(program.nodes),
+        notes=tuple(notes),
+    )
+
+
+def _values(ports: Sequence[Port], layouts: Sequence[Layout]) -> tuple[Value, ...]:
+    return tuple(
+        Value(port.name, port.tensor.type, axis_of(layout))
+        for port, layout in zip(ports, layouts, strict=True)
+    )
+
+
+def axis_of(layout: Layout) -> int | None:
+    """The axis it is cut along, if it is."""
+    return layout.axis if isinstance(layout, Sharded) else None
+
+
+def donated(order: PortOrder, options: CompileOptions) -> tuple[int, ...]:
+    """Which arguments are given away."""
+    return tuple(range(len(order.written))) if options.donate else ()
+
+
+def with_token(program: Program, function: Any) -> Any:
+    """`function` with a constant output more where the program fetches nothing.
+
+    New state is donated to the next step, so it cannot be waited for; the token can.
+    """
+    wants_token = not program.ports("fetch")
+
+    def with_outputs(*args: Any) -> list[Any]:
+        outputs = list(function(*args))
+        return [*outputs, jnp.zeros((), jnp.int32)] if wants_token else outputs
+
+    with_outputs.__name__ = program.name
+    return with_outputs

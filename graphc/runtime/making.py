@@ -1,0 +1,201 @@
+"""From a fetch set to XLA, stage by stage; no stage is carried out before it is asked for.
+
+What an executable is found by in the cache needs none of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+import jax
+
+from graphc.config import CompileOptions
+from graphc.devices.placer import place
+from graphc.devices.strategy import DataParallel
+from graphc.ir.fingerprint import cache_key
+from graphc.ir.program import Program
+from graphc.ir.verify import verify
+from graphc.ops.catalogue import CATALOGUE
+from graphc.passes.manager import PassReport
+from graphc.runtime.feeds import bind_feeds
+from graphc.runtime.layout import StateLayout
+from graphc.runtime.loading import noting_reuse
+from graphc.runtime.lowered import JaxProgram, on_one_device
+from graphc.runtime.once import Once
+from graphc.runtime.physical import physical
+from graphc.runtime.prepare import Prepared, bind
+from graphc.runtime.replicated import on_replicas
+from graphc.runtime.steps import physical_steps
+from graphc.store.environment import environment
+
+T = TypeVar("T")
+
+
+class Making:
+    """A fetch set with feeds of given shapes, on given devices.
+
+    Args:
+        shapes: of the feeds, global.
+        device: the one that state lies on already, which overrides what the program asks for.
+        steps: None, or how many steps it makes in a loop; `shapes` are those of one.
+
+    Attributes:
+        devices: those it is to run on.
+        notes: what of its placement could not be done as asked.
+
+    Raises:
+        FeedError: the shapes do not fit.
+        DeviceError: devices that are not there.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        shapes: Sequence[Sequence[int]],
+        strategy: DataParallel | None,
+        options: CompileOptions,
+        device: jax.Device | None = None,
+        steps: int | None = None,
+    ) -> None:
+        self.prepared, self.strategy, self.options = prepared, strategy, options
+        self.steps = steps
+        self.bindings = bind_feeds(prepared.functional, shapes, prepared.sources)
+        self._bound = Once(lambda: bind(prepared, self.bindings, options))
+        self.notes: list[str] = []
+        self.devices: Sequence[jax.Device]
+        if strategy is not None:
+            self.devices = strategy.resolve()
+            return
+        wanted, self.notes = place(prepared.functional)
+        if device is not None and device != wanted:
+            self.notes = [*self.notes, f"runs on {device}, where the state is, not on {wanted}"]
+        self.devices = [device or wanted]
+
+    @cached_property
+    def environment(self) -> dict[str, str]:
+        """What outside the program the executable depends on."""
+        return environment(self.devices)
+
+    @cached_property
+    def key(self) -> str | None:
+        """What the executable is found by in the cache; None where it must not be kept: the
+        program calls back, or has an operator whose meaning is not graphc's own."""
+        program = self.prepared.functional
+        operators = {node.op for node in program.walk()}
+        if any(op.name not in CATALOGUE or CATALOGUE[op.name] is not op for op in operators):
+            return None
+        return cache_key(
+            program,
+            bindings=self.bindings,
+            options={
+                "pipeline": self.options.pipeline,
+                "verify": self.options.verify,  # what is found was verified too
+                "donate": self.options.donate,
+                "xla_options": str(sorted(self.options.xla_options.items())),
+                "parallel": self.strategy is not None,
+                "steps": self.steps,
+            },
+            extra=self.environment,
+        )
+
+    @property
+    def program(self) -> Program:
+        """One step, optimised, its sizes ints."""
+        return self._bound()[0]
+
+    @property
+    def report(self) -> PassReport:
+        """What each pass did."""
+        return self.prepared.report + self._bound()[1]
+
+    def in_jax(self, layout: StateLayout) -> JaxProgram:
+        """The program as a JAX function of the buffers of `layout`.
+
+        Raises:
+            LayoutError: the strategy cannot be followed.
+        """
+        program = self.program
+        if self.steps is None:
+            local = physical(program, layout)
+        else:
+            local = physical_steps(program, layout, self.steps)
+        if self.options.verify and local is not program:
+            verify(local, "bound")
+        if self.strategy is None:
+            return on_one_device(local, layout, self.options, self.devices[0])
+        return on_replicas(local, layout, self.options, self.strategy, self.prepared.sources)
+
+
+class Insides:
+    """What an executable is made from, once its state has a layout. Nothing of it is needed to run
+    an executable that was found in the cache.
+
+    Args:
+        keep: is given the compiled program and its interface once, when it is made.
+    """
+
+    def __init__(
+        self,
+        making: Making,
+        layout: StateLayout,
+        keep: Callable[[Insides, jax.stages.Compiled], None] | None = None,
+    ) -> None:
+        self.making = making
+        self._keep = keep
+        self._seconds: dict[str, float] = {}
+        self._in_jax: Once[JaxProgram] = Once(
+            lambda: self._timed("layout", lambda: making.in_jax(layout))
+        )
+        self._lowered: Once[Any] = Once(lambda: self._timed("lower", self.in_jax.lower))
+        self._compiled = Once(self._compile)
+
+    @property
+    def program(self) -> Program:
+        """The optimised program, its state by variable."""
+        return self.making.program
+
+    @property
+    def in_jax(self) -> JaxProgram:
+        """The physical program, not traced yet.
+
+        Raises:
+            LayoutError: the strategy cannot be followed.
+        """
+        return self._in_jax()
+
+    @property
+    def lowered(self) -> Any:
+        """JAX's stage before XLA."""
+        return self._lowered()
+
+    @property
+    def compiled(self) -> jax.stages.Compiled:
+        """The compiled program.
+
+        Raises:
+            ExecutionError: XLA refuses it.
+        """
+        return self._compiled()
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Seconds of the stages that were carried out: "layout", "lower" (tracing included),
+        "compile"."""
+        return dict(self._seconds)
+
+    def _compile(self) -> jax.stages.Compiled:
+        lowered, options = self.lowered, self.making.options
+        with noting_reuse() as reused:
+            compiled = self._timed("compile", lambda: self.in_jax.compile(lowered, options))
+        if self._keep is not None and not reused:
+            self._keep(self, compiled)
+        return compiled
+
+    def _timed(self, stage: str, carry_out: Callable[[], T]) -> T:
+        start = time.perf_counter()
+        result = carry_out()
+        self._seconds[stage] = time.perf_counter() - start
+        return result

@@ -1,0 +1,112 @@
+"""How variables are updated: which of them by the same elementwise operators."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from graphc.ir.layouts import REPLICATED, Layout, Sharded
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program, is_pure
+from graphc.ir.types import TensorType
+from graphc.ops.emit import CONSTANT
+
+# A number that stands for how a value comes from state by elementwise operators; None: in no
+# such way.
+Role = int | None
+
+_PLAIN = frozenset(("int", "float", "bool", "str", "dtype"))  # kinds of attributes: no sizes
+_ANY_REPLICAS: Any = SimpleNamespace(replicas=2)
+_DEEPEST = 40  # operators between a state and its update that are looked through
+
+STATE: Role = 0  # of state itself
+_READ: Role = -1  # of a variable that is not assigned
+
+
+class Roles:
+    """The roles of tensors: the operators that lead to them from state, without what enters from
+    elsewhere (gradients, rates), so that variables of one optimizer have the same."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._sources: dict[Tensor, frozenset[Tensor]] = {}
+        self.producers = program.producers()
+        self._known: dict[Tensor, Role] = dict.fromkeys(program.input_tensors("state"), STATE)
+        self._numbers: dict[object, int] = {}
+
+    def of_variables(self) -> dict[str, Role]:
+        """How each variable that the program touches is updated."""
+        touched = {port.name: _READ for port in self._program.ports("state")}
+        return {**touched, **{p.name: self.of(p.tensor) for p in self._program.new_state()}}
+
+    def sources(self, tensor: Tensor) -> frozenset[Tensor]:
+        """The state of its shape that it comes from by elementwise operators."""
+        found = self._sources.get(tensor)
+        if found is None:
+            role = self.of(tensor)
+            if role is None:
+                found = frozenset()
+            elif role == STATE:
+                found = frozenset((tensor,))
+            else:
+                operands = self.producers[tensor].inputs
+                alike = [t for t in operands if t.type.shape == tensor.type.shape]
+                found = frozenset().union(*map(self.sources, alike))
+            self._sources[tensor] = found
+        return found
+
+    def of(self, tensor: Tensor, depth: int = 0) -> Role:
+        """The role of a tensor."""
+        if tensor in self._known:
+            return self._known[tensor]
+        node = self.producers.get(tensor)
+        role: Role = None
+        if node is not None and depth < _DEEPEST and is_elementwise(node):
+            operands = [self._operand(node, t, depth + 1) for t in node.inputs]
+            if any(type(operand) is int for operand in operands):
+                row = (node.op.name, tuple(node.attrs.items()), tuple(operands))
+                role = self._numbers.setdefault(row, len(self._numbers) + 1)
+        self._known[tensor] = role
+        return role
+
+    def _operand(self, node: Node, tensor: Tensor, depth: int) -> Role | Tensor:
+        """The role of an operand; a scalar that all share stands for itself."""
+        if tensor.type.shape == ():
+            producer = self.producers.get(tensor)
+            if node.outputs[0].type.shape != () or (producer and producer.op is CONSTANT):
+                return tensor
+        return self.of(tensor, depth)
+
+
+def is_elementwise(node: Node) -> bool:
+    """Whether each element of the result depends on the operands' elements in its place alone.
+
+    So says the layout rule, if any axis may be cut; a scalar has none, so its operator is asked
+    how it would take a vector. Operators with sizes or axes among their attributes look at them.
+    """
+    rule = node.op.layout
+    if rule is None or len(node.outputs) != 1 or node.regions or not is_pure(node):
+        return False
+    if not {attr.kind for attr in node.op.attrs.values()} <= _PLAIN:
+        return False
+    shape = node.outputs[0].type.shape
+    if any(t.type.shape not in (shape, ()) for t in node.inputs):
+        return False
+    probe = (2,) * max(len(shape), 1)  # a size of 1 would be taken for a broadcast one
+    like = {shape: probe, (): probe if shape == () else ()}
+
+    def stand_in(tensor: Tensor) -> Tensor:
+        return Tensor(TensorType(tensor.type.dtype, like[tensor.type.shape]))
+
+    node = node.replace(
+        inputs=tuple(map(stand_in, node.inputs)), outputs=tuple(map(stand_in, node.outputs))
+    )
+    for axis in range(len(probe)):
+        given: list[Layout] = [
+            Sharded(axis) if t.type.shape == probe else REPLICATED for t in node.inputs
+        ]
+        plan = rule(_ANY_REPLICAS, node, *given)
+        asks = plan.attrs is not None or plan.regions is not None or bool(plan.fold_replica)
+        if asks or list(plan.operands) != given or list(plan.results) != [Sharded(axis)]:
+            return False
+    return True

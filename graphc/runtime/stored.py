@@ -1,0 +1,120 @@
+"""Executables in the cache: under which key one is looked up and kept, and what is kept of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from typing import Any, NamedTuple
+
+import jax
+
+from graphc.errors import CacheError
+from graphc.passes.manager import PassReport, PassRow
+from graphc.runtime.counters import COUNTERS
+from graphc.runtime.interface import Interface
+from graphc.runtime.layout import StateLayout, groups_of
+from graphc.runtime.loading import from_bytes, to_bytes
+from graphc.runtime.making import Insides, Making
+from graphc.store.files import Entry
+from graphc.store.folder import ExecutableCache, open_cache, warn_once
+
+
+class Found(NamedTuple):
+    """An executable from the cache.
+
+    Attributes:
+        interface, compiled: what an `Executor` takes.
+        layout: of the state; it has the buffers of the interface.
+        report: what the passes did when it was compiled.
+        seconds: that reading it took.
+    """
+
+    interface: Interface
+    compiled: jax.stages.Compiled
+    layout: StateLayout
+    report: PassReport
+    seconds: float
+
+
+class Shelf:
+    """The place of one executable in the cache, or nowhere.
+
+    An executable fits the layouts that have, or can be given, the buffers of its interface. The
+    first that is compiled of a program is kept under the program's key; one for a layout that the
+    first does not fit is kept beside it, under a key with that layout in it.
+    """
+
+    def __init__(self, making: Making, layout: StateLayout) -> None:
+        self._making, self._layout = making, layout
+        self._cache, self._key = _cache_for(making), making.key or ""
+
+    def find(self) -> Found | None:
+        """The executable, if it is there; then no stage of `making` is needed."""
+        cache = self._cache
+        if cache is None:
+            return None
+        found = self._found(cache)
+        COUNTERS.add(**{"cache_misses" if found is None else "cache_hits": 1})
+        return found
+
+    def keep(self, insides: Insides, compiled: jax.stages.Compiled) -> None:
+        """Puts a compiled executable where `find` looked for it in vain."""
+        if self._cache is None:
+            return
+        making, interface = self._making, insides.in_jax.interface
+        try:
+            payload = to_bytes(compiled)
+        except CacheError as error:
+            warn_once(error.what)
+            return
+        seconds = {"passes": making.report.milliseconds / 1e3, **insides.seconds}
+        metadata = {
+            "program": interface.name,
+            "environment": making.environment,
+            "seconds": seconds,
+            "interface": interface.to_json(),
+            "passes": making.report.to_json(),
+        }
+        self._cache.put(self._key, metadata, payload)
+
+    def _found(self, cache: ExecutableCache) -> Found | None:
+        entry = cache.get(self._key)
+        if entry is None:
+            return None
+        found = self._load(entry)
+        if found is not None:
+            return found
+        program = self._making.prepared.functional
+        names = {port.name for port in (*program.ports("state"), *program.new_state())}
+        buffers = [buffer.to_json() for buffer in self._layout.touched(names)]
+        text = json.dumps([self._key, buffers])
+        self._key = hashlib.sha256(text.encode()).hexdigest()
+        entry = cache.get(self._key)
+        return None if entry is None else self._load(entry)
+
+    def _load(self, entry: Entry) -> Found | None:
+        """None where the state lies in other buffers, or where XLA does not take it back."""
+        start = time.perf_counter()
+        facts: Any = entry.metadata
+        interface = Interface.from_json(facts["interface"])
+        layout = self._layout.with_groups(groups_of(interface.buffers))
+        if not layout.has(interface.buffers):
+            return None
+        try:
+            compiled = from_bytes(
+                entry.payload, interface.arguments, interface.results, self._making.devices
+            )
+        except CacheError:
+            return None
+        report = PassReport(tuple(PassRow(**row) for row in facts["passes"]))
+        return Found(interface, compiled, layout, report, time.perf_counter() - start)
+
+
+def _cache_for(making: Making) -> ExecutableCache | None:
+    """None where the user wants none, or wants to see the passes at work; or where several
+    processes have to compile together."""
+    options = making.options
+    if options.validate or options.dump is not None or jax.process_count() > 1:
+        return None
+    return open_cache(options) if making.key is not None else None
