@@ -5,5 +5,6 @@ from graphc.artifacts.loading import Model as Model
 from graphc.artifacts.loading import load as load
 from graphc.artifacts.saving import save as save
 from graphc.artifacts.signature import Signature as Signature
+from graphc.artifacts.state import ModelState as ModelState
 
-__all__ = ["EntryPoint", "Model", "Signature", "load", "save"]
+__all__ = ["EntryPoint", "Model", "ModelState", "Signature", "load", "save"]

@@ -1,7 +1,8 @@
 """The file itself: members in an uncompressed zip, each with its checksum in the manifest.
 
 Nothing is compressed, so no member can be larger than the file; nothing is extracted, so no
-name can lead outside; nothing is unpickled.
+name can lead outside. A file is opened, not read: members are read when they are asked for, into
+memory of this process, and what was checked is what is used, whoever writes to the file then.
 """
 
 from __future__ import annotations
@@ -11,32 +12,37 @@ import json
 import os
 import secrets
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from graphc.artifacts.directory import Extent, OpenFile, extents, no_artifact
 from graphc.errors import ArtifactCorruptError, ArtifactError, ArtifactVersionError
 
 FORMAT = "graphc-artifact"
-VERSION = 1
+VERSION = 2
 _MANIFEST = "manifest.json"
 _DIGEST = "manifest.sha256"
+_LARGEST_MANIFEST = 1 << 24  # far beyond any: it is parsed as a whole
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same content gives the same file
-_CHUNK = 1 << 20
 _AGAIN = "copy or save it again"
 
 Buffer = bytes | memoryview
 
 
+# -- writing --------------------------------------------------------------------------------
+
+
 def write(
     path: str | os.PathLike[str],
-    manifest: Mapping[str, Any],
     members: Mapping[str, Iterable[Buffer]],
+    manifest: Callable[[], Mapping[str, Any]],
 ) -> None:
     """Writes an artifact beside `path` and renames it: readers see the old file or the new.
 
     Args:
         members: name -> the content in pieces, which are asked for one after the other.
+        manifest: asked for when all members are written.
 
     Raises:
         ArtifactError: the folder does not exist or cannot be written, or the disk is full.
@@ -46,7 +52,7 @@ def write(
     try:
         try:
             with open(aside, "xb") as file:
-                _write_archive(file, manifest, members)
+                _write_archive(file, members, manifest)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(aside, target)
@@ -61,7 +67,9 @@ def write(
 
 
 def _write_archive(
-    file: IO[bytes], manifest: Mapping[str, Any], members: Mapping[str, Iterable[Buffer]]
+    file: IO[bytes],
+    members: Mapping[str, Iterable[Buffer]],
+    manifest: Callable[[], Mapping[str, Any]],
 ) -> None:
     written: dict[str, dict[str, Any]] = {}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
@@ -74,51 +82,144 @@ def _write_archive(
                     digest.update(piece)
                     size += len(piece)
             written[name] = {"bytes": size, "sha256": digest.hexdigest()}
-        full = {"format": FORMAT, "version": VERSION, **manifest, "members": written}
+        full = {"format": FORMAT, "version": VERSION, **manifest(), "members": written}
         text = json.dumps(full, indent=1, sort_keys=True, allow_nan=False).encode()
+        if len(text) > _LARGEST_MANIFEST:
+            raise ArtifactError(
+                f"the manifest would have {len(text)} bytes, and {_LARGEST_MANIFEST} is the most",
+                mend="save fewer signatures or variables in one file",
+            )
         archive.writestr(zipfile.ZipInfo(_MANIFEST, _EPOCH), text)
         archive.writestr(zipfile.ZipInfo(_DIGEST, _EPOCH), hashlib.sha256(text).hexdigest())
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, memoryview]]:
-    """The manifest and the members of an artifact, every checksum checked; read once.
+# -- reading --------------------------------------------------------------------------------
+
+
+class Members(Mapping[str, memoryview]):
+    """The members of an open artifact by name. To read one is to check its checksum."""
+
+    def __init__(
+        self, file: OpenFile, places: Mapping[str, Extent], digests: Mapping[str, str]
+    ) -> None:
+        self._file = file
+        self._places = places
+        self._digests = digests
+
+    def __getitem__(self, name: str) -> memoryview:
+        """The content; read anew each time.
+
+        Raises:
+            ArtifactCorruptError: it was altered, or the file changed since it was opened.
+        """
+        data = self.part(name, 0, self.size(name))
+        if hashlib.sha256(data).hexdigest() != self._digests[name]:
+            raise ArtifactCorruptError(
+                f"{self._file.name!r}: member {name!r} was altered", mend=_AGAIN
+            )
+        return data
+
+    def part(self, name: str, offset: int, size: int) -> memoryview:
+        """`size` bytes from `offset` on, which lie within the member; not checked."""
+        return self._file.read(self._places[name].start + offset, size)
+
+    def size(self, name: str) -> int:
+        """Bytes of a member."""
+        return self._places[name].size
+
+    def digest(self, name: str) -> str:
+        """The SHA-256 of a member, as the manifest has it."""
+        return self._digests[name]
+
+    def check(self, name: str) -> None:
+        """Checks a member's checksum without keeping the content.
+
+        Raises:
+            ArtifactCorruptError: as when it is read.
+        """
+        digest = hashlib.sha256()
+        for piece in self._file.pieces(self._places[name].start, self.size(name)):
+            digest.update(piece)
+        if digest.hexdigest() != self._digests[name]:
+            raise ArtifactCorruptError(
+                f"{self._file.name!r}: member {name!r} was altered", mend=_AGAIN
+            )
+
+    @property
+    def bytes_read(self) -> int:
+        """How much of the file was read up to now."""
+        return self._file.bytes_read
+
+    @property
+    def path(self) -> str:
+        """The file's path, for errors."""
+        return self._file.name
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places  # nothing is read for that
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Members]:
+    """The manifest, checked, and the members, which are checked when they are read.
 
     Raises:
         ArtifactError: no such file, or no artifact.
         ArtifactCorruptError: truncated or altered.
         ArtifactVersionError: written by a newer graphc.
     """
-    name = os.fspath(path)
+    name = str(os.fspath(path))
     try:
-        with open(path, "rb") as file:
-            return _read_file(str(name), file)
+        file = OpenFile(name)
     except FileNotFoundError:
         raise ArtifactError(f"no file {name!r}", mend="check the path") from None
     except IsADirectoryError:
         raise ArtifactError(
             f"{name!r} is a folder, not an artifact", mend="give the file that gc.save wrote"
         ) from None
-    except OSError as error:
-        raise ArtifactError(f"cannot read {name!r}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # a NUL in the path is a ValueError
+        raise ArtifactError(
+            f"cannot read {name!r}: {getattr(error, 'strerror', None) or error}"
+        ) from error
+    return _read_archive(file)
 
 
-def _read_file(name: str, file: IO[bytes]) -> tuple[dict[str, Any], dict[str, memoryview]]:
-    start = file.read(4)
-    if not start:
-        raise ArtifactCorruptError(f"{name!r} is empty", mend=_AGAIN)
-    try:
-        archive = zipfile.ZipFile(file)
-    except Exception as error:  # zipfile lets many kinds through on a file that was altered
-        if start != b"PK\x03\x04":
-            raise _no_artifact(name, "it does not begin as one") from error
-        raise damaged(name, f"{type(error).__name__}: {error}") from error
-    with archive:
-        try:
-            return _read_archive(name, archive, os.fstat(file.fileno()).st_size)
-        except ArtifactError:
-            raise
-        except Exception as error:
-            raise damaged(name, f"{type(error).__name__}: {error}") from error
+def _read_archive(file: OpenFile) -> tuple[dict[str, Any], Members]:
+    name = file.name
+    places = extents(file, _MANIFEST)
+    if _DIGEST not in places or places[_MANIFEST].size > _LARGEST_MANIFEST:
+        raise ArtifactCorruptError(
+            f"{name!r}: its members are not those of an artifact", mend=_AGAIN
+        )
+    place = places.pop(_DIGEST)
+    expected = bytes(file.read(place.start, min(place.size, 100)))
+    place = places.pop(_MANIFEST)
+    text = bytes(file.read(place.start, place.size))
+    if hashlib.sha256(text).hexdigest().encode() != expected:
+        raise ArtifactCorruptError(f"{name!r}: the manifest was altered", mend=_AGAIN)
+    manifest = _parse_manifest(name, text)
+    digests = _digests(manifest.get("members"), places)
+    if digests is None:
+        raise ArtifactCorruptError(f"{name!r}: members and manifest disagree", mend=_AGAIN)
+    return manifest, Members(file, places, digests)
+
+
+def _digests(listed: Any, places: Mapping[str, Extent]) -> dict[str, str] | None:
+    """Member -> SHA-256, if the manifest lists exactly the members that there are."""
+    if not isinstance(listed, dict) or listed.keys() != places.keys():
+        return None
+    digests = {}
+    for member, entry in listed.items():
+        digest = entry.get("sha256") if isinstance(entry, dict) else None
+        if not isinstance(digest, str) or entry.get("bytes") != places[member].size:
+            return None
+        digests[member] = digest
+    return digests
 
 
 def damaged(name: str, why: str) -> ArtifactCorruptError:
@@ -130,71 +231,16 @@ def damaged(name: str, why: str) -> ArtifactCorruptError:
     )
 
 
-def _no_artifact(name: str, why: str) -> ArtifactError:
-    return ArtifactError(
-        f"{name!r} is not a graphc artifact", details=[why], mend="give a file that gc.save wrote"
-    )
-
-
-def _read_archive(
-    name: str, archive: zipfile.ZipFile, size: int
-) -> tuple[dict[str, Any], dict[str, memoryview]]:
-    infos = {info.filename: info for info in archive.infolist()}
-    if _MANIFEST not in infos:
-        raise _no_artifact(name, "it has no manifest")
-    if _DIGEST not in infos or len(infos) != len(archive.infolist()) or not _plain(infos, size):
-        raise ArtifactCorruptError(
-            f"{name!r}: its members are not those of an artifact", mend=_AGAIN
-        )
-    text, digest = _read_member(archive, infos[_MANIFEST])
-    if digest.encode() != _read_member(archive, infos[_DIGEST])[0]:
-        raise ArtifactCorruptError(f"{name!r}: the manifest was altered", mend=_AGAIN)
-    manifest = _parse_manifest(name, bytes(text))
-    listed = manifest.get("members")
-    if not isinstance(listed, dict) or infos.keys() != {_MANIFEST, _DIGEST, *listed}:
-        raise ArtifactCorruptError(f"{name!r}: members and manifest disagree", mend=_AGAIN)
-    members = {}
-    for member, entry in listed.items():
-        members[member], digest = _read_member(archive, infos[member])
-        if not isinstance(entry, dict) or entry.get("sha256") != digest:
-            raise ArtifactCorruptError(f"{name!r}: member {member!r} was altered", mend=_AGAIN)
-    return manifest, members
-
-
-def _plain(infos: Mapping[str, zipfile.ZipInfo], size: int) -> bool:
-    """Whether members are stored as they are, and all fit into a file of this size."""
-    return sum(info.file_size for info in infos.values()) <= size and all(
-        info.compress_type == zipfile.ZIP_STORED
-        and info.compress_size == info.file_size
-        and not info.flag_bits & 1  # encrypted
-        for info in infos.values()
-    )
-
-
-def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[memoryview, str]:
-    """The content, read-only, and its SHA-256."""
-    content = bytearray(info.file_size)
-    view, digest, position = memoryview(content), hashlib.sha256(), 0
-    with archive.open(info) as member:
-        while piece := member.read(_CHUNK):
-            view[position : position + len(piece)] = piece
-            digest.update(piece)
-            position += len(piece)
-    if position != info.file_size:
-        raise EOFError(f"{info.filename}: {position} of {info.file_size} bytes")
-    return view.toreadonly(), digest.hexdigest()
-
-
 def _parse_manifest(name: str, text: bytes) -> dict[str, Any]:
     try:
         manifest = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ArtifactCorruptError(f"{name!r}: the manifest is not JSON", mend=_AGAIN) from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise _no_artifact(name, f"its manifest does not say {FORMAT!r}")
+        raise no_artifact(name, f"its manifest does not say {FORMAT!r}")
     version = manifest.get("version")
     if type(version) is not int or version < 1:
-        raise ArtifactCorruptError(f"{name!r}: {version!r} is not a version", mend=_AGAIN)
+        raise ArtifactCorruptError(f"{name!r}: {version!r:.80} is not a version", mend=_AGAIN)
     if version > VERSION:
         raise ArtifactVersionError(
             f"{name!r} is of version {version}; this graphc reads up to {VERSION}",

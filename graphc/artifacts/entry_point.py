@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import re
+import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import jax
+import numpy as np
 
-from graphc.artifacts.manifest import Entry, Value, corrupt
-from graphc.errors import ArtifactCorruptError, ArtifactVersionError, FeedError, StateError, nearest
+from graphc.artifacts.lowering import Places, x64
+from graphc.artifacts.state import ModelState, Saved
+from graphc.artifacts.ways import Chain, Source
+from graphc.errors import DeviceError, ExecutionError, FeedError, StateError, nearest
+from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
-from graphc.ir.types import TensorType
 from graphc.runtime.feeds import FeedSpec, bind_feeds
-from graphc.runtime.state import State, StateLayout
 
-# JAX's custom calls that enter Python. graphc never exports them, and a file must not have them.
-_CALLS_PYTHON = re.compile(rb"xla_\w*python\w*callback")
+_IN_FLIGHT = 4  # steps on several devices: unbounded queues of collectives can abort the process
+
+
+# Arrays of these in JAX 0.10's own layout are refused by programs compiled ahead of time.
+_NARROW = (as_dtype("int4"), as_dtype("uint4"))
 
 
 class EntryPoint:
@@ -35,81 +40,140 @@ class EntryPoint:
         inputs: argument name -> type; sizes that are open stand by name.
         outputs: result name -> type.
         updates_state: whether it takes a state and gives a new one.
+        devices: how many it was saved for.
     """
 
     def __init__(
         self,
-        name: str,
-        entry: Entry,
-        data: memoryview,
+        source: Source,
+        saved: Saved,
         *,
-        layout: StateLayout,
-        saved_state: Callable[[], State],
-        device: jax.Device,
-        written_by: str,
+        lacking: Callable[[], DeviceError] | None = None,
     ) -> None:
-        self.name = name
+        entry = source.entry
+        self.name = source.name
         self.inputs = {value.name: value.type for value in entry.inputs}
         self.outputs = {output.value.name: output.value.type for output in entry.outputs}
         self.updates_state = bool(entry.assigned)
+        self.devices = entry.devices
         self._entry = entry
-        self._data = data
-        self._layout = layout
-        self._saved_state = saved_state
-        self._device = device
-        self._written_by = written_by
-        self._call: Any = None
+        self._saved = saved
+        self._lacking = lacking  # too few devices here: said by the first call
+        self._chain = Chain(source)
+        on_cpu = source.platform == "cpu"
         ports = [Port(v.name, "feed", Tensor(v.type, v.name)) for v in entry.inputs]
-        self._specs = [FeedSpec(port, None, copy=device.platform == "cpu") for port in ports]
+        self._specs = [FeedSpec(port, None, copy=on_cpu) for port in ports]
         # A program of ports alone: what the rules for feeds need to know.
-        self._ports = Program(name, tuple(ports), (), ())
-        self._taken = [layout.slot(n).buffer for n in (*entry.written, *entry.read)]
-        self._assigned = [layout.slot(n).buffer for n in entry.assigned]
+        self._ports = Program(self.name, tuple(ports), (), ())
+        state = [saved.types[name] for name in (*entry.written, *entry.read)]
+        taken = [*state, *self.inputs.values()]
+        self._narrow = [i for i, t in enumerate(taken) if on_cpu and t.dtype in _NARROW]
+        self._waiting: deque[Any] = deque()
+        self._lock = threading.Lock()
 
-    def __call__(self, state: State | None = None, /, **inputs: Any) -> Any:
+    # -- the way --------------------------------------------------------------------------------
+
+    @property
+    def way(self) -> str:
+        """The form of the program that runs: "native", "stablehlo" or "graph".
+
+        Raises:
+            ArtifactError: none will do.
+        """
+        self._check_devices()
+        return self._chain.way or self._chain.choose()
+
+    @property
+    def notes(self) -> list[str]:
+        """Why the forms before it are not what runs, one line each; known after a call."""
+        return list(self._chain.notes)
+
+    def _check_devices(self) -> None:
+        if self._lacking is not None:
+            raise self._lacking()
+
+    # -- running --------------------------------------------------------------------------------
+
+    def __call__(self, state: ModelState | None = None, /, **inputs: Any) -> Any:
         """Runs it once.
 
         Raises:
             FeedError: a wrong, missing or superfluous input; the state stays valid.
             StateError: a training entry point without a state, or with a consumed one; or a
                 state of another model.
-            ArtifactError: the program cannot be read by this JAX, or is not as the file says.
+            DeviceError: it needs more devices than there are.
+            ArtifactError: the program cannot be read here, or is not as the file says; or a
+                weight was altered.
+            ExecutionError: the run failed; the state is as it was.
         """
-        call = self._call or self._read_program()
+        self._check_devices()
+        self._chain.choose()  # what is wrong with the file is said before what is with the inputs
         state = self._checked_state(state)
         values = self._feeds(inputs)
-        buffers = list(state.buffers)
-        with jax.enable_x64(True) if self._entry.wide else nullcontext():
-            results = call(*[buffers[i] for i in self._taken], *values)
-        count = len(self._assigned)
-        outputs = {o.value.name: results[count + o.index] for o in self._entry.outputs}
+        compiled, places = self._chain.step(tuple([value.shape for value in values]))
+        entry = self._entry
+        written = [state.take(name, places.home) for name in entry.written]
+        read = [state.look(name, places.home) for name in entry.read]
+        feeds = _spread(values, places)
+        results = self._run(compiled, state, written, [*written, *read, *feeds])
+        count = len(entry.assigned)
+        outputs = {o.value.name: results[count + o.index] for o in entry.outputs}
         if not self.updates_state:
             return outputs
-        for i, buffer in zip(self._assigned, results[:count], strict=True):
-            buffers[i] = buffer
         state.consume(f"the entry point {self.name!r}")
-        return outputs, State(self._layout, buffers)
+        return outputs, state.followed_by(dict(zip(entry.assigned, results[:count], strict=True)))
 
-    def _checked_state(self, state: Any) -> State:
+    def _run(
+        self, compiled: Any, state: ModelState, written: Sequence[Any], values: Sequence[Any]
+    ) -> Any:
+        if self.devices > 1:
+            self._wait()
+        values = list(values)
+        for i in self._narrow:
+            values[i] = np.asarray(values[i])
+        try:
+            with x64(self._entry.wide):
+                results = compiled(*values)
+        except Exception as error:
+            if any(value.is_deleted() for value in written):
+                state.consume("a run that failed")
+                raise StateError(
+                    f"the run failed after it had consumed state: {error}",
+                    mend="start again from model.state(), or from a state that was saved",
+                ) from error
+            raise ExecutionError(f"the run failed: {error}") from error
+        if self.devices > 1:
+            self._waiting.append(results[-1])  # a fetch or the token: no step takes it
+        return results
+
+    def _wait(self) -> None:
+        """Waits until one more step may be dispatched."""
+        with self._lock:
+            while len(self._waiting) >= _IN_FLIGHT:
+                first = self._waiting.popleft()
+                if not first.is_deleted():
+                    first.block_until_ready()
+
+    def _checked_state(self, state: Any) -> ModelState:
         if state is None:
             if not self.updates_state:
-                return self._saved_state()
+                return ModelState(self._saved, {})
             call = f"model.signatures[{self.name!r}](state, ...)"
             raise StateError(
                 f"{self.name!r} updates variables: it takes a state first",
                 mend=f"state = model.state(); outputs, state = {call}",
             )
-        if not isinstance(state, State):
+        if not isinstance(state, ModelState):
             raise StateError(
                 f"{self.name!r} takes a state first, got {type(state).__name__}",
                 mend="inputs go by name: " + self._example(),
             )
-        own, given = self._layout, state.layout
-        if given is not own and [*given.types.items()] != [*own.types.items()]:
+        if [*state.types.items()] != [*self._saved.types.items()]:
             raise StateError(
                 f"{self.name!r} takes a state of its own model, and this one has other variables",
                 mend="start from model.state()",
             )
+        state.check_alive()
         return state
 
     def _example(self) -> str:
@@ -138,78 +202,20 @@ class EntryPoint:
             )
         return values
 
-    def _read_program(self) -> Any:
-        exported = deserialize(self.name, self._data, self._written_by)
-        self._check(exported)
-        device = jax.sharding.SingleDeviceSharding(self._device)
-        donated = tuple(range(len(self._entry.written)))
-        self._call = jax.jit(
-            exported.call, in_shardings=device, donate_argnums=donated, keep_unused=True
-        )
-        return self._call
-
-    def _check(self, exported: Any) -> None:
-        """The program takes and gives what the manifest says."""
-        entry, types = self._entry, self._layout.types
-        if _CALLS_PYTHON.search(exported.mlir_module_serialized):
-            raise ArtifactCorruptError(
-                f"program {self.name!r} calls back into Python, which no artifact may",
-                mend="do not trust this file",
-            )
-        state = [Value(n, types[n]) for n in (*entry.written, *entry.read)]
-        _match(f"program {self.name!r}", "take", [*state, *entry.inputs], exported.in_avals)
-        results = exported.out_avals
-        count = len(entry.assigned)
-        if len(results) != count + (entry.fetches or 1):  # see `with_token`
-            raise corrupt(f"program {self.name!r}", f"give {count + entry.fetches} values")
-        assigned = [Value(n, types[n]) for n in entry.assigned]
-        fetched = [results[count + output.index] for output in entry.outputs]
-        values = [*assigned, *(output.value for output in entry.outputs)]
-        _match(f"program {self.name!r}", "give", values, [*results[:count], *fetched])
-
     def __repr__(self) -> str:
         takes = ", ".join(f"{n}: {t}" for n, t in self.inputs.items())
         gives = ", ".join(f"{n}: {t}" for n, t in self.outputs.items())
         return f"<EntryPoint {self.name}({takes}) -> {gives}>"
 
 
-def deserialize(name: str, data: memoryview, written_by: str) -> Any:
-    """The `jax.export.Exported` of a program; flat lists and flatbuffers, never pickles.
-
-    Args:
-        written_by: the version of JAX that the artifact names, for the error.
-
-    Raises:
-        ArtifactVersionError: this JAX cannot read it.
-    """
-    try:
-        exported = jax.export.deserialize(bytearray(data))
-        exported.mlir_module()  # JAX itself would parse the StableHLO at the first call only
-        return exported
-    except Exception as error:  # whatever the parser of another version may raise
-        raise ArtifactVersionError(
-            f"program {name!r} cannot be read by jax {jax.__version__}",
-            details=[f"{type(error).__name__}: {error}", f"written by jax {written_by}"],
-            mend="install the jax it was written with or a newer one, or save it again",
-        ) from error
-
-
-def _match(where: str, verb: str, values: Sequence[Value], avals: Sequence[Any]) -> None:
-    if len(values) != len(avals):
-        raise corrupt(where, f"{verb} {len(values)} values, not {len(avals)}")
-    for value, aval in zip(values, avals, strict=True):
-        if not _fits(value.type, aval):
-            raise corrupt(where, f"{verb} {value}, not {aval.str_short()}")
-
-
-def _fits(type: TensorType, aval: Any) -> bool:
-    """Whether dtype, rank and the sizes that both know agree."""
-    return (
-        aval.dtype == type.dtype
-        and len(aval.shape) == len(type.shape)
-        and all(
-            a == b
-            for a, b in zip(aval.shape, type.shape, strict=True)
-            if isinstance(a, int) and isinstance(b, int)
-        )
-    )
+def _spread(values: Sequence[Any], places: Places) -> list[Any]:
+    """The inputs where the step wants them; host arrays go there by themselves on one device."""
+    several = len(places.devices) > 1
+    placed = []
+    for value, where in zip(values, places.feeds, strict=True):
+        on_device = isinstance(value, jax.Array)
+        if (on_device and value.sharding != where) or (several and not on_device):
+            with jax.enable_x64(True):
+                value = jax.device_put(value, where)
+        placed.append(value)
+    return placed

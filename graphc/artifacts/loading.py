@@ -1,5 +1,5 @@
-"""`gc.load`: reads an artifact. No code of the model is needed, and none in the file is run but
-StableHLO."""
+"""`gc.load`: opens an artifact. No code of the model is needed, and none in the file is run but
+operations of XLA, unless native code in it is trusted."""
 
 from __future__ import annotations
 
@@ -8,16 +8,26 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
-import numpy as np
+from jax.sharding import SingleDeviceSharding
 
 from graphc.artifacts import container
+from graphc.artifacts.container import Members
 from graphc.artifacts.entry_point import EntryPoint
-from graphc.artifacts.manifest import Manifest, parse_manifest
-from graphc.artifacts.weights import WEIGHTS, unpack
-from graphc.errors import ArtifactVersionError, AttributeValueError, UnknownNameError, nearest
+from graphc.artifacts.manifest import Entry, Manifest
+from graphc.artifacts.manifest_read import parse_manifest
+from graphc.artifacts.state import ModelState, Saved
+from graphc.artifacts.ways import Source
+from graphc.artifacts.weights import WEIGHTS, Weights
+from graphc.devices.strategy import DataParallel
+from graphc.errors import (
+    ArtifactVersionError,
+    AttributeValueError,
+    DeviceError,
+    UnknownNameError,
+    nearest,
+)
 from graphc.ir.types import TensorType
-from graphc.runtime.executors import place_on
-from graphc.runtime.state import State, StateLayout, public_names
+from graphc.runtime.layout import public_names
 
 
 class Signatures(Mapping[str, EntryPoint]):
@@ -47,72 +57,87 @@ class Signatures(Mapping[str, EntryPoint]):
 class Model:
     """A loaded artifact: its entry points, and the weights it was saved with. Made by `gc.load`.
 
+    The file stays open. A weight is read, checked and put on the device when an entry point that
+    needs it is first called; all entry points on one device share it.
+
     Attributes:
         signatures: the entry points by name.
         manifest: what the file says of itself: versions, platforms, ...
-        device: where it runs.
+        device: where entry points for one device run.
     """
 
     def __init__(
         self,
         manifest: Manifest,
-        weights: Mapping[str, np.ndarray[Any, Any]],
-        programs: Mapping[str, memoryview],
-        device: jax.Device,
+        members: Members,
+        signatures: Mapping[str, EntryPoint],
+        saved: Saved,
     ) -> None:
         self.manifest = manifest
-        self.device = device
-        self._layout = StateLayout({row.value.name: row.value.type for row in manifest.variables})
-        self._weights = [weights[name] for name in self._layout.types]
-        self._saved: State | None = None
-        self.signatures = Signatures(
-            {
-                name: EntryPoint(
-                    name,
-                    entry,
-                    programs[entry.program],
-                    layout=self._layout,
-                    saved_state=self._saved_state,
-                    device=device,
-                    written_by=manifest.jax,
-                )
-                for name, entry in manifest.signatures.items()
-            }
-        )
+        self.signatures = Signatures(signatures)
+        self._members = members
+        self._saved = saved
 
-    def state(self) -> State:
+    def state(self) -> ModelState:
         """A fresh state with the saved values: what a training entry point starts from."""
-        return State(self._layout, [place_on(value, self.device) for value in self._weights])
+        return ModelState(self._saved, {})
 
-    def _saved_state(self) -> State:
-        """The saved values, placed once: for entry points that only read."""
-        if self._saved is None:
-            self._saved = self.state()
-        return self._saved
+    @property
+    def device(self) -> jax.Device:
+        """Where entry points for one device run."""
+        (device,) = self._saved.home.device_set
+        return device
 
     @property
     def variables(self) -> dict[str, TensorType]:
         """The types of the variables by name, in the order of the graph."""
-        return {name: self._layout.types[name] for name in public_names(self._layout.types)}
+        types = self._saved.types
+        return {name: types[name] for name in public_names(types)}
 
     @property
     def platforms(self) -> tuple[str, ...]:
         """The platforms it was lowered for."""
         return self.manifest.platforms
 
+    @property
+    def notes(self) -> list[str]:
+        """Which form of each program runs, and why not an earlier one; of those called so far."""
+        return [
+            f"{name}: {line}" for name, point in self.signatures.items() for line in point.notes
+        ]
+
+    @property
+    def bytes_read(self) -> int:
+        """How much of the file was read up to now."""
+        return self._members.bytes_read
+
     def __repr__(self) -> str:
         return f"<Model {self.manifest.graph}: {', '.join(self.signatures)}>"
 
 
-def load(path: str | os.PathLike[str], *, device: jax.Device | None = None) -> Model:
-    """Reads an artifact that `gc.save` wrote.
+def load(
+    path: str | os.PathLike[str],
+    *,
+    device: jax.Device | None = None,
+    strategy: DataParallel | None = None,
+    trust_native: bool = False,
+) -> Model:
+    """Opens an artifact that `gc.save` wrote.
+
+    The first form of each program that will do here is taken: StableHLO where this JAX reads it,
+    else the graph, which is lowered anew. `model.signatures[name].way` says which.
 
     Args:
-        device: where it runs; JAX's default device otherwise.
+        device: where entry points for one device run; JAX's default device otherwise.
+        strategy: the devices for those that were saved for several; otherwise the first ones of
+            as many as they were saved for. With another number, their graph is lowered anew.
+        trust_native: run native code that the file holds, where it was made for exactly this
+            environment. Native code can do whatever the process can: only for files from
+            yourself, or from whom you would take a program.
 
     Raises:
         ArtifactError: no such file, or no artifact.
-        ArtifactCorruptError: truncated or altered.
+        ArtifactCorruptError: truncated or altered. What is read later is checked later.
         ArtifactVersionError: written by a newer graphc, or not for this device's platform.
 
     >>> load("nothing.gcx")
@@ -120,24 +145,70 @@ def load(path: str | os.PathLike[str], *, device: jax.Device | None = None) -> M
     graphc.errors.ArtifactError: no file 'nothing.gcx'
       mend: check the path
     """
+    _check_arguments(device, strategy, trust_native)
+    manifest, members = read(path)
+    where = device or jax.local_devices()[0]
+    _check_platform(manifest, platform_of(where))
+    types = {row.value.name: row.value.type for row in manifest.variables}
+    saved = Saved(types, Weights(manifest.variables, members), SingleDeviceSharding(where))
+    points = {}
+    for name, entry in manifest.signatures.items():
+        devices, lacking = _devices(name, entry, where, strategy)
+        source = Source(
+            name, entry, manifest, members, devices, platform_of(devices[0]), trust_native
+        )
+        points[name] = EntryPoint(source, saved, lacking=lacking)
+    return Model(manifest, members, points, saved)
+
+
+def _check_arguments(device: Any, strategy: Any, trust_native: Any) -> None:
     if device is not None and not isinstance(device, jax.Device):
         raise AttributeValueError(
             f"load: device must be a jax.Device, got {device!r}", mend="pass jax.devices()[0]"
         )
-    manifest, members = read(path)
-    where = device or jax.local_devices()[0]
-    platform = platform_of(where)
-    if platform not in manifest.platforms:
+    if strategy is not None and not isinstance(strategy, DataParallel):
+        raise AttributeValueError(
+            f"load: strategy must be a strategy, got {strategy!r}",
+            mend="pass gc.devices.DataParallel(2)",
+        )
+    if type(trust_native) is not bool:
+        raise AttributeValueError(f"load: trust_native must be a bool, got {trust_native!r}")
+
+
+def _check_platform(manifest: Manifest, platform: str) -> None:
+    """Refuses a file that has nothing for this platform: graphs are for any."""
+    only = [name for name, entry in manifest.signatures.items() if entry.graph is None]
+    if platform not in manifest.platforms and only:
         raise ArtifactVersionError(
             f"the artifact was saved for {', '.join(manifest.platforms)}; this device is "
             f"{platform}",
             mend=f"save it with platforms=(..., {platform!r}), or load it on another device",
         )
-    weights = unpack(manifest.variables, members[WEIGHTS])
-    return Model(manifest, weights, members, where)
 
 
-def read(path: str | os.PathLike[str]) -> tuple[Manifest, dict[str, memoryview]]:
+def _devices(
+    name: str, entry: Entry, where: jax.Device, strategy: DataParallel | None
+) -> tuple[tuple[jax.Device, ...], Any]:
+    """Those that an entry point runs on; and, if there are too few, what makes the error."""
+    if entry.devices == 1:
+        return (where,), None
+    if strategy is not None:
+        return strategy.resolve(), None
+    found = tuple(jax.local_devices(backend=where.platform))
+    if len(found) >= entry.devices:
+        return found[: entry.devices], None
+
+    def lacking() -> DeviceError:
+        other = f"gc.load(path, strategy=gc.devices.DataParallel({len(found)})) lowers its graph"
+        return DeviceError(
+            f"{name!r} was saved for {entry.devices} devices, and there are {len(found)}",
+            mend=f"{other} for those there are" if entry.graph is not None else None,
+        )
+
+    return found, lacking
+
+
+def read(path: str | os.PathLike[str]) -> tuple[Manifest, Members]:
     """The manifest and the members of an artifact, for looking inside; nothing is placed.
 
     Raises:

@@ -1,23 +1,15 @@
-"""What an artifact says of itself: typed records, written as JSON and read back distrustfully.
-
-The checksums find accidents. That a manifest makes sense is checked here all the same, since
-anybody may write one whose checksums fit.
-"""
+"""What an artifact says of itself: typed records and their JSON. `manifest_read` reads it back."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from graphc.errors import ArtifactCorruptError, GraphcError
-from graphc.ir.dims import DimExpr, parse_dim
-from graphc.ir.dtypes import BY_SHORT, short_name
+from graphc.errors import ArtifactCorruptError
+from graphc.ir.dtypes import short_name
 from graphc.ir.types import TensorType
-
-_MAX_SIZE = 2**63 - 1
-_MAX_DIM_TEXT = 1000  # far beyond any dim that is meant; products of long sums take time
 
 
 def corrupt(where: str, must: str) -> ArtifactCorruptError:
@@ -44,10 +36,19 @@ class Value:
 
 @dataclass(frozen=True)
 class VariableRow:
-    """A variable, and the name of its bytes among the weights."""
+    """A variable, and where its bytes are among the weights.
+
+    Attributes:
+        key: their name there.
+        offset: where they begin in the member; None in a file of version 1, where the member's
+            own header says it.
+        sha256: of the bytes; "" in a file of version 1, which has one for the whole member.
+    """
 
     value: Value
     key: str
+    offset: int | None = None
+    sha256: str = ""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -58,7 +59,8 @@ class VariableRow:
         return math.prod(self.shape) * self.value.type.dtype.itemsize
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.value.to_json(), "key": self.key}
+        place = {"key": self.key, "offset": self.offset, "sha256": self.sha256}
+        return {**self.value.to_json(), **place}
 
 
 @dataclass(frozen=True)
@@ -73,18 +75,38 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Native:
+    """Machine code for one environment: `store.environment` of the devices it was made for."""
+
+    member: str
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Entry:
     """One entry point.
 
+    Every form of its program takes the variables `written` (donated) and `read`, then `inputs`;
+    and gives the new values of `assigned`, those of `written` first, then its fetches.
+
     Attributes:
-        program: the member that holds its StableHLO. It takes the variables `written` (donated)
-            and `read`, then `inputs`; it gives the new values of `assigned`, those of `written`
-            first, then its fetches.
+        stablehlo: the member that holds it as JAX exported it.
+        graph: the member that holds it as a program of graphc; None in a file of version 1.
+        native: as machine code, where that was asked for.
+        convention: of the StableHLO's calling convention, which decides what JAX reads it; None
+            in a file of version 1.
+        devices: how many it runs on.
+        splits: of each input, the axis along which the devices share it, or None.
         fetches: how many there are.
         wide: whether it holds 64-bit values, so that JAX must be told.
     """
 
-    program: str
+    stablehlo: str
+    graph: str | None
+    native: Native | None
+    convention: int | None
+    devices: int
+    splits: tuple[int | None, ...]
     inputs: tuple[Value, ...]
     outputs: tuple[Output, ...]
     written: tuple[str, ...]
@@ -98,6 +120,7 @@ class Entry:
         rows = {
             "inputs": [value.to_json() for value in self.inputs],
             "outputs": [output.to_json() for output in self.outputs],
+            "native": None if self.native is None else vars(self.native),
         }
         return plain | rows
 
@@ -130,113 +153,3 @@ class Manifest:
             "variables": [row.to_json() for row in self.variables],
             "signatures": {name: entry.to_json() for name, entry in self.signatures.items()},
         }
-
-
-def parse_manifest(data: Mapping[str, Any], members: Sequence[str]) -> Manifest:
-    """The records that JSON says; fields that are not known are passed over.
-
-    Args:
-        members: the names of the file's members.
-
-    Raises:
-        ArtifactCorruptError: a field is missing, of another type, or does not fit another.
-    """
-    variables = tuple(
-        VariableRow(_value(row, where, fixed=True), _text(row, "key", where))
-        for row, where in _rows(data, "variables", "variables")
-    )
-    known = [row.value.name for row in variables]
-    if len(set(known)) != len(known):
-        raise corrupt("variables", "have different names")
-    signatures = _field(data, "signatures", "the manifest", dict)
-    entries = {
-        name: _entry(entry, f"signatures.{name}", known, members)
-        for name, entry in signatures.items()
-    }
-    if not entries:
-        raise corrupt("signatures", "hold one at least")
-    platforms = _names(data, "platforms", "the manifest")
-    texts = [_text(data, name, "the manifest") for name in ("graphc", "jax", "graph")]
-    return Manifest(texts[0], texts[1], texts[2], platforms, variables, entries)
-
-
-def _entry(data: Any, where: str, variables: Sequence[str], members: Sequence[str]) -> Entry:
-    entry = Entry(
-        program=_text(data, "program", where),
-        inputs=tuple(_value(row, place) for row, place in _rows(data, "inputs", where)),
-        outputs=tuple(
-            Output(_value(row, place), _field(row, "index", place, int))
-            for row, place in _rows(data, "outputs", where)
-        ),
-        written=_names(data, "written", where),
-        read=_names(data, "read", where),
-        assigned=_names(data, "assigned", where),
-        fetches=_field(data, "fetches", where, int),
-        wide=_field(data, "wide", where, bool),
-    )
-    if entry.program not in members:
-        raise corrupt(f"{where}.program", f"name a member, got {entry.program!r}")
-    for field in ("written", "read", "assigned"):
-        for name in getattr(entry, field):
-            if name not in variables:
-                raise corrupt(f"{where}.{field}", f"name variables, got {name!r}")
-    if set(entry.written) & set(entry.read):
-        raise corrupt(f"{where}.read", "share no variable with written")
-    if entry.assigned[: len(entry.written)] != entry.written:
-        raise corrupt(f"{where}.assigned", "begin with what is written")
-    for values in (entry.inputs, [output.value for output in entry.outputs]):
-        if len({value.name for value in values}) != len(values):
-            raise corrupt(where, "have different names for its inputs, and for its outputs")
-    if not all(0 <= output.index < entry.fetches for output in entry.outputs):
-        raise corrupt(f"{where}.outputs", f"have an index below {entry.fetches}")
-    return entry
-
-
-def _field(data: Any, name: str, where: str, kind: type) -> Any:
-    value = data.get(name) if isinstance(data, dict) else None
-    if type(value) is not kind:
-        raise corrupt(f"{where}.{name}", f"be of type {kind.__name__}")
-    return value
-
-
-def _text(data: Any, name: str, where: str) -> str:
-    return str(_field(data, name, where, str))
-
-
-def _rows(data: Any, name: str, where: str) -> list[tuple[Any, str]]:
-    rows = _field(data, name, where, list)
-    return [(row, f"{where}.{name}[{i}]") for i, row in enumerate(rows)]
-
-
-def _names(data: Any, name: str, where: str) -> tuple[str, ...]:
-    names = _field(data, name, where, list)
-    if not all(type(item) is str for item in names) or len(set(names)) != len(names):
-        raise corrupt(f"{where}.{name}", "be a list of different names")
-    return tuple(names)
-
-
-def _value(row: Any, where: str, fixed: bool = False) -> Value:
-    name, dtype = _text(row, "name", where), _text(row, "dtype", where)
-    if dtype not in BY_SHORT:
-        raise corrupt(f"{where}.dtype", f"be a dtype of graphc, got {dtype!r}")
-    read: Callable[[Any], Any] = _size if fixed else _dim
-    shape = [read(dim) for dim in _field(row, "shape", where, list)]
-    if None in shape:
-        raise corrupt(f"{where}.shape", f"be a list of sizes, got {str(row['shape'])[:80]}")
-    if fixed and math.prod(max(dim, 1) for dim in shape) > _MAX_SIZE // 16:
-        raise corrupt(f"{where}.shape", f"be of an array that fits into memory, got {shape}")
-    return Value(name, TensorType(BY_SHORT[dtype], tuple(shape)))
-
-
-def _size(dim: Any) -> int | None:
-    return dim if type(dim) is int and 0 <= dim <= _MAX_SIZE else None
-
-
-def _dim(dim: Any) -> Any:
-    if type(dim) is not str:
-        return _size(dim)
-    try:
-        parsed = parse_dim(dim[:_MAX_DIM_TEXT])
-    except (GraphcError, RecursionError, ValueError):
-        return None
-    return parsed if isinstance(parsed, DimExpr) else _size(parsed)

@@ -1,10 +1,9 @@
-"""`gc.save`: entry points of a graph, lowered to StableHLO, with the weights they use."""
+"""`gc.save`: entry points of a graph in forms that last, with the weights they use."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,17 +11,19 @@ import jax
 import numpy as np
 
 from graphc import _version
-from graphc.artifacts import container
-from graphc.artifacts.manifest import Entry, Manifest, Output, Value, VariableRow
+from graphc.artifacts import container, graphs, stablehlo
+from graphc.artifacts.lowering import Function, compiled_program, for_one, for_replicas
+from graphc.artifacts.manifest import Entry, Manifest, Native, Output, Value
 from graphc.artifacts.signature import Signature
-from graphc.artifacts.weights import WEIGHTS, pack
+from graphc.artifacts.weights import WEIGHTS, Packer
 from graphc.config import CompileOptions
 from graphc.errors import (
     ArtifactError,
     AttributeValueError,
+    CacheError,
     FeedError,
     FetchError,
-    GraphcError,
+    SerialError,
     UnknownNameError,
     nearest,
 )
@@ -30,23 +31,25 @@ from graphc.ir.dims import as_symbol, symbol, symbols_of
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
-from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.ir.rewrite import bind_sizes
 from graphc.runtime.compiler import checked_options
-from graphc.runtime.executors import PortOrder, with_token
 from graphc.runtime.fetches import FetchNest, resolve_feed, resolve_fetch
 from graphc.runtime.initial import state_types
-from graphc.runtime.prepare import bind, prepare
+from graphc.runtime.loading import to_bytes
+from graphc.runtime.lowered import PortOrder
+from graphc.runtime.prepare import prepare
 from graphc.runtime.session import Session
+from graphc.store.environment import environment
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
 @dataclass(frozen=True)
 class _Exported:
-    """One entry point, lowered, and the variables it has to do with."""
+    """One entry point: its record, and the members that hold its program."""
 
-    data: bytes
     entry: Entry
+    members: Mapping[str, bytes]
 
     @property
     def state(self) -> set[str]:
@@ -59,25 +62,31 @@ def save(
     *,
     signatures: Mapping[str, Signature],
     platforms: Sequence[str] = ("cpu", "cuda"),
+    native: bool = False,
     options: CompileOptions | None = None,
 ) -> None:
     """Writes an artifact: one file that `gc.load` runs without the code that built the graph.
 
-    It holds, for each signature, StableHLO for all `platforms` (by `jax.export`), and the
-    current values of the variables the signatures use. Programs are for one device: devices and
-    strategies are not saved. Named sizes stay open unless the signature fixes them. The file is
-    written aside and renamed, so that an earlier one at `path` stays whole.
+    It holds, for each signature, StableHLO for all `platforms` (by `jax.export`), the graph
+    itself, which any later JAX can be given, and the current values of the variables the
+    signatures use. Programs are for one device, unless `Signature(replicated=True)`. Named sizes
+    stay open unless the signature fixes them. The file is written aside and renamed, so that an
+    earlier one at `path` stays whole.
 
     Args:
         signatures: name -> entry point.
         platforms: among "cpu", "cuda", "rocm" and "tpu"; none of them need be here.
+        native: also put in machine code for this very environment, of those signatures whose
+            sizes are all fixed; used by `gc.load(path, trust_native=True)` only.
         options: of the passes; those of the session otherwise.
 
     Raises:
-        AttributeValueError: signatures or platforms that are none.
+        AttributeValueError: signatures or platforms that are none; `native` without a signature
+            whose sizes are fixed.
         ArtifactError: an entry point cannot be lowered with open sizes or for a platform, or
             the file cannot be written.
         FeedError, FetchError, UnknownNameError: a signature that does not fit the graph.
+        LayoutError: a replicated signature whose batch the devices cannot share.
         StateError: the session is closed or broken.
     """
     if not isinstance(session, Session):
@@ -89,23 +98,31 @@ def save(
     platforms = _checked_platforms(platforms)
     options = session.options if options is None else checked_options(options)
     exported = {
-        name: _export(session, name, signature, platforms, options)
+        name: _export(session, name, signature, platforms, native, options)
         for name, signature in signatures.items()
     }
+    if native and all(e.entry.native is None for e in exported.values()):
+        raise AttributeValueError(
+            "save: native code is for fixed sizes, and every signature has open ones",
+            mend="fix the sizes: gc.Signature(..., sizes={...})",
+        )
     names = set().union(*(e.state for e in exported.values()))
     types = {name: type for name, type in state_types(session.graph).items() if name in names}
-    variables = tuple(VariableRow(Value(n, t), f"v{i}") for i, (n, t) in enumerate(types.items()))
-    manifest = Manifest(
-        graphc=_version.__version__,
-        jax=jax.__version__,
-        graph=session.graph.name,
-        platforms=platforms,
-        variables=variables,
-        signatures={name: e.entry for name, e in exported.items()},
-    )
-    weights = pack(variables, lambda name: np.asarray(session.get(name)))
-    programs = {e.entry.program: [e.data] for e in exported.values()}
-    container.write(path, manifest.to_json(), {WEIGHTS: weights, **programs})
+    values = [Value(name, type) for name, type in types.items()]
+    weights = Packer(values, lambda name: np.asarray(session.get(name)))
+
+    def manifest() -> Mapping[str, Any]:
+        return Manifest(
+            graphc=_version.__version__,
+            jax=jax.__version__,
+            graph=session.graph.name,
+            platforms=platforms,
+            variables=weights.rows,
+            signatures={name: e.entry for name, e in exported.items()},
+        ).to_json()
+
+    programs = {name: [data] for e in exported.values() for name, data in e.members.items()}
+    container.write(path, {WEIGHTS: weights.pieces(), **programs}, manifest)
 
 
 def _check_signatures(signatures: Any) -> None:
@@ -142,6 +159,7 @@ def _export(
     name: str,
     signature: Signature,
     platforms: Sequence[str],
+    native: bool,
     options: CompileOptions,
 ) -> _Exported:
     graph = session.graph
@@ -157,30 +175,115 @@ def _export(
     nest = FetchNest(graph, [*signature.outputs.values(), list(signature.updates)])
     prepared = prepare(graph, nest.distinct, list(feeds.values()), options)
     sizes = _sizes(graph, name, signature, feeds.values())
-    program = _renamed(bind(prepared, sizes, options)[0], list(feeds))
+    program = bind_sizes(prepared.program, sizes) if sizes else prepared.program
     if program.equalities:
         a, b = program.equalities[0]
         raise ArtifactError(
             f"signature {name!r} needs {a} == {b}, which an open size cannot promise",
             mend="fix the sizes: gc.Signature(..., sizes={...})",
         )
-    order = PortOrder.of(program)
-    program = order.reorder(program)
+    order = PortOrder.of(_renamed(program, list(feeds)))
+    program = order.reorder(_renamed(program, list(feeds)))
     places = nest.rebuild(range(len(order.fetches)))
+    outputs = tuple(
+        Output(Value(output, order.fetches[i].tensor.type), i)
+        for output, i in zip(signature.outputs, places, strict=False)
+    )
+    devices = _devices(session, name, signature, program)
+    return _lowered(name, program, order, outputs, devices, platforms, native, options)
+
+
+def _lowered(
+    name: str,
+    program: Program,
+    order: PortOrder,
+    outputs: tuple[Output, ...],
+    devices: Sequence[jax.Device],
+    platforms: Sequence[str],
+    native: bool,
+    options: CompileOptions,
+) -> _Exported:
+    """The members of an entry point whose ports are in order."""
+    function = _function(name, program, len(order.written), devices, options)
+    exported = stablehlo.export(name, function, platforms, bool(program.symbols()))
+    members = {f"programs/{name}.stablehlo": bytes(exported.serialize())}
+    graph = f"programs/{name}.graph"
+    try:
+        members[graph] = graphs.to_data(program)
+    except SerialError as error:
+        raise ArtifactError(
+            f"signature {name!r} cannot be written: {error.what}", source=error.source
+        ) from error
+    code = None
+    if native and not program.symbols():
+        members[f"programs/{name}.native"] = _native_code(name, function, devices)
+        where = devices or jax.local_devices()[:1]
+        code = Native(f"programs/{name}.native", environment(where))
     entry = Entry(
-        program=f"programs/{name}.stablehlo",
+        stablehlo=f"programs/{name}.stablehlo",
+        graph=graph,
+        native=code,
+        convention=int(exported.calling_convention_version),
+        devices=len(devices) or 1,
+        splits=function.splits,
         inputs=tuple(_value(port) for port in order.feeds),
-        outputs=tuple(
-            Output(Value(output, order.fetches[i].tensor.type), i)
-            for output, i in zip(signature.outputs, places, strict=False)
-        ),
+        outputs=outputs,
         written=tuple(port.name for port in order.written),
         read=tuple(port.name for port in order.read),
         assigned=tuple(port.name for port in order.assigned),
         fetches=len(order.fetches),
-        wide=needs_x64(program),
+        wide=function.wide,
     )
-    return _Exported(_lower(program, name, len(order.written), platforms), entry)
+    return _Exported(entry, members)
+
+
+def _devices(
+    session: Session, name: str, signature: Signature, program: Program
+) -> Sequence[jax.Device]:
+    """Those of a replicated signature; none for one that is for one device."""
+    if not signature.replicated:
+        return ()
+    if session.strategy is None:
+        raise AttributeValueError(
+            f"signature {name!r} is replicated, and the session has no strategy",
+            mend="gc.Session(graph, strategy=gc.devices.DataParallel(n)), or replicated=False",
+        )
+    if program.symbols():
+        raise ArtifactError(
+            f"signature {name!r} is for several devices, and its sizes "
+            f"{', '.join(program.symbols())} are open: JAX cannot export that",
+            mend="fix the sizes: gc.Signature(..., sizes={"
+            + ", ".join(f"{size!r}: ..." for size in program.symbols())
+            + "}), or save it for one device: replicated=False",
+        )
+    return session.strategy.resolve()
+
+
+def _function(
+    name: str,
+    program: Program,
+    donated: int,
+    devices: Sequence[jax.Device],
+    options: CompileOptions,
+) -> Function:
+    """The program as JAX sees it; its named sizes become JAX's symbolic ones."""
+    if program.symbols():
+        scope = jax.export.SymbolicScope()
+        names = program.symbols()
+        sizes = {s: jax.export.symbolic_shape(f"d{i}", scope=scope)[0] for i, s in enumerate(names)}
+        return for_one(program, donated, sizes)
+    program = graphs.bound(name, program, {}, options)
+    if len(devices) > 0:
+        return for_replicas(program, devices)
+    return for_one(program, donated)
+
+
+def _native_code(name: str, function: Function, devices: Sequence[jax.Device]) -> bytes:
+    compiled = compiled_program({}, function.lower, devices)
+    try:
+        return to_bytes(compiled)
+    except CacheError as error:
+        raise ArtifactError(f"signature {name!r}: {error.what}", mend="native=False") from error
 
 
 def _sizes(
@@ -206,50 +309,17 @@ def _sizes(
 def _renamed(program: Program, arguments: Sequence[str]) -> Program:
     """The program with its feeds under the signature's argument names."""
     names = iter(arguments)
-    inputs = [p._replace(name=next(names)) if p.kind == "feed" else p for p in program.inputs]
-    return program.replace(inputs=tuple(inputs), batch_axes={})
+    axes: dict[str, int] = {}
+    inputs = []
+    for port in program.inputs:
+        if port.kind == "feed":
+            name = next(names)
+            if port.name in program.batch_axes:
+                axes[name] = program.batch_axes[port.name]
+            port = port._replace(name=name)
+        inputs.append(port)
+    return program.replace(inputs=tuple(inputs), batch_axes=axes)
 
 
 def _value(port: Port) -> Value:
     return Value(port.name, port.tensor.type)
-
-
-def _lower(program: Program, name: str, donated: int, platforms: Sequence[str]) -> bytes:
-    """The program as serialised StableHLO; its named sizes become JAX's symbolic dims."""
-    symbols = program.symbols()
-    scope = jax.export.SymbolicScope()
-    sizes = {s: jax.export.symbolic_shape(f"d{i}", scope=scope)[0] for i, s in enumerate(symbols)}
-    function = with_token(program, to_function(program, sizes=sizes))
-    try:
-        with jax.enable_x64(needs_x64(program)), _without_paths():
-            arguments = [
-                jax.ShapeDtypeStruct(t.type.bind(sizes).shape, t.type.dtype)
-                for t in program.input_tensors()
-            ]
-            jitted = jax.jit(function, donate_argnums=tuple(range(donated)), keep_unused=True)
-            exported = jax.export.export(jitted, platforms=tuple(platforms))(*arguments)
-            return bytes(exported.serialize())
-    except Exception as error:  # JAX refuses what it cannot lower in many ways
-        where = f" with open sizes {', '.join(symbols)}" if symbols else ""
-        raise ArtifactError(
-            f"signature {name!r} cannot be lowered for {', '.join(platforms)}{where}",
-            details=[line for line in str(error).splitlines()[:5] if line.strip()],
-            source=error.source if isinstance(error, GraphcError) else None,
-            mend="fix the sizes: gc.Signature(..., sizes={...})" if symbols else None,
-        ) from error
-
-
-@contextmanager
-def _without_paths() -> Iterator[None]:
-    """Keeps the paths of Python files, which JAX notes for each operation, out of the program.
-
-    The names of the nodes stay. A file that leaves should not tell of the machine it was made
-    on, nor differ by it.
-    """
-    name = "jax_traceback_in_locations_limit"
-    before = jax.config.values[name]
-    jax.config.update(name, 0)
-    try:
-        yield
-    finally:
-        jax.config.update(name, before)

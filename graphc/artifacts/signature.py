@@ -22,6 +22,8 @@ class Signature:
         updates: nodes and tensors that run too: a training step. An entry point whose program
             assigns variables takes a state and gives a new one.
         sizes: named sizes to fix, such as {"batch": 32}; the others stay open.
+        replicated: whether it runs on as many devices as the session's strategy has, as in the
+            session; all its sizes must be fixed then. Otherwise it is for one device.
 
     Raises:
         AttributeValueError: not such a thing.
@@ -31,6 +33,7 @@ class Signature:
     outputs: Mapping[str, Any]
     updates: Sequence[Any] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
+    replicated: bool = False
 
     def __post_init__(self) -> None:
         for what in ("inputs", "outputs"):
@@ -40,6 +43,8 @@ class Signature:
                 _refuse(f"output {output!r} must be a tensor or variable, got {tensor!r}")
         _check_updates(self.updates)
         _check_sizes(self.sizes)
+        if type(self.replicated) is not bool:
+            _refuse(f"replicated must be True or False, got {self.replicated!r}")
         if not self.outputs and not self.updates:
             _refuse("no outputs and no updates")
 

@@ -1,77 +1,130 @@
-"""Values of variables as one safetensors member, written and read without further copies.
+"""Values of variables as one safetensors member: written in one go, read one by one.
 
-A value is a tensor of raw bytes there; its dtype and shape stand in the manifest, since
-safetensors has no name for the narrowest dtypes.
+A value is a tensor of raw bytes there; its dtype, shape, place and checksum stand in the
+manifest, since safetensors has no name for the narrowest dtypes, and no checksum.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from graphc.artifacts.manifest import VariableRow, corrupt
+from graphc.artifacts.container import Members
+from graphc.artifacts.manifest import Value, VariableRow, corrupt
+from graphc.errors import ArtifactCorruptError
 
 WEIGHTS = "weights.safetensors"
 """The member's name."""
 
 Array = np.ndarray[Any, Any]
 _LENGTH = 8  # the length of the header, little-endian, stands before it; it is padded to this too
+_LARGEST_HEADER = 1 << 24  # it is parsed as a whole
 
 
-def pack(
-    rows: Sequence[VariableRow], value_of: Callable[[str], Array]
-) -> Iterator[bytes | memoryview]:
-    """The member in pieces: its header, then each value, asked for when it is its turn."""
-    header: dict[str, Any] = {}
-    position = 0
-    for row in rows:
-        header[row.key] = {
-            "dtype": "U8",
-            "shape": [row.bytes],
-            "data_offsets": [position, position + row.bytes],
-        }
-        position += row.bytes
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _LENGTH)
-    yield len(text).to_bytes(_LENGTH, "little") + text
-    for row in rows:
-        value = np.ascontiguousarray(value_of(row.value.name))
-        yield value.reshape(-1).view(np.uint8).data
+class Packer:
+    """Writes the member: give `pieces()` to the container, and ask for `rows` afterwards."""
+
+    def __init__(self, values: Sequence[Value], value_of: Callable[[str], Array]) -> None:
+        self.rows = tuple(VariableRow(value, f"v{i}") for i, value in enumerate(values))
+        self._value_of = value_of
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """The member in pieces: its header, then each value, asked for when it is its turn."""
+        header: dict[str, Any] = {}
+        position = 0
+        for row in self.rows:
+            end = position + row.bytes
+            header[row.key] = {"dtype": "U8", "shape": [row.bytes], "data_offsets": [position, end]}
+            position = end
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % _LENGTH)
+        yield len(text).to_bytes(_LENGTH, "little") + text
+        position = _LENGTH + len(text)
+        written = []
+        for row in self.rows:
+            value = np.ascontiguousarray(self._value_of(row.value.name))
+            data = value.reshape(-1).view(np.uint8).data
+            digest = hashlib.sha256(data).hexdigest()
+            written.append(replace(row, offset=position, sha256=digest))
+            position += row.bytes
+            yield data
+        self.rows = tuple(written)
 
 
-def unpack(rows: Sequence[VariableRow], data: memoryview) -> dict[str, Array]:
-    """Variable name -> value, each a read-only view of `data`.
+class Weights:
+    """The values in an open artifact. Each is read, and its checksum checked, when asked for.
 
     Raises:
-        ArtifactCorruptError: the header is not one, or does not fit the rows or the data.
+        ArtifactCorruptError: the places that the rows name are not in the member, or overlap.
     """
-    end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
-    if len(data) < _LENGTH or end > len(data):
-        raise corrupt("weights", "be as long as their header says")
+
+    def __init__(self, rows: Sequence[VariableRow], members: Members) -> None:
+        self._members = members
+        self._old = bool(rows) and rows[0].offset is None  # version 1: one checksum for all
+        self._unchecked = self._old
+        rows = _with_offsets(rows, members) if self._old else rows
+        self._rows = {row.value.name: row for row in rows}
+        _check_places(rows, members.size(WEIGHTS))
+
+    def __getitem__(self, name: str) -> Array:
+        """The value of a variable, in memory of its own, read-only.
+
+        Raises:
+            ArtifactCorruptError: it was altered.
+        """
+        row = self._rows[name]
+        if self._unchecked:
+            self._members.check(WEIGHTS)
+            self._unchecked = False
+        data = self._members.part(WEIGHTS, row.offset or 0, row.bytes)
+        if not self._old and hashlib.sha256(data).hexdigest() != row.sha256:
+            raise ArtifactCorruptError(
+                f"{self._members.path!r}: the value of {name!r} was altered",
+                mend="copy or save it again",
+            )
+        return np.frombuffer(data, row.value.type.dtype).reshape(row.shape)
+
+
+def _check_places(rows: Sequence[VariableRow], size: int) -> None:
+    end = 0
+    for row in sorted(rows, key=lambda row: (row.offset or 0, row.bytes)):
+        start = row.offset or 0
+        if start + row.bytes > size:
+            raise corrupt(f"the weights' {row.key!r}", f"hold the {row.bytes} bytes of {row.value}")
+        if row.bytes and start < end:
+            raise corrupt(f"the weights' {row.key!r}", "share no bytes with another")
+        end = max(end, start + row.bytes)
+
+
+def _with_offsets(rows: Sequence[VariableRow], members: Members) -> list[VariableRow]:
+    """The rows of a file of version 1, with the places that the member's header says."""
+    size = members.size(WEIGHTS)
+    length = int.from_bytes(members.part(WEIGHTS, 0, min(size, _LENGTH)), "little")
+    end = _LENGTH + length
+    if size < _LENGTH or end > size or length > _LARGEST_HEADER:
+        raise corrupt("the weights", "be as long as their header says")
     try:
-        header = json.loads(bytes(data[_LENGTH:end]))
+        header = json.loads(bytes(members.part(WEIGHTS, _LENGTH, length)))
     except (ValueError, RecursionError) as error:
-        raise corrupt("weights", "begin with a header in JSON") from error
+        raise corrupt("the weights", "begin with a header in JSON") from error
     if not isinstance(header, dict):
-        raise corrupt("weights", "begin with a header that names tensors")
-    return {row.value.name: _value(row, header, data[end:]) for row in rows}
+        raise corrupt("the weights", "begin with a header that names tensors")
+    return [replace(row, offset=end + _offset(row, header)) for row in rows]
 
 
-def _value(row: VariableRow, header: Mapping[str, Any], data: memoryview) -> Array:
+def _offset(row: VariableRow, header: Mapping[str, Any]) -> int:
     entry = header.get(row.key)
     offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
     if (
         not isinstance(offsets, list)
         or len(offsets) != 2
-        or not all(type(offset) is int for offset in offsets)
-        or not 0 <= offsets[0] <= offsets[1] <= len(data)
+        or not all(type(offset) is int and offset >= 0 for offset in offsets)
         or offsets[1] - offsets[0] != row.bytes
     ):
-        raise corrupt(
-            f"the weights' tensor {row.key!r}", f"hold the {row.bytes} bytes of {row.value}"
-        )
-    raw = data[offsets[0] : offsets[1]]
-    return np.frombuffer(raw, row.value.type.dtype).reshape(row.shape)
+        raise corrupt(f"the weights' {row.key!r}", f"hold the {row.bytes} bytes of {row.value}")
+    return int(offsets[0])

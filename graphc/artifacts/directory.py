@@ -1,0 +1,191 @@
+"""Where the members of a file lie: its zip directory, believed in nothing.
+
+Python's zipfile reads the directory. What it leaves open is checked here: members are stored as
+they are, have plain and different names, and lie one after the other within the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+import struct
+import weakref
+import zipfile
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from graphc.errors import ArtifactCorruptError, ArtifactError
+
+_CHUNK = 1 << 20
+_LARGEST_DIRECTORY = 1 << 20  # some 10,000 members; zipfile makes 10 times as much of it
+_LOCAL = struct.Struct("<4s22xHH")  # of a member's own header: signature, lengths of two fields
+_AGAIN = "copy or save it again"
+
+
+class Extent(NamedTuple):
+    """The bytes of a member within the file."""
+
+    start: int
+    size: int
+
+
+class OpenFile:
+    """A file that is read by position, from any thread; closed when nobody holds it any more.
+
+    Attributes:
+        name: the path, for errors.
+        size: bytes of the file when it was opened.
+        bytes_read: how much was read.
+    """
+
+    def __init__(self, name: str) -> None:
+        # Not blocking: to open a pipe that nobody writes to would wait for ever.
+        self._handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK)
+        weakref.finalize(self, os.close, self._handle)
+        facts = os.fstat(self._handle)
+        if stat.S_ISDIR(facts.st_mode):
+            raise IsADirectoryError(name)
+        if not stat.S_ISREG(facts.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", name)
+        self.name = name
+        self.size = facts.st_size
+        self.bytes_read = 0
+
+    def read(self, start: int, size: int) -> memoryview:
+        """Bytes of the file, in memory of our own, read-only.
+
+        Raises:
+            ArtifactCorruptError: the file does not have them any more.
+            ArtifactError: it cannot be read.
+        """
+        content, position = bytearray(size), 0
+        for piece in self.pieces(start, size):
+            content[position : position + len(piece)] = piece
+            position += len(piece)
+        return memoryview(content).toreadonly()
+
+    def pieces(self, start: int, size: int) -> Iterator[bytes]:
+        """The same bytes in pieces, none of which is large."""
+        end = start + size
+        while start < end:
+            try:
+                piece = os.pread(self._handle, min(end - start, _CHUNK), start)
+            except OSError as error:
+                raise ArtifactError(f"cannot read {self.name!r}: {error.strerror}") from error
+            if not piece:
+                raise ArtifactCorruptError(
+                    f"{self.name!r} has become shorter since it was opened", mend=_AGAIN
+                )
+            self.bytes_read += len(piece)
+            start += len(piece)
+            yield piece
+
+
+def extents(file: OpenFile, needed: str) -> dict[str, Extent]:
+    """Member -> where it lies.
+
+    Args:
+        needed: the member that every artifact has.
+
+    Raises:
+        ArtifactError: no zip file at all.
+        ArtifactCorruptError: truncated or altered, or not one that `gc.save` could have written.
+    """
+    start = bytes(file.read(0, min(4, file.size)))
+    if not start:
+        raise ArtifactCorruptError(f"{file.name!r} is empty", mend=_AGAIN)
+    try:
+        with zipfile.ZipFile(_View(file)) as archive:
+            infos, end = archive.infolist(), archive.start_dir
+    except ArtifactError:
+        raise
+    except Exception as error:  # zipfile lets many kinds through on a file that was altered
+        if start != b"PK\x03\x04":
+            raise no_artifact(file.name, "it does not begin as one") from error
+        raise ArtifactCorruptError(
+            f"{file.name!r} is truncated or was altered",
+            details=[f"{type(error).__name__}: {error}"],
+            mend=_AGAIN,
+        ) from error
+    if all(info.filename != needed for info in infos):
+        raise no_artifact(file.name, f"it has no {needed}")
+    found: dict[str, Extent] = {}
+    position = 0
+    for info in sorted(infos, key=lambda info: info.header_offset):
+        place = _extent(file, info, position)
+        if place is None or place.start + place.size > end or info.filename in found:
+            raise ArtifactCorruptError(
+                f"{file.name!r}: its members are not those of an artifact",
+                details=[f"at {info.filename[:80]!r}"],
+                mend=_AGAIN,
+            )
+        found[info.filename] = place
+        position = place.start + place.size
+    return found
+
+
+def no_artifact(name: str, why: str) -> ArtifactError:
+    """The error for a file that is something else."""
+    return ArtifactError(
+        f"{name!r} is not a graphc artifact", details=[why], mend="give a file that gc.save wrote"
+    )
+
+
+def _extent(file: OpenFile, info: zipfile.ZipInfo, position: int) -> Extent | None:
+    """Where a member lies, if it is stored as it is and begins where the one before it ends."""
+    name = info.orig_filename.encode("utf-8" if info.flag_bits & 0x800 else "cp437")
+    stored = (
+        info.compress_type == zipfile.ZIP_STORED
+        and info.compress_size == info.file_size
+        and not info.flag_bits & 1  # encrypted
+        and info.header_offset == position
+        and _is_plain(info.orig_filename)
+        and position + _LOCAL.size + len(name) <= file.size
+    )
+    if not stored:
+        return None
+    header = bytes(file.read(position, _LOCAL.size + len(name)))
+    signature, length, extra = _LOCAL.unpack_from(header)
+    if signature != b"PK\x03\x04" or length != len(name) or header[_LOCAL.size :] != name:
+        return None
+    return Extent(position + _LOCAL.size + length + extra, info.file_size)
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name could be that of a file in a folder of its own."""
+    return not set(name) & set("\\:\0") and not {"", ".", ".."} & set(name.split("/"))
+
+
+class _View(io.RawIOBase):
+    """What zipfile reads of the file; it refuses to take in a directory that is none."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self._source = file
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._source.size}
+        if base[whence] + offset < 0:
+            raise OSError("before the beginning")
+        self._position = base[whence] + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        rest = max(self._source.size - self._position, 0)
+        wanted = rest if size is None or size < 0 else min(size, rest)
+        if wanted > _LARGEST_DIRECTORY:
+            raise ValueError(f"a directory of {wanted} bytes")
+        data = bytes(self._source.read(self._position, wanted))
+        self._position += wanted
+        return data

@@ -1,0 +1,111 @@
+"""Programs as graphc writes them: what is left when no JAX reads the StableHLO any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from graphc.artifacts.manifest import Entry, Value, corrupt
+from graphc.artifacts.manifest_read import fits_memory
+from graphc.config import CompileOptions
+from graphc.errors import ArtifactVersionError, GraphcError, SerialError
+from graphc.ir.node import Node
+from graphc.ir.program import Port, Program
+from graphc.ir.rewrite import bind_sizes
+from graphc.ir.serial import dump_program, from_bytes, load_program, to_bytes
+from graphc.ir.types import TensorType
+from graphc.ir.verify import verify
+from graphc.ops.catalogue import CATALOGUE
+from graphc.passes.manager import PassManager
+from graphc.passes.pipelines import after_binding
+from graphc.runtime.prepare import evaluate
+
+_LARGEST = 1 << 28  # bytes of a program's file; its JSON becomes some ten times as much
+
+
+def to_data(program: Program) -> bytes:
+    """A functional program with its ports in order, without the lines and devices of its writer.
+
+    Raises:
+        SerialError: an attribute has a value that cannot be serialised.
+    """
+    return to_bytes(*dump_program(_portable(program)))
+
+
+def _portable(program: Program) -> Program:
+    return program.replace(nodes=tuple([_portable_node(node) for node in program.nodes]))
+
+
+def _portable_node(node: Node) -> Node:
+    regions = tuple([_portable(region) for region in node.regions])
+    return node.replace(source=None, device="", regions=regions)
+
+
+def from_data(
+    name: str, data: memoryview, entry: Entry, variables: Mapping[str, TensorType]
+) -> Program:
+    """The program that `to_data` wrote, with the ports that the manifest says.
+
+    Raises:
+        ArtifactVersionError: this graphc lacks an operator of it, or cannot read it.
+        ArtifactCorruptError: it takes or gives something else.
+    """
+    try:
+        if len(data) > _LARGEST:
+            raise SerialError(f"it has {len(data)} bytes, and {_LARGEST} is the most")
+        program = load_program(*from_bytes(bytes(data)), CATALOGUE)
+        verify(program, "functional")
+    except (GraphcError, MemoryError, RecursionError) as error:
+        raise ArtifactVersionError(
+            f"graph {name!r} cannot be read by this graphc",
+            details=[error.what if isinstance(error, GraphcError) else type(error).__name__],
+            mend="install the graphc it was written with or a newer one, or save it again",
+        ) from error
+    taken = [("state", Value(n, variables[n])) for n in (*entry.written, *entry.read)]
+    taken += [("feed", value) for value in entry.inputs]
+    _match(name, "take", taken, program.inputs)
+    count = len(entry.assigned)
+    if len(program.outputs) != count + entry.fetches:
+        raise corrupt(f"graph {name!r}", f"give {count + entry.fetches} values")
+    assigned = [("state", Value(n, variables[n])) for n in entry.assigned]
+    _match(name, "give", assigned, program.outputs[:count])
+    for output in entry.outputs:
+        port = program.outputs[count + output.index]
+        if port.kind != "fetch" or port.tensor.type != output.value.type:
+            raise corrupt(f"graph {name!r}", f"give {output.value}, not {port.tensor.type}")
+    return program
+
+
+def _match(
+    name: str, verb: str, values: Sequence[tuple[str, Value]], ports: Sequence[Port]
+) -> None:
+    for (kind, value), port in zip(values, ports, strict=False):
+        if (kind, value) != (port.kind, Value(port.name, port.tensor.type)):
+            other = f"{port.name}: {port.tensor.type}"
+            raise corrupt(f"graph {name!r}", f"{verb} {value}, not {other}")
+    if len(values) != len(ports):
+        raise corrupt(f"graph {name!r}", f"{verb} {len(values)} values, not {len(ports)}")
+
+
+def bound(
+    name: str, program: Program, bindings: Mapping[str, int], options: CompileOptions
+) -> Program:
+    """The program with every size an int, after the passes for such programs.
+
+    Raises:
+        ArtifactCorruptError: a tensor of it would be beyond any memory.
+    """
+    program = bind_sizes(program, bindings) if bindings else program
+    for node in program.walk():
+        for tensor in node.outputs:
+            if not fits_memory(tensor.type):
+                raise corrupt(f"graph {name!r}", f"have tensors that fit into memory: {tensor}")
+    passes = PassManager(
+        after_binding(options.pipeline),
+        stage="bound",
+        verify=options.verify,
+        validate=options.validate,
+        evaluator=evaluate,
+        dump=options.dump,
+        rounds=1,
+    )
+    return passes.run(program)[0]

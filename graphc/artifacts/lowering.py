@@ -1,0 +1,143 @@
+"""Programs of artifacts as JAX functions of flat arrays: what is exported, and what is compiled.
+
+State goes by name here, one array a variable: a file knows nothing of how a session keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, Sharding, SingleDeviceSharding
+
+from graphc.config import CompileOptions
+from graphc.devices.strategy import DataParallel
+from graphc.errors import ExecutionError, GraphcError
+from graphc.ir.program import Program
+from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.runtime.executors import AXIS_NAME, cut_along
+from graphc.runtime.layout import StateLayout
+from graphc.runtime.lowered import with_token
+from graphc.runtime.replicated import on_replicas
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the arrays of a step lie.
+
+    Attributes:
+        devices: one, or one for each replica.
+        home: of state.
+        feeds: of each input.
+    """
+
+    devices: tuple[jax.Device, ...]
+    home: Sharding
+    feeds: tuple[Sharding, ...]
+
+
+def places_on(
+    devices: Sequence[jax.Device], splits: Sequence[int | None], replicated: bool
+) -> Places:
+    """On one device; or state whole on each of several, and each input along its axis."""
+    if not replicated:
+        here = SingleDeviceSharding(devices[0])
+        return Places((devices[0],), here, (here,) * len(splits))
+    mesh = Mesh(np.array(devices), (AXIS_NAME,))
+    feeds = tuple(cut_along(mesh, axis) for axis in splits)
+    return Places(tuple(devices), cut_along(mesh, None), feeds)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A jitted function of flat arrays, and what it is called with.
+
+    Attributes:
+        splits: of each input of the program that is fed, the axis that the replicas share.
+        notes: what costs time on several devices, one line each.
+    """
+
+    jitted: Any
+    arguments: list[jax.ShapeDtypeStruct]
+    wide: bool
+    splits: tuple[int | None, ...]
+    notes: Sequence[str] = ()
+
+    def lower(self) -> Any:
+        """JAX's lowered stage."""
+        with x64(self.wide):
+            return self.jitted.lower(*self.arguments)
+
+
+def for_one(
+    program: Program,
+    donated: int,
+    sizes: Mapping[str, Any] | None = None,
+    device: jax.Device | None = None,
+) -> Function:
+    """A program whose ports are in order, for one device.
+
+    Args:
+        donated: how many of the first arguments are given away.
+        sizes: named sizes -> JAX's symbolic ones.
+        device: None for any.
+    """
+    wide = needs_x64(program)
+    function = with_token(program, to_function(program, sizes=sizes))
+    jitted = jax.jit(
+        function,
+        donate_argnums=tuple(range(donated)),
+        keep_unused=True,
+        in_shardings=None if device is None else SingleDeviceSharding(device),
+    )
+    with x64(wide):
+        arguments = [
+            jax.ShapeDtypeStruct(t.type.bind(sizes or {}).shape, t.type.dtype)
+            for t in program.input_tensors()
+        ]
+    return Function(jitted, arguments, wide, (None,) * len(program.ports("feed")))
+
+
+def for_replicas(program: Program, devices: Sequence[jax.Device]) -> Function:
+    """A bound program whose ports are in order, with its batch shared among devices; the state
+    that it assigns is given away.
+
+    Raises:
+        LayoutError: no input has a batch axis, or one that the devices cannot share equally.
+    """
+    state = [*program.ports("state"), *program.new_state()]
+    layout = StateLayout({port.name: port.tensor.type for port in state})
+    made = on_replicas(program, layout, CompileOptions(), DataParallel(list(devices)))
+    splits = tuple(feed.axis for feed in made.interface.feeds)
+    arguments = list(made.arguments)
+    return Function(made.jitted, arguments, made.interface.wide, splits, made.interface.notes)
+
+
+def compiled_program(
+    key: Mapping[str, str], lower: Callable[[], Any], devices: Sequence[jax.Device]
+) -> Any:
+    """What runs: `lower()` through XLA. The one place where programs of artifacts are compiled.
+
+    Args:
+        key: what `lower` depends on, beside the environment: the checksum of the program, the
+            form it has, the sizes it is for.
+        devices: those it is for.
+
+    Raises:
+        ExecutionError: XLA refuses it.
+    """
+    try:
+        return lower().compile()
+    except GraphcError:
+        raise
+    except Exception as error:
+        raise ExecutionError(f"XLA could not compile the program: {error}") from error
+
+
+def x64(wide: bool) -> AbstractContextManager[Any]:
+    """JAX told of 64-bit values, where there are any."""
+    return jax.enable_x64(True) if wide else nullcontext()

@@ -1,0 +1,174 @@
+"""Tries an exported program in another process before this one reads it: see `program_reader`."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import re
+import selectors
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, cast
+
+from graphc.artifacts.manifest_read import MAX_BYTES
+from graphc.errors import ArtifactCorruptError
+
+_SECONDS_TO_START = 120.0  # to import JAX, on however busy a machine
+_SECONDS = 20.0  # to read; long programs get more
+_BYTES_PER_SECOND = 200_000
+
+# Custom calls that JAX keeps stable, and that take data only. Others hold kernels or addresses of
+# code, or enter Python.
+_HARMLESS = re.compile(
+    r"(cu|hip)(solver|sparse|blas|dnn)?_\w+|lapack_\w+_ffi|mhlo\.\w+|chlo\.\w+|"
+    r"stablehlo\.dynamic_\w+|xla\.sdy\.\w+|Sharding|SPMDFullToShardShape|SPMDShardToFullShape|"
+    r"shape_assertion|annotate_device_placement|AllocateBuffer|Eigh|Qr|LuDecomposition|"
+    r"ProductOfElementaryHouseholderReflectors|ApproxTopK|TopK"
+)
+
+
+class UnreadableError(Exception):
+    """This JAX cannot read the program; the text says why."""
+
+
+def check_readable(program: bytes | memoryview, digest: str) -> None:
+    """Has a program read in another process. One that passed is not tried again.
+
+    Args:
+        digest: of the program.
+
+    Raises:
+        UnreadableError: it cannot be read, or not without harm.
+        ArtifactCorruptError: it holds what no artifact may.
+    """
+    if digest not in _passed:
+        found = _READER.ask(program)
+        if "error" in found:
+            raise UnreadableError(found["error"])
+        check_findings(found)
+        _passed.add(digest)
+
+
+_passed: set[str] = set()
+
+
+def check_findings(found: dict[str, Any]) -> None:
+    """Refuses a program by what `program_reader.findings` says of it.
+
+    Raises:
+        ArtifactCorruptError: it calls what is not computation, or has tensors beyond any memory.
+    """
+    targets = found["targets"]
+    bad = ["?"] if targets is None else [t for t in targets if not _HARMLESS.fullmatch(t)]
+    if bad:
+        raise ArtifactCorruptError(
+            f"a program calls {bad[0][:80]!r}, which no artifact may",
+            details=["only operations of XLA and its own libraries may be called"],
+            mend="do not trust this file",
+        )
+    if found["elements"] > MAX_BYTES:
+        raise ArtifactCorruptError("a program has a tensor beyond any memory", mend="save it again")
+
+
+class _Reader:
+    """The other process: started when it is first needed, started again when it has ended."""
+
+    def __init__(self) -> None:
+        self._process: _Process | None = None
+        self._lock = threading.Lock()
+
+    def ask(self, program: bytes | memoryview) -> dict[str, Any]:
+        """What it found, or {"error": why it found nothing}."""
+        seconds = _SECONDS + len(program) / _BYTES_PER_SECOND
+        with self._lock:
+            for _ in range(2):
+                try:
+                    if self._process is None:
+                        self._process = _Process()
+                        self._process.reply(_SECONDS_TO_START)
+                    reply = self._process.ask(program, seconds)
+                except OSError as error:
+                    return {"error": f"no process could be started to read it in: {error}"}
+                if reply:
+                    found: dict[str, Any] = json.loads(reply)
+                    return found
+                code = self.stop()
+                if code is None:
+                    return {"error": f"it was not read within {seconds:.0f} s"}
+                if code != 0:  # it ends with 0 when it was idle, perhaps just as it was asked
+                    return {"error": f"reading it ended the process that did so (code {code})"}
+        return {"error": "the process that reads it does not answer"}
+
+    def forget(self) -> None:
+        """Leaves the process to the parent, in a child that was forked."""
+        self._process, self._lock = None, threading.Lock()
+
+    def stop(self) -> int | None:
+        """Ends the process; gives its exit code, or None if it was still at work."""
+        process, self._process = self._process, None
+        return 0 if process is None else process.stop()
+
+
+class _Process:
+    """One run of `program_reader`."""
+
+    def __init__(self) -> None:
+        script = Path(__file__).with_name("program_reader.py")
+        settings = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+        settings |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=settings,
+        )
+        self._requests = cast(IO[bytes], self._process.stdin)
+        self._replies = cast(IO[bytes], self._process.stdout)
+
+    def ask(self, program: bytes | memoryview, seconds: float) -> bytes:
+        """The reply; empty where there comes none in time."""
+        try:
+            self._requests.write(len(program).to_bytes(8, "little"))
+            self._requests.write(program)
+            self._requests.flush()
+        except BrokenPipeError:
+            return b""
+        return self.reply(seconds)
+
+    def reply(self, seconds: float) -> bytes:
+        """The next line that it says; empty where there comes none in time."""
+        deadline = time.monotonic() + seconds
+        reply = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._replies, selectors.EVENT_READ)
+            while not reply.endswith(b"\n"):
+                if not selector.select(max(deadline - time.monotonic(), 0)):
+                    return b""
+                piece = os.read(self._replies.fileno(), 1 << 16)
+                if not piece:
+                    return b""
+                reply += piece
+        return reply
+
+    def stop(self) -> int | None:
+        """Its exit code, or None if it had to be killed."""
+        with suppress(OSError):  # bytes that it did not take
+            self._requests.close()
+        self._replies.close()
+        try:
+            return self._process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            return None
+
+
+_READER = _Reader()
+atexit.register(_READER.stop)
+os.register_at_fork(after_in_child=_READER.forget)

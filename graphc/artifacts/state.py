@@ -1,0 +1,168 @@
+"""The variables of a loaded model: in the file, on devices, and in the states of its callers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+from jax.sharding import Sharding
+
+from graphc.artifacts.weights import Weights
+from graphc.errors import DTypeError, ShapeError, StateError, UnknownNameError, nearest
+from graphc.ir.types import TensorType
+from graphc.runtime.layout import public_names
+
+
+class Saved:
+    """The values that a model was saved with, put on devices when they are first needed.
+
+    Args:
+        types: every variable, hidden ones included, in the order of the graph.
+        home: where a value goes that is read without an entry point.
+    """
+
+    def __init__(self, types: Mapping[str, TensorType], weights: Weights, home: Sharding) -> None:
+        self.types = dict(types)
+        self.home = home
+        self._weights = weights
+        self._placed: dict[tuple[str, Sharding], jax.Array] = {}
+        self._lock = threading.Lock()
+
+    def shared(self, name: str, where: Sharding) -> jax.Array:
+        """The value where it is wanted; there once, for all entry points and states.
+
+        Raises:
+            ArtifactCorruptError: it was altered in the file.
+        """
+        with self._lock:
+            found = self._placed.get((name, where))
+            if found is None:
+                found = self._placed[name, where] = self.own(name, where)
+        return found
+
+    def own(self, name: str, where: Sharding) -> jax.Array:
+        """The value in a buffer of its own, that may be given away.
+
+        Raises:
+            ArtifactCorruptError: it was altered in the file.
+        """
+        return moved(self._weights[name], where)
+
+
+class ModelState(Mapping[str, jax.Array]):
+    """The values of a model's variables at one moment; reads like a mapping from name to array.
+
+    An entry point that assigns variables consumes the state it is given and gives a new one.
+    What none has assigned is still as it was saved, and shared with other states.
+    """
+
+    def __init__(self, saved: Saved, values: Mapping[str, jax.Array]) -> None:
+        self._saved = saved
+        self._values = values
+        self._consumed_by: str | None = None
+
+    @property
+    def types(self) -> Mapping[str, TensorType]:
+        """The type of each variable, hidden ones included."""
+        return self._saved.types
+
+    def take(self, name: str, where: Sharding) -> jax.Array:
+        """The value of a variable, to be given away: the state has to be consumed then."""
+        found = self._value(name)
+        if found is None:
+            return self._saved.own(name, where)
+        return found if found.sharding == where else moved(found, where)
+
+    def look(self, name: str, where: Sharding) -> jax.Array:
+        """The value of a variable, for reading."""
+        found = self._value(name)
+        if found is None:
+            return self._saved.shared(name, where)
+        if found.sharding == where:
+            return found
+        with jax.enable_x64(True):
+            placed: jax.Array = jax.device_put(found, where)
+            return placed
+
+    def _value(self, name: str) -> jax.Array | None:
+        self.check_alive()
+        found = self._values.get(name)
+        if found is not None and found.is_deleted():
+            raise StateError(
+                "this state shares variables with one that was consumed",
+                mend="go on with the state that the entry point returned",
+            )
+        return found
+
+    def check_alive(self) -> None:
+        """Raises StateError if the state was consumed."""
+        if self._consumed_by is not None:
+            raise StateError(
+                f"this state was consumed by {self._consumed_by}",
+                mend="go on with the state that call returned",
+            )
+
+    def consume(self, by: str) -> None:
+        """Marks the state as given away."""
+        self._consumed_by = by
+
+    def followed_by(self, values: Mapping[str, jax.Array]) -> ModelState:
+        """A state with these new values, and the others of this one."""
+        return ModelState(self._saved, {**self._values, **values})
+
+    def with_value(self, name: str, value: Any) -> ModelState:
+        """A state that differs in one variable; this one stays valid until one is consumed.
+
+        Raises:
+            UnknownNameError: no such variable.
+            ShapeError, DTypeError: the value is not of its type.
+        """
+        self.check_alive()
+        type = self._type(name)
+        shape, dtype = np.shape(value), getattr(value, "dtype", None)
+        if shape != type.shape or dtype != type.dtype:
+            error = ShapeError if shape != type.shape else DTypeError
+            raise error(f"variable {name!r} is {type}, the value {dtype} of shape {shape}")
+        private = value if isinstance(value, jax.Array) else np.array(value)
+        return self.followed_by({name: moved(private, self._saved.home)})
+
+    def _type(self, name: str) -> TensorType:
+        found = self._saved.types.get(name)
+        if found is None:
+            raise UnknownNameError(
+                f"no variable {name!r} in the state", mend=nearest(name, list(self))
+            )
+        return found
+
+    def __getitem__(self, name: str) -> jax.Array:
+        self._type(name)
+        found = self._value(name)
+        return self._saved.shared(name, self._saved.home) if found is None else found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(public_names(self._saved.types))
+
+    def __len__(self) -> int:
+        return len(public_names(self._saved.types))
+
+    def __repr__(self) -> str:
+        return f"<ModelState of {len(self)} variables" + (
+            ", consumed>" if self._consumed_by else ">"
+        )
+
+
+def moved(value: Any, where: Sharding) -> jax.Array:
+    """`value` committed to devices, 64-bit dtypes kept; in buffers that nobody else has.
+
+    Args:
+        value: an array of JAX; or one of NumPy that is the caller's alone, which may be aliased.
+    """
+    with jax.enable_x64(True):
+        if isinstance(value, jax.Array):  # first where it is: to several devices, JAX aliases it
+            value = jnp.array(value, copy=True)
+        placed: jax.Array = jax.device_put(value, where)
+        return placed

@@ -1,0 +1,299 @@
+"""The forms in which a file holds a program, from the quickest to start to the one that lasts.
+
+Native code is for one environment, and is only run where the user trusts the file. StableHLO is
+read by the JAX of some years. The graph is read by any later graphc. The first that will do is
+taken; why the ones before it would not do is said in notes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+
+from graphc.artifacts.container import Members
+from graphc.artifacts.graphs import bound, from_data
+from graphc.artifacts.lowering import (
+    Places,
+    compiled_program,
+    for_one,
+    for_replicas,
+    places_on,
+    x64,
+)
+from graphc.artifacts.manifest import Entry, Manifest
+from graphc.artifacts.safe_reading import UnreadableError, check_readable
+from graphc.artifacts.stablehlo import check_convention, check_types, deserialize
+from graphc.config import CompileOptions
+from graphc.errors import (
+    ArtifactError,
+    ArtifactVersionError,
+    CacheError,
+    DeviceError,
+    ExecutionError,
+    FeedError,
+    GraphcError,
+    LayoutError,
+)
+from graphc.ir.types import TensorType
+from graphc.runtime.feeds import bind_feeds
+from graphc.runtime.loading import from_bytes
+from graphc.store.environment import environment
+
+NATIVE, STABLEHLO, GRAPH = "native", "stablehlo", "graph"
+
+Shapes = Sequence[tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One signature in an open artifact, and where it is to run.
+
+    Attributes:
+        platform: of the devices, as `gc.save` calls it.
+        trust_native: whether native code may be run.
+    """
+
+    name: str
+    entry: Entry
+    manifest: Manifest
+    members: Members
+    devices: tuple[jax.Device, ...]
+    platform: str
+    trust_native: bool
+
+    @property
+    def types(self) -> dict[str, TensorType]:
+        """Of the variables."""
+        return {row.value.name: row.value.type for row in self.manifest.variables}
+
+    @property
+    def replicated(self) -> bool:
+        return self.entry.devices > 1
+
+    @property
+    def arguments(self) -> int:
+        """How many arrays the program takes."""
+        return len(self.entry.written) + len(self.entry.read) + len(self.entry.inputs)
+
+    @property
+    def results(self) -> int:
+        """How many it gives."""
+        return len(self.entry.assigned) + (self.entry.fetches or 1)
+
+
+class Step(NamedTuple):
+    """A program for one set of sizes, ready to be called with flat arrays."""
+
+    compiled: Any
+    places: Places
+
+
+class Way(NamedTuple):
+    """A form that can be used: gives the step for the shapes of the inputs."""
+
+    name: str
+    step: Callable[[Shapes], Step]
+
+
+class Chain:
+    """The way of one signature: chosen at the first call, given up for the next if it fails.
+
+    Attributes:
+        way: "native", "stablehlo" or "graph"; None before one was chosen.
+        notes: why the ways before it were not taken, one line each.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._rest = iter(_WAYS)
+        self._way: Way | None = None
+        self._steps: dict[tuple[tuple[int, ...], ...], Step] = {}
+        self._lock = threading.Lock()
+        self.notes: list[str] = []
+
+    @property
+    def way(self) -> str | None:
+        return None if self._way is None else self._way.name
+
+    def choose(self) -> str:
+        """Chooses the way, if that is not done; gives its name.
+
+        Raises:
+            ArtifactVersionError: none will do.
+            ArtifactCorruptError: the file is altered, or does not make sense.
+        """
+        with self._lock:
+            return (self._way or self._next()).name
+
+    def step(self, shapes: tuple[tuple[int, ...], ...]) -> Step:
+        """The program for inputs of these shapes.
+
+        Raises:
+            ArtifactError: as `choose`.
+            LayoutError, DeviceError: it cannot be spread over the devices as they are.
+        """
+        found = self._steps.get(shapes)
+        if found is not None:
+            return found
+        with self._lock:
+            while shapes not in self._steps:
+                way = self._way or self._next()
+                try:
+                    self._steps[shapes] = way.step(shapes)
+                except ExecutionError as error:
+                    self._note(way.name, error)
+                    try:
+                        self._next()
+                    except ArtifactVersionError:
+                        raise error from error.__cause__  # with other sizes it may still do
+            return self._steps[shapes]
+
+    def _next(self) -> Way:
+        for name, open_way in self._rest:
+            try:
+                way = open_way(self._source)
+            except UnreadableError as error:
+                self._note(name, error)
+                continue
+            if way is not None:
+                self._way = Way(name, way)
+                return self._way
+        source = self._source
+        raise ArtifactVersionError(
+            f"program {source.name!r} cannot be run here: none of its forms will do",
+            details=[
+                *self.notes,
+                f"written by graphc {source.manifest.graphc}, jax {source.manifest.jax}; "
+                f"this is jax {jax.__version__}",
+            ],
+            mend="install the jax it was written with or a newer one, or save it again",
+        )
+
+    def _note(self, name: str, error: Exception) -> None:
+        why = error.what if isinstance(error, GraphcError) else str(error)
+        self.notes.append(f"{name}: {why.splitlines()[0] if why else type(error).__name__}")
+
+
+# -- native code ----------------------------------------------------------------------------
+
+
+def _native(source: Source) -> Callable[[Shapes], Step] | None:
+    native = source.entry.native
+    if native is None:
+        return None
+    if not source.trust_native:
+        raise UnreadableError("not trusted: gc.load(path, trust_native=True) would use it")
+    _check_devices(source)
+    here = environment(source.devices)
+    other = sorted(
+        k for k in {*here, *native.environment} if here.get(k) != native.environment.get(k)
+    )
+    if other:
+        raise UnreadableError(f"made for another environment: {', '.join(other)[:200]} differ")
+    data = bytes(source.members[native.member])  # its checksum is right, or this raises
+    try:
+        compiled = from_bytes(data, source.arguments, source.results, source.devices)
+    except CacheError as error:
+        raise UnreadableError(error.what) from error
+    places = places_on(source.devices, source.entry.splits, source.replicated)
+    return lambda shapes: Step(compiled, places)
+
+
+# -- StableHLO ------------------------------------------------------------------------------
+
+
+def _stablehlo(source: Source) -> Callable[[Shapes], Step]:
+    entry, members = source.entry, source.members
+    if source.platform not in source.manifest.platforms:
+        made_for = ", ".join(source.manifest.platforms)
+        raise UnreadableError(f"saved for {made_for}; this device is {source.platform}")
+    _check_devices(source)
+    check_convention(entry.convention)
+    data = members[entry.stablehlo]
+    digest = members.digest(entry.stablehlo)
+    check_readable(data, digest)
+    exported = deserialize(data)
+    check_convention(exported.calling_convention_version)  # JAX's own record of it
+    check_types(source.name, exported, entry, source.types)
+    places = places_on(source.devices, entry.splits, source.replicated)
+    state = (places.home,) * (source.arguments - len(entry.inputs))
+    jitted = jax.jit(
+        exported.call,
+        in_shardings=(*state, *places.feeds),
+        donate_argnums=tuple(range(len(entry.written))),
+        keep_unused=True,
+    )
+    types = [source.types[name] for name in (*entry.written, *entry.read)]
+    dtypes = [value.type.dtype for value in entry.inputs]
+
+    def step(shapes: Shapes) -> Step:
+        def lower() -> Any:
+            given = [(t.shape, t.dtype) for t in types] + list(zip(shapes, dtypes, strict=True))
+            with x64(entry.wide):
+                return jitted.lower(*[jax.ShapeDtypeStruct(*one) for one in given])
+
+        return Step(_compiled(source, STABLEHLO, digest, shapes, lower), places)
+
+    return step
+
+
+def _check_devices(source: Source) -> None:
+    if len(source.devices) != source.entry.devices:
+        raise UnreadableError(
+            f"saved for {source.entry.devices} devices, and it is to run on {len(source.devices)}"
+        )
+
+
+# -- the graph ------------------------------------------------------------------------------
+
+
+def _graph(source: Source) -> Callable[[Shapes], Step] | None:
+    entry = source.entry
+    if entry.graph is None:
+        return None
+    digest = source.members.digest(entry.graph)
+    program = from_data(source.name, source.members[entry.graph], entry, source.types)
+
+    def step(shapes: Shapes) -> Step:
+        bindings = bind_feeds(program, shapes, {})
+        try:
+            local = bound(source.name, program, bindings, CompileOptions())
+            if source.replicated:
+                function = for_replicas(local, source.devices)
+            else:
+                function = for_one(local, len(entry.written), device=source.devices[0])
+            compiled = _compiled(source, GRAPH, digest, shapes, function.lower)
+        except (ArtifactError, DeviceError, FeedError, LayoutError):
+            raise
+        except GraphcError as error:
+            raise ArtifactVersionError(
+                f"graph {source.name!r} cannot be compiled here",
+                details=[error.what, *error.details],
+                mend="save it again",
+            ) from error
+        return Step(compiled, places_on(source.devices, function.splits, source.replicated))
+
+    return step
+
+
+def _compiled(
+    source: Source, form: str, digest: str, shapes: Shapes, lower: Callable[[], Any]
+) -> Any:
+    key = {
+        "program": digest,
+        "form": form,
+        "shapes": str(list(shapes)),
+        "replicated": str(source.replicated),
+    }
+    return compiled_program(key, lower, source.devices)
+
+
+_WAYS: tuple[tuple[str, Callable[[Source], Callable[[Shapes], Step] | None]], ...] = (
+    (NATIVE, _native),
+    (STABLEHLO, _stablehlo),
+    (GRAPH, _graph),
+)
