@@ -63,7 +63,7 @@ def main() -> None:
     same = bool(np.array_equal(here, there))
 
     step = session.executables[0]
-    compile_seconds = step.seconds["lower"] + step.seconds["compile"]
+    found = " (loaded: an earlier run compiled it)" if step.cached else ""
     print()
     print("what ran where")
     print(
@@ -74,7 +74,7 @@ def main() -> None:
         f"  loading     a new process, one device, {size / 1e6:.2f} MB artifact, "
         f"{seconds:.1f} s with its start"
     )
-    print(f"compile       {compile_seconds:.2f} s")
+    print(f"compile       {sum(step.seconds.values()):.2f} s{found}")
     print(f"step          {1e3 * history.step_seconds:.2f} ms (batch {job.batches.size})")
     print(f"predictions   {'the same' if same else 'DIFFERENT'} in the new process")
     if not same or accuracy < 0.98:
