@@ -7,6 +7,7 @@ processes then stay, and their steps are timed in turns, so that noise hits all 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -113,12 +114,16 @@ def _step_over(
 def second_start(blocks: int, rounds: int = 5) -> list[Row]:
     """From the first import to the end of the first step in a new process, caches warm."""
     times: dict[str, list[float]] = {"graphc": [], "unrolled": [], "imports": []}
-    with tempfile.TemporaryDirectory() as ours, tempfile.TemporaryDirectory() as theirs:
+    with (
+        tempfile.TemporaryDirectory() as ours,
+        tempfile.TemporaryDirectory() as theirs,
+        tempfile.TemporaryDirectory() as bytecode,
+    ):
         folders = {"graphc": ours, "unrolled": theirs}
         for number in range(rounds + 1):
             for form in times:
                 extra = () if form == "imports" else ("start", form, str(blocks), folders[form])
-                seconds = _run(*(extra or ("imports",)))
+                seconds = _run(bytecode, *(extra or ("imports",)))
                 if number:  # the first fills the caches
                     times[form].append(seconds)
     graphc, unrolled, imports = (statistics.median(times[form]) for form in times)
@@ -137,7 +142,16 @@ def second_start(blocks: int, rounds: int = 5) -> list[Row]:
     ]
 
 
-def _run(*arguments: str) -> float:
-    done = subprocess.run([*COMMAND, *arguments], stdout=subprocess.PIPE, text=True, check=True)
+def _run(bytecode: str, *arguments: str) -> float:
+    """The seconds that a child tells. Python keeps the bytecode of all modules in a folder, as it
+    does where packages are installed, whatever this environment says."""
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env={**inherited, "PYTHONPYCACHEPREFIX": bytecode},
+    )
     answer: dict[str, Any] = json.loads(done.stdout)
     return float(answer["seconds"])

@@ -20,34 +20,52 @@ def align(
     The backward pass of the first layer often differs (nothing needs the gradient of its
     input), so its loop is shorter by one turn than the forward pass's. Variables are stored
     stacked: were they to be stacked once with and once without the first, each step would cut
-    and join them. One more turn outside of the loop costs less. What would not be worth a loop
-    any more stays as it is.
+    and join them. One more turn outside of the loop costs less. Where more is cut off, as from
+    the forward pass of layers that are not trained, it is a loop of its own. What would not be
+    worth a loop any more stays as it is.
     """
-    cut = list(found)
-    for i in range(len(cut)):
-        for j in range(len(cut)):
-            if i != j:
-                cut[i] = _cut_to(cut[i], cut[j], state, is_worth_it)
-    return cut
+    done: list[Recurrence] = []
+    waiting = list(found)
+    while waiting:
+        longer = waiting.pop(0)
+        for other in (*done, *waiting):
+            pieces = _pieces(longer, other, state, is_worth_it)
+            if pieces:
+                waiting[:0] = pieces
+                break
+        else:
+            done.append(longer)
+    return done
 
 
-def _cut_to(
+def _pieces(
     longer: Recurrence,
     other: Recurrence,
     state: set[Tensor],
     is_worth_it: Callable[[Recurrence], bool],
-) -> Recurrence:
-    """`longer` without the turns at its ends that `other` does not have."""
+) -> list[Recurrence]:
+    """`longer` in pieces, one of which has the turns in common with `other`; or none."""
     for stack in longer.stacks:
         if not state.issuperset(stack):
             continue
-        for shorter in other.stacks:
-            members = set(shorter)
+        for tensors in other.stacks:
+            members = set(tensors)
             inside = [i for i, tensor in enumerate(stack) if tensor in members]
             if not 2 <= len(inside) < len(stack):
                 continue
             first, last = inside[0], inside[-1]
-            if stack[first : last + 1] in (shorter, shorter[::-1]):
-                smaller = longer.part(first, last)
-                return smaller if is_worth_it(smaller) else longer
-    return longer
+            part = stack[first : last + 1]
+            if not (_is_run(part, tensors) or _is_run(part[::-1], tensors)):
+                continue
+            common = longer.part(first, last)
+            if is_worth_it(common):
+                ends = ((0, first - 1), (last + 1, len(stack) - 1))
+                rest = [longer.part(a, b) for a, b in ends if a < b]
+                return [common, *filter(is_worth_it, rest)]
+    return []
+
+
+def _is_run(part: Tensors, whole: Tensors) -> bool:
+    """Whether the tensors stand side by side in `whole`, in this order."""
+    start = whole.index(part[0]) if part[0] in whole else 0
+    return whole[start : start + len(part)] == part

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -18,8 +19,7 @@ from graphc.passes.loops import Loops
 from graphc.passes.recurrence import Carried, Inner, Recurrence, recurrences
 from graphc.passes.repeats import Repeat, tandem_repeats
 
-_ROTATIONS = 64  # how many places to begin a turn at are compared
-_STARTS = 4  # and how many of them tried
+_STARTS = 4  # how many places to begin a turn at are tried
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ class RollRepeats(Pass):
         for start in _best_starts(row, repeat):
             places = range(start, repeat.start + repeat.length - repeat.period + 1, repeat.period)
             found = recurrences([row[i : i + repeat.period] for i in places], start)
-            good = [each for each in found if self._is_worth_it(each) and _depends(each)]
-            if good:
-                return good
+            worth_it = [each for each in found if self._is_worth_it(each)]
+            if worth_it:
+                return list(filter(_depends, worth_it))
         return []
 
     def _is_worth_it(self, found: Recurrence) -> bool:
@@ -134,35 +134,48 @@ def _in_order(program: Program, few: int) -> tuple[list[Node], list[Node]]:
 def _best_starts(row: Sequence[Node], repeat: Repeat) -> list[int]:
     """Where the turns may begin: first where the fewest values pass from one to the next.
 
-    Counted before the last turn: what the first takes may come from elsewhere.
+    Even where that makes it one turn fewer. Counted before the last turn, since what the first
+    takes may come from elsewhere.
     """
-    slack = min(repeat.length % repeat.period, _ROTATIONS)
-    if not slack:
-        return [repeat.start]
-    last_turn = (repeat.turns - 1) * repeat.period
-    skipped = max(0, last_turn - 2 * repeat.period)
+    period, skipped = repeat.period, max(0, (repeat.turns - 4) * repeat.period)
     window = row[repeat.start + skipped : repeat.start + repeat.length]
-    last_use: dict[Tensor, int] = {}
-    for i, node in enumerate(window, skipped):
-        for tensor in node.inputs:
-            last_use[tensor] = i
-    crossing: Counter[int] = Counter()
-    for i, node in enumerate(window, skipped):
+    last_use = {tensor: i for i, node in enumerate(window) for tensor in node.inputs}
+    steps = [0] * (len(window) + 1)
+    for i, node in enumerate(window):
         for tensor in node.outputs:
-            crossing.update(range(i + 1, last_use.get(tensor, i) + 1))
-    best = sorted(range(slack + 1), key=lambda offset: crossing[offset + last_turn])
-    return [repeat.start + offset for offset in best[:_STARTS]]
+            steps[i + 1] += 1
+            steps[last_use.get(tensor, i) + 1] -= 1
+    passing = list(accumulate(steps))
+
+    def cost(offset: int) -> tuple[int, int]:
+        turns = (repeat.length - offset) // period
+        return passing[offset + (turns - 1) * period - skipped], -turns
+
+    offsets = range(min(period, repeat.length - 2 * period + 1))
+    return [repeat.start + offset for offset in sorted(offsets, key=cost)[:_STARTS]]
 
 
 def _depends(found: Recurrence) -> bool:
     """Whether a turn really needs the one before: at least a third of its nodes do.
 
     Where fewer do (a sum that grows from turn to turn), the turns are better run side by side.
+    A carry that needs no turn before its own only shows that a turn begins in the middle of one.
     """
+    carries = set(range(len(found.carries)))
+    while True:
+        reached = _reached(found, carries)
+        lasting = {i for i in carries if found.carries[i].following.place in reached}
+        if lasting == carries:
+            return 3 * len(reached) >= len(found.operands)
+        carries = lasting
+
+
+def _reached(found: Recurrence, carries: set[int]) -> set[int]:
+    """The places of a turn's nodes that need one of these carries."""
     reached: set[int] = set()
     for place, operands in enumerate(found.operands):
         for operand in operands:
             from_turn = isinstance(operand, Inner) and operand.place in reached
-            if from_turn or isinstance(operand, Carried):
+            if from_turn or (isinstance(operand, Carried) and operand.index in carries):
                 reached.add(place)
-    return 3 * len(reached) >= len(found.operands)
+    return reached

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ORDER = (
-    "_version, errors <- config <- store <- ir <- ops <- autodiff <- build <- jaxpr <- nn, optim "
+    "_version, errors, collection <- config <- store <- ir <- ops <- autodiff <- build <- jaxpr <- nn, optim "
     "<- passes <- devices <- lowering <- runtime <- artifacts, data <- train <- importers, serving "
     "<- cli"
 )

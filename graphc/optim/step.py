@@ -9,6 +9,7 @@ from typing import Any
 import optax
 
 from graphc.autodiff import gradients
+from graphc.collection import without_collection
 from graphc.config import DEFAULT
 from graphc.errors import (
     AttributeValueError,
@@ -31,6 +32,7 @@ from graphc.optim.slots import make_slots
 from graphc.optim.updates import updates_of
 
 
+@without_collection()
 def minimize(
     loss: Tensor,
     tx: optax.GradientTransformation,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc.build.variables import initial_value
+from graphc.collection import without_collection
 from graphc.errors import GraphError
 from graphc.ir.capture import capture
 from graphc.ir.graph import Graph
@@ -34,6 +35,7 @@ def state_types(graph: Graph) -> dict[str, TensorType]:
     return {**types, RNG_KEY: KEY_TYPE, RNG_COUNTER: COUNTER_TYPE}
 
 
+@without_collection()
 def initial_values(graph: Graph) -> dict[str, Array]:
     """The initial value of every variable by name.
 

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from graphc.collection import without_collection
 from graphc.config import CompileOptions
 from graphc.errors import FeedError
 from graphc.ir.capture import Fetch, capture
@@ -52,6 +53,7 @@ class Prepared:
         return self._optimised()[1]
 
 
+@without_collection()
 def prepare(
     graph: Graph, fetches: Sequence[Fetch], feeds: Sequence[Tensor], options: CompileOptions
 ) -> Prepared:
@@ -110,6 +112,7 @@ def manager(options: CompileOptions) -> PassManager:
     )
 
 
+@without_collection()
 def bind(
     prepared: Prepared, bindings: Mapping[str, int], options: CompileOptions
 ) -> tuple[Program, PassReport]:

@@ -88,7 +88,7 @@ class _Builder:
             carries = [x, shared[0]][: self.draw(st.integers(1, 2))]
             for number in range(self.draw(st.integers(1, 3))):
                 carries = self.chain(carries, shared, number)
-            if self.draw(st.booleans()):
+            if self.one_of((True, True, False)):
                 self.update()
             for i, tensor in enumerate(carries):
                 self.output(f"last{i}", "fetch", tensor)
@@ -146,7 +146,7 @@ class _Builder:
         """In an order of its own, as optimizers sort parameters by name."""
         rate = emit.constant(self.matrix())
         slopes = self.slopes or dict(enumerate(self.parameters))
-        if self.flag():
+        if self.one_of((True, False)):
             total = emit.constant(np.float32(0))
             for slope in slopes.values():
                 total = arithmetic.add(total, reduction.reduce_max(slope))

@@ -110,8 +110,13 @@ def aligned(*chains: str, worth: int = 2) -> list[str]:
         (["abc", "def"], ["abc", "def"]),  # nothing in common
         (["abc", "cde"], ["abc", "cde"]),  # one alone is no stack
         (["abcd", "acd"], ["abcd", "acd"]),  # not side by side
-        (["abcd", "bcde"], ["abcd", "bcde"]),  # neither is a part of the other
+        (["abcd", "bcde"], ["bcd", "bcd"]),  # each has one that the other does not
+        (["abcd", "edcb"], ["bcd", "dcb"]),
+        (["abcdefg", "def"], ["def", "abc", "def"]),  # what is cut off may be a loop of its own
+        (["abcdefg", "de"], ["de", "abc", "fg", "de"]),
+        (["abcde", "defg"], ["de", "abc", "de", "fg"]),
         (["abcd", "cbd"], ["abcd", "cbd"]),  # in another order
+        (["abcd", "bdc"], ["abcd", "bdc"]),
         (["abcx", "bcx"], ["abcx", "bcx"]),  # not all variables: made anew in each step anyhow
         (["abcde", "abcd", "bcd"], ["bcd", "bcd", "bcd"]),
     ],
@@ -123,6 +128,7 @@ def test_which_turns_stay(before: list[str], after: list[str]) -> None:
 
 def test_what_would_not_be_worth_a_loop_stays() -> None:
     assert aligned("abcd", "bcd", worth=4) == ["abcd", "bcd"]
+    assert aligned("abcdefg", "cdef", worth=3) == ["cdef", "cdef"]
 
 
 def test_a_recurrence_that_is_cut_knows_where_it_begins() -> None:

@@ -32,6 +32,44 @@ def test_a_first_and_a_last_turn_that_differ_stay_outside() -> None:
     )
 
 
+def test_what_a_first_turn_has_in_common_does_not_shift_the_others() -> None:
+    """From the first product to the last Tanh there are four turns that begin in mid-block; the
+    three of whole blocks carry one value instead of two."""
+    rolls(
+        """
+        %0 = Relu(x) : f32[2]
+        %1 = Multiply(%0, a) : f32[2]
+        %2 = Add(x, %1) : f32[2]
+        %3 = Tanh(%2) : f32[2]
+        %4 = Multiply(%3, b) : f32[2]
+        %5 = Add(%2, %4) : f32[2]
+        %6 = Tanh(%5) : f32[2]
+        %7 = Multiply(%6, c) : f32[2]
+        %8 = Add(%5, %7) : f32[2]
+        %9 = Tanh(%8) : f32[2]
+        %10 = Multiply(%9, d) : f32[2]
+        %11 = Add(%8, %10) : f32[2]
+        %12 = Tanh(%11) : f32[2]
+        return y = %11, z = %12
+        """,
+        """
+        %0 = Relu(x) : f32[2]
+        %1 = Multiply(%0, a) : f32[2]
+        %2 = Add(x, %1) : f32[2]
+        %3 = Stack(b, c, d) : f32[3, 2]
+        %4 = Scan(%2, %3) {consts=0, carries=1, length=3} : f32[2]
+            with block(a0: f32[2], a1: f32[2]) {
+          %0 = Tanh(a0) : f32[2]
+          %1 = Multiply(%0, a1) : f32[2]
+          %2 = Add(a0, %1) : f32[2]
+          return r0 = %2
+        }
+        %5 = Tanh(%4) : f32[2]
+        return y = %4, z = %5
+        """,
+    )
+
+
 def test_a_turn_in_the_middle_that_differs_parts_two_loops() -> None:
     rolls(
         f"""
@@ -84,12 +122,17 @@ def test_a_value_fed_in_the_middle_leaves_a_loop_on_either_side() -> None:
 
 
 def test_what_goes_back_two_turns_needs_twice_as_many() -> None:
-    nodes, x, before = [], "x", "y"
-    for i in range(0, 10, 2):
-        nodes.append(f"%{i} = Multiply({x}, a) : f32[2]")
-        nodes.append(f"%{i + 1} = Subtract(%{i}, {before}) : f32[2]")
-        x, before = f"%{i + 1}", f"%{i - 2}" if i else "y"
-    stays("\n".join([*nodes, f"return y = {x}"]))
+    """Of six such sums three turns of two are made: `test_roll_repeats.py`."""
+    stays(
+        """
+        %0 = Add(x, y) : f32[2]
+        %1 = Add(%0, x) : f32[2]
+        %2 = Add(%1, %0) : f32[2]
+        %3 = Add(%2, %1) : f32[2]
+        %4 = Add(%3, %2) : f32[2]
+        return y = %4
+        """
+    )
 
 
 CHAIN = f"{layers('abcd')}\nreturn y = %7"
