@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 ORDER = (
-    "_version, errors, collection <- config <- store <- ir <- ops <- autodiff <- build <- jaxpr <- nn, optim "
-    "<- passes <- devices <- lowering <- runtime <- artifacts, data <- train <- importers, serving "
+    "_version, errors, collection <- config <- store <- ir <- ops <- autodiff <- build <- jaxpr "
+    "<- nn, optim <- passes <- devices <- lowering <- runtime <- artifacts, data <- train <- importers, serving "
     "<- cli"
 )
 RANK = {
