@@ -15,8 +15,8 @@ import pytest
 
 ORDER = (
     "_version, errors, collection <- config <- store <- ir <- ops <- autodiff <- build <- jaxpr "
-    "<- nn, optim <- passes <- devices <- lowering <- runtime <- artifacts, data <- train <- importers, serving "
-    "<- cli"
+    "<- nn, optim <- passes <- devices <- lowering <- runtime <- artifacts, data <- train "
+    "<- importers, serving <- cli"
 )
 RANK = {
     layer.strip(): rank
