@@ -147,12 +147,13 @@ def _best_starts(row: Sequence[Node], repeat: Repeat) -> list[int]:
             steps[last_use.get(tensor, i) + 1] -= 1
     passing = list(accumulate(steps))
 
-    def cost(offset: int) -> tuple[int, int]:
+    def before_last_turn(offset: int) -> int:
         turns = (repeat.length - offset) // period
-        return passing[offset + (turns - 1) * period - skipped], -turns
+        return passing[offset + (turns - 1) * period - skipped]
 
     offsets = range(min(period, repeat.length - 2 * period + 1))
-    return [repeat.start + offset for offset in sorted(offsets, key=cost)[:_STARTS]]
+    best = sorted(offsets, key=before_last_turn)  # of equals the first: it has the most turns
+    return [repeat.start + offset for offset in best[:_STARTS]]
 
 
 def _depends(found: Recurrence) -> bool:

@@ -180,6 +180,24 @@ def test_turns_that_do_not_need_each_other_are_left_to_group_alike() -> None:
     stays("\n".join([*nodes, "return a = %1, b = %3, c = %5, d = %7, e = %9, f = %11"]))
 
 
+def test_turns_that_begin_in_the_middle_do_not_need_each_other_for_that() -> None:
+    """From the first Tanh to the last product there are three, which hand on the product."""
+    stays(
+        """
+        %0 = Tanh(x) : f32[2]
+        %1 = Square(%0) : f32[2]
+        %2 = Multiply(y, a) : f32[2]
+        %3 = Tanh(%2) : f32[2]
+        %4 = Square(%3) : f32[2]
+        %5 = Multiply(y, b) : f32[2]
+        %6 = Tanh(%5) : f32[2]
+        %7 = Square(%6) : f32[2]
+        %8 = Multiply(y, c) : f32[2]
+        return a = %1, b = %4, c = %7, d = %8
+        """
+    )
+
+
 def test_a_sum_that_grows_from_turn_to_turn_makes_no_loop() -> None:
     """A norm over many parameters, say: one node of four needs the turn before."""
     nodes, total = [], "x"
