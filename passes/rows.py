@@ -202,9 +202,8 @@ class _Trial:
         return False
 
     def _is_leaf(self, tensors: Tensors, producers: Sequence[Node | None]) -> bool:
-        """Whether they are constants, or state that lies in no stack yet; all of one type."""
+        """Whether they are constants, or state that lies in no stack yet."""
         known = self._known
         constants = all(node is not None and node.op is CONSTANT for node in producers)
         free = known._owned.isdisjoint(tensors) and self.owned.isdisjoint(tensors)
-        state = free and known._state.issuperset(tensors)
-        return (constants or state) and len({t.type for t in tensors}) == 1
+        return constants or (free and known._state.issuperset(tensors))

@@ -256,6 +256,7 @@ FAULTS = [
     ("a: f32[5, 4]", "a: f32[]", "a mapped operand needs a leading axis"),
     ("Map(a, b, w, v)", "Map(a, b, w)", "the body takes 4 values, and gets 3"),
     ("Map(a, b, w, v)", "Map(a, b, v, w)", r"takes f32\[4, 2\] for value 2, and gets i32\[\]"),
+    ("w: f32[4, 2]", "w: i32[4, 2]", r"takes f32\[4, 2\] for value 2, and gets i32\[4, 2\]"),
     ("a: f32[5, 4]", "a: f32[5, 6]", "sizes of value 0 given to the body .* differ, 6 and 4"),
     ("mapped=2", "mapped=1", r"takes f32\[3, 4\] for value 1, and gets f32\[5, 3, 4\]"),
     ("mapped=2", "mapped=3", "lengths of mapped operands differ, 4 and 5"),

@@ -226,6 +226,65 @@ def test_a_stack_in_another_order_comes_between() -> None:
     )
 
 
+def test_a_stack_along_another_axis_is_made_of_the_slices() -> None:
+    nodes = """
+          %0, %1, %2 = Unstack(dw) : f32[2], f32[2], f32[2]
+          %3 = Tanh(%0) : f32[2]
+          %4 = Tanh(%1) : f32[2]
+          %5 = Tanh(%2) : f32[2]"""
+    check(
+        GROUP,
+        f"""
+        program p(dw: f32[3, 2]) {{{nodes}
+          %6 = Stack(%3, %4, %5) {{axis=1}} : f32[2, 3]
+          return stack = %6
+        }}
+        """,
+        """
+        program p(dw: f32[3, 2]) {
+          %0 = Map(dw) {mapped=1, length=3} : f32[3, 2] with body(a0: f32[2]) {
+            %0 = Tanh(a0) : f32[2]
+            return r0 = %0
+          }
+          %1, %2, %3 = Unstack(%0) : f32[2], f32[2], f32[2]
+          %4 = Stack(%1, %2, %3) {axis=1} : f32[2, 3]
+          return stack = %4
+        }
+        """,
+    )
+
+
+def test_a_stack_that_is_there_serves_though_no_row_makes_it() -> None:
+    """The steps need each other, their squares do not."""
+    steps = """
+          %0 = Tanh(x) : f32[2]
+          %1 = Tanh(%0) : f32[2]
+          %2 = Tanh(%1) : f32[2]
+          %3 = Stack(x, %0, %1) : f32[3, 2]
+          %4 = Stack(%0, %1, %2) : f32[3, 2]"""
+    check(
+        GROUP,
+        f"""
+        program p(x: f32[2]) {{{steps}
+          %5 = Square(%0) : f32[2]
+          %6 = Square(%1) : f32[2]
+          %7 = Square(%2) : f32[2]
+          return before = %3, p = %5, q = %6, r = %7
+        }}
+        """,
+        f"""
+        program p(x: f32[2]) {{{steps}
+          %5 = Map(%4) {{mapped=1, length=3}} : f32[3, 2] with body(a0: f32[2]) {{
+            %0 = Square(a0) : f32[2]
+            return r0 = %0
+          }}
+          %6, %7, %8 = Unstack(%5) : f32[2], f32[2], f32[2]
+          return before = %3, p = %6, q = %7, r = %8
+        }}
+        """,
+    )
+
+
 def test_nodes_that_need_each_other_stay_and_others_are_still_grouped() -> None:
     """A stack of what the layers of a network take is no way to compute them at once. Nor can
     what is made of their products be, without copying these; what is made of the stack can."""
