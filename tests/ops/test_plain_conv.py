@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import numpy as np
 import pytest
 from jax import lax
 
+import graphc as gc
 from graphc.ops.plain_conv import plain_input_gradient, plain_kernel_gradient
 
 CASES = [
@@ -41,3 +44,17 @@ def test_they_are_those_of_jax(attrs):
     np.testing.assert_allclose(got, dx, rtol=1e-4, atol=1e-4)
     got = plain_kernel_gradient(x, dy, size=(3, 2), groups=1, **attrs)
     np.testing.assert_allclose(got, dw, rtol=1e-4, atol=1e-4)
+
+
+def test_a_loop_on_cpu_has_no_other_form_of_convolution():
+    """XLA:CPU runs any other form, inside a loop, through its generic routine."""
+    graph = gc.Graph()
+    with graph:
+        x = gc.placeholder((2, 6, 6, 3), name="x")
+        w = gc.variable(np.ones((3, 3, 3, 3), np.float32), name="w")
+        step = lambda h, _: (gc.tanh(gc.nn.conv2d(h, w, padding="same")), None)  # noqa: E731
+        last, _ = gc.scan(step, x, length=3)
+        slopes = gc.gradients(gc.reduce_sum(last), [w, x])
+    text = gc.compile(graph, slopes, {x: x.shape}).stablehlo()
+    forms = re.findall(r"dim_numbers = (.*?->\[[^\]]*\])", text)
+    assert len(forms) == 3 and set(forms) == {"[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"}

@@ -1,0 +1,52 @@
+"""The garbage collector is left as it was found, whatever happens while it rests."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import optax
+import pytest
+
+import graphc
+from graphc.collection import without_collection
+
+
+@pytest.fixture(autouse=True)
+def collecting() -> Iterator[None]:
+    """Each test begins with a collector that runs, and so does what comes after it."""
+    gc.enable()
+    yield
+    gc.enable()
+
+
+def test_it_rests_inside_and_runs_again_after_the_outermost() -> None:
+    with without_collection():
+        with without_collection():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_an_error_does_not_leave_it_off() -> None:
+    with pytest.raises(ValueError, match="inside"), without_collection():
+        raise ValueError("inside")
+    assert gc.isenabled()
+
+
+def test_who_had_it_off_keeps_it_off() -> None:
+    gc.disable()
+    with without_collection():
+        pass
+    assert not gc.isenabled()
+
+
+def test_building_and_running_leave_it_on() -> None:
+    graph = graphc.Graph()
+    with graph:
+        w = graphc.variable([1.0, 2.0], name="w")
+        loss = graphc.reduce_sum(w * w)
+        train = graphc.minimize(loss, optax.sgd(0.1))
+    assert gc.isenabled()
+    graphc.Session(graph).run([train, loss])
+    assert gc.isenabled()
