@@ -23,12 +23,35 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 
 import jax
 
-from benchmarks import cnn, depth, run_steps, small
+from benchmarks import (
+    attention,
+    cnn,
+    cpu,
+    depth,
+    frozen,
+    memory,
+    precision,
+    run_steps,
+    small,
+    sparse,
+    tuning,
+)
+
+# Parts that take minutes, each run by its name alone.
+NAMED = {
+    "precision": [precision.rows],
+    "attention": [attention.rows],
+    "memory": [memory.rows],
+    "frozen": [frozen.rows],
+    "tuning": [tuning.rows],
+    "sparse": [sparse.rows],
+    "cpu": [cpu.rows],
+}
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(prog="benchmarks.run", description=__doc__)
-    arguments.add_argument("what", nargs="?", default="all", choices=("all", "depth"))
+    arguments.add_argument("what", nargs="?", default="all", choices=("all", "depth", *NAMED))
     arguments.add_argument("--unrolled48", action="store_true")
     given = arguments.parse_args()
     device = jax.devices()[0]
@@ -40,6 +63,8 @@ def main() -> None:
     if given.what == "depth":
         os.environ["XLA_FLAGS"] = GIVEN_FLAGS  # its processes have one device
         parts = [lambda: depth.rows(unrolled48=given.unrolled48)]
+    elif given.what in NAMED:
+        parts = NAMED[given.what]
     else:
         parts = [
             cnn.one_device,

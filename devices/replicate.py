@@ -60,7 +60,7 @@ class Replicate(Pass):
         if not self.input_layouts and not any(isinstance(layout, Sharded) for layout in inputs):
             raise self._no_batch(program)
         required = [REPLICATED if port.kind == "state" else None for port in program.outputs]
-        local = _Regions(self).local(program, inputs, required, partial_leaves=False)
+        local = Regions(self).local(program, inputs, required, partial_leaves=False)
         overridden = _overridden_devices(program)
         return local if not overridden else _with_note(local, overridden)
 
@@ -111,7 +111,7 @@ class Replicate(Pass):
         )
 
 
-class _Regions:
+class Regions:
     """What layout rules may ask: see `ir.layouts.LayoutContext`."""
 
     catalogue: Mapping[str, OpDef] = CATALOGUE

@@ -46,6 +46,8 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import add as add
     from graphc.ops import all as all
     from graphc.ops import allclose as allclose
+    from graphc.ops import amax as amax
+    from graphc.ops import amin as amin
     from graphc.ops import angle as angle
     from graphc.ops import any as any
     from graphc.ops import append as append
@@ -59,6 +61,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import arctanh as arctanh
     from graphc.ops import argmax as argmax
     from graphc.ops import argmin as argmin
+    from graphc.ops import argpartition as argpartition
     from graphc.ops import argsort as argsort
     from graphc.ops import argwhere as argwhere
     from graphc.ops import around as around
@@ -79,6 +82,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import bitcast as bitcast
     from graphc.ops import bitwise_and as bitwise_and
     from graphc.ops import bitwise_count as bitwise_count
+    from graphc.ops import bitwise_invert as bitwise_invert
     from graphc.ops import bitwise_not as bitwise_not
     from graphc.ops import bitwise_or as bitwise_or
     from graphc.ops import bitwise_xor as bitwise_xor
@@ -93,9 +97,11 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import clip as clip
     from graphc.ops import column_stack as column_stack
     from graphc.ops import complex as complex
+    from graphc.ops import concat as concat
     from graphc.ops import concatenate as concatenate
     from graphc.ops import cond as cond
     from graphc.ops import conj as conj
+    from graphc.ops import conjugate as conjugate
     from graphc.ops import constant as constant
     from graphc.ops import convolve as convolve
     from graphc.ops import copysign as copysign
@@ -115,6 +121,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import degrees as degrees
     from graphc.ops import delete as delete
     from graphc.ops import diag as diag
+    from graphc.ops import diag_indices as diag_indices
     from graphc.ops import diagflat as diagflat
     from graphc.ops import diagonal as diagonal
     from graphc.ops import diff as diff
@@ -124,9 +131,11 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import divmod as divmod
     from graphc.ops import dot as dot
     from graphc.ops import dot_general as dot_general
+    from graphc.ops import dsplit as dsplit
     from graphc.ops import dstack as dstack
     from graphc.ops import dynamic_slice as dynamic_slice
     from graphc.ops import dynamic_update_slice as dynamic_update_slice
+    from graphc.ops import ediff1d as ediff1d
     from graphc.ops import einsum as einsum
     from graphc.ops import entr as entr
     from graphc.ops import equal as equal
@@ -164,12 +173,14 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import gather_nd as gather_nd
     from graphc.ops import gcd as gcd
     from graphc.ops import geomspace as geomspace
+    from graphc.ops import gradient as gradient
     from graphc.ops import greater as greater
     from graphc.ops import greater_equal as greater_equal
     from graphc.ops import group as group
     from graphc.ops import heaviside as heaviside
     from graphc.ops import histogram as histogram
     from graphc.ops import histogram_bin_edges as histogram_bin_edges
+    from graphc.ops import hsplit as hsplit
     from graphc.ops import hstack as hstack
     from graphc.ops import hypot as hypot
     from graphc.ops import i0 as i0
@@ -183,6 +194,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import insert as insert
     from graphc.ops import interp as interp
     from graphc.ops import intersect1d as intersect1d
+    from graphc.ops import invert as invert
     from graphc.ops import iota as iota
     from graphc.ops import isclose as isclose
     from graphc.ops import iscomplex as iscomplex
@@ -221,6 +233,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import logsumexp as logsumexp
     from graphc.ops import map_fn as map_fn
     from graphc.ops import matmul as matmul
+    from graphc.ops import matvec as matvec
     from graphc.ops import max as max
     from graphc.ops import maximum as maximum
     from graphc.ops import mean as mean
@@ -257,9 +270,16 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import ones_like as ones_like
     from graphc.ops import outer as outer
     from graphc.ops import pad as pad
+    from graphc.ops import partition as partition
     from graphc.ops import percentile as percentile
+    from graphc.ops import permute_dims as permute_dims
     from graphc.ops import piecewise as piecewise
+    from graphc.ops import polyadd as polyadd
+    from graphc.ops import polyder as polyder
     from graphc.ops import polygamma as polygamma
+    from graphc.ops import polyint as polyint
+    from graphc.ops import polymul as polymul
+    from graphc.ops import polysub as polysub
     from graphc.ops import polyval as polyval
     from graphc.ops import population_count as population_count
     from graphc.ops import positive as positive
@@ -291,6 +311,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import repeat as repeat
     from graphc.ops import reshape as reshape
     from graphc.ops import right_shift as right_shift
+    from graphc.ops import rint as rint
     from graphc.ops import roll as roll
     from graphc.ops import rot90 as rot90
     from graphc.ops import round as round
@@ -341,7 +362,11 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import trapezoid as trapezoid
     from graphc.ops import tri as tri
     from graphc.ops import tril as tril
+    from graphc.ops import tril_indices as tril_indices
+    from graphc.ops import tril_indices_from as tril_indices_from
     from graphc.ops import triu as triu
+    from graphc.ops import triu_indices as triu_indices
+    from graphc.ops import triu_indices_from as triu_indices_from
     from graphc.ops import true_divide as true_divide
     from graphc.ops import trunc as trunc
     from graphc.ops import union1d as union1d
@@ -353,6 +378,8 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import var as var
     from graphc.ops import vdot as vdot
     from graphc.ops import vecdot as vecdot
+    from graphc.ops import vecmat as vecmat
+    from graphc.ops import vsplit as vsplit
     from graphc.ops import vstack as vstack
     from graphc.ops import where as where
     from graphc.ops import while_loop as while_loop
@@ -366,7 +393,9 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.runtime import Session as Session
     from graphc.runtime import State as State
     from graphc.runtime import compile as compile
+    from graphc.runtime import freeze as freeze
     from graphc.runtime import to_jax as to_jax
+    from graphc.runtime import tune as tune
 
 # Each public name and its home, the submodule that has it; "." if it is a submodule itself.
 _HOMES: Final[dict[str, str]] = {
@@ -390,6 +419,8 @@ _HOMES: Final[dict[str, str]] = {
     "add_to_collection": "build",
     "all": "ops",
     "allclose": "ops",
+    "amax": "ops",
+    "amin": "ops",
     "angle": "ops",
     "any": "ops",
     "append": "ops",
@@ -403,6 +434,7 @@ _HOMES: Final[dict[str, str]] = {
     "arctanh": "ops",
     "argmax": "ops",
     "argmin": "ops",
+    "argpartition": "ops",
     "argsort": "ops",
     "argwhere": "ops",
     "around": "ops",
@@ -423,6 +455,7 @@ _HOMES: Final[dict[str, str]] = {
     "bitcast": "ops",
     "bitwise_and": "ops",
     "bitwise_count": "ops",
+    "bitwise_invert": "ops",
     "bitwise_not": "ops",
     "bitwise_or": "ops",
     "bitwise_xor": "ops",
@@ -438,9 +471,11 @@ _HOMES: Final[dict[str, str]] = {
     "column_stack": "ops",
     "compile": "runtime",
     "complex": "ops",
+    "concat": "ops",
     "concatenate": "ops",
     "cond": "ops",
     "conj": "ops",
+    "conjugate": "ops",
     "constant": "ops",
     "control_dependencies": "build",
     "convolve": "ops",
@@ -464,6 +499,7 @@ _HOMES: Final[dict[str, str]] = {
     "device": "build",
     "devices": ".",
     "diag": "ops",
+    "diag_indices": "ops",
     "diagflat": "ops",
     "diagonal": "ops",
     "diff": "ops",
@@ -473,9 +509,11 @@ _HOMES: Final[dict[str, str]] = {
     "divmod": "ops",
     "dot": "ops",
     "dot_general": "ops",
+    "dsplit": "ops",
     "dstack": "ops",
     "dynamic_slice": "ops",
     "dynamic_update_slice": "ops",
+    "ediff1d": "ops",
     "einsum": "ops",
     "entr": "ops",
     "equal": "ops",
@@ -504,6 +542,7 @@ _HOMES: Final[dict[str, str]] = {
     "fmin": "ops",
     "fmod": "ops",
     "fori_loop": "ops",
+    "freeze": "runtime",
     "from_jax": "jaxpr",
     "full": "ops",
     "full_like": "ops",
@@ -515,6 +554,7 @@ _HOMES: Final[dict[str, str]] = {
     "gather_nd": "ops",
     "gcd": "ops",
     "geomspace": "ops",
+    "gradient": "ops",
     "gradients": "autodiff",
     "greater": "ops",
     "greater_equal": "ops",
@@ -522,6 +562,7 @@ _HOMES: Final[dict[str, str]] = {
     "heaviside": "ops",
     "histogram": "ops",
     "histogram_bin_edges": "ops",
+    "hsplit": "ops",
     "hstack": "ops",
     "hypot": "ops",
     "i0": "ops",
@@ -535,6 +576,7 @@ _HOMES: Final[dict[str, str]] = {
     "insert": "ops",
     "interp": "ops",
     "intersect1d": "ops",
+    "invert": "ops",
     "iota": "ops",
     "isclose": "ops",
     "iscomplex": "ops",
@@ -574,6 +616,7 @@ _HOMES: Final[dict[str, str]] = {
     "logsumexp": "ops",
     "map_fn": "ops",
     "matmul": "ops",
+    "matvec": "ops",
     "max": "ops",
     "maximum": "ops",
     "mean": "ops",
@@ -614,10 +657,17 @@ _HOMES: Final[dict[str, str]] = {
     "outer": "ops",
     "pad": "ops",
     "passes": ".",
+    "partition": "ops",
     "percentile": "ops",
+    "permute_dims": "ops",
     "piecewise": "ops",
     "placeholder": "build",
+    "polyadd": "ops",
+    "polyder": "ops",
     "polygamma": "ops",
+    "polyint": "ops",
+    "polymul": "ops",
+    "polysub": "ops",
     "polyval": "ops",
     "population_count": "ops",
     "positive": "ops",
@@ -650,6 +700,7 @@ _HOMES: Final[dict[str, str]] = {
     "repeat": "ops",
     "reshape": "ops",
     "right_shift": "ops",
+    "rint": "ops",
     "roll": "ops",
     "rot90": "ops",
     "round": "ops",
@@ -705,9 +756,14 @@ _HOMES: Final[dict[str, str]] = {
     "trapezoid": "ops",
     "tri": "ops",
     "tril": "ops",
+    "tril_indices": "ops",
+    "tril_indices_from": "ops",
     "triu": "ops",
+    "triu_indices": "ops",
+    "triu_indices_from": "ops",
     "true_divide": "ops",
     "trunc": "ops",
+    "tune": "runtime",
     "union1d": "ops",
     "unique": "ops",
     "unravel_index": "ops",
@@ -718,6 +774,8 @@ _HOMES: Final[dict[str, str]] = {
     "variable": "build",
     "vdot": "ops",
     "vecdot": "ops",
+    "vecmat": "ops",
+    "vsplit": "ops",
     "vstack": "ops",
     "where": "ops",
     "while_loop": "ops",

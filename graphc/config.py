@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
@@ -22,7 +23,7 @@ class Default(enum.Enum):
 
 
 DEFAULT: Final = Default.DEFAULT
-PIPELINES: Final = ("default", "unrolled", "none")  # what they hold stands in passes/pipelines.py
+PIPELINES: Final = ("O0", "O1", "O2", "O3")  # what they hold stands in passes/pipelines.py
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,9 @@ class CompileOptions:
     """How `gc.compile` and a Session make executables. Immutable; equal options are equal.
 
     Attributes:
-        pipeline: the passes that run: "default"; "unrolled" for the same without rolling repeated
-            blocks into loops; "none" for the program as it was built.
+        pipeline: the passes that run: "O0" none, the program as it was built; "O1" those that
+            make the program smaller; "O2" all that pay on any device, such as rolling repeated
+            blocks into loops; "O3" those for the device at hand too.
         verify: check the rules of the IR after each pass that changed something.
         validate: run the program before and after each pass on random inputs, and fail where
             the results differ. Slow: for finding a wrong pass.
@@ -44,15 +46,42 @@ class CompileOptions:
             `$XDG_CACHE_HOME` or `~/.cache`. It must be the user's alone (mode 0700): what is
             loaded from it runs.
         cache_limit: how many bytes that folder may hold; the least recently used go first.
+        tuned: compile as `gc.tune` found fastest for this program and these options, where it did
+            and that is kept in the cache. False for the options as they are: what tuning finds
+            rounds otherwise.
+        without_passes: names of passes that do not run, such as ("roll-repeats",).
+        precision: "bf16" or "f16" to compute matrix products, convolutions, attention and what is
+            elementwise around them in 16 bits, with variables, sums, norms, losses and updates in
+            float32; "f16" with a loss scale that adapts. None computes as the graph says.
+        unroll: how many turns of a loop that was made of repeated blocks are compiled as one;
+            None for an estimate.
+        sparse_updates: which tables of embeddings are updated only in the rows that a step looks
+            up. "exact": those where this means the same (sgd, adagrad); "lazy": those too where
+            the optimizer would move all rows in each step (momentum, adam, adamw), and then
+            whatever is kept row by row stands still in the others, which is another method (of
+            tied weights the other gradient counts in the rows looked up only); "off": none.
+        fuse_attention: find `softmax(scale * q @ k^T + masks) @ v`, in its usual spellings, and
+            its gradient, and compute long ones some queries at a time (on GPUs narrow ones by
+            cuDNN), so that memory is linear in the length. Results are the same but for rounding,
+            as of sums in another order: about 1e-6 of the greatest in float32, 1e-2 in bfloat16;
+            and but for queries from which masks hide every key, which give some mean of values.
+        check_numerics: fail a run that makes a NaN of operands without, or an infinity of finite
+            ones, and name the first node that did, with the user's line. For finding it: each run
+            is waited for, no state is donated, and each result is looked through. Of precision
+            "f16" it fails at overflow too, which the loss scale would have caught.
+        memory_limit: how many bytes a run may take on each device, arguments and results among
+            them, as an int or as text such as "4GiB" or "800 MB"; None for no limit. Where it is
+            too few for all that loops keep for their backward pass, part of that is computed
+            again; where they are too few even so, compiling fails and says how many it takes.
 
     Raises:
         AttributeValueError: an option has a value it cannot have.
 
-    >>> CompileOptions(pipeline="none").verify
+    >>> CompileOptions(pipeline="O0").verify
     True
     """
 
-    pipeline: str = "default"
+    pipeline: str = "O2"
     verify: bool = True
     validate: bool = False
     dump: str | None = None
@@ -61,6 +90,14 @@ class CompileOptions:
     xla_options: Mapping[str, str | int | bool | float] = field(default_factory=dict, hash=False)
     cache: str | os.PathLike[str] | Default | None = DEFAULT
     cache_limit: int = 2 * 2**30
+    tuned: bool = True
+    without_passes: Sequence[str] = ()
+    unroll: int | None = None
+    precision: str | None = None
+    sparse_updates: str = "exact"
+    fuse_attention: bool = True
+    check_numerics: bool = False
+    memory_limit: int | str | None = None
 
     def __post_init__(self) -> None:
         given: object = self.pipeline
@@ -70,9 +107,9 @@ class CompileOptions:
                 "pipeline",
                 f"be one of {', '.join(map(repr, PIPELINES))}",
                 self.pipeline,
-                known or 'pass a name: pipeline="default"',
+                known or 'pass a name: pipeline="O2"',
             )
-        for name in ("verify", "validate", "donate"):
+        for name in ("verify", "validate", "donate", "tuned", "fuse_attention", "check_numerics"):
             if type(getattr(self, name)) is not bool:
                 _refuse(name, "be True or False", getattr(self, name), f"pass {name}=True")
         self._set("dump", _folder("dump", self.dump, "passes.out"))
@@ -94,6 +131,32 @@ class CompileOptions:
                 "pass 1 to wait for each step before the next is dispatched",
             )
         self._set("xla_options", _xla_options(self.xla_options))
+        if self.precision not in (None, "bf16", "f16"):
+            mend = 'pass precision="bf16"; "f16" for devices without it'
+            _refuse("precision", "be 'bf16', 'f16' or None", self.precision, mend)
+        self._check_sparse()
+        self._set("without_passes", _names("without_passes", self.without_passes))
+        self._set("memory_limit", _bytes("memory_limit", self.memory_limit))
+        if self.unroll is not None and (type(self.unroll) is not int or self.unroll < 1):
+            _refuse("unroll", "be an int of at least 1, or None", self.unroll, "pass unroll=4")
+
+    def _check_sparse(self) -> None:
+        given = self.sparse_updates
+        if given not in ("exact", "lazy", "off"):
+            mend = 'pass "lazy" to let rows that are not used stand still'
+            _refuse("sparse_updates", "be 'exact', 'lazy' or 'off'", given, mend)
+        if given == "lazy" and self.pipeline in ("O0", "O1"):
+            mend = 'pass pipeline="O2"'
+            _refuse("sparse_updates", f"not be 'lazy' with pipeline {self.pipeline}", given, mend)
+
+    def meaning(self) -> dict[str, str]:
+        """What decides which program is made, as text: what a cache key needs. Where things are
+        kept and written to, and how many steps may be in flight, is not among it."""
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        for name in ("validate", "dump", "max_in_flight", "cache", "cache_limit", "tuned"):
+            del found[name]
+        found["xla_options"] = sorted(self.xla_options.items())
+        return {name: repr(value) for name, value in found.items()}
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -109,6 +172,28 @@ def _folder(name: str, given: Any, example: str) -> str | None:
     if os.path.exists(path) and not os.path.isdir(path):
         _refuse(name, "be a folder", given, "a file stands there: pass another path")
     return path
+
+
+_UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
+
+
+def _bytes(name: str, given: Any) -> int | None:
+    """A number of bytes, from an int or from text with a unit."""
+    if given is None or (type(given) is int and given > 0):
+        return given
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMG]I?)?B)?\s*", str(given).upper())
+    if type(given) is not str or found is None or float(found[1]) == 0:
+        _refuse(name, "be a number of bytes, or None", given, f'pass {name}="4GiB"')
+    return int(float(found[1]) * _UNITS[found[2] or ""])
+
+
+def _names(name: str, given: Any) -> tuple[str, ...]:
+    """In order and each once: the same names are the same option."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        _refuse(name, "be a tuple of names", given, 'pass ("roll-repeats",)')
+    if not all(type(each) is str for each in given):
+        _refuse(name, "be a tuple of names", given, 'pass ("roll-repeats",)')
+    return tuple(sorted(set(given)))
 
 
 def _xla_options(options: Any) -> Mapping[str, str | int | bool | float]:

@@ -122,6 +122,11 @@ class ExecutionError(GraphcError, RuntimeError):
     """XLA did not compile a program, or a run failed; the state is as it was before."""
 
 
+class NumericsError(ExecutionError, ArithmeticError):
+    """A run made a NaN or an infinity (`CompileOptions(check_numerics=True)`); the state is as it
+    was before."""
+
+
 class CacheError(GraphcError, RuntimeError):
     """The folder of compiled programs cannot be trusted: other users may reach into it."""
 

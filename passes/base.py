@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from graphc.errors import PassError
 from graphc.ir.node import Node, Tensor
@@ -39,9 +39,17 @@ class Pass(ABC):
     `fold-constants`.
     """
 
+    once: ClassVar[bool] = False  # of no use, or wrong, in a second round
+    exact: ClassVar[bool] = True  # else it rounds otherwise than before: not to be validated
+
     @property
     def name(self) -> str:
-        return _name_of(type(self).__name__)
+        return self.class_name()
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name of every pass of this class."""
+        return _name_of(cls.__name__)
 
     @abstractmethod
     def run(self, program: Program) -> PassResult:

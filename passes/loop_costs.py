@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from graphc.ir.dims import product
-from graphc.ir.node import Tensor
+from graphc.ir.node import Node, Tensor
+from graphc.passes.costs import node_cost
 from graphc.passes.recurrence import Recurrence
 
 _UNKNOWN = 1 << 20  # elements of a tensor with a named size
@@ -13,8 +14,19 @@ _AT_ONCE = 4
 
 def elements_of(found: Recurrence) -> int:
     """How many elements a turn computes."""
-    sizes = [product(t.type.shape) for node in found.turns[0] for t in node.outputs]
-    return sum(size if isinstance(size, int) else _UNKNOWN for size in sizes)
+    return sum(_elements(t) for node in found.turns[0] for t in node.outputs)
+
+
+def _elements(tensor: Tensor) -> int:
+    size = product(tensor.type.shape)
+    return size if isinstance(size, int) else _UNKNOWN
+
+
+def work_of(node: Node) -> int:
+    """The floating-point operations of a node; of one with named sizes, its elements."""
+    if all(t.type.is_static for t in (*node.inputs, *node.outputs)):
+        return node_cost(node).flops
+    return sum(map(_elements, node.outputs))
 
 
 def unroll_of(found: Recurrence, state: set[Tensor]) -> int:

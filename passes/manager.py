@@ -9,7 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from graphc.errors import AttributeValueError, PassError, VerifyError
+from graphc.errors import AttributeValueError, LayoutError, PassError, VerifyError
 from graphc.ir.node import Node
 from graphc.ir.opdef import Effects
 from graphc.ir.program import Program, effects_of
@@ -17,6 +17,7 @@ from graphc.ir.text import print_program
 from graphc.ir.verify import Stage, verify
 from graphc.passes.base import Pass
 from graphc.passes.validate import Evaluator, check_meaning
+from graphc.passes.watching import tell
 
 _STATEFUL = Effects.READ | Effects.WRITE | Effects.RANDOM
 
@@ -32,6 +33,8 @@ class PassRow:
         changed: how many changes it counted.
         milliseconds: the pass itself.
         check_milliseconds: verification and validation after it.
+        flops, bytes, memory: of the program after it, estimated as in `passes.costs` and
+            `passes.peak`; None where nobody asked (see `Executable.pass_history`).
     """
 
     name: str
@@ -41,6 +44,9 @@ class PassRow:
     changed: int
     milliseconds: float
     check_milliseconds: float
+    flops: int | None = None
+    bytes: int | None = None
+    memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -62,26 +68,33 @@ class PassReport:
         return [asdict(row) for row in self.rows]
 
     def __str__(self) -> str:
-        table = [("pass", "round", "before", "after", "changed", "ms", "check ms")]
-        table += [
-            (
-                row.name,
-                str(row.round),
-                str(row.before),
-                str(row.after),
-                str(row.changed),
-                f"{row.milliseconds:.2f}",
-                f"{row.check_milliseconds:.2f}",
-            )
-            for row in self.rows
-        ]
+        known = any(row.flops is not None for row in self.rows)
+        table = [(*_COLUMNS, *_FIGURES) if known else _COLUMNS, *map(_cells, self.rows)]
         widths = [max(len(cells[i]) for cells in table) for i in range(len(table[0]))]
         lines = []
         for first, *numbers in table:
-            right = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
+            right = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=False)]
             lines.append("  ".join([first.ljust(widths[0]), *right]))
         nodes = f"{self.rows[0].before} -> {self.rows[-1].after} nodes, " if self.rows else ""
         return "\n".join([*lines, f"{nodes}{self.milliseconds:.1f} ms"])
+
+
+_COLUMNS = ("pass", "round", "before", "after", "changed", "ms", "check ms")
+_FIGURES = ("MFLOP", "MB moved", "MB at once")
+
+
+def _cells(row: PassRow) -> tuple[str, ...]:
+    figures = (row.flops, row.bytes, row.memory)
+    return (
+        row.name,
+        str(row.round),
+        str(row.before),
+        str(row.after),
+        str(row.changed),
+        f"{row.milliseconds:.2f}",
+        f"{row.check_milliseconds:.2f}",
+        *(f"{figure / 1e6:.4g}" for figure in figures if figure is not None),
+    )
 
 
 @dataclass(frozen=True)
@@ -163,7 +176,7 @@ class _Course:
     def step(self, a_pass: Pass, number: int) -> None:
         """Runs one pass on the present program; not where it already found nothing to do."""
         before = self.program
-        if self.nothing_in.get(a_pass) is before:
+        if self.nothing_in.get(a_pass) is before or (a_pass.once and number > 1):
             return
         start = perf_counter()
         after, changed = _run(a_pass, before)
@@ -176,17 +189,17 @@ class _Course:
             self.dump(a_pass.name)
             self.check(a_pass, before, after)
         checked = perf_counter()
-        self.rows.append(
-            PassRow(
-                a_pass.name,
-                number,
-                nodes,
-                self.nodes,
-                changed,
-                (done - start) * 1e3,
-                (checked - done) * 1e3,
-            )
+        row = PassRow(
+            a_pass.name,
+            number,
+            nodes,
+            self.nodes,
+            changed,
+            (done - start) * 1e3,
+            (checked - done) * 1e3,
         )
+        self.rows.append(row)
+        tell(row, before, self.program)
 
     def check_start(self) -> None:
         """Verifies the program given."""
@@ -210,7 +223,7 @@ class _Course:
                     source=error.source,
                     mend="a fault of the pass: dump= shows the program before and after it",
                 ) from error
-        if manager.validate and manager.evaluator is not None:
+        if manager.validate and manager.evaluator is not None and a_pass.exact:
             difference = check_meaning(before, after, manager.evaluator, manager.seed)
             if difference is not None:
                 raise PassError(
@@ -244,12 +257,20 @@ def _new_folder(dump: str | None, program: str) -> Path | None:
 def _run(a_pass: Pass, program: Program) -> tuple[Program, int]:
     try:
         return a_pass.run(program)
+    except LayoutError:  # what the user asks for cannot be done: no fault of the pass
+        raise
     except PassError as error:
         if a_pass.name in error.what:
             raise
         raise a_pass.fault(None, error) from error
     except Exception as error:
         raise a_pass.fault(None, error) from error
+
+
+def tell_of(name: str, before: Program, after: Program, seconds: float) -> None:
+    """Tells who watches passes of a step that is no pass of a manager."""
+    counts = _count(before), _count(after)
+    tell(PassRow(name, 1, *counts, int(after is not before), seconds * 1e3, 0.0), before, after)
 
 
 def _count(program: Program) -> int:

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from typing import Final
 
-from graphc.config import PIPELINES
-from graphc.errors import AttributeValueError, nearest
+from graphc.config import CompileOptions
 from graphc.passes.base import Pass
+from graphc.passes.cpu_moments import CpuMoments
+from graphc.passes.cpu_pointwise import CpuPointwise
+from graphc.passes.cpu_pooling import CpuPooling
+from graphc.passes.cpu_space_to_depth import CpuSpaceToDepth
+from graphc.passes.cpu_stacked_bits import CpuStackedBits
+from graphc.passes.drop_marks import DropMarks
 from graphc.passes.eliminate_common import EliminateCommon
 from graphc.passes.fold_constants import FoldConstants
+from graphc.passes.fuse_attention import FuseAttention
 from graphc.passes.group_alike import GroupAlike
+from graphc.passes.hoist_sums import HoistSums
 from graphc.passes.inline_bodies import InlineBodies
+from graphc.passes.mixed_precision import MixedPrecision
 from graphc.passes.prune import Prune
+from graphc.passes.recompute import Recompute
 from graphc.passes.roll_repeats import RollRepeats
+from graphc.passes.scale_loss import ScaleLoss
 from graphc.passes.simplify_algebra import SimplifyAlgebra
 from graphc.passes.simplify_shapes import SimplifyShapes
+from graphc.passes.sparse_gradients import SparseGradients
+from graphc.passes.spread_casts import SpreadCasts
+from graphc.passes.stack_carries import StackCarries
+from graphc.passes.step_attention import StepAttention
+from graphc.passes.target import Target
 
 # Prune first: what nobody needs costs no other pass any time. Then inlining, since no pass sees
 # through a body; then algebra, which takes away the identities, ones and zeros of gradients that
@@ -34,30 +49,75 @@ _SIMPLIFY: Final[tuple[Pass, ...]] = (
 _FOLD_SIZES: Final[tuple[Pass, ...]] = (FoldConstants(), Prune())
 # Rolling comes last: the passes before it make blocks equal, and see through nothing that is
 # rolled. What rolled loops give and take is stacked, and grouping begins at stacks.
-_ROLL: Final[tuple[Pass, ...]] = (RollRepeats(), GroupAlike(), Prune())
+_AFTER_ROLLING: Final[tuple[Pass, ...]] = (GroupAlike(), Prune())
+# What each layer becomes on CPU is decided before rolling: blocks stay alike.
+_ON_CPU: Final[tuple[Pass, ...]] = (
+    CpuSpaceToDepth(),
+    CpuPointwise(),
+    CpuPooling(),
+    CpuMoments(),
+    EliminateCommon(),
+    Prune(),
+)
 
-_PIPELINES: Final[dict[str, tuple[tuple[Pass, ...], tuple[Pass, ...]]]] = {
-    "default": (_SIMPLIFY, (*_FOLD_SIZES, *_ROLL)),
-    "unrolled": (_SIMPLIFY, _FOLD_SIZES),
-    "none": ((), ()),
-}
+
+def adding_state(options: CompileOptions) -> list[Pass]:
+    """The passes that come right after functionalize, for they give the program hidden state: what
+    is known of a program before its passes run, its key in the cache too, has it already."""
+    return [ScaleLoss()] if options.precision == "f16" else []
 
 
-def pipeline(name: str) -> list[Pass]:
-    """The target-independent passes of the pipeline `name`, for a functional program.
+def pipeline(options: CompileOptions) -> list[Pass]:
+    """The target-independent passes, for a functional program.
 
-    Raises:
-        AttributeValueError: there is no such pipeline; the nearest name is suggested.
+    Mixed precision comes last in the first round: passes before it see float32 as it was written,
+    and those of the second round the casts.
     """
-    return list(_passes(name)[0])
+    mixed: list[Pass] = [] if options.precision is None else [MixedPrecision(options.precision)]
+    if options.pipeline == "O0":
+        return mixed
+    passes = [*_SIMPLIFY, *mixed, DropMarks()] if mixed else [DropMarks(), *_SIMPLIFY]
+    # Lazy updates mean something else, which must not wait for sizes; exact ones ask what pays.
+    return [*passes, *_sparse(options)] if options.sparse_updates == "lazy" else passes
 
 
-def after_binding(name: str) -> list[Pass]:
-    """The passes of the pipeline `name` that come once named sizes are ints, each once."""
-    return list(_passes(name)[1])
+def _sparse(options: CompileOptions) -> list[Pass]:
+    if options.sparse_updates == "off":
+        return []
+    lazy = options.sparse_updates == "lazy"
+    return [HoistSums(always=lazy), SparseGradients(lazy=lazy)]
 
 
-def _passes(name: str) -> tuple[tuple[Pass, ...], tuple[Pass, ...]]:
-    if name not in _PIPELINES:
-        raise AttributeValueError(f"no pipeline {name!r}", mend=nearest(name, PIPELINES))
-    return _PIPELINES[name]
+def _attention(options: CompileOptions, target: Target) -> list[Pass]:
+    """Before rolling, so that what a rolled loop keeps are operands and no weights. What fusing
+    leaves behind other passes would take for uses."""
+    fused = [FuseAttention(target), Prune()] if options.fuse_attention else []
+    return [*fused, StepAttention(target)]
+
+
+def after_binding(options: CompileOptions, target: Target) -> list[Pass]:
+    """The passes that come once named sizes are ints, each once."""
+    if options.pipeline == "O0":
+        return []
+    if options.pipeline == "O1":
+        return list(_FOLD_SIZES)
+    mixed = [] if options.precision is None else [SpreadCasts()]
+    suited = _ON_CPU if options.pipeline == "O3" and target.platform == "cpu" else ()
+    first = [*_FOLD_SIZES, *_attention(options, target), *_sparse(options), *mixed, *suited]
+    rolled = [*first, RollRepeats(unroll=options.unroll), *_AFTER_ROLLING]
+    narrow = options.precision == "bf16" and target.platform == "cpu"
+    return [*rolled, CpuStackedBits(), Prune()] if narrow else rolled
+
+
+def after_accumulation(options: CompileOptions) -> list[Pass]:
+    """The passes that come last where gradients are summed over micro-batches: what lies outside
+    of the loop over these meets its stacks."""
+    if options.pipeline in ("O0", "O1"):
+        return []
+    return [StackCarries(), *_AFTER_ROLLING]
+
+
+def under_limit(budget: int) -> list[Pass]:
+    """The passes for the program as one device runs it, where its memory is limited: after all
+    others, since what is computed again must be what that device computed."""
+    return [Recompute(budget)]

@@ -14,7 +14,7 @@ from graphc.ir.program import Program, is_pure
 from graphc.passes.align import align
 from graphc.passes.base import Pass, PassResult, run_bodies
 from graphc.passes.keys import kind_key
-from graphc.passes.loop_costs import elements_of, unroll_of
+from graphc.passes.loop_costs import elements_of, unroll_of, work_of
 from graphc.passes.loops import Loops
 from graphc.passes.recurrence import Carried, Inner, Recurrence, recurrences
 from graphc.passes.repeats import Repeat, tandem_repeats
@@ -44,11 +44,13 @@ class RollRepeats(Pass):
         turns: of fewer turns no loop is made.
         saved: nor where it saves fewer nodes than this.
         work: nor where a turn computes fewer elements than this.
+        unroll: how many turns are compiled as one; None for an estimate.
     """
 
     turns: int = 3
     saved: int = 40
     work: int = 128
+    unroll: int | None = None
 
     def run(self, program: Program) -> PassResult:
         program, changed = _in_bodies(self, program)
@@ -57,7 +59,8 @@ class RollRepeats(Pass):
         found = align(self._find(row), state, self._is_worth_it)
         if not found:
             return PassResult(program, changed)
-        loops = Loops(program, [(each, unroll_of(each, state)) for each in found])
+        at_once = [self.unroll or unroll_of(each, state) for each in found]
+        loops = Loops(program, list(zip(found, at_once, strict=True)))
         return PassResult(loops.rewrite(first, row), changed + len(found))
 
     def _find(self, row: Sequence[Node]) -> list[Recurrence]:
@@ -157,9 +160,9 @@ def _best_starts(row: Sequence[Node], repeat: Repeat) -> list[int]:
 
 
 def _depends(found: Recurrence) -> bool:
-    """Whether a turn really needs the one before: at least a third of its nodes do.
+    """Whether a turn really needs the one before: at least a third of its nodes do, or of its work.
 
-    Where fewer do (a sum that grows from turn to turn), the turns are better run side by side.
+    Where less does (a sum that grows from turn to turn), the turns are better run side by side.
     A carry that needs no turn before its own only shows that a turn begins in the middle of one.
     """
     carries = set(range(len(found.carries)))
@@ -167,7 +170,10 @@ def _depends(found: Recurrence) -> bool:
         reached = _reached(found, carries)
         lasting = {i for i in carries if found.carries[i].following.place in reached}
         if lasting == carries:
-            return 3 * len(reached) >= len(found.operands)
+            if 3 * len(reached) >= len(found.operands):
+                return True
+            work = [work_of(node) for node in found.turns[0]]
+            return bool(reached) and 3 * sum(work[place] for place in reached) >= sum(work)
         carries = lasting
 
 

@@ -19,21 +19,19 @@ from graphc.ir.program import Program
 from graphc.ops.arithmetic import (
     ABS,
     ADD,
-    CEIL,
     DIVIDE,
-    FLOOR,
     FLOOR_DIVIDE,
     MAXIMUM,
     MINIMUM,
     MULTIPLY,
     NEGATIVE,
-    ROUND,
     SUBTRACT,
 )
 from graphc.ops.comparison import LOGICAL_AND, LOGICAL_NOT, LOGICAL_OR, WHERE
 from graphc.ops.complex_parts import COMPLEX, CONJ, IMAG, REAL
 from graphc.ops.emit import CAST
 from graphc.ops.powers import INTEGER_POWER, POWER, RECIPROCAL, SQUARE
+from graphc.ops.rounding import CEIL, FLOOR, ROUND
 from graphc.ops.state import IDENTITY, STOP_GRADIENT
 from graphc.passes.base import Pass, PassResult
 from graphc.passes.lossless import int_range, may_skip

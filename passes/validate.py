@@ -102,10 +102,11 @@ def random_inputs(program: Program, seed: int) -> list[Array]:
     Floats are normal; integers small and not negative, so that they serve as indices and keys.
     """
     rng = np.random.default_rng(seed)
-    return [_random_value(rng, tensor.type) for tensor in program.input_tensors()]
+    return [random_value(rng, tensor.type) for tensor in program.input_tensors()]
 
 
-def _random_value(rng: np.random.Generator, type: TensorType) -> Array:
+def random_value(rng: np.random.Generator, type: TensorType) -> Array:
+    """A value of a type without named sizes: see `random_inputs`."""
     shape: Any = type.shape
     value: Array
     if kind_of(type.dtype) in ("bool", "integer"):
@@ -128,13 +129,14 @@ def _difference(want: Array, got: Array) -> str | None:
         a, b = want.astype(wide), got.astype(wide)
         finite = np.isfinite(a) & np.isfinite(b)
         scale = np.abs(a[finite]).max(initial=1.0)
-        near = np.abs(a - b) <= _tolerance(want.dtype) * scale
+        near = np.abs(a - b) <= tolerance_of(want.dtype) * scale
         same = (a == b) | (np.isnan(a) & np.isnan(b))
     wrong = ~np.where(finite, near, same)
     return _first(wrong, want, got) if wrong.any() else None
 
 
-def _tolerance(dtype: np.dtype[Any]) -> float:
+def tolerance_of(dtype: np.dtype[Any]) -> float:
+    """What part of the largest magnitude rounding may change, for a floating or complex dtype."""
     bits = float_info(dtype).nmant
     return next(bound for least, bound in _TOLERANCES if bits >= least)
 

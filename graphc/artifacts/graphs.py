@@ -15,9 +15,8 @@ from graphc.ir.serial import dump_program, from_bytes, load_program, to_bytes
 from graphc.ir.types import TensorType
 from graphc.ir.verify import verify
 from graphc.ops.catalogue import CATALOGUE
-from graphc.passes.manager import PassManager
-from graphc.passes.pipelines import after_binding
-from graphc.runtime.prepare import evaluate
+from graphc.passes.target import Target
+from graphc.runtime.prepare import late_manager
 
 _LARGEST = 1 << 28  # bytes of a program's file; its JSON becomes some ten times as much
 
@@ -87,7 +86,11 @@ def _match(
 
 
 def bound(
-    name: str, program: Program, bindings: Mapping[str, int], options: CompileOptions
+    name: str,
+    program: Program,
+    bindings: Mapping[str, int],
+    options: CompileOptions,
+    target: Target,
 ) -> Program:
     """The program with every size an int, after the passes for such programs.
 
@@ -99,13 +102,4 @@ def bound(
         for tensor in node.outputs:
             if not fits_memory(tensor.type):
                 raise corrupt(f"graph {name!r}", f"have tensors that fit into memory: {tensor}")
-    passes = PassManager(
-        after_binding(options.pipeline),
-        stage="bound",
-        verify=options.verify,
-        validate=options.validate,
-        evaluator=evaluate,
-        dump=options.dump,
-        rounds=1,
-    )
-    return passes.run(program)[0]
+    return late_manager(options, target).run(program)[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -33,8 +33,11 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.rewrite import bind_sizes
+from graphc.ir.types import TensorType
+from graphc.passes.target import Target
 from graphc.runtime.compiler import checked_options
 from graphc.runtime.fetches import FetchNest, resolve_feed, resolve_fetch
+from graphc.runtime.freezing import freeze_program
 from graphc.runtime.initial import state_types
 from graphc.runtime.loading import to_bytes
 from graphc.runtime.lowered import PortOrder
@@ -47,10 +50,12 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 @dataclass(frozen=True)
 class _Exported:
-    """One entry point: its record, and the members that hold its program."""
+    """One entry point: its record, the members that hold its program, and the values of state
+    that is its own alone."""
 
     entry: Entry
     members: Mapping[str, bytes]
+    values: Mapping[str, Any]
 
     @property
     def state(self) -> set[str]:
@@ -109,8 +114,10 @@ def save(
         )
     names = set().union(*(e.state for e in exported.values()))
     types = {name: type for name, type in state_types(session.graph).items() if name in names}
+    own = {n: value for e in exported.values() for n, value in e.values.items() if n not in types}
+    types |= {name: TensorType(value.dtype, value.shape) for name, value in own.items()}
     values = [Value(name, type) for name, type in types.items()]
-    weights = Packer(values, lambda name: np.asarray(session.get(name)))
+    weights = Packer(values, lambda n: own[n] if n in own else np.asarray(session.get(n)))
 
     def manifest() -> Mapping[str, Any]:
         return Manifest(
@@ -173,10 +180,9 @@ def _export(
                 f"signature {name!r}: output {output!r} is a step without a value",
                 mend="list it in updates",
             )
-    nest = FetchNest(graph, [*signature.outputs.values(), list(signature.updates)])
-    prepared = prepare(graph, nest.distinct, list(feeds.values()), options)
+    program, places, values = _program(session, name, signature, feeds, options)
     sizes = _sizes(graph, name, signature, feeds.values())
-    program = bind_sizes(prepared.program, sizes) if sizes else prepared.program
+    program = bind_sizes(program, sizes) if sizes else program
     if program.equalities:
         a, b = program.equalities[0]
         raise ArtifactError(
@@ -185,13 +191,40 @@ def _export(
         )
     order = PortOrder.of(_renamed(program, list(feeds)))
     program = order.reorder(_renamed(program, list(feeds)))
-    places = nest.rebuild(range(len(order.fetches)))
     outputs = tuple(
         Output(Value(output, order.fetches[i].tensor.type), i)
         for output, i in zip(signature.outputs, places, strict=False)
     )
     devices = _devices(session, name, signature, program)
-    return _lowered(name, program, order, outputs, devices, platforms, native, options)
+    lowered = _lowered(name, program, order, outputs, devices, platforms, native, options)
+    return replace(lowered, values=values)
+
+
+def _program(
+    session: Session,
+    name: str,
+    signature: Signature,
+    feeds: Mapping[str, Tensor],
+    options: CompileOptions,
+) -> tuple[Program, Sequence[int], Mapping[str, Any]]:
+    """The optimised program of a signature, the place of each output among its fetches, and the
+    values of state that no variable has."""
+    graph = session.graph
+    if signature.freeze:
+        fetches = {n: resolve_fetch(graph, fetch) for n, fetch in signature.outputs.items()}
+        frozen = freeze_program(
+            session,
+            list(feeds.values()),
+            fetches,
+            signature.given,
+            options=options,
+            scope=f"{name}/",
+        )
+        return frozen.program, range(len(fetches)), frozen.values
+    nest = FetchNest(graph, [*signature.outputs.values(), list(signature.updates)])
+    prepared = prepare(graph, nest.distinct, list(feeds.values()), options)
+    program = prepared.program
+    return program, nest.rebuild(range(len(program.ports("fetch")))), {}
 
 
 def _lowered(
@@ -240,7 +273,7 @@ def _lowered(
         fetches=len(order.fetches),
         wide=function.wide,
     )
-    return _Exported(entry, members)
+    return _Exported(entry, members, {})
 
 
 def _devices(
@@ -278,7 +311,7 @@ def _function(
         names = program.symbols()
         sizes = {s: jax.export.symbolic_shape(f"d{i}", scope=scope)[0] for i, s in enumerate(names)}
         return for_one(program, donated, sizes)
-    program = graphs.bound(name, program, {}, options)
+    program = graphs.bound(name, program, {}, options, Target("any", max(1, len(devices))))
     if len(devices) > 0:
         return for_replicas(program, devices)
     return for_one(program, donated)

@@ -24,6 +24,8 @@ class Signature:
         sizes: named sizes to fix, such as {"batch": 32}; the others stay open.
         replicated: whether it runs on as many devices as the session's strategy has, as in the
             session; all its sizes must be fixed then. Otherwise it is for one device.
+        freeze: whether variables are constants, as `gc.freeze` makes them.
+        given: tensor or name -> the value that it has, such as {training: False}; of frozen ones.
 
     Raises:
         AttributeValueError: not such a thing.
@@ -34,6 +36,8 @@ class Signature:
     updates: Sequence[Any] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
     replicated: bool = False
+    freeze: bool = False
+    given: Mapping[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for what in ("inputs", "outputs"):
@@ -43,8 +47,15 @@ class Signature:
                 _refuse(f"output {output!r} must be a tensor or variable, got {tensor!r}")
         _check_updates(self.updates)
         _check_sizes(self.sizes)
-        if type(self.replicated) is not bool:
-            _refuse(f"replicated must be True or False, got {self.replicated!r}")
+        for what in ("replicated", "freeze"):
+            if type(getattr(self, what)) is not bool:
+                _refuse(f"{what} must be True or False, got {getattr(self, what)!r}")
+        if self.freeze and self.updates:
+            _refuse("what is frozen has no updates", "leave out updates, or freeze=True")
+        if not isinstance(self.given, Mapping):
+            _refuse(f"given must map tensors to values, got {self.given!r}")
+        if self.given and not self.freeze:
+            _refuse("given is for what is frozen", "freeze=True, or list it among the inputs")
         if not self.outputs and not self.updates:
             _refuse("no outputs and no updates")
 

@@ -39,6 +39,7 @@ from graphc.errors import (
     LayoutError,
 )
 from graphc.ir.types import TensorType
+from graphc.passes.target import Target
 from graphc.runtime.feeds import bind_feeds
 from graphc.runtime.loading import from_bytes
 from graphc.store.environment import environment
@@ -261,7 +262,9 @@ def _graph(source: Source) -> Callable[[Shapes], Step] | None:
     def step(shapes: Shapes) -> Step:
         bindings = bind_feeds(program, shapes, {})
         try:
-            local = bound(source.name, program, bindings, CompileOptions())
+            replicas = len(source.devices) if source.replicated else 1
+            target = Target(source.devices[0].platform, replicas)
+            local = bound(source.name, program, bindings, CompileOptions(), target)
             if source.replicated:
                 function = for_replicas(local, source.devices)
             else:

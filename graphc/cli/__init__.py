@@ -1,5 +1,5 @@
-"""The command line: `graphc train`, `compile`, `run`, `inspect`, `export`, `devices`,
-`cache`.
+"""The command line: `graphc train`, `compile`, `run`, `inspect`, `tune`, `export`,
+`devices`, `cache`.
 
 This module and `graphc.cli.arguments` import nothing heavy, so that `graphc --help` is quick; a
 command's own module is imported when it runs.

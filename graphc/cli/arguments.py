@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from graphc._version import __version__
+from graphc.config import PIPELINES
 from graphc.errors import nearest
 
 _SCRIPT = "a Python file with a function build() that returns a gc.train.Job"
@@ -131,17 +132,57 @@ def _inspect(parser: _Parser) -> None:
     """Shows what is in a script's graph, or in an artifact.
 
     graphc inspect examples/digits_cnn.py --cost
+    graphc inspect examples/digits_cnn.py --passes --after eliminate-common
     graphc inspect digits.gcx
     """
     parser.add_argument("target", metavar="SCRIPT|ARTIFACT", help=f"{_SCRIPT}; or an artifact")
     parser.set_defaults(takes_arguments=True)
     parser.add_argument("--graph", action="store_true", help="the graph as text")
-    parser.add_argument("--passes", action="store_true", help="what each pass did")
+    parser.add_argument(
+        "--passes",
+        action="store_true",
+        help="what each pass did: nodes, time, and what the program after it costs",
+    )
+    for which in ("before", "after"):
+        parser.add_argument(
+            f"--{which}",
+            metavar="PASS",
+            help=f"the program {which} a pass, as text; prune:2 for its second run",
+        )
+    _add_pipeline(parser)
+    _add_devices(parser)
     parser.add_argument(
         "--cost", action="store_true", help="operations and bytes of each operator and node"
     )
     parser.add_argument("--stablehlo", action="store_true", help="the StableHLO text")
     _add_fetches(parser)
+    _add_json(parser)
+
+
+def _tune(parser: _Parser) -> None:
+    """Finds the fastest way to compile a script's training step here; later runs use it unasked.
+
+    graphc tune examples/digits_cnn.py --seconds 300
+    """
+    _takes_script(parser)
+    _add_fetches(parser)
+    _add_devices(parser)
+    _add_pipeline(parser)
+    parser.add_argument(
+        "--seconds",
+        type=_seconds,
+        default=120.0,
+        metavar="N",
+        help="how long it may take (default: 120)",
+    )
+    parser.add_argument(
+        "--loop",
+        type=_positive,
+        metavar="N",
+        help="N steps in one call, as Session.run_steps makes them",
+    )
+    _add_tolerance(parser, "how far results may differ, as a part of the largest value")
+    _add_progress(parser)
     _add_json(parser)
 
 
@@ -170,13 +211,7 @@ def _export(parser: _Parser) -> None:
         help="run the graph here and the file in a new process on the same inputs, and write "
         "errors and latencies to FILE with the ending .validation.json; exit code 1 if they differ",
     )
-    parser.add_argument(
-        "--tolerance",
-        type=_tolerance,
-        metavar="X",
-        help="how large an error may be, as a part of the largest value (default: by dtype; "
-        "1e-4 for float32)",
-    )
+    _add_tolerance(parser, "how large an error may be, as a part of the largest value")
     _add_progress(parser)
     _add_json(parser)
 
@@ -212,6 +247,7 @@ _COMMANDS: dict[str, Callable[[_Parser], None]] = {
     "compile": _compile,
     "run": _run,
     "inspect": _inspect,
+    "tune": _tune,
     "export": _export,
     "devices": _devices,
     "cache": _cache,
@@ -235,6 +271,12 @@ def _add_devices(parser: _Parser) -> None:
     )
 
 
+def _add_pipeline(parser: _Parser) -> None:
+    parser.add_argument(
+        "--pipeline", choices=PIPELINES, default="O2", help="the passes that run (default: O2)"
+    )
+
+
 def _add_fetches(parser: _Parser) -> None:
     parser.add_argument(
         "--fetch",
@@ -250,6 +292,15 @@ def _add_fetches(parser: _Parser) -> None:
         type=_feed,
         metavar="NAME=SHAPE",
         help="the shape of a feed, such as x=32,784 (default: that of the job's batches)",
+    )
+
+
+def _add_tolerance(parser: _Parser, text: str) -> None:
+    parser.add_argument(
+        "--tolerance",
+        type=_tolerance,
+        metavar="X",
+        help=f"{text} (default: by dtype; 1e-4 for float32)",
     )
 
 
@@ -272,6 +323,13 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    value = _tolerance(text)
+    if value == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
 
 
 def _tolerance(text: str) -> float:

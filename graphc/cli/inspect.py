@@ -8,33 +8,35 @@ from typing import Any
 from graphc.cli.inspect_artifact import show_artifact
 from graphc.cli.report import amount, print_json, table
 from graphc.cli.script import load_job
-from graphc.cli.targets import Target, target_of
+from graphc.cli.targets import Target, ask_for_devices, strategy_for, target_of
 from graphc.config import CompileOptions
 from graphc.ir.dims import product
 from graphc.ir.opdef import Effects
 from graphc.ir.program import Program
-from graphc.ir.text import print_graph
-from graphc.passes.manager import PassReport
+from graphc.ir.text import print_graph, print_program
+from graphc.passes.costs import Cost, program_costs, total
 from graphc.runtime.compiler import compile
-from graphc.runtime.costs import Cost, program_costs, total
-from graphc.runtime.feeds import bind_feeds
-from graphc.runtime.prepare import bind, prepare
+from graphc.runtime.making import Making
+from graphc.runtime.pass_history import layout_for, pass_history
+from graphc.runtime.prepare import prepare
 from graphc.train.loop import Job
 
 _NODES = 25  # how many of the costliest are shown
+_OF_FETCHES = ("passes", "before", "after", "cost", "stablehlo")
 
 
 def run(options: argparse.Namespace) -> None:
     """Prints a summary, or the parts that were asked for."""
     if not options.target.endswith(".py"):
         return show_artifact(options)
+    ask_for_devices(options.devices)
     job = load_job(options.target, options.arguments)
     facts: dict[str, Any] = {"graph": job.graph.name}
     texts: list[str] = []
     if options.graph:
         facts["text"] = print_graph(job.graph, elide=True)
         texts.append(facts["text"])
-    if options.passes or options.cost or options.stablehlo:
+    if any(getattr(options, part) for part in _OF_FETCHES):
         target = target_of(job, options.fetch, options.feed)
         texts += _show_program(options, job, target, facts)
     if not texts:
@@ -51,28 +53,37 @@ def _show_program(
 ) -> list[str]:
     """The parts that show what becomes of a set of fetches."""
     texts = []
-    if options.passes or options.cost:
-        program, report = _optimised(job, target)
+    if options.passes or options.before or options.after or options.cost:
+        making = _making(options, job, target)
+        history = pass_history(making, layout_for(job.graph, making))
         if options.passes:
-            facts["passes"] = report.to_json()
-            texts.append(str(report))
+            facts["passes"] = history.report.to_json()
+            texts.append(str(history))
+        for which in ("before", "after"):
+            name = getattr(options, which)
+            if name is not None:
+                text = print_program(getattr(history, which)(name), elide=True)
+                facts[which] = {"pass": name, "text": text}
+                texts += [f"# {which} {name}", text]
         if options.cost:
-            facts["cost"] = _costs(program)
+            facts["cost"] = _costs(making.program)
             texts += _cost_text(facts["cost"])
     if options.stablehlo:
-        step = compile(job.graph, target.fetches, dict(target.feeds))
+        strategy = strategy_for(options.devices)
+        compiling = CompileOptions(pipeline=options.pipeline)
+        feeds = dict(target.feeds)
+        step = compile(job.graph, target.fetches, feeds, strategy=strategy, options=compiling)
         facts["stablehlo"] = step.stablehlo()
         texts.append(facts["stablehlo"])
     return texts
 
 
-def _optimised(job: Job, target: Target) -> tuple[Program, PassReport]:
-    """The program of the fetches after all passes, sizes bound, and what the passes did."""
-    options = CompileOptions()
-    prepared = prepare(job.graph, target.nest.distinct, list(target.feeds), options)
-    bindings = bind_feeds(prepared.program, list(target.feeds.values()), prepared.sources)
-    program, late = bind(prepared, bindings, options)
-    return program, prepared.report + late
+def _making(options: argparse.Namespace, job: Job, target: Target) -> Making:
+    """What an executable of the fetches would be made from. No pass has run."""
+    compiling = CompileOptions(pipeline=options.pipeline)
+    prepared = prepare(job.graph, target.nest.distinct, list(target.feeds), compiling)
+    shapes = list(target.feeds.values())
+    return Making(prepared, shapes, strategy_for(options.devices), compiling)
 
 
 # -- costs ----------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ def show_artifact(options: argparse.Namespace) -> None:
         GraphcError: what only a script has was asked for.
         ArtifactError: no artifact, or not a whole one.
     """
-    for part in ("graph", "passes", "cost", "fetch", "feed"):
+    for part in ("graph", "passes", "before", "after", "cost", "fetch", "feed"):
         if getattr(options, part):
             raise GraphcError(
                 f"--{part} needs a script: an artifact holds programs, not the graph they are of",

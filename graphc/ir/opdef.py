@@ -46,6 +46,9 @@ class Effects(enum.Flag):
 
 PURE = Effects.PURE
 
+# How an operator takes part in mixed precision: see `OpDef.precision`.
+PRECISIONS = ("narrow", "follow", "inside", "wide")
+
 REQUIRED: Any = object()
 
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
@@ -240,6 +243,11 @@ class OpDef:
         effects: what else it does.
         fold: `(*numpy_arrays, **attrs) -> array` for constant folding; None: not folded.
         doc: one paragraph: meaning, dtypes, shapes, source.
+        precision: what `passes.mixed_precision` does with float32 operands. "narrow": they become
+            bf16 or f16, for most of the time goes here. "follow": as narrow as the operands come.
+            "inside": float32 inside, and the result as narrow as the first operand comes. "wide":
+            float32, or no floats at all; also where nothing is stated. Operands of a variadic
+            "narrow" operator beyond the named ones stay as they come.
         thread_state: for operators with regions: see `passes.functionalize`.
         prune_outputs: for operators with regions: `(node, used) -> node` without the results
             that are not used.
@@ -262,10 +270,16 @@ class OpDef:
     thread_state: Callable[..., Any] | None = None
     prune_outputs: Callable[..., Node] | None = None
     content: Callable[[Node], str | None] | None = None
+    precision: str | None = None
     operand_names: tuple[str, ...] = field(init=False)
     _defaults: Mapping[str, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.precision not in (None, *PRECISIONS):
+            raise AttributeValueError(
+                f"{self.name}: precision must be one of {', '.join(PRECISIONS)}, "
+                f"got {self.precision!r}"
+            )
         left = self.signature.partition("->")[0]
         names = tuple(part.strip() for part in left.split(",") if part.strip())
         object.__setattr__(self, "operand_names", names)

@@ -10,7 +10,7 @@ import numpy as np
 from graphc.ir.dtypes import is_integer
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
-from graphc.ops import arithmetic, comparison, math, powers
+from graphc.ops import arithmetic, comparison, math, powers, rounding
 from graphc.ops.bits import bitcast, right_shift
 from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.emit import emit_one, to_dtype
@@ -155,7 +155,7 @@ def _round(eqn: Equation, x: Tensor) -> Tensor:
     if int(eqn.params["rounding_method"]) == 1:  # lax.RoundingMethod.TO_NEAREST_EVEN
         return emit_one(CATALOGUE["Round"], (x,))
     size = arithmetic.abs(x)
-    whole = arithmetic.floor(size)
+    whole = rounding.floor(size)
     up = to_dtype(comparison.greater_equal(size - whole, 0.5), x.dtype)
     return arithmetic.sign(x) * (whole + up)
 

@@ -16,6 +16,7 @@ from graphc.jaxpr import (
     gathers,
     keys,
     loops,
+    objective,
     order,
     pooling,
     primitives,
@@ -38,6 +39,7 @@ _FAMILIES: tuple[ModuleType, ...] = (
     calls,
     callbacks,
     loops,
+    objective,
     keys,
 )
 

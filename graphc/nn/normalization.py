@@ -13,6 +13,7 @@ from graphc.nn.layer import Layer, check_rank, check_training, features_of, posi
 from graphc.nn.norms import group_norm, instance_norm, rms_norm
 from graphc.ops.checks import refuse
 from graphc.ops.emit import convert, to_dtype
+from graphc.ops.local_norm import local_batch_norm
 from graphc.ops.normalization import batch_norm, batch_norm_training, layer_norm
 from graphc.ops.random_draws import dropout
 from graphc.ops.stable import wide
@@ -38,6 +39,9 @@ class BatchNorm(Layer):
         momentum: in [0, 1].
         epsilon: keeps the division finite.
         name, dtype: see `Layer`.
+        local: in training, normalise what each device of a data-parallel run, or each micro-batch
+            of `gc.minimize(accumulate=)`, has of the batch by its own mean and variance; the moving
+            averages take the mean of these. No data is exchanged for them then.
 
     Calling it takes `x` [..., features], floating, of rank 2 or more, and `training`; it gives
     the shape and dtype of `x`.
@@ -53,8 +57,11 @@ class BatchNorm(Layer):
         epsilon: float = 1e-5,
         name: str | None = None,
         dtype: Any = "float32",
+        *,
+        local: bool = False,
     ) -> None:
         super().__init__(name, dtype)
+        self.local = local
         self.momentum = _within("BatchNorm", "momentum", momentum, 0 <= momentum <= 1, "[0, 1]")
         self.epsilon = _within("BatchNorm", "epsilon", epsilon, epsilon > 0, "(0, inf)")
 
@@ -74,7 +81,8 @@ class BatchNorm(Layer):
             if not in_training:
                 mean, variance = (_beside(x, average) for average in averages)
                 return batch_norm(x, mean, variance, gain, shift, self.epsilon)
-            y, *statistics = batch_norm_training(x, gain, shift, self.epsilon)
+            normalized = local_batch_norm if self.local else batch_norm_training
+            y, *statistics = normalized(x, gain, shift, self.epsilon)
             for average, statistic in zip(averages, statistics, strict=True):
                 self._update(average, statistic)
             return y

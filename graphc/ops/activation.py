@@ -81,6 +81,7 @@ def _zero(x: Array) -> Any:
 RELU = OpDef(
     name="Relu",
     signature="x -> y",
+    precision="follow",
     infer=infer_real,
     lower=lambda ctx, x: lax.max(x, np.zeros((), x.dtype)),
     gradient=_relu_gradient,
@@ -92,6 +93,7 @@ RELU = OpDef(
 LEAKY_RELU = OpDef(
     name="LeakyRelu",
     signature="x -> y",
+    precision="follow",
     attrs={"alpha": Attr("float", default=0.01, doc="the slope left of 0")},
     infer=_infer_same,
     lower=lambda ctx, x, *, alpha: jnp.where(x >= 0, x, alpha * x),
@@ -105,6 +107,7 @@ LEAKY_RELU = OpDef(
 ELU = OpDef(
     name="Elu",
     signature="x -> y",
+    precision="follow",
     attrs={"alpha": Attr("float", default=1.0, doc="-alpha is the limit at minus infinity")},
     infer=_infer_same,
     # The inner `where` keeps expm1 from overflowing where its value is not taken.
@@ -121,6 +124,7 @@ ELU = OpDef(
 SILU = OpDef(
     name="Silu",
     signature="x -> y",
+    precision="follow",
     infer=infer_floating,
     lower=in_wider(lambda ctx, x: x * lax.logistic(x)),
     gradient=_silu_gradient,
@@ -132,6 +136,7 @@ SILU = OpDef(
 GELU = OpDef(
     name="Gelu",
     signature="x -> y",
+    precision="follow",
     attrs={"approximate": Attr("bool", default=True, doc="by tanh in place of erf")},
     infer=_infer_same,
     lower=in_wider(_lower_gelu),
@@ -178,6 +183,7 @@ def _log_softmax_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoi
 SOFTMAX = OpDef(
     name="Softmax",
     signature="x -> y",
+    precision="inside",
     attrs=_AXIS,
     infer=_infer_softmax,
     lower=_lower_softmax,
@@ -189,6 +195,7 @@ SOFTMAX = OpDef(
 LOG_SOFTMAX = OpDef(
     name="LogSoftmax",
     signature="x -> y",
+    precision="wide",
     attrs=_AXIS,
     infer=_infer_softmax,
     lower=_lower_log_softmax,

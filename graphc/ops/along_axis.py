@@ -118,6 +118,7 @@ def _fold_take_along(x: Any, indices: Any, *, axis: int, mode: str) -> Any:
 TAKE_ALONG_AXIS = OpDef(
     name="TakeAlongAxis",
     signature="x, indices -> y",
+    precision="follow",
     attrs={"axis": AXIS, "mode": MODE},
     infer=_infer_take_along,
     lower=_lower_take_along,
@@ -232,6 +233,7 @@ def _fold_scatter_along(operand: Any, indices: Any, updates: Any, *, axis: int, 
 SCATTER_ADD_ALONG_AXIS = OpDef(
     name="ScatterAddAlongAxis",
     signature="operand, indices, updates -> y",
+    precision="wide",
     attrs={"axis": AXIS, "mode": SCATTER_MODE},
     infer=_infer_scatter_along,
     lower=summed(_lower_scatter_along),
@@ -317,6 +319,7 @@ DEPTH = Attr(
 ONE_HOT = OpDef(
     name="OneHot",
     signature="indices -> y",
+    precision="wide",
     attrs={"depth": DEPTH, "dtype": Attr("dtype", default=FLOAT32), "axis": AXIS},
     infer=_infer_one_hot,
     lower=_lower_one_hot,

@@ -1,4 +1,5 @@
-"""Arithmetic, elementwise with NumPy broadcasting. Powers are in `graphc.ops.powers`."""
+"""Arithmetic, elementwise with NumPy broadcasting. Powers are in `powers.py`, rounding in
+`rounding.py`."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from graphc.errors import AttributeValueError
-from graphc.ir.dtypes import BOOL, is_complex, is_floating, real_of
+from graphc.ir.dtypes import BOOL, is_complex, real_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
@@ -88,6 +89,7 @@ def _extremum_gradient(wins: str) -> Callable[[GradientContext, Node, Tensor], A
 ADD = OpDef(
     name="Add",
     signature="x, y -> z",
+    precision="follow",
     infer=infer_broadcast,
     lower=_numeric_or_bool(lax.add, lax.bitwise_or),
     gradient=lambda ctx, node, dz: [unbroadcast(ctx, dz, t) for t in node.inputs],
@@ -100,6 +102,7 @@ ADD = OpDef(
 SUBTRACT = OpDef(
     name="Subtract",
     signature="x, y -> z",
+    precision="follow",
     infer=infer_numeric,
     lower=binary(lax.sub),
     gradient=_subtract_gradient,
@@ -111,6 +114,7 @@ SUBTRACT = OpDef(
 MULTIPLY = OpDef(
     name="Multiply",
     signature="x, y -> z",
+    precision="follow",
     infer=infer_broadcast,
     lower=_numeric_or_bool(lax.mul, lax.bitwise_and),
     gradient=_multiply_gradient,
@@ -123,6 +127,7 @@ MULTIPLY = OpDef(
 DIVIDE = OpDef(
     name="Divide",
     signature="x, y -> z",
+    precision="follow",
     infer=infer_inexact,
     lower=binary(lax.div),
     gradient=_divide_gradient,
@@ -134,6 +139,7 @@ DIVIDE = OpDef(
 FLOOR_DIVIDE = OpDef(
     name="FloorDivide",
     signature="x, y -> z",
+    precision="wide",
     infer=infer_real,
     lower=lambda ctx, x, y: jnp.floor_divide(x, y),
     differentiable=False,
@@ -145,6 +151,7 @@ FLOOR_DIVIDE = OpDef(
 REMAINDER = OpDef(
     name="Remainder",
     signature="x, y -> z",
+    precision="wide",
     infer=infer_real,
     lower=lambda ctx, x, y: jnp.remainder(x, y),
     gradient=_remainder_gradient,
@@ -156,6 +163,7 @@ REMAINDER = OpDef(
 MAXIMUM = OpDef(
     name="Maximum",
     signature="x, y -> z",
+    precision="follow",
     infer=infer_ordered,
     lower=binary(lax.max),
     gradient=_extremum_gradient("greater"),
@@ -169,6 +177,7 @@ MAXIMUM = OpDef(
 MINIMUM = OpDef(
     name="Minimum",
     signature="x, y -> z",
+    precision="follow",
     infer=infer_ordered,
     lower=binary(lax.min),
     gradient=_extremum_gradient("less"),
@@ -198,6 +207,7 @@ def _clip_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
 CLIP = OpDef(
     name="Clip",
     signature="x, lo, hi -> z",
+    precision="follow",
     infer=infer_real,
     lower=_lower_clip,
     gradient=_clip_gradient,
@@ -210,6 +220,7 @@ CLIP = OpDef(
 NEGATIVE = OpDef(
     name="Negative",
     signature="x -> y",
+    precision="follow",
     infer=infer_numeric,
     lower=unary(lax.neg),
     gradient=unary_gradient(lambda dy, x, y: negative(dy)),
@@ -239,6 +250,7 @@ def _abs_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 ABS = OpDef(
     name="Abs",
     signature="x -> y",
+    precision="follow",
     infer=_infer_abs,
     lower=in_wider(_lower_abs),
     gradient=_abs_gradient,
@@ -250,6 +262,7 @@ ABS = OpDef(
 SIGN = OpDef(
     name="Sign",
     signature="x -> y",
+    precision="follow",
     infer=infer_numeric,
     lower=unary(lax.sign),
     differentiable=False,
@@ -257,33 +270,6 @@ SIGN = OpDef(
     fold=np.sign,
     doc="-1, 0 or 1; x / |x| for complex x. Numeric dtypes.",
 )
-
-
-def _rounding(name: str, function: Callable[[Any], Any], fold: np.ufunc, doc: str) -> OpDef:
-    """An operator that rounds floats; integers pass through."""
-
-    def of_floats(rounded: Callable[[Any], Any], x: Any) -> Any:
-        return rounded(x) if is_floating(np.dtype(x.dtype)) else x
-
-    return OpDef(
-        name=name,
-        signature="x -> y",
-        infer=infer_real,
-        lower=lambda ctx, x: of_floats(function, x),
-        differentiable=False,
-        layout=elementwise,
-        fold=lambda x: of_floats(fold, x),
-        doc=f"{doc} Integer and floating dtypes.",
-    )
-
-
-def _round_half_even(x: Any) -> Any:
-    return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
-
-
-FLOOR = _rounding("Floor", lax.floor, np.floor, "The greatest integer not above x.")
-CEIL = _rounding("Ceil", lax.ceil, np.ceil, "The smallest integer not below x.")
-ROUND = _rounding("Round", _round_half_even, np.rint, "The nearest integer, the even one of two.")
 
 
 def add(x: Any, y: Any, *, name: str | None = None) -> Tensor:
@@ -373,25 +359,9 @@ def sign(x: Any, *, name: str | None = None) -> Tensor:
     return emit_one(SIGN, (convert(x),), name)
 
 
-def floor(x: Any, *, name: str | None = None) -> Tensor:
-    """The greatest integer not above x, elementwise, in x's dtype."""
-    return emit_one(FLOOR, (convert(x),), name)
-
-
-def ceil(x: Any, *, name: str | None = None) -> Tensor:
-    """The smallest integer not below x, elementwise, in x's dtype."""
-    return emit_one(CEIL, (convert(x),), name)
-
-
-def rint(x: Any, *, name: str | None = None) -> Tensor:
-    """The nearest integer, the even one of two, elementwise, in x's dtype."""
-    return emit_one(ROUND, (convert(x),), name)
-
-
 true_divide = divide
 mod = remainder
 abs = absolute
-round = rint
 
 OPS: tuple[OpDef, ...] = (
     ADD,
@@ -406,7 +376,4 @@ OPS: tuple[OpDef, ...] = (
     NEGATIVE,
     ABS,
     SIGN,
-    FLOOR,
-    CEIL,
-    ROUND,
 )

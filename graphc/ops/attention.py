@@ -6,24 +6,20 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from jax import lax
-from jax import numpy as jnp
-
 from graphc.errors import DTypeError
 from graphc.ir.dims import Shape
-from graphc.ir.dtypes import BOOL, INT32, is_floating
+from graphc.ir.dtypes import BOOL, is_floating
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.broadcasting import Adjoints, broadcast_axes, require_one_dtype
+from graphc.ops.attending import How, Operands, adjoints, attend
+from graphc.ops.broadcasting import Adjoints, require_one_dtype
 from graphc.ops.checks import refuse
 from graphc.ops.emit import convert, emit, emit_one, promote_operands
 from graphc.ops.layout_rules import SUM, follow_axis, replicated
 from graphc.ops.random_draws import draw, kept_by_dropout
 from graphc.ops.random_keys import check_key
-from graphc.ops.stable import shifted, wide
 
 _ATTRS = {
     "scale": Attr("float", doc="the products of queries and keys are multiplied by it"),
@@ -35,6 +31,21 @@ _ATTRS = {
         must="be at least 0 and less than 1",
         doc="the probability with which a weight is set to 0; the last operand is a key then",
     ),
+    "mean_if_blind": Attr(
+        "bool",
+        default=False,
+        doc="a query that sees no key gives the mean of all values, as a softmax does of logits "
+        "that are all alike, in place of 0",
+    ),
+    "rows": Attr(
+        "int",
+        default=0,
+        check=lambda v: v >= 0,
+        must="be at least 0",
+        doc="how many queries at a time, so that memory is linear in the lengths; 0 for all",
+    ),
+    "each_entry": Attr("bool", default=False, doc="one entry of the batch at a time"),
+    "flash": Attr("bool", default=False, doc="by cuDNN's flash attention, on GPUs only"),
 }
 _SOURCE = (
     "Source: Vaswani et al., 2017, arXiv:1706.03762; grouped heads: Ainslie et al., 2023, "
@@ -109,70 +120,14 @@ def _infer_attention(
 # -- values ---------------------------------------------------------------------------------
 
 
-def _grouped(x: Any, shared: int) -> Any:
-    """[batch, time, heads, depth] with the heads as [shared, those that share one]."""
-    batch, time, heads, depth = x.shape
-    return x.reshape(batch, time, shared, heads // shared, depth)
-
-
-def _grouped_pairs(x: Any, shared: int) -> Any:
-    """[batch, heads, time, source] likewise."""
-    batch, heads, time, source = x.shape
-    return x.reshape(batch, shared, heads // shared, time, source)
-
-
-def _product(subscripts: str, a: Any, b: Any) -> Any:
-    """A product of narrow operands, summed in float32."""
-    return jnp.einsum(subscripts, a, b, preferred_element_type=wide(a.dtype))
-
-
-def _weights(query: Any, key: Any, masks: Sequence[Any], scale: float, causal: bool) -> Any:
-    """[batch, heads, time, source]: rows that sum to 1, or to 0 where no key may be seen."""
-    pairs = _product("btkgd,bskd->bkgts", _grouped(query, key.shape[2]), key)
-    logits = pairs.reshape(_pairs(query.shape, key.shape)) * scale
-    seen = [mask for mask in masks if mask.dtype == BOOL]
-    for bias in masks:
-        if bias.dtype != BOOL:
-            logits = logits + lax.convert_element_type(bias, logits.dtype)
-    may_be_blind = bool(seen)  # some query that sees nothing; a causal one sees a key
-    if causal:
-        rows, columns = (lax.broadcasted_iota(INT32, logits.shape, axis) for axis in (2, 3))
-        seen.append(rows >= columns)
-    for mask in seen:
-        logits = jnp.where(mask, logits, np.finfo(logits.dtype).min)
-    if key.shape[1] == 0:  # no greatest logit
-        return logits
-    exponentials = lax.exp(shifted(logits, -1))
-    weights = exponentials / jnp.sum(exponentials, axis=-1, keepdims=True)
-    for mask in seen if may_be_blind else ():
-        weights = jnp.where(mask, weights, 0)
-    return weights
-
-
-def _dropped(weights: Any, kept: Any, dropout: float) -> Any:
-    return weights if kept is None else jnp.where(kept, weights / (1 - dropout), 0)
-
-
 def _lower_attention(
-    ctx: LowerContext,
-    query: Any,
-    key: Any,
-    value: Any,
-    *masks: Any,
-    scale: float,
-    causal: bool,
-    dropout: float,
+    ctx: LowerContext, query: Any, key: Any, value: Any, *masks: Any, **attrs: Any
 ) -> tuple[Any, ...]:
-    kept = None
-    if dropout:
-        masks, random_key = masks[:-1], masks[-1]
-        kept = kept_by_dropout(random_key, _pairs(query.shape, key.shape), dropout)
-    weights = _dropped(_weights(query, key, masks, scale, causal), kept, dropout)
-    weights = _grouped_pairs(lax.convert_element_type(weights, value.dtype), key.shape[2])
-    mixed = _product("bkgts,bskd->btkgd", weights, value)
-    y = lax.convert_element_type(mixed, value.dtype)
-    y = y.reshape(*query.shape[:3], value.shape[3])
-    return (y,) if kept is None else (y, kept)
+    how = How(**attrs)
+    if not how.dropout:
+        return (attend(Operands(query, key, value, masks), how),)
+    kept = kept_by_dropout(masks[-1], _pairs(query.shape, key.shape), how.dropout)
+    return attend(Operands(query, key, value, masks[:-1], kept), how), kept
 
 
 # -- gradient -------------------------------------------------------------------------------
@@ -204,37 +159,11 @@ def _infer_attention_gradient(
 
 
 def _lower_attention_gradient(
-    ctx: LowerContext,
-    query: Any,
-    key: Any,
-    value: Any,
-    dy: Any,
-    *masks: Any,
-    scale: float,
-    causal: bool,
-    dropout: float,
+    ctx: LowerContext, query: Any, key: Any, value: Any, dy: Any, *masks: Any, **attrs: Any
 ) -> tuple[Any, ...]:
-    shared, dtype = key.shape[2], query.dtype
-    masks, kept = (masks[:-1], masks[-1]) if dropout else (masks, None)
-    # The same expressions as in the forward pass: XLA computes them once.
-    weights = _weights(query, key, masks, scale, causal)
-    adjoint = _grouped(dy, shared)
-    of_mixing = _product("btkgd,bskd->bkgts", adjoint, value).reshape(weights.shape)
-    of_weights = _dropped(of_mixing, kept, dropout)
-    mean = jnp.sum(of_weights * weights, axis=-1, keepdims=True)
-    of_logits = weights * (of_weights - mean)
-    pairs = _grouped_pairs(lax.convert_element_type(of_logits, dtype), shared)
-    mixing = lax.convert_element_type(_dropped(weights, kept, dropout), dtype)
-    dquery = _product("bkgts,bskd->btkgd", pairs, key).reshape(query.shape) * scale
-    dkey = _product("bkgts,btkgd->bskd", pairs, _grouped(query, shared)) * scale
-    dvalue = _product("bkgts,btkgd->bskd", _grouped_pairs(mixing, shared), adjoint)
-    found = [lax.convert_element_type(d, dtype) for d in (dquery, dkey, dvalue)]
-    return (*found, *[_summed_to(of_logits, mask) for mask in masks if mask.dtype != BOOL])
-
-
-def _summed_to(adjoint: Any, bias: Any) -> Any:
-    total = jnp.sum(adjoint, axis=broadcast_axes(bias.shape, adjoint.shape))
-    return lax.convert_element_type(total, bias.dtype).reshape(bias.shape)
+    how = How(**attrs)
+    masks, kept = (masks[:-1], masks[-1]) if how.dropout else (masks, None)
+    return adjoints(Operands(query, key, value, masks, kept, dy), how)
 
 
 # -- layouts --------------------------------------------------------------------------------
@@ -285,6 +214,7 @@ def _attention_gradient_layout(ctx: LayoutContext, node: Node, *operands: Layout
 ATTENTION = OpDef(
     name="Attention",
     signature="query, key, value, *masks -> y, *kept",
+    precision="narrow",
     attrs=_ATTRS,
     infer=_infer_attention,
     lower=_lower_attention,
@@ -301,6 +231,7 @@ ATTENTION = OpDef(
 ATTENTION_GRADIENT = OpDef(
     name="AttentionGradient",
     signature="query, key, value, dy, *masks -> dquery, dkey, dvalue, *dbiases",
+    precision="narrow",
     attrs=_ATTRS,
     infer=_infer_attention_gradient,
     lower=_lower_attention_gradient,

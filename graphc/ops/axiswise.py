@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
+from graphc.ir.dims import Dim
 from graphc.ir.dtypes import BOOL, INT32, DType, as_dtype, is_integer
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
@@ -51,6 +52,7 @@ def _position(
     return OpDef(
         name=name,
         signature="x -> y",
+        precision="follow",
         attrs={
             "axis": _AXIS,
             "dtype": Attr("dtype", default=INT32, check=is_integer, must="be an integer dtype"),
@@ -95,6 +97,7 @@ def _cumulative(
     return OpDef(
         name=name,
         signature="x -> y",
+        precision="wide",
         attrs={"axis": _AXIS, "reverse": Attr("bool", default=False, doc="begin at the far end")},
         infer=infer_cumulative,
         lower=lambda ctx, x, *, axis, reverse: function(x, axis, reverse=reverse),
@@ -161,20 +164,32 @@ CUM_LOG_SUM_EXP = _cumulative(
 )
 
 
-def _emit_position(op: OpDef, x: Any, axis: int | None, dtype: Any, name: str | None) -> Tensor:
+def _emit_position(
+    op: OpDef, x: Any, axis: int | None, keepdims: bool, dtype: Any, name: str | None
+) -> Tensor:
     tensor = convert(x)
+    kept: tuple[Dim, ...] = (1,) * tensor.ndim
     if axis is None:
         tensor, axis = reshape(tensor, (-1,)), 0
-    axis = normalize_axis(op.name, tensor, axis)
-    return emit_one(op, (tensor,), name, axis=axis, dtype=as_dtype(dtype))
+    else:
+        axis = normalize_axis(op.name, tensor, axis)
+        kept = (*tensor.shape[:axis], 1, *tensor.shape[axis + 1 :])
+    if not keepdims:
+        return emit_one(op, (tensor,), name, axis=axis, dtype=as_dtype(dtype))
+    return reshape(emit_one(op, (tensor,), axis=axis, dtype=as_dtype(dtype)), kept, name=name)
 
 
 def argmax(
-    x: Any, axis: int | None = None, *, dtype: Any = INT32, name: str | None = None
+    x: Any,
+    axis: int | None = None,
+    *,
+    keepdims: bool = False,
+    dtype: Any = INT32,
+    name: str | None = None,
 ) -> Tensor:
     """The position of the greatest element along `axis`, the first of equal ones.
 
-    `axis` None counts through all elements, in row-major order.
+    `axis` None counts through all elements, in row-major order. `keepdims` leaves axes of size 1.
 
     Raises:
         AttributeValueError: the axis is out of range, or `dtype` not an integer's.
@@ -182,15 +197,20 @@ def argmax(
 
     Source: numpy.argmax.
     """
-    return _emit_position(ARG_MAX, x, axis, dtype, name)
+    return _emit_position(ARG_MAX, x, axis, keepdims, dtype, name)
 
 
 def argmin(
-    x: Any, axis: int | None = None, *, dtype: Any = INT32, name: str | None = None
+    x: Any,
+    axis: int | None = None,
+    *,
+    keepdims: bool = False,
+    dtype: Any = INT32,
+    name: str | None = None,
 ) -> Tensor:
     """The position of the smallest element along `axis`, the first of equal ones.
 
-    `axis` None counts through all elements, in row-major order.
+    `axis` None counts through all elements, in row-major order. `keepdims` leaves axes of size 1.
 
     Raises:
         AttributeValueError: the axis is out of range, or `dtype` not an integer's.
@@ -198,7 +218,7 @@ def argmin(
 
     Source: numpy.argmin.
     """
-    return _emit_position(ARG_MIN, x, axis, dtype, name)
+    return _emit_position(ARG_MIN, x, axis, keepdims, dtype, name)
 
 
 def cumsum(

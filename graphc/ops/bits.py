@@ -27,6 +27,7 @@ def _shift(name: str, lower: Callable[[Any, Any], Any], fold: np.ufunc, doc: str
     return OpDef(
         name=name,
         signature="x, n -> y",
+        precision="wide",
         infer=infer_of(is_integer, "integers"),
         lower=in_wider(binary(lower)),
         differentiable=False,
@@ -69,6 +70,7 @@ def _lower_bitcast(ctx: LowerContext, x: Any, *, dtype: DType) -> Any:
 BITCAST = OpDef(
     name="Bitcast",
     signature="x -> y",
+    precision="wide",
     attrs={
         "dtype": Attr("dtype", check=_is_plain, must="be integer or floating, of 8 bits or more")
     },

@@ -113,6 +113,7 @@ def _agreed(layouts: Sequence[Layout]) -> Layout:
 SWITCH = OpDef(
     name="Switch",
     signature="index, *operands -> *results",
+    precision="wide",
     infer=_infer_switch,
     lower=_lower_switch,
     gradient=switch_gradient,

@@ -51,6 +51,7 @@ def _thread_call(node: Node, bodies: Sequence[ThreadedBody]) -> tuple[Node, dict
 CALL = OpDef(
     name="Call",
     signature="*operands -> *results",
+    precision="wide",
     infer=_infer_call,
     lower=_lower_call,
     gradient=call_gradient,

@@ -40,6 +40,7 @@ def _comparison(
     return OpDef(
         name=name,
         signature="x, y -> z",
+        precision="follow",
         infer=infer,
         lower=binary(lower),
         differentiable=False,
@@ -69,6 +70,7 @@ def _logical(name: str, lower: Callable[[Any, Any], Any], fold: np.ufunc, word: 
     return OpDef(
         name=name,
         signature="x, y -> z",
+        precision="wide",
         infer=_infer_logical,
         lower=binary(lower),
         differentiable=False,
@@ -86,6 +88,7 @@ LOGICAL_XOR = _logical("LogicalXor", lax.bitwise_xor, np.bitwise_xor, "exclusive
 LOGICAL_NOT = OpDef(
     name="LogicalNot",
     signature="x -> y",
+    precision="wide",
     infer=_infer_logical,
     lower=lambda ctx, x: lax.bitwise_not(x),
     differentiable=False,
@@ -129,6 +132,7 @@ def _where_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPl
 WHERE = OpDef(
     name="Where",
     signature="condition, x, y -> z",
+    precision="follow",
     infer=_infer_where,
     lower=_lower_where,
     gradient=_where_gradient,
@@ -143,6 +147,7 @@ def _test(name: str, lower: Callable[[Any], Any], fold: Callable[[Any], Any], do
     return OpDef(
         name=name,
         signature="x -> y",
+        precision="follow",
         infer=lambda ctx, x: TensorType(BOOL, x.shape),
         lower=lambda ctx, x: lower(x),
         differentiable=False,
@@ -257,6 +262,7 @@ bitwise_and = logical_and
 bitwise_or = logical_or
 bitwise_xor = logical_xor
 bitwise_not = logical_not
+bitwise_invert = invert = logical_not
 
 OPS: tuple[OpDef, ...] = (
     EQUAL,

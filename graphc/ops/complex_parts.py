@@ -40,6 +40,7 @@ def _imag_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 REAL = OpDef(
     name="Real",
     signature="x -> y",
+    precision="wide",
     infer=_infer_part,
     lower=lambda ctx, x: jnp.real(x),
     gradient=_real_gradient,
@@ -51,6 +52,7 @@ REAL = OpDef(
 IMAG = OpDef(
     name="Imag",
     signature="x -> y",
+    precision="wide",
     infer=_infer_part,
     lower=lambda ctx, x: jnp.imag(x),
     gradient=_imag_gradient,
@@ -79,6 +81,7 @@ def _complex_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
 COMPLEX = OpDef(
     name="Complex",
     signature="re, im -> z",
+    precision="wide",
     infer=_infer_complex,
     lower=_lower_complex,
     gradient=_complex_gradient,
@@ -90,6 +93,7 @@ COMPLEX = OpDef(
 CONJ = OpDef(
     name="Conj",
     signature="x -> y",
+    precision="wide",
     infer=lambda ctx, x: x,
     lower=lambda ctx, x: jnp.conj(x),
     gradient=lambda ctx, node, dy: [conj(dy)],
@@ -124,5 +128,6 @@ def conj(x: Any, *, name: str | None = None) -> Tensor:
 
 
 complex = make_complex
+conjugate = conj
 
 OPS: tuple[OpDef, ...] = (REAL, IMAG, COMPLEX, CONJ)

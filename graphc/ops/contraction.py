@@ -134,6 +134,7 @@ def _fold_dot_general(a: Any, b: Any, **attrs: Axes) -> Any:
 DOT_GENERAL = OpDef(
     name="DotGeneral",
     signature="a, b -> c",
+    precision="narrow",
     attrs={
         "lhs_contract": Attr("ints"),
         "rhs_contract": Attr("ints"),

@@ -68,6 +68,7 @@ def _lower_scan(
 SCAN = OpDef(
     name="Scan",
     signature="*operands -> *results",
+    precision="wide",
     attrs={
         "consts": Attr("int", doc="how many operands are the same in each iteration"),
         "carries": Attr("int", doc="how many are carried from one to the next"),

@@ -41,6 +41,7 @@ def _lower_convolve(ctx: LowerContext, x: Any, y: Any, *, mode: str) -> Any:
 CONVOLVE = OpDef(
     name="Convolve",
     signature="x, y -> z",
+    precision="wide",
     attrs={
         "mode": Attr(
             "str",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from graphc.ir.dtypes import real_of
 from graphc.ir.node import Tensor
-from graphc.ops.arithmetic import clip, divide
+from graphc.ops.arithmetic import clip, divide, multiply
 from graphc.ops.checks import refuse
 from graphc.ops.complex_parts import conj
 from graphc.ops.diagonals import diagonal
@@ -15,14 +16,21 @@ from graphc.ops.joining import concatenate
 from graphc.ops.matrix_product import matmul, outer
 from graphc.ops.powers import sqrt
 from graphc.ops.rearranging import atleast_2d
-from graphc.ops.reduction import reduce_mean
+from graphc.ops.reduction import reduce_mean, reduce_sum
 from graphc.ops.shape import squeeze, transpose
 from graphc.ops.stable import wide
 from graphc.ops.state import dim_value
 
 
 def cov(
-    x: Any, y: Any = None, rowvar: bool = True, ddof: int = 1, *, name: str | None = None
+    x: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    ddof: int = 1,
+    *,
+    fweights: Any = None,
+    aweights: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """The covariances between the rows of `x`.
 
@@ -31,6 +39,8 @@ def cov(
         y: more variables, of the same form.
         rowvar: False: the variables are columns.
         ddof: what is taken off the number of observations that the sums are divided by.
+        fweights: [observations], integers: how often each was made.
+        aweights: [observations]: how much each counts.
         name: of the node.
 
     Returns:
@@ -42,11 +52,32 @@ def cov(
     Source: numpy.cov.
     """
     xs = promote_inexact(x) if y is None else promote_inexact(x, y)
-    return to_dtype(_cov(xs, rowvar, ddof, name), xs[0].dtype)
+    if fweights is None and aweights is None:
+        return to_dtype(_cov(xs, rowvar, ddof, name), xs[0].dtype)
+    rows = _rows(xs, rowvar)
+    (own,) = promote_inexact(1.0 if aweights is None else aweights)
+    own = to_dtype(own, real_of(rows.dtype))
+    weights = own if fweights is None else multiply(own, to_dtype(fweights, own.dtype))
+    total = reduce_sum(weights)
+    off = ddof if aweights is None else ddof * divide(reduce_sum(weights * own), total)
+    mean = divide(reduce_sum(rows * weights, 1, keepdims=True), total)
+    centred = rows - mean
+    products = matmul(centred * weights, conj(transpose(centred)))
+    found = to_dtype(divide(products, total - off, name=name), xs[0].dtype)
+    return squeeze(found) if rows.shape[0] == 1 else found
 
 
 def _cov(xs: Sequence[Tensor], rowvar: bool, ddof: int, name: str | None = None) -> Tensor:
     """`cov` in the dtype to compute in."""
+    rows = _rows(xs, rowvar)
+    centred = rows - reduce_mean(rows, 1, keepdims=True)
+    products = matmul(centred, conj(transpose(centred)))
+    found = divide(products, dim_value(rows.shape[1] - ddof, products.dtype), name=name)
+    return squeeze(found) if rows.shape[0] == 1 else found
+
+
+def _rows(xs: Sequence[Tensor], rowvar: bool) -> Tensor:
+    """[variables, observations], in the dtype to compute in."""
     parts = []
     for given in xs:
         part = to_dtype(given, wide(given.dtype))
@@ -54,11 +85,7 @@ def _cov(xs: Sequence[Tensor], rowvar: bool, ddof: int, name: str | None = None)
             refuse("cov: x must be [variables, observations]", x=part)
         matrix = atleast_2d(part)
         parts.append(matrix if rowvar or part.ndim < 2 else transpose(matrix))
-    rows = parts[0] if len(parts) == 1 else concatenate(parts, 0)
-    centred = rows - reduce_mean(rows, 1, keepdims=True)
-    products = matmul(centred, conj(transpose(centred)))
-    found = divide(products, dim_value(rows.shape[1] - ddof, products.dtype), name=name)
-    return squeeze(found) if rows.shape[0] == 1 else found
+    return parts[0] if len(parts) == 1 else concatenate(parts, 0)
 
 
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, name: str | None = None) -> Tensor:

@@ -17,7 +17,7 @@ from graphc.ir.node import Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.checks import as_dims, refuse
-from graphc.ops.emit import convert, emit_one, to_dtype
+from graphc.ops.emit import constant, convert, emit_one, to_dtype
 from graphc.ops.layout_rules import replicated
 from graphc.ops.shape import SHAPE, broadcast_to
 from graphc.ops.state import dim_value
@@ -41,6 +41,7 @@ def _fold_iota(*, shape: Any, axis: int, dtype: DType) -> Any:
 IOTA = OpDef(
     name="Iota",
     signature="-> y",
+    precision="wide",
     attrs={"shape": SHAPE, "axis": Attr("int"), "dtype": Attr("dtype")},
     infer=_infer_iota,
     lower=_lower_iota,
@@ -66,28 +67,32 @@ def iota(shape: Any, axis: int = 0, dtype: Any = INT32, *, name: str | None = No
 
 
 def arange(
-    start: Dim,
-    stop: Dim | None = None,
-    step: int = 1,
-    dtype: Any = INT32,
+    start: Dim | float,
+    stop: Dim | float | None = None,
+    step: float = 1,
+    dtype: Any = None,
     *,
     name: str | None = None,
 ) -> Tensor:
     """`start`, `start + step`, ... before `stop`; `arange(n)` counts from 0.
 
     Args:
-        start: an int or a named size.
+        start: an int, a named size or a float.
         stop: likewise.
-        step: an int, not 0.
-        dtype: numeric.
+        step: an int or a float, not 0.
+        dtype: numeric; by default int32, or float32 where one of the numbers is a float.
 
     Raises:
-        AttributeValueError: a bound that is not an int or named size, or a step of 0.
+        AttributeValueError: a bound that is no number or named size, a named size beside floats,
+            or a step of 0.
 
-    Source: numpy.arange, of integers.
+    Source: numpy.arange.
     """
     if stop is None:
         start, stop = 0, start
+    if any(isinstance(v, (float, np.floating)) for v in (start, stop, step)):
+        return _float_range(start, stop, step, FLOAT32 if dtype is None else dtype, name)
+    dtype = INT32 if dtype is None else dtype
     first, last, by = as_dims("Iota", (start, stop, step))
     if not isinstance(by, int) or by == 0:
         refuse(f"Iota: step must be an int, not 0, got {step!r}", error=AttributeValueError)
@@ -104,6 +109,17 @@ def arange(
     elif first != 0:
         result = result + first
     return result
+
+
+def _float_range(start: Any, stop: Any, step: Any, dtype: Any, name: str | None) -> Tensor:
+    numbers = (start, stop, step)
+    if step == 0 or not all(isinstance(v, (int, float, np.number)) for v in numbers):
+        refuse(
+            f"arange: takes numbers and a step other than 0, got {numbers}",
+            error=AttributeValueError,
+            mend="named sizes go with ints alone: gc.arange(n) * step",
+        )
+    return constant(np.arange(*numbers).astype(as_dtype(dtype)), name=name)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:

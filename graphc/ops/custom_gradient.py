@@ -57,6 +57,7 @@ def _layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
 CUSTOM_GRADIENT = OpDef(
     name="CustomGradient",
     signature="*operands -> *ys",
+    precision="follow",
     attrs={"count": Attr("int", check=lambda v: v > 0, must="be positive", doc="of the ys")},
     infer=_infer,
     lower=_lower,
@@ -79,6 +80,7 @@ def _refuse_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 UNDIFFERENTIABLE = OpDef(
     name="Undifferentiable",
     signature="x -> y",
+    precision="follow",
     attrs={"reason": Attr("str", doc="what the error of a gradient through it says")},
     infer=lambda ctx, x, *, reason: x,
     lower=lambda ctx, x, *, reason: x,

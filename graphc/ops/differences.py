@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from graphc.errors import AttributeValueError
@@ -14,12 +15,12 @@ from graphc.ops.axiswise import cumsum
 from graphc.ops.checks import refuse
 from graphc.ops.comparison import equal, not_equal, where
 from graphc.ops.creation import zeros_like
-from graphc.ops.emit import convert, promote_inexact, promote_operands
+from graphc.ops.emit import convert, promote_inexact, promote_operands, to_dtype
 from graphc.ops.indexing import take
 from graphc.ops.joining import concatenate
 from graphc.ops.reduction import reduce_sum
 from graphc.ops.searching import searchsorted
-from graphc.ops.shape import moveaxis
+from graphc.ops.shape import broadcast_to, moveaxis, ravel
 from graphc.ops.subscript import getitem
 
 
@@ -29,8 +30,23 @@ def _neighbours(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     return getitem(x, (*before, slice(None, -1))), getitem(x, (*before, slice(1, None)))
 
 
-def diff(x: Any, n: int = 1, axis: int = -1) -> Tensor:
+def _row(value: Any, x: Tensor, axis: int) -> Tensor:
+    """A number as a row of `x` across `axis`."""
+    tensor = convert(value)
+    if tensor.ndim:
+        return tensor
+    return broadcast_to(tensor, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+
+
+def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
     """Each element less the one before it along `axis`, `n` times over; bools: whether they differ.
+
+    Args:
+        x: any tensor.
+        n: how often.
+        axis: the axis the neighbours lie along.
+        prepend, append: what stands before the first element and after the last: a number, or a
+            tensor like `x` but for the size along `axis`.
 
     Raises:
         AttributeValueError: a negative `n`, or an axis out of range.
@@ -41,10 +57,72 @@ def diff(x: Any, n: int = 1, axis: int = -1) -> Tensor:
     place = normalize_axis("diff", found, axis)
     if n < 0:
         refuse(f"diff: n must not be negative, got {n}", error=AttributeValueError, x=found)
+    if n and not (prepend is None and append is None):
+        parts = (prepend, found, append)
+        found = concatenate([_row(p, found, place) for p in parts if p is not None], place)
     for _ in range(n):
         low, high = _neighbours(found, place)
         found = not_equal(high, low) if found.dtype == BOOL else subtract(high, low)
     return found
+
+
+def ediff1d(x: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
+    """`diff` of the raveled `x`, between `to_begin` and `to_end`. Source: numpy.ediff1d."""
+    found = diff(ravel(x))
+    parts = [p if p is found else ravel(p) for p in (to_begin, found, to_end) if p is not None]
+    return concatenate(parts) if len(parts) > 1 else found
+
+
+def gradient(f: Any, *spacing: Any, axis: int | Sequence[int] | None = None) -> Any:
+    """The slope of `f` along axes, from the neighbours on both sides; at the ends from one.
+
+    Args:
+        f: [n, ...], floating or complex; integers give float32. At least 2 elements along each
+            of the axes.
+        spacing: one number for all axes, or one for each: the distance of the elements, or a
+            vector of their places.
+        axis: one, several, or None for all.
+
+    Returns:
+        A tensor of f's type for one axis, else a list of them.
+
+    Raises:
+        AttributeValueError: an axis is out of range, or another number of spacings than axes.
+        ShapeError: fewer than 2 elements along an axis.
+
+    Source: numpy.gradient with edge_order=1.
+    """
+    (values,) = promote_inexact(f)
+    asked = range(values.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    axes = [normalize_axis("gradient", values, one) for one in asked]
+    if any(isinstance(size := values.shape[one], int) and size < 2 for one in axes):
+        refuse("gradient: needs 2 elements along each of the axes", f=values)
+    steps = list(spacing) or [1.0]
+    if len(steps) == 1:
+        steps *= len(axes)
+    if len(steps) != len(axes):
+        refuse(
+            f"gradient: {len(steps)} spacings for {len(axes)} axes",
+            error=AttributeValueError,
+            f=values,
+        )
+    found = [_slope(values, step, place) for step, place in zip(steps, axes, strict=True)]
+    return found[0] if (axis is None and values.ndim == 1) or isinstance(axis, int) else found
+
+
+def _slope(f: Tensor, step: Any, axis: int) -> Tensor:
+    moved = moveaxis(f, axis, -1)
+    places = convert(step)
+    if places.ndim == 0:
+        rises = diff(moved) / to_dtype(places, f.dtype)
+        inner = (rises[..., :-1] + rises[..., 1:]) * 0.5
+    else:
+        widths = diff(to_dtype(places, f.dtype))
+        before, after = widths[:-1], widths[1:]
+        rises = diff(moved) / widths
+        inner = (rises[..., :-1] * after + rises[..., 1:] * before) / (before + after)
+    whole = concatenate([rises[..., :1], inner, rises[..., -1:]], -1)
+    return moveaxis(whole, -1, axis)
 
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:

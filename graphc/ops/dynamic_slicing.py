@@ -79,6 +79,7 @@ def _slice_layout(ctx: LayoutContext, node: Node, x: Layout, *starts: Layout) ->
 DYNAMIC_SLICE = OpDef(
     name="DynamicSlice",
     signature="x, *starts -> y",
+    precision="follow",
     attrs={"sizes": Attr("dims")},
     infer=_infer_slice,
     lower=_lower_slice,
@@ -168,6 +169,7 @@ def _fold_update(x: Any, update: Any, *starts: Any) -> Any:
 DYNAMIC_UPDATE_SLICE = OpDef(
     name="DynamicUpdateSlice",
     signature="x, update, *starts -> y",
+    precision="follow",
     infer=_infer_update,
     lower=_lower_update,
     gradient=_update_gradient,

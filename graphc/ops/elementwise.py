@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from graphc.ir.dtypes import is_complex, is_inexact
+import ml_dtypes
+
+from graphc.ir.dtypes import BOOL, is_complex, is_inexact
 from graphc.ir.node import Tensor
 from graphc.ops.arithmetic import (
     absolute,
-    ceil,
     divide,
-    floor,
     floor_divide,
     maximum,
     minimum,
     multiply,
     negative,
     remainder,
-    rint,
     subtract,
 )
 from graphc.ops.bounds import greatest_finite
@@ -32,6 +31,7 @@ from graphc.ops.integers import population_count
 from graphc.ops.math import atan2, erfc, exp, log, log1p
 from graphc.ops.powers import power
 from graphc.ops.reduction import reduce_all
+from graphc.ops.rounding import ceil, floor, rint
 from graphc.ops.special import gammaln, i0e, i1e, xlogy
 
 # -- powers and logarithms -------------------------------------------------------------------
@@ -72,16 +72,27 @@ def around(x: Any, decimals: int = 0, *, name: str | None = None) -> Tensor:
 
     Source: numpy.around.
     """
-    if decimals == 0:
-        return rint(x, name=name)
     tensor = convert(x)
+    if decimals == 0 or tensor.dtype == BOOL:  # which rint refuses
+        return rint(tensor, name=name)
     if is_inexact(tensor.dtype):
         scale = 10.0**decimals
         return divide(rint(tensor * scale), scale, name=name)
     if decimals > 0:
         return tensor
-    unit = 10**-decimals
-    return cast(rint(tensor / unit) * unit, tensor.dtype, name=name)
+    return _to_tens(tensor, 10**-decimals, name)
+
+
+def _to_tens(x: Tensor, unit: int, name: str | None) -> Tensor:
+    """Integers rounded to multiples of `unit`: no float holds all of 32 bits."""
+    if unit > ml_dtypes.iinfo(x.dtype).max:  # type: ignore[no-untyped-call]
+        return zeros_like(x)
+    below = floor_divide(x, unit)
+    rest = x - below * unit
+    other = unit - rest
+    odd = equal(remainder(below, 2), 1)
+    up = (rest > other) | (equal(rest, other) & odd)
+    return multiply(below + cast(up, x.dtype), unit, name=name)
 
 
 def copysign(x: Any, y: Any, *, name: str | None = None) -> Tensor:
@@ -262,9 +273,14 @@ def rad2deg(x: Any, *, name: str | None = None) -> Tensor:
     return multiply(x, 180 / math.pi, name=name)
 
 
-def angle(z: Any, *, name: str | None = None) -> Tensor:
-    """The angle of complex numbers in radians, from -pi to pi. Source: numpy.angle."""
+def angle(z: Any, deg: bool = False, *, name: str | None = None) -> Tensor:
+    """The angle of complex numbers in radians, from -pi to pi; or in degrees.
+
+    Source: numpy.angle.
+    """
     (z,) = promote_inexact(z)
+    if deg:
+        return rad2deg(angle(z), name=name)
     if not is_complex(z.dtype):
         return atan2(zeros_like(z), z, name=name)
     return atan2(imag(z), real(z), name=name)
@@ -338,3 +354,4 @@ def i1(x: Any, *, name: str | None = None) -> Tensor:
 fix = trunc
 radians = deg2rad
 degrees = rad2deg
+round = around

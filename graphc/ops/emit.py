@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from jax import lax
 
@@ -15,12 +16,14 @@ from graphc.ir.dtypes import (
     DType,
     as_dtype,
     is_complex,
+    is_floating,
     is_inexact,
     is_integer,
     promote,
     promote_scalar,
 )
 from graphc.ir.graph import Graph
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
 from graphc.ir.node import Node, Operand, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.program import Program
@@ -28,7 +31,7 @@ from graphc.ir.scopes import AMBIENT, current_graph
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
-from graphc.ops.layout_rules import elementwise, replicated
+from graphc.ops.layout_rules import SUM, elementwise, replicated
 
 
 def _infer_constant(ctx: InferContext, *, value: np.ndarray[Any, Any]) -> TensorType:
@@ -38,6 +41,7 @@ def _infer_constant(ctx: InferContext, *, value: np.ndarray[Any, Any]) -> Tensor
 CONSTANT = OpDef(
     name="Constant",
     signature="-> y",
+    precision="wide",
     attrs={"value": Attr("array")},
     infer=_infer_constant,
     lower=lambda ctx, *, value: value,
@@ -61,17 +65,38 @@ def _cast_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor 
     return [to_dtype(dy, source)]
 
 
+def _cast_layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
+    """Terms of a sum may be widened one by one: what is then summed is more exact."""
+    source, dtype = node.inputs[0].type.dtype, node.attrs["dtype"]
+    if x == SUM and is_floating(source) and is_floating(dtype):
+        to, of = ml_dtypes.finfo(dtype), ml_dtypes.finfo(source)  # type: ignore[no-untyped-call]
+        if to.nmant > of.nmant and to.nexp >= of.nexp:
+            return LayoutPlan([x], [x])
+    return elementwise(ctx, node, x)
+
+
+def _fold_cast(x: np.ndarray[Any, Any], *, dtype: DType) -> np.ndarray[Any, Any] | None:
+    """None for floats that an integer dtype has no room for: NumPy wraps them, XLA clips."""
+    if is_complex(x.dtype) and not is_complex(dtype):
+        x = x.real
+    if is_integer(dtype) and is_floating(x.dtype):
+        limits = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+        whole = np.trunc(x.astype(np.float64))
+        if not ((whole >= float(limits.min)) & (whole < float(limits.max) + 1)).all():
+            return None
+    return x.astype(dtype)
+
+
 CAST = OpDef(
     name="Cast",
     signature="x -> y",
+    precision="wide",
     attrs={"dtype": Attr("dtype")},
     infer=lambda ctx, x, *, dtype: TensorType(dtype, x.shape),
     lower=_lower_cast,
     gradient=_cast_gradient,
-    layout=elementwise,
-    fold=lambda x, *, dtype: (x.real if x.dtype.kind == "c" and dtype.kind != "c" else x).astype(
-        dtype
-    ),
+    layout=_cast_layout,
+    fold=_fold_cast,
     doc="Conversion to `dtype`; complex to real drops the imaginary part. All dtypes.",
 )
 

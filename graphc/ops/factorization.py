@@ -35,6 +35,7 @@ _DTYPES = "float32, float64 and complex dtypes."
 CHOLESKY = OpDef(
     name="Cholesky",
     signature="a -> l",
+    precision="wide",
     infer=infer_square,
     lower=lambda ctx, a: lax.linalg.cholesky(a, symmetrize_input=True),
     layout=of_each_matrix,
@@ -73,6 +74,7 @@ def _no_gradient(node: Node, of: str) -> GradientError:
 QR = OpDef(
     name="QR",
     signature="a -> q, r",
+    precision="wide",
     attrs={"full": Attr("bool", default=False, doc="q square")},
     infer=_infer_qr,
     lower=lambda ctx, a, *, full: tuple(lax.linalg.qr(a, full_matrices=full)),
@@ -111,6 +113,7 @@ def _svd_gradient(
 SVD = OpDef(
     name="SVD",
     signature="a -> u, s, vh",
+    precision="wide",
     attrs={"full": Attr("bool", default=False, doc="u and vh square")},
     infer=_infer_svd,
     lower=lambda ctx, a, *, full: tuple(lax.linalg.svd(a, full_matrices=full)),
@@ -123,6 +126,7 @@ SVD = OpDef(
 SINGULAR_VALUES = OpDef(
     name="SingularValues",
     signature="a -> s",
+    precision="wide",
     infer=_infer_singular_values,
     lower=lambda ctx, a: lax.linalg.svd(a, compute_uv=False),
     layout=of_each_matrix,
@@ -168,6 +172,7 @@ def _eigh_gradient(
 EIGH = OpDef(
     name="Eigh",
     signature="a -> w, v",
+    precision="wide",
     infer=_infer_eigh,
     lower=_lower_eigh,
     gradient=_eigh_gradient,

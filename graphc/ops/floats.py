@@ -32,6 +32,7 @@ from graphc.ops.powers import square
 CBRT = OpDef(
     name="Cbrt",
     signature="x -> y",
+    precision="wide",
     infer=infer_floating,
     lower=in_wider(unary(lax.cbrt)),
     gradient=unary_gradient(lambda dy, x, y: dy / (3.0 * square(y))),
@@ -43,6 +44,7 @@ CBRT = OpDef(
 SINC = OpDef(
     name="Sinc",
     signature="x -> y",
+    precision="wide",
     infer=infer_floating,
     lower=in_wider(unary(jnp.sinc)),
     layout=elementwise,
@@ -59,6 +61,7 @@ def _hypot_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
 HYPOT = OpDef(
     name="Hypot",
     signature="x, y -> z",
+    precision="wide",
     infer=infer_floating,
     lower=in_wider(lambda ctx, x, y: jnp.hypot(x, y)),
     gradient=_hypot_gradient,
@@ -78,6 +81,7 @@ def _logaddexp_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoint
 LOG_ADD_EXP = OpDef(
     name="LogAddExp",
     signature="x, y -> z",
+    precision="wide",
     infer=infer_floating,
     lower=in_wider(lambda ctx, x, y: jnp.logaddexp(x, y)),
     gradient=_logaddexp_gradient,
@@ -98,6 +102,7 @@ def _fmod_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
 FMOD = OpDef(
     name="Fmod",
     signature="x, y -> z",
+    precision="wide",
     infer=infer_real,
     lower=in_wider(binary(lax.rem)),
     gradient=_fmod_gradient,
@@ -109,6 +114,7 @@ FMOD = OpDef(
 NEXT_AFTER = OpDef(
     name="NextAfter",
     signature="x, y -> z",
+    precision="wide",
     infer=infer_floating,
     lower=binary(lax.nextafter),
     differentiable=False,
@@ -131,6 +137,7 @@ def _lower_signbit(ctx: Any, x: Any) -> Any:
 SIGN_BIT = OpDef(
     name="SignBit",
     signature="x -> y",
+    precision="wide",
     infer=_infer_signbit,
     lower=in_wider(_lower_signbit),
     differentiable=False,
@@ -149,6 +156,7 @@ def _infer_ldexp(ctx: InferContext, x: TensorType, n: TensorType) -> TensorType:
 LDEXP = OpDef(
     name="Ldexp",
     signature="x, n -> y",
+    precision="wide",
     infer=_infer_ldexp,
     lower=in_wider(lambda ctx, x, n: jnp.ldexp(x, n)),
     gradient=lambda ctx, node, dy: [

@@ -81,6 +81,7 @@ def _stack_axis(node: Node, axis: int) -> int | None:
 FFT = OpDef(
     name="FFT",
     signature="x -> y",
+    precision="wide",
     attrs={
         "kind": Attr("str", check=lambda v: v in _KINDS, must=f"be one of {', '.join(_KINDS)}"),
         "lengths": Attr(

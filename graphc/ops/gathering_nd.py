@@ -74,6 +74,7 @@ def _gather_layout(ctx: LayoutContext, node: Node, x: Layout, indices: Layout) -
 GATHER_ND = OpDef(
     name="GatherNd",
     signature="x, indices -> y",
+    precision="follow",
     attrs={**INDEXED, "mode": MODE},
     infer=_infer_gather,
     lower=_lower_gather,

@@ -8,13 +8,14 @@ from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import INT32, as_dtype, is_complex, is_integer
 from graphc.ir.node import Tensor
-from graphc.ops.arithmetic import floor, floor_divide, multiply, remainder
+from graphc.ops.arithmetic import floor_divide, multiply, remainder
 from graphc.ops.checks import as_dims, refuse
 from graphc.ops.comparison import equal, less, where
 from graphc.ops.creation import iota
 from graphc.ops.emit import convert, promote_inexact, to_dtype
 from graphc.ops.math import exp, log
 from graphc.ops.powers import power
+from graphc.ops.rounding import floor
 from graphc.ops.shape import broadcast_to, reshape
 from graphc.ops.stable import wide, wide_integer
 from graphc.ops.stacking import stack
@@ -48,7 +49,8 @@ def linspace(
     past, whole = (to_dtype(n, first.dtype) for n in (steps, where(equal(number, 0), 1, number)))
     if is_integer(wanted):  # divided last: a whole number must not fall below itself
         return to_dtype(floor(first + past * (last - first) / whole), wanted)
-    share = past / whole
+    # XLA may multiply by 1 / whole: the last must be `stop` exactly.
+    share = where(equal(past, whole), 1, past / whole)
     return to_dtype(first * (1 - share) + last * share, wanted)
 
 

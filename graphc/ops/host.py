@@ -80,6 +80,7 @@ _CALLED = {"function": Attr("function", doc="(arrays) -> list of arrays"), **ATT
 PY_CALLBACK = OpDef(
     name="PyCallback",
     signature="*operands -> *results",
+    precision="wide",
     attrs=_CALLED,
     infer=_infer_callback,
     lower=_lower_callback,
@@ -93,6 +94,7 @@ PY_CALLBACK = OpDef(
 PURE_CALLBACK = OpDef(
     name="PureCallback",
     signature="*operands -> *results",
+    precision="wide",
     attrs=_CALLED,
     infer=_infer_callback,
     lower=_lower_pure_callback,
@@ -113,6 +115,7 @@ def _lower_print(ctx: LowerContext, *operands: Any, template: str) -> tuple[Any,
 PRINT = OpDef(
     name="Print",
     signature="*xs ->",
+    precision="wide",
     attrs={"template": Attr("str", doc="of str.format")},
     infer=lambda ctx, *xs, template: (),
     lower=_lower_print,

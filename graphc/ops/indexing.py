@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from jax import lax
 
+from graphc.errors import AttributeValueError
 from graphc.ir.dims import Shape
+from graphc.ir.dtypes import is_integer
 from graphc.ir.layouts import (
     REPLICATED,
     Layout,
@@ -19,9 +21,11 @@ from graphc.ir.layouts import (
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
+from graphc.ops.arithmetic import remainder
 from graphc.ops.axes import normalize_axis
 from graphc.ops.broadcasting import broadcast_axes
-from graphc.ops.emit import convert, emit_one, promote_operands
+from graphc.ops.checks import refuse
+from graphc.ops.emit import convert, emit_one, promote_operands, to_dtype
 from graphc.ops.gathering import (
     AXIS,
     MODE,
@@ -39,7 +43,8 @@ from graphc.ops.gathering import (
 from graphc.ops.layout_rules import SUM, replicated
 from graphc.ops.narrow import summed
 from graphc.ops.shape import broadcast_to, ravel
-from graphc.ops.stable import wide
+from graphc.ops.stable import wide, wide_integer
+from graphc.ops.state import dim_value
 
 Adjoints = list[Tensor | None]
 
@@ -109,6 +114,7 @@ def _fold_take(x: Any, indices: Any, *, axis: int, mode: str) -> Any:
 TAKE = OpDef(
     name="Take",
     signature="x, indices -> y",
+    precision="follow",
     attrs={"axis": AXIS, "mode": MODE},
     infer=_infer_take,
     lower=_lower_take,
@@ -138,8 +144,9 @@ def take(
             from the end.
         axis: None takes from the raveled `x`.
         mode: what an index out of range gives. "clip": the nearest slice, which costs no pass
-            over the result, as "fill" (jax.numpy's default, NaN) and "zero" do. None: "clip",
-            and indices that are known while the graph is built must be in range.
+            over the result, as "fill" (jax.numpy's default, NaN) and "zero" do. "wrap": counted
+            round and round. None: "clip", and indices that are known while the graph is built
+            must be in range.
 
     Raises:
         DTypeError: `indices` are not integers.
@@ -148,10 +155,19 @@ def take(
 
     Source: numpy.take, jax.numpy.take.
     """
+    if mode not in (None, "clip", "fill", "zero", "wrap"):
+        must = '"clip", "fill", "zero" or "wrap"'
+        refuse(f"Take: mode must be {must}, got {mode!r}", error=AttributeValueError)
     if axis is None:
         x, axis = ravel(x), 0
     x = convert(x)
     place = normalize_axis("Take", x, axis)
+    if mode == "wrap":
+        given = convert(indices)
+        if is_integer(given.dtype):  # a narrow one may have no room for the size
+            given = to_dtype(given, wide_integer(given.dtype))
+        size = dim_value(x.type.shape[place], given.dtype)
+        indices, mode = remainder(given, size), "clip"
     where = index_tensor("Take", indices, x.type.shape[place], mode)
     return emit_one(TAKE, (x, where), name, axis=place, mode=mode or "clip")
 
@@ -223,6 +239,7 @@ def _fold_scatter_add(operand: Any, indices: Any, updates: Any, *, axis: int, mo
 SCATTER_ADD = OpDef(
     name="ScatterAdd",
     signature="operand, indices, updates -> y",
+    precision="wide",
     attrs={"axis": AXIS, "mode": SCATTER_MODE},
     infer=_infer_scatter_add,
     lower=summed(_lower_scatter_add),

@@ -22,6 +22,7 @@ def _common(name: str, function: Callable[[Any, Any], Any], fold: np.ufunc, doc:
     return OpDef(
         name=name,
         signature="x, y -> z",
+        precision="wide",
         infer=infer_of(is_integer, "integers"),
         lower=in_wider(lambda ctx, x, y: function(x, y)),
         differentiable=False,
@@ -40,6 +41,7 @@ def _bits(name: str, function: Callable[[Any], Any], doc: str) -> OpDef:
     return OpDef(
         name=name,
         signature="x -> y",
+        precision="wide",
         infer=infer_of(_fills_bytes, "integers of 8 bits or more"),
         lower=unary(function),
         differentiable=False,

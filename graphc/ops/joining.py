@@ -20,6 +20,7 @@ from graphc.ops.broadcasting import require_one_dtype
 from graphc.ops.checks import as_dims, refuse
 from graphc.ops.emit import convert, emit, emit_one, promote_operands
 from graphc.ops.layout_rules import SUM, moves, replicated
+from graphc.ops.shape import ravel
 
 Adjoints = list[Tensor | None]
 
@@ -64,6 +65,7 @@ def _concatenate_layout(ctx: LayoutContext, node: Node, *xs: Layout) -> LayoutPl
 CONCATENATE = OpDef(
     name="Concatenate",
     signature="*xs -> y",
+    precision="follow",
     attrs={"axis": NON_NEGATIVE},
     infer=_infer_concatenate,
     lower=lambda ctx, *xs, axis: lax.concatenate(xs, axis),
@@ -118,6 +120,7 @@ SIZES = Attr(
 SPLIT = OpDef(
     name="Split",
     signature="x -> *ys",
+    precision="follow",
     attrs={"axis": NON_NEGATIVE, "sizes": SIZES},
     infer=_infer_split,
     lower=lambda ctx, x, *, axis, sizes: tuple(lax.split(x, ctx.shape(sizes), axis)),
@@ -128,8 +131,8 @@ SPLIT = OpDef(
 )
 
 
-def concatenate(tensors: Sequence[Any], axis: int = 0, *, name: str | None = None) -> Tensor:
-    """The tensors joined along `axis`; dtypes promote.
+def concatenate(tensors: Sequence[Any], axis: int | None = 0, *, name: str | None = None) -> Tensor:
+    """The tensors joined along `axis`; dtypes promote. `axis` None ravels them first.
 
     Raises:
         ShapeError: ranks or other sizes differ.
@@ -138,8 +141,13 @@ def concatenate(tensors: Sequence[Any], axis: int = 0, *, name: str | None = Non
     Source: numpy.concatenate.
     """
     xs = several("Concatenate", tensors)
+    if axis is None:
+        xs, axis = [ravel(x) for x in xs], 0
     place = normalize_axis("Concatenate", xs[0], axis)
     return emit_one(CONCATENATE, xs, name, axis=place)
+
+
+concat = concatenate
 
 
 def several(op: str, tensors: Sequence[Any]) -> list[Tensor]:

@@ -7,6 +7,13 @@ from graphc.ops.factorization import eigvalsh as eigvalsh
 from graphc.ops.factorization import qr as qr
 from graphc.ops.factorization import svd as svd
 from graphc.ops.factorization import svdvals as svdvals
+from graphc.ops.general_matrices import eig as eig
+from graphc.ops.general_matrices import eigvals as eigvals
+from graphc.ops.general_matrices import lu as lu
+from graphc.ops.general_matrices import lu_factor as lu_factor
+from graphc.ops.general_matrices import lu_solve as lu_solve
+from graphc.ops.general_matrices import schur as schur
+from graphc.ops.general_matrices import tridiagonal_solve as tridiagonal_solve
 from graphc.ops.matrices import matrix_transpose as matrix_transpose
 from graphc.ops.matrix_functions import det as det
 from graphc.ops.matrix_functions import expm as expm
@@ -36,11 +43,16 @@ __all__ = [
     "cond",
     "cross",
     "det",
+    "eig",
     "eigh",
+    "eigvals",
     "eigvalsh",
     "expm",
     "inv",
     "lstsq",
+    "lu",
+    "lu_factor",
+    "lu_solve",
     "matmul",
     "matrix_norm",
     "matrix_power",
@@ -51,6 +63,7 @@ __all__ = [
     "outer",
     "pinv",
     "qr",
+    "schur",
     "slogdet",
     "solve",
     "svd",
@@ -58,6 +71,7 @@ __all__ = [
     "tensordot",
     "trace",
     "triangular_solve",
+    "tridiagonal_solve",
     "vecdot",
     "vector_norm",
 ]

@@ -75,6 +75,7 @@ def _dense_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 SOFTMAX_CROSS_ENTROPY = OpDef(
     name="SoftmaxCrossEntropy",
     signature="logits, labels -> loss",
+    precision="wide",
     infer=_infer_dense,
     lower=_lower_dense,
     gradient=_dense_gradient,
@@ -150,6 +151,7 @@ def _sparse_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 SPARSE_SOFTMAX_CROSS_ENTROPY = OpDef(
     name="SparseSoftmaxCrossEntropy",
     signature="logits, labels -> loss",
+    precision="wide",
     infer=_infer_sparse,
     lower=_lower_sparse,
     gradient=_sparse_gradient,
@@ -188,6 +190,7 @@ def _lower_sparse_gradient(ctx: LowerContext, logits: Any, labels: Any, loss: An
 SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT = OpDef(
     name="SparseSoftmaxCrossEntropyGradient",
     signature="logits, labels, loss, dy -> dlogits",
+    precision="wide",
     infer=_infer_sparse_gradient,
     lower=_lower_sparse_gradient,
     layout=_rowwise,
@@ -221,6 +224,7 @@ def _fold_sigmoid(x: np.ndarray[Any, Any], z: np.ndarray[Any, Any]) -> np.ndarra
 SIGMOID_CROSS_ENTROPY = OpDef(
     name="SigmoidCrossEntropy",
     signature="logits, labels -> loss",
+    precision="wide",
     infer=infer_floating,
     lower=_lower_sigmoid,
     gradient=_sigmoid_gradient,

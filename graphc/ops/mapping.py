@@ -73,6 +73,7 @@ def _prune_map(node: Node, used: set[Tensor]) -> Node:
 MAP = OpDef(
     name="Map",
     signature="*operands -> *results",
+    precision="wide",
     attrs={
         "mapped": Attr(
             "int",

@@ -42,11 +42,13 @@ def _function(
     doc: str,
     *,
     infer: Callable[..., TensorType] = infer_inexact,
+    precision: str = "wide",
 ) -> OpDef:
     """A function of one operand; `derivative(dy, x, y)` gives the adjoint of x."""
     return OpDef(
         name=name,
         signature="x -> y",
+        precision=precision,
         infer=infer,
         lower=in_wider(unary(lower)),
         gradient=unary_gradient(derivative),
@@ -112,7 +114,12 @@ ATANH = _function(
 SINH = _function("Sinh", lax.sinh, lambda dy, x, y: dy * cosh(x), np.sinh, "Hyperbolic sine.")
 COSH = _function("Cosh", lax.cosh, lambda dy, x, y: dy * sinh(x), np.cosh, "Hyperbolic cosine.")
 TANH = _function(
-    "Tanh", lax.tanh, lambda dy, x, y: dy * (1.0 - square(y)), np.tanh, "Hyperbolic tangent."
+    "Tanh",
+    lax.tanh,
+    lambda dy, x, y: dy * (1.0 - square(y)),
+    np.tanh,
+    "Hyperbolic tangent.",
+    precision="follow",
 )
 SIGMOID = _function(
     "Sigmoid",
@@ -120,6 +127,7 @@ SIGMOID = _function(
     lambda dy, x, y: dy * (y * (1.0 - y)),
     lambda x: np.reciprocal(np.exp(-x) + np.ones((), x.dtype)),
     "1 / (1 + exp(-x)), the logistic function.",
+    precision="follow",
 )
 ERF = _function(
     "Erf",
@@ -128,6 +136,7 @@ ERF = _function(
     lambda x: np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype),
     "The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x.",
     infer=infer_floating,
+    precision="follow",
 )
 ERFC = _function(
     "Erfc",
@@ -164,6 +173,7 @@ def _atan2_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
 ATAN2 = OpDef(
     name="Atan2",
     signature="y, x -> z",
+    precision="wide",
     infer=infer_floating,
     lower=binary(lax.atan2),
     gradient=_atan2_gradient,

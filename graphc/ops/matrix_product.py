@@ -136,6 +136,7 @@ def _fold_matmul(a: Any, b: Any, *, transpose_a: bool, transpose_b: bool) -> Any
 MATMUL = OpDef(
     name="MatMul",
     signature="a, b -> c",
+    precision="narrow",
     attrs={"transpose_a": Attr("bool", default=False), "transpose_b": Attr("bool", default=False)},
     infer=_infer_matmul,
     lower=_lower_matmul,

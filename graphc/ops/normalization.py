@@ -23,7 +23,7 @@ from graphc.ops.shape import reshape
 from graphc.ops.stable import wide
 from graphc.ops.state import dim_value
 
-_EPSILON = Attr(
+EPSILON = Attr(
     "float",
     check=lambda v: v >= 0,
     must="be a float of at least 0",
@@ -31,7 +31,7 @@ _EPSILON = Attr(
 )
 
 
-def _check_channels(ctx: InferContext, x: TensorType, *parameters: TensorType) -> None:
+def check_channels(ctx: InferContext, x: TensorType, *parameters: TensorType) -> None:
     """Parameters are [channels] of one dtype: that of x, or float32 beside a narrower x."""
     ctx.require_dtype([x, *parameters], is_floating, "floating")
     ctx.require(x.rank > 1, f"x must have two axes or more, got {x.rank}")
@@ -54,7 +54,7 @@ def _check_channels(ctx: InferContext, x: TensorType, *parameters: TensorType) -
 def _infer_batch_norm(
     ctx: InferContext, x: TensorType, *parameters: TensorType, epsilon: float
 ) -> TensorType:
-    _check_channels(ctx, x, *parameters)
+    check_channels(ctx, x, *parameters)
     return x
 
 
@@ -97,7 +97,8 @@ def _batch_norm_layout(
 BATCH_NORM = OpDef(
     name="BatchNorm",
     signature="x, mean, variance, scale, offset -> y",
-    attrs={"epsilon": _EPSILON},
+    precision="inside",
+    attrs={"epsilon": EPSILON},
     infer=_infer_batch_norm,
     lower=_lower_batch_norm,
     gradient=_batch_norm_gradient,
@@ -145,6 +146,7 @@ def _variance_layout(ctx: LayoutContext, node: Node, x: Layout, mean: Layout) ->
 VARIANCE = OpDef(
     name="Variance",
     signature="x, mean -> variance",
+    precision="wide",
     attrs={
         "axes": Attr("ints", doc="sorted, counted from the front"),
         "count": Attr("dim", doc="how many elements each variance is over"),
@@ -173,7 +175,7 @@ def _normalized(x: Any, epsilon: float) -> tuple[Any, Any]:
 def _infer_layer_norm(
     ctx: InferContext, x: TensorType, *parameters: TensorType, epsilon: float
 ) -> TensorType:
-    _check_channels(ctx, x, *parameters)
+    check_channels(ctx, x, *parameters)
     return x
 
 
@@ -203,7 +205,7 @@ def _layer_norm_layout(
 def _infer_layer_norm_gradient(
     ctx: InferContext, x: TensorType, scale: TensorType, dy: TensorType, *, epsilon: float
 ) -> tuple[TensorType, ...]:
-    _check_channels(ctx, x, scale)
+    check_channels(ctx, x, scale)
     ctx.require(dy == x, f"dy must be {x}, got {dy}")
     return x, scale, scale
 
@@ -241,7 +243,8 @@ def _layer_norm_gradient_layout(
 LAYER_NORM = OpDef(
     name="LayerNorm",
     signature="x, scale, offset -> y",
-    attrs={"epsilon": _EPSILON},
+    precision="inside",
+    attrs={"epsilon": EPSILON},
     infer=_infer_layer_norm,
     lower=_lower_layer_norm,
     gradient=_layer_norm_gradient,
@@ -254,7 +257,8 @@ LAYER_NORM = OpDef(
 LAYER_NORM_GRADIENT = OpDef(
     name="LayerNormGradient",
     signature="x, scale, dy -> dx, dscale, doffset",
-    attrs={"epsilon": _EPSILON},
+    precision="inside",
+    attrs={"epsilon": EPSILON},
     infer=_infer_layer_norm_gradient,
     lower=_lower_layer_norm_gradient,
     layout=_layer_norm_gradient_layout,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -19,6 +18,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.emit import convert, emit, emit_one
 from graphc.ops.layout_rules import map_axis
 from graphc.ops.narrow import in_wider, summed
+from graphc.ops.pool_taps import lowest, max_by_taps, max_gradient_by_taps
 from graphc.ops.windows import PADDING, positive_ints, sliding, window_sizes
 
 _WINDOW_ATTRS = {
@@ -27,6 +27,7 @@ _WINDOW_ATTRS = {
     "padding": PADDING,
 }
 _MAX_ATTRS = {**_WINDOW_ATTRS, "dilation": positive_ints("steps between the taps of the window")}
+_BY_TAPS = Attr("bool", default=False, doc="how: written out, or XLA's SelectAndScatter")
 _AVG_ATTRS = {
     **_WINDOW_ATTRS,
     "count_include_pad": Attr("bool", default=False, doc="whether padding counts as zeros"),
@@ -62,38 +63,17 @@ def _over_space(spatial: tuple[Any, ...], outer: Any) -> tuple[Any, ...]:
 # -- max ------------------------------------------------------------------------------------
 
 
-def _lowest(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    return np.array(-np.inf if is_floating(dtype) else np.iinfo(dtype).min, dtype)
-
-
 def _max_pool(x: Any, attrs: dict[str, Any]) -> Any:
     if max(attrs["dilation"]) > 1:  # JAX does not differentiate a dilated reduce_window
-        taps = [values for values, _ in _taps(_padded(x, attrs), attrs)]
-        return functools.reduce(lax.max, taps)
+        return max_by_taps(x, attrs)
     return lax.reduce_window(
         x,
-        _lowest(x.dtype),
+        lowest(x.dtype),
         lax.max,
         window_dimensions=_over_space(attrs["window"], 1),
         window_strides=_over_space(attrs["strides"], 1),
         padding=_over_space(attrs["padding"], (0, 0)),
     )
-
-
-def _padded(x: Any, attrs: dict[str, Any]) -> Any:
-    sides = _over_space(attrs["padding"], (0, 0))
-    return lax.pad(x, _lowest(x.dtype), [(low, high, 0) for low, high in sides])
-
-
-def _taps(padded: Any, attrs: dict[str, Any]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """For each tap of the window: its values at all places, and where it starts."""
-    steps = _over_space(attrs["strides"], 1)
-    reach = [(w - 1) * d for w, d in zip(attrs["window"], attrs["dilation"], strict=True)]
-    last = _over_space(tuple(reach), 0)
-    for tap in np.ndindex(*attrs["window"]):
-        start = _over_space(tuple(i * d for i, d in zip(tap, attrs["dilation"], strict=True)), 0)
-        end = [n - r + s for n, r, s in zip(padded.shape, last, start, strict=True)]
-        yield lax.slice(padded, start, end, steps), start
 
 
 def _infer_max_pool(ctx: InferContext, x: TensorType, **attrs: Any) -> TensorType:
@@ -116,29 +96,12 @@ def _infer_max_pool_gradient(
     return x
 
 
-def _lower_max_pool_gradient(ctx: LowerContext, x: Any, dy: Any, **attrs: Any) -> Any:
-    if max(attrs["dilation"]) == 1:  # select-and-scatter, which knows no dilation
-        return jax.vjp(lambda x: _max_pool(x, attrs), x)[1](dy)[0]
-    return _dilated_max_gradient(x, dy, attrs)
-
-
-def _dilated_max_gradient(x: Any, dy: Any, attrs: dict[str, Any]) -> Any:
-    """Tap by tap: `dy` goes to the first tap of each window that holds the maximum."""
-    padded, largest = _padded(x, attrs), _max_pool(x, attrs)
-    zero = np.zeros((), dy.dtype)
-    found = jnp.zeros(dy.shape, bool)
-    total = jnp.zeros(padded.shape, dy.dtype)
-    steps = _over_space(attrs["strides"], 1)
-    for values, start in _taps(padded, attrs):
-        hit = (values == largest) & ~found
-        found = found | hit
-        spread = [
-            (first, size - first - ((n - 1) * step + 1), step - 1)
-            for first, size, n, step in zip(start, padded.shape, dy.shape, steps, strict=True)
-        ]
-        total = total + lax.pad(jnp.where(hit, dy, zero), zero, spread)
-    sides = _over_space(attrs["padding"], (0, 0))
-    return lax.pad(total, zero, [(-low, -high, 0) for low, high in sides])
+def _lower_max_pool_gradient(
+    ctx: LowerContext, x: Any, dy: Any, *, by_taps: bool, **attrs: Any
+) -> Any:
+    if by_taps or max(attrs["dilation"]) > 1:  # select-and-scatter knows no dilation
+        return max_gradient_by_taps(x, dy, attrs)
+    return jax.vjp(lambda x: _max_pool(x, attrs), x)[1](dy)[0]
 
 
 def _same_axis(ctx: LayoutContext, node: Node, x: Layout, dy: Layout) -> LayoutPlan:
@@ -155,6 +118,7 @@ def _not_spatial(node: Node, axis: int) -> int | None:
 MAX_POOL = OpDef(
     name="MaxPool",
     signature="x -> y",
+    precision="follow",
     attrs=_MAX_ATTRS,
     infer=_infer_max_pool,
     lower=in_wider(lambda ctx, x, **attrs: _max_pool(x, attrs)),
@@ -167,7 +131,8 @@ MAX_POOL = OpDef(
 MAX_POOL_GRADIENT = OpDef(
     name="MaxPoolGradient",
     signature="x, dy -> dx",
-    attrs=_MAX_ATTRS,
+    precision="follow",
+    attrs={**_MAX_ATTRS, "by_taps": _BY_TAPS},
     infer=_infer_max_pool_gradient,
     lower=in_wider(_lower_max_pool_gradient),
     layout=_same_axis,
@@ -246,6 +211,7 @@ def _avg_pool_gradient_gradient(
 AVG_POOL = OpDef(
     name="AvgPool",
     signature="x -> y",
+    precision="wide",
     attrs=_AVG_ATTRS,
     infer=_infer_avg_pool,
     lower=summed(_lower_avg_pool),
@@ -259,6 +225,7 @@ AVG_POOL = OpDef(
 AVG_POOL_GRADIENT = OpDef(
     name="AvgPoolGradient",
     signature="dy -> dx",
+    precision="wide",
     attrs={
         "size": Attr("dims", doc="the spatial sizes of x"),
         **_AVG_ATTRS,

@@ -74,6 +74,7 @@ def _lower(
 PRIMITIVE = OpDef(
     name="Primitive",
     signature="*operands -> *results",
+    precision="wide",
     attrs={
         "primitive": Attr("str", doc="its name"),
         "params": Attr("attrs", doc="its parameters: see `ops.primitive_params`"),

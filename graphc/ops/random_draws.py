@@ -94,6 +94,7 @@ def _lower_bernoulli(ctx: LowerContext, key: Any, p: Any, *, shape: Any) -> Any:
 RANDOM_NORMAL = OpDef(
     name="RandomNormal",
     signature="key -> x",
+    precision="wide",
     attrs={"shape": _SHAPE, "dtype": _FLOATING},
     infer=_infer_generator,
     lower=_lower_normal,
@@ -105,6 +106,7 @@ RANDOM_NORMAL = OpDef(
 TRUNCATED_NORMAL = OpDef(
     name="TruncatedNormal",
     signature="key -> x",
+    precision="wide",
     attrs={
         "lower": Attr("float", default=-2.0),
         "upper": Attr("float", default=2.0),
@@ -122,6 +124,7 @@ TRUNCATED_NORMAL = OpDef(
 RANDOM_UNIFORM = OpDef(
     name="RandomUniform",
     signature="key -> x",
+    precision="wide",
     attrs={
         "minval": Attr("float", default=0.0),
         "maxval": Attr("float", default=1.0),
@@ -143,6 +146,7 @@ RANDOM_UNIFORM = OpDef(
 RANDOM_BERNOULLI = OpDef(
     name="RandomBernoulli",
     signature="key, p -> x",
+    precision="wide",
     attrs={"shape": _SHAPE},
     infer=_infer_bernoulli,
     lower=_lower_bernoulli,
@@ -195,6 +199,7 @@ def _dropout_layout(ctx: LayoutContext, node: Node, x: Layout, key: Layout) -> L
 DROPOUT = OpDef(
     name="Dropout",
     signature="x, key -> y, kept",
+    precision="follow",
     attrs={
         "rate": Attr(
             "float",

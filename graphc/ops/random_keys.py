@@ -106,6 +106,7 @@ def _lower_bits(ctx: LowerContext, key: Any, *, shape: Shape, dtype: DType) -> A
 RANDOM_KEY = OpDef(
     name="RandomKey",
     signature="seed -> key",
+    precision="wide",
     infer=_infer_random_key,
     lower=_not_lowered,
     differentiable=False,
@@ -117,6 +118,7 @@ RANDOM_KEY = OpDef(
 FOLD_IN = OpDef(
     name="FoldIn",
     signature="key, data -> key",
+    precision="wide",
     infer=_infer_fold_in,
     lower=_lower_fold_in,
     differentiable=False,
@@ -128,6 +130,7 @@ FOLD_IN = OpDef(
 SPLIT_KEY = OpDef(
     name="SplitKey",
     signature="key -> keys",
+    precision="wide",
     attrs={"shape": Attr("dims", doc="of the array of new keys")},
     infer=_infer_split,
     lower=_lower_split,
@@ -139,6 +142,7 @@ SPLIT_KEY = OpDef(
 RANDOM_BITS = OpDef(
     name="RandomBits",
     signature="key -> x",
+    precision="wide",
     attrs={
         "shape": Attr("dims", doc="of the result, for each key"),
         "dtype": Attr(

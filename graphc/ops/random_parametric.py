@@ -69,6 +69,7 @@ def _lower_permutation(ctx: LowerContext, key: Any, *, size: Dim) -> Any:
 RANDOM_GAMMA = OpDef(
     name="RandomGamma",
     signature="key, alpha -> x",
+    precision="wide",
     attrs={"shape": _SHAPE, "log": Attr("bool", default=False, doc="draw the logarithm")},
     infer=_infer_gamma,
     lower=_lower_gamma,
@@ -81,6 +82,7 @@ RANDOM_GAMMA = OpDef(
 RANDOM_POISSON = OpDef(
     name="RandomPoisson",
     signature="key, rate -> x",
+    precision="wide",
     attrs={
         "shape": _SHAPE,
         "dtype": Attr(
@@ -101,6 +103,7 @@ RANDOM_POISSON = OpDef(
 RANDOM_PERMUTATION = OpDef(
     name="RandomPermutation",
     signature="key -> x",
+    precision="wide",
     attrs={"size": Attr("dim")},
     infer=_infer_permutation,
     lower=_lower_permutation,

@@ -17,10 +17,11 @@ from graphc.ops.axes import normalize_axis
 from graphc.ops.broadcasting import joint_shape
 from graphc.ops.checks import refuse
 from graphc.ops.creation import iota
-from graphc.ops.emit import as_array, convert, promote_operands
+from graphc.ops.emit import as_array, convert, promote_operands, to_dtype
 from graphc.ops.indexing import take
 from graphc.ops.joining import concatenate, several, split
-from graphc.ops.shape import broadcast_to, expand_dims, ravel, reshape, swapaxes
+from graphc.ops.shape import broadcast_to, expand_dims, moveaxis, ravel, reshape, swapaxes
+from graphc.ops.shape import repeat as _repeat_all
 from graphc.ops.slicing import flip
 from graphc.ops.state import dim_value
 
@@ -33,7 +34,7 @@ def roll(x: Any, shift: Any, axis: int | Sequence[int] | None = None) -> Tensor:
     Args:
         x: any tensor.
         shift: an int, or a scalar tensor of integers; or one for each axis.
-        axis: one or several; None rolls the raveled `x`.
+        axis: one, which several shifts add up along, or several; None rolls the raveled `x`.
 
     Raises:
         AttributeValueError: not one shift, nor one for each axis.
@@ -44,7 +45,12 @@ def roll(x: Any, shift: Any, axis: int | Sequence[int] | None = None) -> Tensor:
     if axis is None:
         return reshape(roll(ravel(tensor), shift, 0), tensor.shape)
     axes = list(axis) if isinstance(axis, Sequence) else [axis]
-    shifts = list(shift) if isinstance(shift, Sequence) else [shift] * len(axes)
+    shift = shift.tolist() if isinstance(shift, np.ndarray) else shift
+    shifts = list(shift) if isinstance(shift, Sequence) else [shift]
+    if len(shifts) == 1:
+        shifts *= len(axes)
+    elif len(axes) == 1:
+        axes *= len(shifts)
     if len(shifts) != len(axes):
         refuse(
             f"roll: {len(shifts)} shifts for {len(axes)} axes", error=AttributeValueError, x=tensor
@@ -227,7 +233,7 @@ def array_split(x: Any, sections: int | Sequence[int], axis: int = 0) -> tuple[T
     """
     x = convert(x)
     place = normalize_axis("array_split", x, axis)
-    if not isinstance(sections, int):
+    if not isinstance(sections, (int, np.integer)):
         ends = [None, *(operator.index(end) for end in sections), None]
         return tuple(
             x[(*(slice(None),) * place, slice(start, end))] for start, end in pairwise(ends)
@@ -241,6 +247,59 @@ def array_split(x: Any, sections: int | Sequence[int], axis: int = 0) -> tuple[T
         )
     each, more = divmod(size, sections)
     return split(x, [each + (i < more) for i in range(sections)], place)
+
+
+def hsplit(x: Any, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """`array_split` into equal pieces along axis 1, or along the only one. Source: numpy.hsplit."""
+    tensor = convert(x)
+    return _equal_pieces("hsplit", tensor, sections, min(1, tensor.ndim - 1))
+
+
+def vsplit(x: Any, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """`array_split` into equal pieces along axis 0. Source: numpy.vsplit."""
+    return _equal_pieces("vsplit", convert(x), sections, 0)
+
+
+def dsplit(x: Any, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """`array_split` into equal pieces along axis 2. Source: numpy.dsplit."""
+    return _equal_pieces("dsplit", convert(x), sections, 2)
+
+
+def _equal_pieces(
+    op: str, x: Tensor, sections: int | Sequence[int], axis: int
+) -> tuple[Tensor, ...]:
+    place = normalize_axis(op, x, axis)
+    size = x.shape[place]
+    if isinstance(sections, int) and isinstance(size, int) and size % sections:
+        refuse(f"{op}: {size} elements are not {sections} equal pieces", x=x)
+    return array_split(x, sections, place)
+
+
+def repeat(x: Any, repeats: Any, axis: int | None = None, *, name: str | None = None) -> Tensor:
+    """`x` with each element along `axis` `repeats` times in a row; raveled first by default.
+
+    Args:
+        x: any tensor.
+        repeats: one size for all, or known ints, one for each element.
+        axis: the axis the elements lie along.
+        name: of the node.
+
+    Raises:
+        AttributeValueError: `repeats` is a tensor: the result would have no known size.
+        ShapeError: not one number for each element.
+
+    Source: numpy.repeat.
+    """
+    if isinstance(repeats, Operand) or not np.ndim(repeats):
+        return _repeat_all(x, repeats, axis, name=name)
+    tensor, place = (ravel(x), 0) if axis is None else (convert(x), axis)
+    places = _all_places("repeat", tensor, normalize_axis("repeat", tensor, place))
+    counts = np.asarray(repeats, np.int64 if np.size(repeats) == 0 else None)
+    if counts.dtype.kind not in "iub" or (counts < 0).any():
+        refuse(f"repeat: takes ints of 0 or more, got {repeats!r}", error=AttributeValueError)
+    if counts.shape not in (places.shape, (1,)):
+        refuse(f"repeat: {counts.size} numbers for {places.size} elements", x=tensor)
+    return take(tensor, np.repeat(places, counts), place, name=name)
 
 
 def delete(x: Any, places: Any, axis: int | None = None) -> Tensor:
@@ -259,7 +318,8 @@ def delete(x: Any, places: Any, axis: int | None = None) -> Tensor:
     """
     x, place = (ravel(x), 0) if axis is None else (convert(x), axis)
     place = normalize_axis("delete", x, place)
-    return take(x, np.delete(_all_places("delete", x, place), _known(places)), place)
+    every = _all_places("delete", x, place)
+    return take(x, np.delete(every, _named("delete", x, places, len(every), len(every) - 1)), place)
 
 
 def insert(x: Any, places: Any, values: Any, axis: int | None = None) -> Tensor:
@@ -267,25 +327,26 @@ def insert(x: Any, places: Any, values: Any, axis: int | None = None) -> Tensor:
 
     Args:
         x: any tensor, of a known size along `axis`.
-        places: an int or ints; known while the graph is built.
-        values: one slice, or one for each place.
+        places: an int, a slice or a vector of ints or bools; known while the graph is built.
+        values: one slice, or one for each place, or all that go to a single one. They become of
+            the dtype of `x`.
         axis: the axis they lie along.
 
     Raises:
-        ShapeError: values that do not fit.
+        ShapeError: values that do not fit, or a place out of range.
         AttributeValueError: a size that is not known.
 
     Source: numpy.insert.
     """
     x, place = (ravel(x), 0) if axis is None else (convert(x), axis)
-    x, added = promote_operands(x, values)
+    added = to_dtype(values, x.dtype)
     place = normalize_axis("insert", x, place)
     size = len(_all_places("insert", x, place))
-    known = np.atleast_1d(_known(places))
-    if np.ndim(_known(places)) == 0 and added.ndim == x.ndim:
+    known = _named("insert", x, places, size, size)
+    if known.size == 1:  # all values go there; for a plain int they lie along their first axis
+        added = reshape(added, (*(1,) * (x.ndim - added.ndim), *added.shape))
+        added = added if known.ndim else moveaxis(added, 0, place)
         known = np.repeat(known, len(_all_places("insert", added, place)))
-    elif added.ndim == x.ndim - 1 and added.ndim:
-        added = expand_dims(added, place)
     slices = (*x.shape[:place], len(known), *x.shape[place + 1 :])
     both = concatenate([x, broadcast_to(added, slices)], place)
     # Where each slice of both goes, found by NumPy on their numbers.
@@ -293,8 +354,20 @@ def insert(x: Any, places: Any, values: Any, axis: int | None = None) -> Tensor:
     return take(both, order.astype(np.int32), place)
 
 
-def _known(places: Any) -> Any:
-    return places if isinstance(places, (int, slice)) else as_array(places)
+def _named(op: str, x: Tensor, places: Any, size: int, last: int) -> np.ndarray[Any, Any]:
+    """The places from 0 to `last` that an int, a slice, ints or bools name; of `size` slices."""
+    if isinstance(places, slice):
+        return np.arange(size)[places]
+    given = as_array(places)
+    if given.size == 0:
+        return np.arange(0)
+    if given.dtype.kind == "b" and given.shape == (size,):
+        return np.flatnonzero(given)
+    if given.dtype.kind not in "iu" or given.ndim > 1:
+        refuse(f"{op}: no places: {places!r}", error=AttributeValueError, x=x)
+    if not ((given >= -size) & (given <= last)).all():
+        refuse(f"{op}: a place out of range: {places!r}", x=x)
+    return np.where(given < 0, given.astype(np.int64) + size, given)
 
 
 def _all_places(op: str, x: Tensor, axis: int) -> np.ndarray[Any, Any]:

@@ -5,148 +5,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-import numpy as np
-from jax import lax
-
+from graphc.errors import AttributeValueError, DTypeError
 from graphc.ir.dims import product
-from graphc.ir.dtypes import BOOL, INT32, UINT32, DType, is_complex, is_integer, real_of, short_name
+from graphc.ir.dtypes import (
+    BOOL,
+    INT32,
+    UINT32,
+    DType,
+    as_dtype,
+    is_complex,
+    is_integer,
+    real_of,
+    short_name,
+)
 from graphc.ir.node import Tensor
-from graphc.ir.opdef import Attr, OpDef
-from graphc.ops.arithmetic import divide
+from graphc.ir.opdef import OpDef
+from graphc.ops.arithmetic import add, divide, maximum, minimum, multiply
 from graphc.ops.axes import normalize_axes
-from graphc.ops.broadcasting import infer_floating, infer_inexact, infer_numeric, infer_ordered
+from graphc.ops.checks import refuse
 from graphc.ops.comparison import not_equal
+from graphc.ops.comparison import where as select
 from graphc.ops.complex_parts import conj, real
 from graphc.ops.emit import convert, emit_one, promote_inexact, to_dtype
-from graphc.ops.layout_rules import map_axis
-from graphc.ops.narrow import in_wider
 from graphc.ops.powers import square
-from graphc.ops.reduction_rules import (
-    AXES,
-    extreme_gradient,
-    fold_logsumexp,
-    fold_mean,
-    fold_reduction,
-    infer_bool,
-    infer_reduction,
-    logsumexp_gradient,
-    lower_mean,
-    lower_reduction,
-    lower_wide,
-    mean_gradient,
-    mean_layout,
-    partial_over,
-    result_axis,
-    spread,
-)
+from graphc.ops.reduction_records import LOG_SUM_EXP as LOG_SUM_EXP
+from graphc.ops.reduction_records import REDUCE_ALL as REDUCE_ALL
+from graphc.ops.reduction_records import REDUCE_ANY as REDUCE_ANY
+from graphc.ops.reduction_records import REDUCE_MAX as REDUCE_MAX
+from graphc.ops.reduction_records import REDUCE_MEAN as REDUCE_MEAN
+from graphc.ops.reduction_records import REDUCE_MIN as REDUCE_MIN
+from graphc.ops.reduction_records import REDUCE_PROD as REDUCE_PROD
+from graphc.ops.reduction_records import REDUCE_SUM as REDUCE_SUM
+from graphc.ops.reduction_rules import reduced_shape
+from graphc.ops.shape import broadcast_to
 from graphc.ops.stable import wide
 from graphc.ops.state import dim_value
 
 Axes = int | Sequence[int] | None
-
-REDUCE_SUM = OpDef(
-    name="ReduceSum",
-    signature="x -> y",
-    attrs=AXES,
-    infer=infer_reduction(infer_numeric),
-    lower=lower_wide(lax.reduce_sum),
-    gradient=lambda ctx, node, dy: [spread(node, dy)],
-    layout=partial_over("sum"),
-    fold=fold_reduction(np.sum),
-    doc="The sum over `axes`, in x's dtype. Numeric dtypes.",
-)
-
-REDUCE_MEAN = OpDef(
-    name="ReduceMean",
-    signature="x -> y",
-    attrs={
-        **AXES,
-        "count": Attr("dim", default=None, doc="what to divide by; None: the reduced elements"),
-    },
-    infer=infer_reduction(infer_inexact),
-    lower=lower_mean,
-    gradient=mean_gradient,
-    layout=mean_layout,
-    fold=fold_mean,
-    doc="The sum over `axes` divided by `count`. Floating and complex dtypes.",
-)
-
-REDUCE_MAX = OpDef(
-    name="ReduceMax",
-    signature="x -> y",
-    attrs=AXES,
-    infer=infer_reduction(infer_ordered, nonempty=True),
-    lower=lower_reduction(lax.reduce_max),
-    gradient=extreme_gradient,
-    layout=partial_over("max"),
-    fold=fold_reduction(np.max),
-    doc="The greatest element over `axes`; equal ones share the adjoint. Real dtypes and bool.",
-)
-
-REDUCE_MIN = OpDef(
-    name="ReduceMin",
-    signature="x -> y",
-    attrs=AXES,
-    infer=infer_reduction(infer_ordered, nonempty=True),
-    lower=lower_reduction(lax.reduce_min),
-    gradient=extreme_gradient,
-    layout=partial_over("min"),
-    fold=fold_reduction(np.min),
-    doc="The smallest element over `axes`; equal ones share the adjoint. Real dtypes and bool.",
-)
-
-REDUCE_PROD = OpDef(
-    name="ReduceProd",
-    signature="x -> y",
-    attrs=AXES,
-    infer=infer_reduction(infer_numeric),
-    lower=lower_wide(lax.reduce_prod),
-    # No rule: written with graph operators it needs y / x, which fails at zeros.
-    gradient=None,
-    layout=map_axis(result_axis),
-    fold=fold_reduction(np.prod),
-    doc="The product over `axes`, in x's dtype. Numeric dtypes.",
-)
-
-
-REDUCE_ANY = OpDef(
-    name="ReduceAny",
-    signature="x -> y",
-    attrs=AXES,
-    infer=infer_reduction(infer_bool),
-    lower=lower_reduction(lax.reduce_or),
-    differentiable=False,
-    layout=map_axis(result_axis),
-    fold=fold_reduction(np.any),
-    doc="Whether any element over `axes` is true. Bool.",
-)
-
-REDUCE_ALL = OpDef(
-    name="ReduceAll",
-    signature="x -> y",
-    attrs=AXES,
-    infer=infer_reduction(infer_bool),
-    lower=lower_reduction(lax.reduce_and),
-    differentiable=False,
-    layout=map_axis(result_axis),
-    fold=fold_reduction(np.all),
-    doc="Whether all elements over `axes` are true. Bool.",
-)
-
-LOG_SUM_EXP = OpDef(
-    name="LogSumExp",
-    signature="x -> y",
-    attrs=AXES,
-    infer=infer_reduction(infer_floating, nonempty=True),
-    lower=in_wider(
-        lambda ctx, x, *, axes, keepdims: jax.nn.logsumexp(x, axis=axes, keepdims=keepdims)
-    ),
-    gradient=logsumexp_gradient,
-    layout=map_axis(result_axis),
-    fold=fold_logsumexp,
-    doc="log(sum(exp(x))) over `axes`, without overflow. Floating dtypes.",
-)
 
 
 def _sum_dtype(dtype: DType) -> DType:
@@ -158,72 +53,205 @@ def _sum_dtype(dtype: DType) -> DType:
     return dtype
 
 
+def _countable(x: Any, dtype: Any) -> Tensor:
+    tensor = convert(x)
+    own = _sum_dtype(tensor.type.dtype) if dtype is None else as_dtype(dtype)
+    return to_dtype(tensor, own)
+
+
+def _chosen(x: Tensor, where: Any, otherwise: Any) -> Tensor:
+    """`x` with `otherwise` in the place of what does not count."""
+    if where is None:
+        return x
+    return select(_mask(x, where), x, to_dtype(otherwise, x.dtype))
+
+
+def _mask(x: Tensor, where: Any) -> Tensor:
+    mask = convert(where)
+    if mask.dtype != BOOL:
+        refuse(f"where must be bool, got {mask.type}", error=DTypeError, x=x, where=mask)
+    return broadcast_to(mask, x.shape)
+
+
+def _counted(x: Tensor, axis: Axes, keepdims: bool, where: Any) -> Tensor:
+    """How many elements count, in x's dtype."""
+    return reduce_sum(to_dtype(_mask(x, where), x.dtype), axis, keepdims)
+
+
+def _refuse_where(x: Tensor, where: Any) -> None:
+    if where is not None:
+        refuse(
+            "where= needs initial=: the result where no element counts",
+            error=AttributeValueError,
+            mend="pass initial=-np.inf, say",
+            x=x,
+        )
+
+
 def _emit_reduction(op: OpDef, x: Tensor, axis: Axes, keepdims: bool, name: str | None) -> Tensor:
     axes = normalize_axes(op.name, x, axis)
     return emit_one(op, (x,), name, axes=axes, keepdims=bool(keepdims))
 
 
 def reduce_sum(
-    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    dtype: Any = None,
+    where: Any = None,
+    initial: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """The sum over `axis` (one, several, or None for all); `keepdims` leaves axes of size 1.
 
-    Bools and integers below 32 bits are summed as int32 or uint32; other dtypes stay.
+    Args:
+        x: any numeric tensor, or bools.
+        axis: one, several, or None for all.
+        keepdims: leaves axes of size 1.
+        dtype: to convert to first; by default bools and integers below 32 bits are summed as
+            int32 or uint32, and other dtypes stay.
+        where: bools that broadcast to `x`: which elements count; by default all.
+        initial: what is added to the sum.
+        name: of the node.
 
     Raises:
         AttributeValueError: an axis is out of range or named twice.
+
+    Source: numpy.sum.
     """
-    tensor = convert(x)
-    tensor = to_dtype(tensor, _sum_dtype(tensor.type.dtype))
-    return _emit_reduction(REDUCE_SUM, tensor, axis, keepdims, name)
+    tensor = _chosen(_countable(x, dtype), where, 0)
+    if initial is None:
+        return _emit_reduction(REDUCE_SUM, tensor, axis, keepdims, name)
+    found = _emit_reduction(REDUCE_SUM, tensor, axis, keepdims, None)
+    return add(found, to_dtype(initial, found.dtype), name=name)
 
 
 def reduce_mean(
-    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    dtype: Any = None,
+    where: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """The mean over `axis` (one, several, or None for all); of integers and bools in float32.
 
+    Args:
+        x, axis, keepdims, where, name: as of `reduce_sum`; NaN where no element counts.
+        dtype: to convert to first, floating or complex.
+
     Raises:
         AttributeValueError: an axis is out of range or named twice.
+
+    Source: numpy.mean.
     """
-    return _emit_reduction(REDUCE_MEAN, promote_inexact(x)[0], axis, keepdims, name)
+    (tensor,) = promote_inexact(x if dtype is None else to_dtype(convert(x), as_dtype(dtype)))
+    if where is None:
+        return _emit_reduction(REDUCE_MEAN, tensor, axis, keepdims, name)
+    rows = to_dtype(tensor, wide(tensor.dtype))
+    count = _counted(rows, axis, keepdims, where)
+    total = reduce_sum(rows, axis, keepdims, where=where)
+    return to_dtype(divide(total, count, name=name), tensor.dtype)
 
 
 def reduce_max(
-    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    initial: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """The greatest element over `axis` (one, several, or None for all); NaN where one is.
 
+    Args:
+        x, axis, keepdims, name: as of `reduce_sum`.
+        where: bools that broadcast to `x`: which elements count. It needs `initial`.
+        initial: one more element.
+
     Raises:
-        AttributeValueError: an axis is out of range or named twice.
-        ShapeError: there are no elements.
+        AttributeValueError: an axis is out of range or named twice; `where` alone.
+        ShapeError: there are no elements, and no `initial`.
+
+    Source: numpy.max.
     """
-    return _emit_reduction(REDUCE_MAX, convert(x), axis, keepdims, name)
+    tensor = convert(x)
+    if initial is None:
+        _refuse_where(tensor, where)
+        return _emit_reduction(REDUCE_MAX, tensor, axis, keepdims, name)
+    tensor = _chosen(tensor, where, initial)
+    axes = normalize_axes(REDUCE_MAX.name, tensor, axis)
+    if 0 in [tensor.shape[i] for i in axes]:
+        shape = reduced_shape(tensor.shape, axes, keepdims)
+        return broadcast_to(to_dtype(initial, tensor.dtype), shape, name=name)
+    found = _emit_reduction(REDUCE_MAX, tensor, axis, keepdims, None)
+    return maximum(found, to_dtype(initial, found.dtype), name=name)
 
 
 def reduce_min(
-    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    initial: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """The smallest element over `axis` (one, several, or None for all); NaN where one is.
 
+    Args:
+        x, axis, keepdims, name: as of `reduce_sum`.
+        where: bools that broadcast to `x`: which elements count. It needs `initial`.
+        initial: one more element.
+
     Raises:
-        AttributeValueError: an axis is out of range or named twice.
-        ShapeError: there are no elements.
+        AttributeValueError: an axis is out of range or named twice; `where` alone.
+        ShapeError: there are no elements, and no `initial`.
+
+    Source: numpy.min.
     """
-    return _emit_reduction(REDUCE_MIN, convert(x), axis, keepdims, name)
+    tensor = convert(x)
+    if initial is None:
+        _refuse_where(tensor, where)
+        return _emit_reduction(REDUCE_MIN, tensor, axis, keepdims, name)
+    tensor = _chosen(tensor, where, initial)
+    axes = normalize_axes(REDUCE_MIN.name, tensor, axis)
+    if 0 in [tensor.shape[i] for i in axes]:
+        shape = reduced_shape(tensor.shape, axes, keepdims)
+        return broadcast_to(to_dtype(initial, tensor.dtype), shape, name=name)
+    found = _emit_reduction(REDUCE_MIN, tensor, axis, keepdims, None)
+    return minimum(found, to_dtype(initial, found.dtype), name=name)
 
 
 def reduce_prod(
-    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    dtype: Any = None,
+    where: Any = None,
+    initial: Any = None,
+    name: str | None = None,
 ) -> Tensor:
-    """The product over `axis` (one, several, or None for all); dtypes as in `reduce_sum`.
+    """The product over `axis` (one, several, or None for all).
+
+    Args:
+        x, axis, keepdims, dtype, where, name: as of `reduce_sum`.
+        initial: what the product is multiplied by.
 
     Raises:
         AttributeValueError: an axis is out of range or named twice.
+
+    Source: numpy.prod.
     """
-    tensor = convert(x)
-    tensor = to_dtype(tensor, _sum_dtype(tensor.type.dtype))
-    return _emit_reduction(REDUCE_PROD, tensor, axis, keepdims, name)
+    tensor = _chosen(_countable(x, dtype), where, 1)
+    if initial is None:
+        return _emit_reduction(REDUCE_PROD, tensor, axis, keepdims, name)
+    found = _emit_reduction(REDUCE_PROD, tensor, axis, keepdims, None)
+    return multiply(found, to_dtype(initial, found.dtype), name=name)
 
 
 def _as_bool(x: Any) -> Tensor:
@@ -232,25 +260,39 @@ def _as_bool(x: Any) -> Tensor:
 
 
 def reduce_any(
-    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Whether any element over `axis` (one, several, or None for all) is not zero, as bool.
 
+    `where`, bools that broadcast to `x`, says which elements count.
+
     Raises:
         AttributeValueError: an axis is out of range or named twice.
     """
-    return _emit_reduction(REDUCE_ANY, _as_bool(x), axis, keepdims, name)
+    return _emit_reduction(REDUCE_ANY, _chosen(_as_bool(x), where, False), axis, keepdims, name)
 
 
 def reduce_all(
-    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Whether no element over `axis` (one, several, or None for all) is zero, as bool.
+
+    `where`, bools that broadcast to `x`, says which elements count.
 
     Raises:
         AttributeValueError: an axis is out of range or named twice.
     """
-    return _emit_reduction(REDUCE_ALL, _as_bool(x), axis, keepdims, name)
+    return _emit_reduction(REDUCE_ALL, _chosen(_as_bool(x), where, True), axis, keepdims, name)
 
 
 def logsumexp(
@@ -266,7 +308,13 @@ def logsumexp(
 
 
 def reduce_variance(
-    x: Any, axis: Axes = None, keepdims: bool = False, ddof: int = 0, *, name: str | None = None
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    ddof: int = 0,
+    *,
+    where: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """The mean of the squared distance from the mean over `axis`; real for complex x.
 
@@ -275,6 +323,7 @@ def reduce_variance(
         axis: one, several, or None for all.
         keepdims: leaves axes of size 1.
         ddof: what is taken off the number of elements that the sum is divided by.
+        where: bools that broadcast to `x`: which elements count; by default all.
         name: of the node.
 
     Raises:
@@ -284,10 +333,13 @@ def reduce_variance(
     """
     tensor = promote_inexact(x)[0]
     rows = to_dtype(tensor, wide(tensor.dtype))
-    centred = rows - reduce_mean(rows, axis, keepdims=True)
+    centred = rows - reduce_mean(rows, axis, keepdims=True, where=where)
     squares = real(centred * conj(centred)) if is_complex(rows.dtype) else square(centred)
     if ddof == 0:
-        found = reduce_mean(squares, axis, keepdims, name=name)
+        found = reduce_mean(squares, axis, keepdims, where=where, name=name)
+    elif where is not None:
+        total = reduce_sum(squares, axis, keepdims, where=where)
+        found = divide(total, _counted(squares, axis, keepdims, where) - ddof, name=name)
     else:
         axes = normalize_axes("ReduceSum", rows, axis)
         count = product(rows.shape[i] for i in axes) - ddof
@@ -299,6 +351,8 @@ def reduce_variance(
 sum = reduce_sum
 mean = reduce_mean
 max = reduce_max
+amax = reduce_max
+amin = reduce_min
 min = reduce_min
 prod = reduce_prod
 any = reduce_any

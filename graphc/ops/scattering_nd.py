@@ -206,6 +206,7 @@ def _scatter_layout(
 SCATTER_ND = OpDef(
     name="ScatterNd",
     signature="operand, indices, updates -> y",
+    precision="wide",
     attrs={
         "op": Attr(
             "str",

@@ -48,6 +48,7 @@ def _search_layout(ctx: LayoutContext, node: Node, x: Layout, values: Layout) ->
 SEARCH_SORTED = OpDef(
     name="SearchSorted",
     signature="x, values -> y",
+    precision="wide",
     attrs={
         "side": Attr(
             "str",

@@ -102,6 +102,7 @@ def _place_reshape(ctx: LayoutContext, node: Node, axis: int) -> Placed:
 RESHAPE = OpDef(
     name="Reshape",
     signature="x -> y",
+    precision="follow",
     attrs={"shape": SHAPE},
     infer=_infer_reshape,
     lower=lambda ctx, x, *, shape: lax.reshape(x, ctx.shape(shape)),
@@ -217,6 +218,7 @@ def _infer_transpose(ctx: InferContext, x: TensorType, *, perm: tuple[int, ...])
 TRANSPOSE = OpDef(
     name="Transpose",
     signature="x -> y",
+    precision="follow",
     attrs={"perm": Attr("ints")},
     infer=_infer_transpose,
     lower=lambda ctx, x, *, perm: lax.transpose(x, perm),
@@ -240,6 +242,9 @@ def transpose(x: Any, axes: Sequence[int] | None = None, *, name: str | None = N
     rank = x.ndim
     perm = range(rank)[::-1] if axes is None else [normalize_axis("Transpose", x, a) for a in axes]
     return emit_one(TRANSPOSE, (x,), name, perm=tuple(perm))
+
+
+permute_dims = transpose
 
 
 def swapaxes(x: Any, axis1: int, axis2: int, *, name: str | None = None) -> Tensor:
@@ -323,6 +328,7 @@ def _broadcast_to_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list
 BROADCAST_TO = OpDef(
     name="BroadcastTo",
     signature="x -> y",
+    precision="follow",
     attrs={"shape": SHAPE},
     infer=_infer_broadcast_to,
     lower=_lower_broadcast_to,
@@ -363,7 +369,8 @@ def repeat(x: Any, repeats: Dim, axis: int | None = None, *, name: str | None = 
     """`x` with each element along `axis` `repeats` times in a row; raveled first by default.
 
     Raises:
-        AttributeValueError: `repeats` is not one size (a number for each element is not taken).
+        AttributeValueError: `repeats` is not one size; `gc.take` takes each element as often as
+            wanted.
 
     Source: numpy.repeat.
     """

@@ -75,6 +75,7 @@ def _place_slice(ctx: LayoutContext, node: Node, axis: int) -> Any:
 SLICE = OpDef(
     name="Slice",
     signature="x -> y",
+    precision="follow",
     attrs={"starts": Attr("dims"), "limits": Attr("dims"), "strides": Attr("ints")},
     infer=_infer_slice,
     lower=lambda ctx, x, *, starts, limits, strides: lax.slice(
@@ -194,6 +195,7 @@ def _fold_pad(x: Any, value: Any, *, pads: tuple[Any, ...]) -> Any:
 PAD = OpDef(
     name="Pad",
     signature="x, value -> y",
+    precision="follow",
     attrs={"pads": Attr("pairs", doc="(low, high, interior) for each axis")},
     infer=_infer_pad,
     lower=_lower_pad,
@@ -314,6 +316,7 @@ def _infer_reverse(ctx: InferContext, x: TensorType, *, axes: tuple[int, ...]) -
 REVERSE = OpDef(
     name="Reverse",
     signature="x -> y",
+    precision="follow",
     attrs={"axes": Attr("ints")},
     infer=_infer_reverse,
     lower=lambda ctx, x, *, axes: lax.rev(x, axes),

@@ -50,6 +50,7 @@ def _lower_triangular_solve(
 SOLVE = OpDef(
     name="Solve",
     signature="a, b -> x",
+    precision="wide",
     infer=_infer_solve,
     lower=lambda ctx, a, b: jnp.linalg.solve(*_stacked_alike(a, b)),
     layout=solve_layout,
@@ -60,6 +61,7 @@ SOLVE = OpDef(
 TRIANGULAR_SOLVE = OpDef(
     name="TriangularSolve",
     signature="a, b -> x",
+    precision="wide",
     attrs={
         "lower": Attr("bool", default=True, doc="which triangle of a counts"),
         "transpose": Attr("bool", default=False, doc="a is transposed first"),
@@ -88,6 +90,7 @@ def _infer_pseudo_inverse(ctx: InferContext, a: TensorType, *, rtol: float | Non
 INVERSE = OpDef(
     name="Inverse",
     signature="a -> x",
+    precision="wide",
     infer=infer_square,
     lower=lambda ctx, a: jnp.linalg.inv(a),
     gradient=_inverse_gradient,
@@ -98,6 +101,7 @@ INVERSE = OpDef(
 PSEUDO_INVERSE = OpDef(
     name="PseudoInverse",
     signature="a -> x",
+    precision="wide",
     attrs={
         "rtol": Attr(
             "float",

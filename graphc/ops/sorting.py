@@ -7,7 +7,7 @@ from typing import Any
 
 from jax import lax
 
-from graphc.ir.dims import Dim
+from graphc.ir.dims import Dim, product
 from graphc.ir.dtypes import INT32
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
@@ -16,10 +16,12 @@ from graphc.ir.types import TensorType
 from graphc.ops.along_axis import scatter_add_along_axis
 from graphc.ops.axes import normalize_axis
 from graphc.ops.broadcasting import Adjoints, infer_ordered
+from graphc.ops.checks import refuse
 from graphc.ops.creation import iota, zeros_like
 from graphc.ops.emit import convert, emit
 from graphc.ops.layout_rules import map_axis, replicated
 from graphc.ops.narrow import in_wider
+from graphc.ops.shape import reshape
 from graphc.ops.slicing import flip
 
 _AXIS = Attr("int", check=lambda axis: axis >= 0, must="be counted from the front")
@@ -64,6 +66,7 @@ def _sort_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPla
 SORT = OpDef(
     name="Sort",
     signature="*xs -> *ys",
+    precision="follow",
     attrs={
         "axis": _AXIS,
         "keys": Attr(
@@ -104,6 +107,7 @@ def _not_last(node: Node, axis: int) -> int | None:
 TOP_K = OpDef(
     name="TopK",
     signature="x -> y, indices",
+    precision="follow",
     attrs={"k": Attr("int", check=lambda v: v >= 0, must="not be negative")},
     infer=_infer_top_k,
     lower=in_wider(lambda ctx, x, *, k: tuple(lax.top_k(x, k))),
@@ -114,8 +118,12 @@ TOP_K = OpDef(
 )
 
 
-def sort(x: Any, axis: int = -1, *, descending: bool = False, name: str | None = None) -> Tensor:
+def sort(
+    x: Any, axis: int | None = -1, *, descending: bool = False, name: str | None = None
+) -> Tensor:
     """`x` in ascending order along `axis`, NaN last; `descending` turns that round.
+
+    `axis` None ravels first.
 
     Raises:
         AttributeValueError: the axis is out of range.
@@ -124,13 +132,17 @@ def sort(x: Any, axis: int = -1, *, descending: bool = False, name: str | None =
     Source: numpy.sort.
     """
     tensor = convert(x)
+    if axis is None:
+        tensor, axis = reshape(tensor, (-1,)), 0
     place = normalize_axis("Sort", tensor, axis)
     result: Tensor = emit(SORT, (tensor,), name=name, axis=place, keys=1)
     return flip(result, place) if descending else result
 
 
-def argsort(x: Any, axis: int = -1, *, name: str | None = None) -> Tensor:
+def argsort(x: Any, axis: int | None = -1, *, name: str | None = None) -> Tensor:
     """The places (int32) along `axis` that put `x` in ascending order; equal ones in theirs.
+
+    `axis` None ravels first.
 
     Raises:
         AttributeValueError: the axis is out of range.
@@ -139,10 +151,49 @@ def argsort(x: Any, axis: int = -1, *, name: str | None = None) -> Tensor:
     Source: numpy.argsort with kind="stable".
     """
     tensor = convert(x)
+    if axis is None:
+        tensor, axis = reshape(tensor, (-1,)), 0
     place = normalize_axis("Sort", tensor, axis)
     places = iota(tensor.shape, place, INT32)
     order: Tensor = emit(SORT, (tensor, places), name=name, axis=place, keys=1)[1]
     return order
+
+
+def partition(x: Any, kth: int, axis: int | None = -1, *, name: str | None = None) -> Tensor:
+    """`x` with what is less than element `kth` of the sorted order before it, along `axis`.
+
+    All of it is sorted, which is one such order; `axis` None ravels first.
+
+    Raises:
+        AttributeValueError, ShapeError: the axis or `kth` is out of range.
+        DTypeError: complex numbers.
+
+    Source: numpy.partition.
+    """
+    return sort(_with_place(x, kth, axis), axis, name=name)
+
+
+def argpartition(x: Any, kth: int, axis: int | None = -1, *, name: str | None = None) -> Tensor:
+    """The places (int32) that `partition` takes its elements from.
+
+    Raises:
+        AttributeValueError, ShapeError, DTypeError: as `partition`.
+
+    Source: numpy.argpartition.
+    """
+    return argsort(_with_place(x, kth, axis), axis, name=name)
+
+
+def _with_place(x: Any, kth: int, axis: int | None) -> Tensor:
+    tensor = convert(x)
+    size = (
+        product(tensor.shape)
+        if axis is None
+        else tensor.shape[normalize_axis("partition", tensor, axis)]
+    )
+    if isinstance(size, int) and not -size <= kth < size:
+        refuse(f"partition: there is no element {kth} of {size}", x=tensor)
+    return tensor
 
 
 def sort_together(

@@ -42,6 +42,7 @@ def _special(
     return OpDef(
         name=name,
         signature=signature,
+        precision="wide",
         infer=infer_floating,
         lower=in_wider(lower),
         gradient=gradient,

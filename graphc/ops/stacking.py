@@ -54,6 +54,7 @@ def _stack_layout(ctx: LayoutContext, node: Node, *xs: Layout) -> LayoutPlan:
 STACK = OpDef(
     name="Stack",
     signature="*xs -> y",
+    precision="follow",
     attrs={"axis": AXIS},
     infer=_infer_stack,
     lower=lambda ctx, *xs, axis: lax.concatenate([lax.expand_dims(x, (axis,)) for x in xs], axis),
@@ -92,6 +93,7 @@ def _unstacked_axis(ctx: LayoutContext, node: Node, axis: int) -> tuple[int, Non
 UNSTACK = OpDef(
     name="Unstack",
     signature="x -> *ys",
+    precision="follow",
     attrs={"axis": AXIS},
     infer=_infer_unstack,
     lower=lambda ctx, x, *, axis: tuple(

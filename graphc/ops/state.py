@@ -54,6 +54,7 @@ def same_layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
 PLACEHOLDER = OpDef(
     name="Placeholder",
     signature="-> x",
+    precision="wide",
     attrs={
         "dtype": Attr("dtype"),
         "shape": Attr("dims"),
@@ -69,6 +70,7 @@ PLACEHOLDER = OpDef(
 READ_VARIABLE = OpDef(
     name="ReadVariable",
     signature="-> value",
+    precision="wide",
     attrs={"variable": Attr("str"), "dtype": Attr("dtype"), "shape": Attr("ints")},
     infer=lambda ctx, *, variable, dtype, shape: TensorType(dtype, shape),
     lower=_not_lowered,
@@ -89,6 +91,7 @@ def _refuse_assign_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> lis
 ASSIGN = OpDef(
     name="Assign",
     signature="value -> value",
+    precision="wide",
     attrs={"variable": Attr("str")},
     infer=lambda ctx, value, *, variable: value,
     lower=_not_lowered,
@@ -101,6 +104,7 @@ ASSIGN = OpDef(
 GROUP = OpDef(
     name="Group",
     signature="->",
+    precision="wide",
     infer=lambda ctx: (),
     lower=lambda ctx: (),
     differentiable=False,
@@ -111,6 +115,7 @@ GROUP = OpDef(
 STOP_GRADIENT = OpDef(
     name="StopGradient",
     signature="x -> y",
+    precision="follow",
     infer=lambda ctx, x: x,
     lower=lambda ctx, x: x,
     differentiable=False,
@@ -122,6 +127,7 @@ STOP_GRADIENT = OpDef(
 IDENTITY = OpDef(
     name="Identity",
     signature="x -> y",
+    precision="follow",
     infer=lambda ctx, x: x,
     lower=lambda ctx, x: x,
     gradient=lambda ctx, node, dy: [dy],
@@ -134,6 +140,7 @@ IDENTITY = OpDef(
 DIM_VALUE = OpDef(
     name="DimValue",
     signature="-> n",
+    precision="wide",
     attrs={"dim": Attr("dim"), "dtype": Attr("dtype")},
     infer=lambda ctx, *, dim, dtype: TensorType(dtype, ()),
     lower=lambda ctx, *, dim, dtype: jnp.asarray(ctx.dim(dim), dtype),
@@ -186,6 +193,7 @@ def _lower_vjp(
 VJP = OpDef(
     name="VJP",
     signature="*operands -> *adjoints",
+    precision="wide",
     attrs={
         "op": Attr("str"),
         "count": Attr("int", doc="how many of the operands are the operator's own"),

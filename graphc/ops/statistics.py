@@ -13,7 +13,7 @@ from graphc.ir.dims import Dim, product
 from graphc.ir.dtypes import INT32, DType, is_inexact, real_of
 from graphc.ir.node import Operand, Tensor
 from graphc.ops.along_axis import take_along_axis
-from graphc.ops.arithmetic import ceil, divide, floor, maximum, rint, subtract
+from graphc.ops.arithmetic import divide, maximum, subtract
 from graphc.ops.axes import normalize_axes, normalize_axis
 from graphc.ops.axiswise import argmax, argmin, cumsum
 from graphc.ops.bounds import highest, lowest
@@ -33,6 +33,7 @@ from graphc.ops.reduction import (
     reduce_variance,
 )
 from graphc.ops.roots import flat_at_zero
+from graphc.ops.rounding import ceil, floor, rint
 from graphc.ops.shape import broadcast_to, expand_dims, moveaxis, reshape, squeeze, transpose
 from graphc.ops.sorting import sort
 from graphc.ops.stable import wide
@@ -42,14 +43,20 @@ from graphc.ops.state import dim_value
 
 
 def std(
-    x: Any, axis: Axes = None, keepdims: bool = False, ddof: int = 0, *, name: str | None = None
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    ddof: int = 0,
+    *,
+    where: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """The square root of `var`, for the same arguments; its gradient is 0 where it is 0.
 
     Source: numpy.std.
     """
     (x,) = promote_inexact(x)
-    variance = reduce_variance(to_dtype(x, wide(x.dtype)), axis, keepdims, ddof)
+    variance = reduce_variance(to_dtype(x, wide(x.dtype)), axis, keepdims, ddof, where=where)
     return to_dtype(flat_at_zero(sqrt, variance, name), real_of(x.dtype))
 
 

@@ -12,7 +12,7 @@ from graphc.ops.axes import normalize_axis
 from graphc.ops.checks import is_static, refuse
 from graphc.ops.complex_parts import conj
 from graphc.ops.contraction import dot_general
-from graphc.ops.emit import promote_operands
+from graphc.ops.emit import convert, promote_operands
 from graphc.ops.indexing import take
 from graphc.ops.matrix_product import matmul
 from graphc.ops.shape import expand_dims, moveaxis, ravel, squeeze
@@ -78,6 +78,17 @@ def vecdot(a: Any, b: Any, axis: int = -1, *, name: str | None = None) -> Tensor
 
 def _conjugated(x: Tensor) -> Tensor:
     return conj(x) if x.type.dtype.kind == "c" else x
+
+
+def matvec(a: Any, b: Any, *, name: str | None = None) -> Tensor:
+    """Matrices [..., m, n] times vectors [..., n]: [..., m]. Source: numpy.matvec."""
+    return squeeze(matmul(a, expand_dims(b, -1)), -1, name=name)
+
+
+def vecmat(a: Any, b: Any, *, name: str | None = None) -> Tensor:
+    """Vectors [..., n], conjugated, times matrices [..., n, m]: [..., m]. Source: numpy.vecmat."""
+    left = _conjugated(convert(a))
+    return squeeze(matmul(expand_dims(left, -2), b), -2, name=name)
 
 
 def cross(a: Any, b: Any, axis: int = -1, *, name: str | None = None) -> Tensor:

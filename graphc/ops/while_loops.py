@@ -104,6 +104,7 @@ def _lower_while(
 WHILE = OpDef(
     name="While",
     signature="*operands -> *results",
+    precision="wide",
     attrs={
         "consts": Attr("int", doc="how many operands are the same in each trip"),
         "carries": Attr("int", doc="how many are carried from one to the next"),

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,26 +22,39 @@ from graphc.config import CompileOptions, Default
 from graphc.errors import SerialError
 from graphc.ir.types import TensorType
 from graphc.optim.digest import digest_of
-from graphc.optim.recipe import Recipe
+from graphc.optim.recipe import NeedsObjective, Recipe
 from graphc.store.environment import jaxlib_build, settings, sources_digest
 from graphc.store.folder import ExecutableCache, open_cache
 
 Cache = str | os.PathLike[str] | Default | None
 
 
+_NEEDS_OBJECTIVE = b"needs the objective"  # in the place of a recipe
+
+
 def recipe_of(
-    tx: Any, parameters: Mapping[str, TensorType], loss: TensorType, label: str, cache: Cache
+    tx: Any,
+    parameters: Mapping[str, TensorType],
+    loss: TensorType,
+    label: str,
+    cache: Cache,
+    captured: Sequence[TensorType] | None = None,
 ) -> Recipe:
     """The recipe of an optax transformation: from the cache, or `traced` and then kept there.
 
+    Args:
+        captured: as of `traced`.
+
     Raises:
+        NeedsObjective: the transformation evaluates the loss, and `captured` is None.
         CacheError: the folder that the user named is not private to the user.
         AttributeValueError: `cache` is no path.
         JaxImportError: as of `traced`.
     """
     store = open_cache(CompileOptions(cache=cache))
     environment = _environment()
-    key = None if store is None else _key(tx, parameters, loss, label, environment)
+    others = [str(loss), None if captured is None else [*map(str, captured)]]
+    key = None if store is None else _key(tx, parameters, others, label, environment)
     found = None if store is None or key is None else _find(store, key)
     if found is not None:
         return found
@@ -49,14 +62,19 @@ def recipe_of(
     from graphc.optim.traced import traced
 
     if store is None or key is None:
-        return traced(tx, parameters, loss, label)
+        return traced(tx, parameters, loss, label, captured)
     start = time.perf_counter()
-    recipe = traced(tx, parameters, loss, label)
     metadata = {
         "program": f"{label} (minimize, {len(parameters)} parameters)",
         "environment": environment,
-        "seconds": {"trace": time.perf_counter() - start},
     }
+    try:
+        recipe = traced(tx, parameters, loss, label, captured)
+    except NeedsObjective:
+        metadata["seconds"] = {"trace": time.perf_counter() - start}
+        store.put(key, metadata, _NEEDS_OBJECTIVE)
+        raise
+    metadata["seconds"] = {"trace": time.perf_counter() - start}
     store.put(key, metadata, recipe.to_bytes())
     return recipe
 
@@ -65,6 +83,8 @@ def _find(store: ExecutableCache, key: str) -> Recipe | None:
     entry = store.get(key)
     if entry is None:
         return None
+    if entry.payload == _NEEDS_OBJECTIVE:
+        raise NeedsObjective
     try:
         return Recipe.from_bytes(entry.payload)
     except SerialError:  # of no use: made anew, and stored in its place
@@ -74,7 +94,7 @@ def _find(store: ExecutableCache, key: str) -> Recipe | None:
 def _key(
     tx: Any,
     parameters: Mapping[str, TensorType],
-    loss: TensorType,
+    others: Sequence[Any],
     label: str,
     environment: Mapping[str, str],
 ) -> str | None:
@@ -83,7 +103,7 @@ def _key(
     if digest is None:
         return None
     types = [[name, str(type)] for name, type in parameters.items()]
-    text = json.dumps(["recipe", digest, types, str(loss), label, dict(environment)])
+    text = json.dumps(["recipe", digest, types, others, label, dict(environment)])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -18,8 +18,13 @@ from graphc.ir.serial import dump_program, from_bytes, load_program, to_bytes
 from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 from graphc.ops.catalogue import CATALOGUE
+from graphc.ops.promised import with_objective
 
 Array = np.ndarray[Any, Any]
+
+
+class NeedsObjective(Exception):
+    """An optimizer evaluates the loss at parameters of its own choice, as line searches do."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,8 @@ class Recipe:
     Attributes:
         slots: the leaves of the state.
         init: parameters -> the initial values of the slots without a `fill`.
-        update: gradients, state, parameters and loss -> new parameters and new state.
+        update: gradients, state, parameters and loss -> new parameters and new state. After the
+            loss it takes what the loss is calculated from, if it evaluates the loss.
     """
 
     slots: tuple[Slot, ...]
@@ -105,20 +111,25 @@ def _slot_of(parameter: int | None, path: str, dtype: str, shape: list[int], fil
     return Slot(parameter, path, type, None if value is None else value.reshape(()))
 
 
-def paste(program: Program, operands: Sequence[Tensor]) -> list[Tensor]:
+def paste(
+    program: Program, operands: Sequence[Tensor], objective: Program | None = None
+) -> list[Tensor]:
     """Adds the nodes of a recorded program to the graph being built; gives its results.
 
-    They are the user's own lines' where those are recorded, else the line's that stands now.
+    Calls of the loss get `objective` for their body. The nodes are the user's own lines' where
+    those are recorded, else the line's that stands now.
     """
     graph = AMBIENT.graphs[-1]
     copies: dict[Tensor, Tensor] = dict(zip(program.input_tensors(), operands, strict=True))
     outer = AMBIENT.source or current_source()
+    placed = with_sources(program, {None: outer})
+    if objective is not None:
+        placed = with_objective(placed, objective)
     with at_source(outer):
-        for node in program.nodes:
-            AMBIENT.source = node.source or outer
+        for node in placed.nodes:
+            AMBIENT.source = node.source
             inputs = [copies[t] for t in node.inputs]
-            bodies = tuple([with_sources(body, {None: outer}) for body in node.regions])
-            new = graph.add(node.op, inputs, node.attrs, bodies, node.op.name)
+            new = graph.add(node.op, inputs, node.attrs, node.regions, node.op.name)
             copies.update(zip(node.outputs, new.outputs, strict=True))
     return [copies[t] for t in program.output_tensors()]
 

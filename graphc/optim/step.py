@@ -25,9 +25,12 @@ from graphc.ir.node import Node, Tensor, describe_tensors
 from graphc.ir.scopes import AMBIENT, absolute_scope, building, name_scope, no_control_inputs
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
+from graphc.ops.emit import constant
 from graphc.ops.state import GROUP, node_names
+from graphc.ops.training import loss_adjoint, step_gradients, step_updates
 from graphc.optim.kept import Cache, recipe_of
-from graphc.optim.recipe import paste
+from graphc.optim.objective import Objective, objective_of
+from graphc.optim.recipe import NeedsObjective, paste
 from graphc.optim.slots import make_slots
 from graphc.optim.updates import updates_of
 
@@ -39,6 +42,7 @@ def minimize(
     *,
     variables: Iterable[Variable] | None = None,
     name: str = "train",
+    accumulate: int = 1,
     cache: Cache = DEFAULT,
 ) -> Node:
     """One step of `tx` down the gradient of `loss`: a node to fetch in each training run.
@@ -53,12 +57,18 @@ def minimize(
 
     Args:
         loss: floating, a scalar.
-        tx: any optax transformation but line searches, which need the loss as a function. It is
-            called with the parameters, as a dict from their names (for masks and
-            `optax.partition`), and with `value=loss` and `grad=` the gradients if it takes extra
-            arguments. `optax.MultiSteps` accumulates over runs.
+        tx: any optax transformation. It is called with the parameters, as a dict from their
+            names (for masks and `optax.partition`), and, if it takes extra arguments, with
+            `value=loss`, `grad=` the gradients, and the loss and its gradients as functions of
+            such a dict, `value_fn=` and `grad_fn=`. So line searches (`optax.lbfgs()`) find the
+            loss at other parameters, for the same feeds and random keys, as often as they ask.
+            `optax.MultiSteps` accumulates over runs.
         variables: the parameters; by default all trainable variables that the loss depends on.
         name: of the node, and the scope of what it is made of.
+        accumulate: into how many micro-batches the batch that is fed is cut for the gradients, one
+            after the other: the same step, but for random draws, in the memory of a micro-batch.
+            What the loss takes of the whole batch before its gradient (`gc.nn.BatchNorm` in
+            training, but for `local=True`) is an error when the step is compiled.
         cache: the folder where what JAX traced of `tx` is kept for later processes, or None to
             trace it anew; by default that of `gc.CompileOptions`. It is found again by what the
             functions of `tx` are and hold: another rate, schedule or mask is another entry, and a
@@ -70,12 +80,19 @@ def minimize(
 
     Raises:
         ShapeError, DTypeError: the loss is not a floating scalar.
-        GradientError: no gradient path from one of `variables`, or none at all, to the loss.
+        GradientError: no gradient path from one of `variables`, or none at all, to the loss; a
+            line search, and the loss draws, assigns or calls back inside a loop or branch.
         JaxImportError: the transformation holds what cannot become nodes.
         GraphFinalizedError: the graph has run. Errors of optax's own pass through.
     """
     source = AMBIENT.source or current_source()
     graph = _check_loss(loss)
+    if type(accumulate) is not int or accumulate < 1:
+        raise AttributeValueError(
+            f"minimize: accumulate must be an int of at least 1, got {accumulate!r}",
+            source=source,
+            mend="pass into how many micro-batches to cut a batch",
+        )
     if not (callable(getattr(tx, "init", None)) and callable(getattr(tx, "update", None))):
         raise AttributeValueError(
             f"minimize: {tx!r} is no optax transformation",
@@ -86,8 +103,8 @@ def minimize(
     with inside:
         label = graph.unique_name(name)
         with no_control_inputs(), absolute_scope(f"{label}/"):
-            slopes = _gradients(graph, loss, variables)
-            assigned = _add_step(loss, tx, slopes, label, cache)
+            slopes = _gradients(graph, loss, variables, label)
+            assigned = _add_step(loss, tx, slopes, label, cache, accumulate)
         items = [*updates_of(graph, loss), *assigned]
         chosen = tuple(dict.fromkeys(AMBIENT.control_inputs + node_names(items)))
         node = Node(
@@ -130,16 +147,17 @@ def _check_loss(loss: Any) -> Graph:
 
 
 def _gradients(
-    graph: Graph, loss: Tensor, variables: Iterable[Variable] | None
+    graph: Graph, loss: Tensor, variables: Iterable[Variable] | None, label: str
 ) -> dict[Variable, Tensor]:
-    """The gradient for each parameter."""
+    """The gradient for each parameter, of the step `label`."""
+    one = loss_adjoint(constant(1, loss.dtype), label)
     if variables is not None:
         given = list(dict.fromkeys(variables))
         if not given:
             raise GradientError("minimize: no variables are given", source=current_source())
-        return dict(zip(given, gradients(loss, given), strict=True))
+        return dict(zip(given, gradients(loss, given, one), strict=True))
     trainable = [v for v in graph.variables.values() if v.trainable]
-    found = gradients(loss, trainable, unconnected="none") if trainable else []
+    found = gradients(loss, trainable, one, unconnected="none") if trainable else []
     slopes = {v: g for v, g in zip(trainable, found, strict=True) if g is not None}
     if not slopes:
         raise GradientError(
@@ -152,20 +170,36 @@ def _gradients(
 
 
 def _add_step(
-    loss: Tensor, tx: Any, slopes: Mapping[Variable, Tensor], label: str, cache: Cache
+    loss: Tensor,
+    tx: Any,
+    slopes: Mapping[Variable, Tensor],
+    label: str,
+    cache: Cache,
+    accumulate: int,
 ) -> list[Tensor]:
     """The nodes of the step; gives the assignments."""
     parameters = sorted(slopes, key=lambda v: v.name)  # as JAX sorts dicts
     reads = [v.read() for v in parameters]
     types = {v.name: t.type for v, t in zip(parameters, reads, strict=True)}
+    objective: Objective | None = None
     try:
-        recipe = recipe_of(tx, types, loss.type, label, cache)
+        try:
+            recipe = recipe_of(tx, types, loss.type, label, cache)
+        except NeedsObjective:
+            objective = objective_of(loss, parameters)
+            captured = [t.type for t in objective.captured]
+            recipe = recipe_of(tx, types, loss.type, label, cache, captured)
         with name_scope("init"):
             slots = make_slots(recipe.slots, paste(recipe.init, reads), parameters, label)
         state = [slot.read() for slot in slots]
-        adjoints = [slopes[v] for v in parameters]
+        adjoints = step_gradients([slopes[v] for v in parameters], label, accumulate)
+        taken = [*adjoints, *state, *reads, loss]
         with name_scope("update"):
-            results = paste(recipe.update, [*adjoints, *state, *reads, loss])
+            if objective is None:
+                results = paste(recipe.update, taken)
+            else:
+                taken += objective.captured
+                results = paste(recipe.update, taken, objective.body)
     except JaxImportError as error:
         raise JaxImportError(
             f"minimize: this optax transformation cannot be used: {error.what}",
@@ -173,4 +207,5 @@ def _add_step(
             source=AMBIENT.source or current_source(),
             mend=error.mend,
         ) from error
+    results = list(step_updates([*reads, *state], results, label))
     return [v.assign(t) for v, t in zip([*parameters, *slots], results, strict=True)]

@@ -9,6 +9,8 @@ from typing import Any
 
 import jax
 import optax
+from jax import lax
+from jax import numpy as jnp
 
 from graphc.errors import JaxImportError
 from graphc.ir.graph import Graph
@@ -18,26 +20,37 @@ from graphc.ir.scopes import absolute_scope, at_source, building
 from graphc.ir.source import Source
 from graphc.ir.types import TensorType
 from graphc.jaxpr.keys import as_keys, is_key
+from graphc.jaxpr.objective import loss_and_slopes
 from graphc.jaxpr.tracing import Traced, trace
-from graphc.optim.recipe import Recipe, Slot, with_sources
+from graphc.optim.recipe import NeedsObjective, Recipe, Slot, with_sources
 
 
-def traced(tx: Any, parameters: Mapping[str, TensorType], loss: TensorType, label: str) -> Recipe:
+def traced(
+    tx: Any,
+    parameters: Mapping[str, TensorType],
+    loss: TensorType,
+    label: str,
+    captured: Sequence[TensorType] | None,
+) -> Recipe:
     """The recipe of an optax transformation.
 
     Args:
         parameters: name -> type, in the order of the names.
         loss: the type of the loss.
         label: the name of the step.
+        captured: the types of what the loss is calculated from beside the parameters; None where
+            that is not known yet.
 
     Raises:
+        NeedsObjective: it evaluates the loss, and `captured` is None.
         JaxImportError: it holds what cannot become nodes. Errors of optax's own pass through.
     """
     tx = optax.with_extra_args_support(tx)
     names, types = list(parameters), list(parameters.values())
     init = trace(lambda *values: tx.init(dict(zip(names, values, strict=True))), types)
     fills, own = init.fills(), init.out_types()
-    update = _trace_update(tx, names, init, [*types, *own, *types, loss])
+    taken = [*types, *own, *types, loss, *(captured or ())]
+    update = _trace_update(tx, parameters, init, taken, captured)
     slots = [
         Slot(*_place(path, names), type, fill)
         for path, type, fill in zip(_paths(init.out_tree), own, fills, strict=True)
@@ -47,27 +60,66 @@ def traced(tx: Any, parameters: Mapping[str, TensorType], loss: TensorType, labe
     return Recipe(
         tuple(slots),
         _recorded(init, types, f"{scope}init/", [fill is None for fill in fills]),
-        _recorded(update, [*types, *own, *types, loss], f"{scope}update/"),
+        _recorded(update, taken, f"{scope}update/"),
     )
 
 
 def _trace_update(
-    tx: Any, names: Sequence[str], init: Traced, types: Sequence[TensorType]
+    tx: Any,
+    parameters: Mapping[str, TensorType],
+    init: Traced,
+    types: Sequence[TensorType],
+    captured: Sequence[TensorType] | None,
 ) -> Traced:
-    """`tx.update` and `optax.apply_updates` of flat lists: gradients, state, parameters, loss."""
-    count, last = len(names), len(types) - 1
+    """`tx.update` and `optax.apply_updates` of flat lists: gradients, state, parameters, loss,
+    and what else the loss is calculated from."""
+    names, count = list(parameters), len(parameters)
+    last = len(types) - len(captured or ()) - 1
     keys = [is_key(aval.dtype) for aval in init.jaxpr.out_avals]
 
     def update(*values: Any) -> Any:
         adjoints = dict(zip(names, values[:count], strict=True))
         leaves = zip(values[count : last - count], keys, strict=True)
         state = jax.tree.unflatten(init.out_tree, [as_keys(v) if k else v for v, k in leaves])
-        parameters = dict(zip(names, values[last - count : last], strict=True))
-        extras = {"value": values[last], "grad": adjoints, "value_fn": _no_function}
-        updates, state = tx.update(adjoints, state, parameters, **_taken(tx.update, extras))
-        return [optax.apply_updates(parameters, updates), state]
+        point = dict(zip(names, values[last - count : last], strict=True))
+        others = None if captured is None else values[last + 1 :]
+        extras = {"value": values[last], "grad": adjoints}
+        extras |= _functions(parameters, others, types[last])
+        updates, state = tx.update(adjoints, state, point, **_taken(tx.update, extras))
+        return [optax.apply_updates(point, updates), state]
 
     return trace(update, types)
+
+
+def _functions(
+    parameters: Mapping[str, TensorType], captured: Sequence[Any] | None, loss: TensorType
+) -> dict[str, Callable[..., Any]]:
+    """What of the loss is given as functions of the parameters: `value_fn` and `grad_fn`."""
+
+    def flat(nest: Any) -> list[Any]:
+        if captured is None:
+            raise NeedsObjective
+        if not isinstance(nest, Mapping) or nest.keys() != parameters.keys():
+            raise JaxImportError(
+                f"it evaluates the loss at {jax.tree.structure(nest)}",
+                details=[f"the parameters are {', '.join(parameters)}"],
+                mend="give `value_fn` the parameters, changed or not, and nothing else",
+            )
+        return [
+            lax.convert_element_type(jnp.broadcast_to(nest[name], type.shape), type.dtype)
+            for name, type in parameters.items()
+        ]
+
+    value, slopes = loss_and_slopes(len(parameters), captured or (), loss.dtype)
+
+    def value_fn(nest: Any, grad_fn: Any = None) -> Any:
+        # Line searches hand on to it what they do not know, and refuse what it does not take.
+        return value(*flat(nest))
+
+    def grad_fn(nest: Any, step: Any = None) -> Any:  # as optax.contrib.sam calls it
+        return dict(zip(parameters, slopes(*flat(nest)), strict=True))
+
+    return {"value_fn": value_fn, "grad_fn": grad_fn}
 
 
 def _taken(update: Callable[..., Any], extras: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,13 +128,6 @@ def _taken(update: Callable[..., Any], extras: Mapping[str, Any]) -> dict[str, A
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return dict(extras)
     return {name: value for name, value in extras.items() if name in parameters}
-
-
-def _no_function(*args: Any, **kwargs: Any) -> Any:
-    raise JaxImportError(
-        "it evaluates the loss at other parameters than the step's, as line searches do",
-        mend="use a fixed rate or a schedule: optax.lbfgs(0.1, linesearch=None)",
-    )
 
 
 def _check_state(

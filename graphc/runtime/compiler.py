@@ -21,13 +21,14 @@ from graphc.runtime.background import in_background
 from graphc.runtime.batches import checked_count
 from graphc.runtime.executable import Executable
 from graphc.runtime.executors import Executor
-from graphc.runtime.fetches import FetchNest, resolve_feeds
+from graphc.runtime.fetches import FetchNest, in_program_order, resolve_feeds
 from graphc.runtime.initial import state_types
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.making import Insides, Making
 from graphc.runtime.physical import propose
 from graphc.runtime.prepare import Prepared, prepare
-from graphc.runtime.stored import Shelf
+from graphc.runtime.stored import Place, Shelf
+from graphc.runtime.tuned import find_tuned
 
 
 @overload
@@ -90,7 +91,8 @@ def compile(
     options = checked_options(options)
     count = None if steps is None else checked_count(steps, "compile: steps")
     nest = FetchNest(graph, fetches)
-    given = resolve_feeds(graph, {} if feeds is None else feeds)
+    by_tensor = resolve_feeds(graph, {} if feeds is None else feeds)
+    given = {tensor: by_tensor[tensor] for tensor in in_program_order(graph, by_tensor)}
     prepared = prepare(graph, nest.distinct, list(given), options)
     shapes = [shape_of(tensor, value) for tensor, value in given.items()]
     with _LOCK:
@@ -144,24 +146,40 @@ def build(
             those of one step.
     """
     making = Making(prepared, shapes, strategy, options, device, steps)
-    shelf = Shelf(making, layout)
+    tuned = find_tuned(making, layout)
+    if tuned is not None:
+        making = making.under(tuned.choice.apply(options))
+        making.notes.append(str(tuned))
+    executable = assemble(graph, nest, feeds, making, Shelf(making, layout), layout)
+    graph.finalize()
+    return executable
+
+
+def assemble(
+    graph: Graph,
+    nest: FetchNest,
+    feeds: Sequence[Tensor],
+    making: Making,
+    shelf: Place,
+    layout: StateLayout,
+) -> Executable:
+    """The executable of what is to be made: found in `shelf`, or made and kept there."""
     found = shelf.find()
     if found is not None:
         layout, interface, report = found.layout, found.interface, found.report
-        insides = Insides(making, layout)
+        insides = Insides(making, layout, budget=found.budget)
         executor = Executor(
-            interface, lambda: found.compiled, making.devices, options.max_in_flight
+            interface, lambda: found.compiled, making.devices, making.options.max_in_flight
         )
     else:
         layout = layout.with_groups(propose(making.program, layout))
         insides, report = Insides(making, layout, shelf.keep), making.report
         executor = Executor(
-            insides.in_jax.interface,
+            insides.interface,
             lambda: insides.compiled,
             making.devices,
-            options.max_in_flight,
+            making.options.max_in_flight,
         )
-    graph.finalize()
     return Executable(
         graph,
         executor,

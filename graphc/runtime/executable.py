@@ -20,7 +20,9 @@ from graphc.runtime.fetches import resolve_feeds
 from graphc.runtime.initial import initial_values
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.making import Insides
+from graphc.runtime.numerics import complaint
 from graphc.runtime.packing import pack
+from graphc.runtime.pass_history import PassHistory, pass_history
 from graphc.runtime.state import State
 
 
@@ -138,6 +140,7 @@ class Executable:
         Raises:
             StateError: the run failed after it had consumed state.
             ExecutionError: it failed, and the buffers are as they were.
+            NumericsError: it made a NaN or an infinity, likewise.
         """
         written, read, assigned = places or self._places
         try:
@@ -155,6 +158,11 @@ class Executable:
                     mend="restore the variables from a checkpoint, or start a new session",
                 ) from error
             raise ExecutionError(f"the run failed: {what}", details=details) from error
+        if self.interface.checks is not None:
+            *fetched, faults = fetched
+            wrong = complaint(faults, self.interface.checks)
+            if wrong is not None:
+                raise wrong
         for i, buffer in zip(assigned, new, strict=True):
             buffers[i] = buffer
         return fetched
@@ -260,7 +268,8 @@ class Executable:
 
     @property
     def program(self) -> Program:
-        """The optimised program: what was lowered, with its state by variable."""
+        """The optimised program, with its state by variable: what is lowered, but for what a
+        strategy and a limit of memory make of it for each device (`insides.local`)."""
         return self.insides.program
 
     @property
@@ -300,7 +309,16 @@ class Executable:
     def pass_report(self) -> PassReport:
         """What each pass did, on the symbolic program and again after sizes were bound: when it
         was compiled, if it was found in the cache."""
-        return self._report
+        return self._report if self.cached else self.insides.report
+
+    def pass_history(self) -> PassHistory:
+        """The passes run once more, with the program before and after each, and what it costs:
+        operations, bytes moved and bytes at once, estimated from shapes.
+
+        Raises:
+            LayoutError: the strategy cannot be followed.
+        """
+        return pass_history(self.insides.making, self.layout, self.insides.budget)
 
     def __repr__(self) -> str:
         found = self.interface

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -99,6 +99,15 @@ def resolve_feeds(graph: Graph, feeds: Any) -> dict[Tensor, Any]:
                 mend="feed it once, by tensor or by name",
             )
         found[tensor] = value
+    return found
+
+
+def in_program_order(graph: Graph, feeds: Iterable[Tensor]) -> list[Tensor]:
+    """The feeds in the order of the graph: one program, however they were given."""
+    found = list(feeds)
+    if len(found) > 1:
+        place = {node: i for i, node in enumerate(graph.nodes)}
+        found.sort(key=lambda t: (place.get(t.node, -1), t.node.outputs.index(t)))
     return found
 
 

@@ -19,6 +19,7 @@ from graphc.ir.opdef import Effects
 from graphc.ir.program import Port, Program
 from graphc.ir.source import current_source
 from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.passes.target import Target
 from graphc.runtime.compiler import checked_options
 from graphc.runtime.feeds import bind_feeds
 from graphc.runtime.fetches import FetchNest, resolve_feed, resolve_feeds
@@ -84,7 +85,7 @@ def to_jax(
     def program_for(shapes: tuple[Any, ...]) -> Program:
         if shapes not in bound:
             bindings = bind_feeds(prepared.functional, shapes, prepared.sources)
-            bound[shapes] = bind(prepared, bindings, options)[0]
+            bound[shapes] = bind(prepared, bindings, options, Target())[0]
         return bound[shapes]
 
     def function(state: Mapping[str, Any], feeds: Mapping[Any, Any]) -> tuple[Any, dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,15 +24,30 @@ from graphc.passes.functionalize import (
     RNG_KEY,
     Functionalize,
 )
+from graphc.passes.scale_loss import (
+    FIRST_SCALE,
+    GOOD_STEPS,
+    LOSS_SCALE,
+    SCALE_TYPE,
+    STEPS_TYPE,
+)
 from graphc.runtime.prepare import evaluate
 
 Array = np.ndarray[Any, Any]
 
+_HIDDEN: Final = {
+    RNG_KEY: KEY_TYPE,
+    RNG_COUNTER: COUNTER_TYPE,
+    LOSS_SCALE: SCALE_TYPE,
+    GOOD_STEPS: STEPS_TYPE,
+}
+
 
 def state_types(graph: Graph) -> dict[str, TensorType]:
-    """The types of all state of a graph by name, the hidden random state included."""
+    """The types of all state of a graph by name, hidden state included: that of random numbers
+    and of the scale of the loss."""
     types = {name: v.type for name, v in graph.variables.items()}
-    return {**types, RNG_KEY: KEY_TYPE, RNG_COUNTER: COUNTER_TYPE}
+    return {**types, **_HIDDEN}
 
 
 @without_collection()
@@ -49,6 +64,8 @@ def initial_values(graph: Graph) -> dict[str, Array]:
     values: dict[str, Array] = {
         RNG_KEY: np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32),
         RNG_COUNTER: np.zeros((), np.int32),
+        LOSS_SCALE: np.array(FIRST_SCALE, np.float32),
+        GOOD_STEPS: np.zeros((), np.int32),
     }
     derived: dict[str, tuple[Variable, Program]] = {}
     for name, variable in graph.variables.items():

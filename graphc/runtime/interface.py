@@ -58,6 +58,8 @@ class Interface:
         feeds, fetches: the values from and for the caller.
         nodes: how many nodes it has, for print-outs.
         notes: what could not be done as asked, one line each.
+        checks: what stands at the places of which the last fetched value speaks, where numerics
+            are checked (see `passes.check_numerics`); None where they are not.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Interface:
     fetches: tuple[Value, ...]
     nodes: int = 0
     notes: tuple[str, ...] = ()
+    checks: Mapping[str, Any] | None = None
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -108,6 +111,7 @@ class Interface:
             "fetches": [value.to_json() for value in self.fetches],
             "nodes": self.nodes,
             "notes": list(self.notes),
+            "checks": self.checks,
         }
 
     @staticmethod
@@ -129,6 +133,7 @@ class Interface:
             plain = {
                 name: data[name] for name in ("name", "kind", "replicas", "wide", "donate", "nodes")
             }
-            return Interface(**plain, **buffers, **values, notes=tuple(data["notes"]))
+            notes, checks = tuple(data["notes"]), data.get("checks")
+            return Interface(**plain, **buffers, **values, notes=notes, checks=checks)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise GraphError(f"this is no interface of a program: {error}") from error

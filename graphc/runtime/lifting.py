@@ -17,8 +17,9 @@ from graphc.ir.program import Program
 from graphc.ops.joining import CONCATENATE
 from graphc.ops.shape import RESHAPE
 from graphc.ops.slicing import SLICE
+from graphc.passes.elementwise import is_elementwise
 from graphc.runtime.layout import elements
-from graphc.runtime.roles import STATE, Role, Roles, is_elementwise
+from graphc.runtime.roles import STATE, Role, Roles
 
 
 class Lifting:

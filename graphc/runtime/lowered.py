@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -15,9 +16,15 @@ from graphc.errors import ExecutionError
 from graphc.ir.layouts import REPLICATED, Layout, Sharded
 from graphc.ir.program import Port, Program
 from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.passes.manager import PassManager, PassReport
+from graphc.passes.pipelines import under_limit
+from graphc.passes.without import without
+from graphc.passes.xla_options import suited_options
 from graphc.runtime.counters import COUNTERS
 from graphc.runtime.interface import SINGLE, Interface, Value
 from graphc.runtime.layout import Buffer, StateLayout
+from graphc.runtime.numerics import checked
+from graphc.runtime.prepare import evaluate
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,8 @@ class JaxProgram(NamedTuple):
         program: physical, in the order of its ports.
         jitted: takes and gives flat lists of arrays in that order.
         arguments: their shapes, dtypes and places.
+        local: what each device runs, after the passes for a limit of memory.
+        report: what those passes did.
     """
 
     interface: Interface
@@ -76,6 +85,8 @@ class JaxProgram(NamedTuple):
     program: Program
     jitted: Any
     arguments: Sequence[Any]
+    local: Program
+    report: PassReport
 
     def lower(self) -> Any:
         """JAX's stage before XLA: the program's StableHLO."""
@@ -90,11 +101,10 @@ class JaxProgram(NamedTuple):
             ExecutionError: XLA refuses it.
         """
         COUNTERS.add(compiles=1)
+        chosen = self.xla_options(options)
         with self._widths():
             try:
-                compiled: jax.stages.Compiled = lowered.compile(
-                    compiler_options=dict(options.xla_options) or None
-                )
+                compiled: jax.stages.Compiled = lowered.compile(compiler_options=chosen or None)
             except Exception as error:
                 raise ExecutionError(
                     f"XLA could not compile the program: {error}",
@@ -102,16 +112,47 @@ class JaxProgram(NamedTuple):
                 ) from error
         return compiled
 
+    def xla_options(self, options: CompileOptions) -> dict[str, str | int | bool | float]:
+        """Those that it is compiled with: the user's, and before them those that suit it."""
+        suited = self._suited() if options.pipeline == "O3" else {}
+        return {**suited, **options.xla_options}
+
+    def _suited(self) -> Mapping[str, str]:
+        """XLA options for what each device runs, where this XLA knows them."""
+        found = suited_options(self.local, self.devices[0].platform)
+        return found if found and _understood(tuple(sorted(found.items()))) else {}
+
     def _widths(self) -> AbstractContextManager[Any]:
         return jax.enable_x64(True) if self.interface.wide else nullcontext()
 
 
+@cache
+def _understood(options: tuple[tuple[str, str], ...]) -> bool:
+    """Whether XLA takes these options: most are no part of what it promises to keep."""
+    try:
+        jax.jit(lambda: 0).lower().compile(compiler_options=dict(options))
+    except Exception:  # another type for each reason
+        return False
+    return True
+
+
 def on_one_device(
-    program: Program, layout: StateLayout, options: CompileOptions, device: jax.Device
+    program: Program,
+    layout: StateLayout,
+    options: CompileOptions,
+    device: jax.Device,
+    budget: int | None = None,
 ) -> JaxProgram:
-    """A physical program for one device."""
+    """A physical program for one device.
+
+    Args:
+        budget: see `passes.recompute`; None computes nothing again.
+    """
     order = PortOrder.of(program)
-    program = order.reorder(program)
+    program, report = within(budget, order.reorder(program), options)
+    local = program
+    program, checks = checked(program, options)
+    order = PortOrder.of(program)
     home = jax.sharding.SingleDeviceSharding(device)
     arguments = [
         jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=home)
@@ -120,8 +161,29 @@ def on_one_device(
     function = with_token(program, to_function(program))
     jitted = jax.jit(function, donate_argnums=donated(order, options), keep_unused=True)
     wide = needs_x64(program)
-    interface = interface_of(program, order, layout, options, kind=SINGLE, wide=wide)
-    return JaxProgram(interface, [device], program, jitted, arguments)
+    interface = interface_of(program, order, layout, options, kind=SINGLE, wide=wide, checks=checks)
+    return JaxProgram(interface, [device], program, jitted, arguments, local, report)
+
+
+def within(
+    budget: int | None, program: Program, options: CompileOptions, replicas: int = 1
+) -> tuple[Program, PassReport]:
+    """What one device runs after the passes that make it fit into `budget`, and what those did.
+
+    What one of several replicas runs means nothing alone, so it is not validated.
+    """
+    if budget is None:
+        return program, PassReport(())
+    passes = PassManager(
+        without(under_limit(budget), options),
+        stage="bound" if replicas == 1 else "local",
+        verify=options.verify,
+        validate=options.validate and replicas == 1,
+        evaluator=evaluate,
+        dump=options.dump,
+        rounds=1,
+    )
+    return passes.run(program)
 
 
 def interface_of(
@@ -136,6 +198,7 @@ def interface_of(
     inputs: Sequence[Layout] | None = None,
     outputs: Sequence[Layout] | None = None,
     notes: Sequence[str] = (),
+    checks: Mapping[str, Any] | None = None,
 ) -> Interface:
     """The interface of a physical program whose ports are in `order`.
 
@@ -162,6 +225,7 @@ def interface_of(
         fetches=_values(order.fetches, given[len(order.assigned) :]),
         nodes=len(program.nodes),
         notes=tuple(notes),
+        checks=checks,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -21,8 +22,11 @@ from graphc.ir.program import Program
 from graphc.ir.verify import verify
 from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.vjp_layout import differentiated
-from graphc.passes.manager import PassReport
+from graphc.passes.manager import PassReport, tell_of
+from graphc.passes.target import Target
 from graphc.runtime.feeds import bind_feeds
+from graphc.runtime.fitting import Try, fit
+from graphc.runtime.interface import Interface
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.loading import noting_reuse
 from graphc.runtime.lowered import JaxProgram, on_one_device
@@ -65,7 +69,7 @@ class Making:
         self.prepared, self.strategy, self.options = prepared, strategy, options
         self.steps = steps
         self.bindings = bind_feeds(prepared.functional, shapes, prepared.sources)
-        self._bound = Once(lambda: bind(prepared, self.bindings, options))
+        self._bound = Once(lambda: bind(prepared, self.bindings, options, self.target))
         self.notes: list[str] = []
         self.devices: Sequence[jax.Device]
         if strategy is not None:
@@ -75,6 +79,20 @@ class Making:
         if device is not None and device != wanted:
             self.notes = [*self.notes, f"runs on {device}, where the state is, not on {wanted}"]
         self.devices = [device or wanted]
+
+    def under(self, options: CompileOptions) -> Making:
+        """The same under other options."""
+        making = copy(self)
+        making.options, making.prepared = options, self.prepared.under(options)
+        making.notes = list(self.notes)
+        making._bound = Once(lambda: bind(making.prepared, making.bindings, options, making.target))
+        making.__dict__.pop("key", None)
+        return making
+
+    @property
+    def target(self) -> Target:
+        """What passes are told of the devices."""
+        return Target(self.devices[0].platform, 1 if self.strategy is None else len(self.devices))
 
     @cached_property
     def environment(self) -> dict[str, str]:
@@ -100,10 +118,7 @@ class Making:
             program,
             bindings=self.bindings,
             options={
-                "pipeline": self.options.pipeline,
-                "verify": self.options.verify,  # what is found was verified too
-                "donate": self.options.donate,
-                "xla_options": str(sorted(self.options.xla_options.items())),
+                **self.options.meaning(),
                 "parallel": self.strategy is not None,
                 "steps": self.steps,
                 "pulled": contents,  # what a VJP node itself says may be out of date
@@ -121,25 +136,32 @@ class Making:
         """What each pass did."""
         return self.prepared.report + self._bound()[1]
 
-    def in_jax(self, layout: StateLayout) -> JaxProgram:
+    def in_jax(self, layout: StateLayout, budget: int | None = None) -> JaxProgram:
         """The program as a JAX function of the buffers of `layout`.
+
+        Args:
+            budget: see `passes.recompute`; None computes nothing again.
 
         Raises:
             LayoutError: the strategy cannot be followed.
         """
         program = self.program
+        start = time.perf_counter()
         if self.steps is None:
             local = physical(program, layout)
         else:
             local = physical_steps(program, layout, self.steps)
+        tell_of("physical", program, local, time.perf_counter() - start)
         if self.options.verify and local is not program:
             verify(local, "bound")
         options = self.options
-        if calls_back(local):  # a function that raises would take donated state with it
+        # A function that raises would take donated state with it, and so would a check that fails.
+        if calls_back(local) or options.check_numerics:
             options = replace(options, donate=False)
         if self.strategy is None:
-            return on_one_device(local, layout, options, self.devices[0])
-        return on_replicas(local, layout, options, self.strategy, self.prepared.sources)
+            return on_one_device(local, layout, options, self.devices[0], budget)
+        sources = self.prepared.sources
+        return on_replicas(local, layout, options, self.strategy, sources, budget)
 
 
 class Insides:
@@ -148,6 +170,7 @@ class Insides:
 
     Args:
         keep: is given the compiled program and its interface once, when it is made.
+        budget: what it was found in the cache with, where there is a limit of memory.
     """
 
     def __init__(
@@ -155,15 +178,22 @@ class Insides:
         making: Making,
         layout: StateLayout,
         keep: Callable[[Insides, jax.stages.Compiled], None] | None = None,
+        budget: int | None = None,
     ) -> None:
-        self.making = making
+        self.making, self._layout, self._budget = making, layout, budget
         self._keep = keep
         self._seconds: dict[str, float] = {}
+        self._reused: list[jax.stages.Compiled] = []  # what JAX had in a cache of its own
         self._in_jax: Once[JaxProgram] = Once(
-            lambda: self._timed("layout", lambda: making.in_jax(layout))
+            lambda: self._timed("layout", lambda: making.in_jax(layout, budget))
         )
-        self._lowered: Once[Any] = Once(lambda: self._timed("lower", self.in_jax.lower))
+        self._lowered: Once[Any] = Once(lambda: self._lower(self.in_jax))
         self._compiled = Once(self._compile)
+        limit = making.options.memory_limit
+        self._fitted: Once[Try] | None = None
+        if isinstance(limit, int) and budget is None:
+            within = limit
+            self._fitted = Once(lambda: self._fit(within))
 
     @property
     def program(self) -> Program:
@@ -172,7 +202,8 @@ class Insides:
 
     @property
     def in_jax(self) -> JaxProgram:
-        """The physical program, not traced yet.
+        """The physical program, not traced yet: as it is before a limit of memory, where there
+        is one.
 
         Raises:
             LayoutError: the strategy cannot be followed.
@@ -180,16 +211,48 @@ class Insides:
         return self._in_jax()
 
     @property
+    def interface(self) -> Interface:
+        """What running it takes. A limit of memory changes it only where nodes are checked, for
+        there are more of them; then this compiles.
+
+        Raises:
+            ExecutionError: it does not fit into the limit of memory.
+        """
+        if self._fitted is not None and self.making.options.check_numerics:
+            return self._fitted().made.interface
+        return self.in_jax.interface
+
+    @property
+    def local(self) -> Program:
+        """What each device runs: the program that is lowered.
+
+        Raises:
+            ExecutionError: it does not fit into the limit of memory.
+        """
+        return self.in_jax.local if self._fitted is None else self._fitted().made.local
+
+    @property
+    def report(self) -> PassReport:
+        """What each pass did."""
+        made = self.in_jax if self._fitted is None else self._fitted().made
+        return self.making.report + made.report
+
+    @property
+    def budget(self) -> int | None:
+        """What `passes.recompute` was given; None where there is no limit of memory."""
+        return self._budget if self._fitted is None else self._fitted().budget
+
+    @property
     def lowered(self) -> Any:
         """JAX's stage before XLA."""
-        return self._lowered()
+        return self._lowered() if self._fitted is None else self._fitted().lowered
 
     @property
     def compiled(self) -> jax.stages.Compiled:
         """The compiled program.
 
         Raises:
-            ExecutionError: XLA refuses it.
+            ExecutionError: XLA refuses it, or it does not fit into the limit of memory.
         """
         return self._compiled()
 
@@ -200,15 +263,36 @@ class Insides:
         return dict(self._seconds)
 
     def _compile(self) -> jax.stages.Compiled:
-        lowered, options = self.lowered, self.making.options
-        with noting_reuse() as reused:
-            compiled = self._timed("compile", lambda: self.in_jax.compile(lowered, options))
-        if self._keep is not None and not reused:
+        if self._fitted is None:
+            compiled = self._through_xla(self.in_jax, self.lowered)
+        else:
+            compiled = self._fitted().compiled
+        if self._keep is not None and not any(compiled is reused for reused in self._reused):
             self._keep(self, compiled)
+        return compiled
+
+    def _fit(self, limit: int) -> Try:
+        """The program under a limit of memory."""
+
+        def compiled(made: JaxProgram) -> tuple[Any, jax.stages.Compiled]:
+            lowered = self._lower(made)
+            return lowered, self._through_xla(made, lowered)
+
+        making, layout = self.making, self._layout
+        return fit(self.in_jax, lambda budget: making.in_jax(layout, budget), compiled, limit)
+
+    def _lower(self, made: JaxProgram) -> Any:
+        return self._timed("lower", made.lower)
+
+    def _through_xla(self, made: JaxProgram, lowered: Any) -> jax.stages.Compiled:
+        with noting_reuse() as reused:
+            compiled = self._timed("compile", lambda: made.compile(lowered, self.making.options))
+        if reused:
+            self._reused.append(compiled)
         return compiled
 
     def _timed(self, stage: str, carry_out: Callable[[], T]) -> T:
         start = time.perf_counter()
         result = carry_out()
-        self._seconds[stage] = time.perf_counter() - start
+        self._seconds[stage] = self._seconds.get(stage, 0.0) + time.perf_counter() - start
         return result

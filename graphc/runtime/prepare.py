@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 
 from graphc.collection import without_collection
 from graphc.config import CompileOptions
+from graphc.devices.accumulate import Accumulate, is_accumulated
 from graphc.errors import FeedError
 from graphc.ir.capture import Fetch, capture
 from graphc.ir.dims import symbols_of
@@ -21,7 +23,9 @@ from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.ops.state import READ_VARIABLE
 from graphc.passes.functionalize import Functionalize
 from graphc.passes.manager import PassManager, PassReport
-from graphc.passes.pipelines import after_binding, pipeline
+from graphc.passes.pipelines import adding_state, after_accumulation, after_binding, pipeline
+from graphc.passes.target import Target
+from graphc.passes.without import without
 from graphc.runtime.counters import COUNTERS
 from graphc.runtime.once import Once
 
@@ -41,6 +45,10 @@ class Prepared:
         self.functional = functional
         self.sources = sources
         self._optimised = Once(lambda: _run(manager(options), functional))
+
+    def under(self, options: CompileOptions) -> Prepared:
+        """The same fetch set under other options."""
+        return Prepared(self.functional, self.sources, options)
 
     @property
     def program(self) -> Program:
@@ -66,6 +74,8 @@ def prepare(
     _check_needed(captured, feeds)
     COUNTERS.add(captures=1)
     functional = Functionalize().run(captured).program
+    for a_pass in adding_state(options):
+        functional = a_pass.run(functional).program
     _check_sizes(functional)
     ports = functional.ports("feed")
     sources = {port.name: feed.node.source for port, feed in zip(ports, feeds, strict=True)}
@@ -104,7 +114,7 @@ def _check_sizes(program: Program) -> None:
 def manager(options: CompileOptions) -> PassManager:
     """The passes that `options` ask for, under their checks."""
     return PassManager(
-        pipeline(options.pipeline),
+        without(pipeline(options), options),
         verify=options.verify,
         validate=options.validate,
         evaluator=evaluate,
@@ -114,12 +124,26 @@ def manager(options: CompileOptions) -> PassManager:
 
 @without_collection()
 def bind(
-    prepared: Prepared, bindings: Mapping[str, int], options: CompileOptions
+    prepared: Prepared,
+    bindings: Mapping[str, int],
+    options: CompileOptions,
+    target: Target,
 ) -> tuple[Program, PassReport]:
     """The program with every size an int, after the passes for such, and what those did."""
     program = bind_sizes(prepared.program, bindings) if bindings else prepared.program
-    passes = PassManager(
-        after_binding(options.pipeline),
+    passes = late_manager(options, target)
+    if is_accumulated(program):
+        # Accumulation means what the user asked for: no option leaves it out.
+        behind = without(after_accumulation(options), options)
+        around = [Accumulate(prepared.sources, target.replicas), *passes.passes, *behind]
+        passes = replace(passes, passes=around)
+    return _run(passes, program)
+
+
+def late_manager(options: CompileOptions, target: Target) -> PassManager:
+    """The passes for a program whose sizes are ints, under their checks."""
+    return PassManager(
+        without(after_binding(options, target), options),
         stage="bound",
         verify=options.verify,
         validate=options.validate,
@@ -127,7 +151,6 @@ def bind(
         dump=options.dump,
         rounds=1,
     )
-    return _run(passes, program)
 
 
 def _run(passes: PassManager, program: Program) -> tuple[Program, PassReport]:

@@ -7,7 +7,9 @@ no data, since a piece lies on the device that works on it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -18,10 +20,16 @@ from graphc.config import CompileOptions
 from graphc.devices.localize import Local
 from graphc.devices.replicate import Replicate
 from graphc.devices.strategy import DataParallel
+from graphc.ir.dtypes import INT32
 from graphc.ir.layouts import REPLICATED as WHOLE
-from graphc.ir.node import EMPTY
-from graphc.ir.program import Program
+from graphc.ir.layouts import Sharded
+from graphc.ir.node import EMPTY, Node, Tensor
+from graphc.ir.program import Port, Program
+from graphc.ir.types import TensorType
 from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.ops.shape import RESHAPE
+from graphc.passes.check_numerics import NUMERICS
+from graphc.passes.manager import tell_of
 from graphc.runtime.executors import AXIS_NAME, cut_along
 from graphc.runtime.interface import REPLICATED
 from graphc.runtime.layout import StateLayout
@@ -32,7 +40,9 @@ from graphc.runtime.lowered import (
     donated,
     interface_of,
     with_token,
+    within,
 )
+from graphc.runtime.numerics import Table, checked
 
 
 def on_replicas(
@@ -41,6 +51,7 @@ def on_replicas(
     options: CompileOptions,
     strategy: DataParallel,
     sources: Mapping[str, Any] = EMPTY,
+    budget: int | None = None,
 ) -> JaxProgram:
     """A physical program with its batch shared among devices; beside `lowered.on_one_device`.
 
@@ -48,6 +59,7 @@ def on_replicas(
         program: with global types: its meaning on one device.
         strategy: says which devices; each is one replica.
         sources: feed name -> the user's line of its placeholder, for errors.
+        budget: of each replica, see `passes.recompute`; None computes nothing again.
 
     Raises:
         DeviceError: devices that are not there.
@@ -56,7 +68,18 @@ def on_replicas(
     order = PortOrder.of(program)
     program = order.reorder(program)
     devices = strategy.resolve()
+    start = time.perf_counter()
     local = Replicate(len(devices), sources=sources).replicate(program)
+    tell_of("replicate", program, local.program, time.perf_counter() - start)
+    smaller, report = within(budget, local.program, options, len(devices))
+    local = replace(local, program=smaller)
+    plain = local.program
+    local, checks = _checked(local, options)
+    if checks is not None:
+        width = local.program.outputs[-1].tensor.type.shape[-1]
+        faults = Tensor(TensorType(INT32, (len(devices), width)), NUMERICS)
+        program = program.replace(outputs=(*program.outputs, Port(NUMERICS, "fetch", faults)))
+        order = PortOrder.of(program)
     wide = needs_x64(program)
     mesh = Mesh(np.array(devices), (AXIS_NAME,))
     shardings = [cut_along(mesh, axis_of(layout)) for layout in local.inputs]
@@ -84,8 +107,24 @@ def on_replicas(
         inputs=local.inputs,
         outputs=local.outputs,
         notes=local.notes,
+        checks=checks,
     )
-    return JaxProgram(interface, devices, program, jitted, arguments)
+    return JaxProgram(interface, devices, program, jitted, arguments, plain, report)
+
+
+def _checked(local: Local, options: CompileOptions) -> tuple[Local, Table | None]:
+    """The local program with checks, where the options ask for them: each replica gives a row."""
+    program, checks = checked(local.program, options, "local")
+    if checks is None:
+        return local, None
+    *outputs, (name, kind, fault) = program.outputs
+    shape = (1, *fault.type.shape)
+    row = Tensor(TensorType(INT32, shape), f"{NUMERICS}:0")
+    node = Node(RESHAPE, (fault,), (row,), RESHAPE.complete({"shape": shape}), name=NUMERICS)
+    program = program.replace(
+        nodes=(*program.nodes, node), outputs=(*outputs, Port(name, kind, row))
+    )
+    return replace(local, program=program, outputs=(*local.outputs, Sharded(0))), checks
 
 
 def _on_replicas(

@@ -22,7 +22,7 @@ from graphc.runtime.background import in_background
 from graphc.runtime.batches import checked_count, leading, stack, take_batches
 from graphc.runtime.compiler import build, checked_options, shape_of
 from graphc.runtime.executable import Executable
-from graphc.runtime.fetches import FetchNest, resolve_feeds
+from graphc.runtime.fetches import FetchNest, in_program_order, resolve_feeds
 from graphc.runtime.live_state import LiveState
 from graphc.runtime.plans import Plan, fetch_key
 from graphc.runtime.prepare import prepare
@@ -207,14 +207,15 @@ class Session:
         same = (frozenset(nest.distinct), frozenset(tensors))
         known = next((p for p in self._plans.values() if p.same == same), None)
         if known is None:
-            prepared = prepare(self.graph, nest.distinct, tensors, self.options)
-            plan = Plan(fetches, nest, tensors, prepared, same)
+            ordered = in_program_order(self.graph, tensors)
+            prepared = prepare(self.graph, nest.distinct, ordered, self.options)
+            plan = Plan(fetches, nest, ordered, prepared, same)
         else:  # the same program, whatever the nest and the order: compiled once
             nest.take_order(known.nest.distinct)
             plan = Plan(fetches, nest, known.feeds, known.prepared, same)
             plan.executables = known.executables
-            if tensors != known.feeds:
-                plan.order = [tensors.index(t) for t in known.feeds]
+        if tensors != plan.feeds:
+            plan.order = [tensors.index(t) for t in plan.feeds]
         self._plans[key] = plan
         return plan
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import jax
 
@@ -13,7 +14,7 @@ from graphc.errors import CacheError
 from graphc.passes.manager import PassReport, PassRow
 from graphc.runtime.counters import COUNTERS
 from graphc.runtime.interface import Interface
-from graphc.runtime.layout import StateLayout, groups_of
+from graphc.runtime.layout import Buffer, StateLayout, groups_of
 from graphc.runtime.loading import from_bytes, to_bytes
 from graphc.runtime.making import Insides, Making
 from graphc.store.files import Entry
@@ -28,6 +29,7 @@ class Found(NamedTuple):
         layout: of the state; it has the buffers of the interface.
         report: what the passes did when it was compiled.
         seconds: that reading it took.
+        budget: of memory that it was made within; see `Insides`.
     """
 
     interface: Interface
@@ -35,6 +37,17 @@ class Found(NamedTuple):
     layout: StateLayout
     report: PassReport
     seconds: float
+    budget: int | None = None
+
+
+class Place(Protocol):
+    """Where an executable is looked up, and given to when it was compiled."""
+
+    def find(self) -> Found | None:
+        """The executable, if it is there."""
+
+    def keep(self, insides: Insides, compiled: jax.stages.Compiled) -> None:
+        """Takes one that was compiled."""
 
 
 class Shelf:
@@ -47,7 +60,7 @@ class Shelf:
 
     def __init__(self, making: Making, layout: StateLayout) -> None:
         self._making, self._layout = making, layout
-        self._cache, self._key = _cache_for(making), making.key or ""
+        self._cache, self._key = cache_for(making), making.key or ""
 
     def find(self) -> Found | None:
         """The executable, if it is there; then no stage of `making` is needed."""
@@ -62,19 +75,21 @@ class Shelf:
         """Puts a compiled executable where `find` looked for it in vain."""
         if self._cache is None:
             return
-        making, interface = self._making, insides.in_jax.interface
+        making, interface = self._making, insides.interface
         try:
             payload = to_bytes(compiled)
         except CacheError as error:
             warn_once(error.what)
             return
-        seconds = {"passes": making.report.milliseconds / 1e3, **insides.seconds}
+        report = insides.report
+        seconds = {"passes": report.milliseconds / 1e3, **insides.seconds}
         metadata = {
             "program": interface.name,
             "environment": making.environment,
             "seconds": seconds,
             "interface": interface.to_json(),
-            "passes": making.report.to_json(),
+            "passes": report.to_json(),
+            "budget": insides.budget,
         }
         self._cache.put(self._key, metadata, payload)
 
@@ -98,8 +113,8 @@ class Shelf:
         start = time.perf_counter()
         facts: Any = entry.metadata
         interface = Interface.from_json(facts["interface"])
-        layout = self._layout.with_groups(groups_of(interface.buffers))
-        if not layout.has(interface.buffers):
+        layout = fitted(self._layout, interface.buffers)
+        if layout is None:
             return None
         try:
             compiled = from_bytes(
@@ -108,10 +123,17 @@ class Shelf:
         except CacheError:
             return None
         report = PassReport(tuple(PassRow(**row) for row in facts["passes"]))
-        return Found(interface, compiled, layout, report, time.perf_counter() - start)
+        seconds, budget = time.perf_counter() - start, facts.get("budget")
+        return Found(interface, compiled, layout, report, seconds, budget)
 
 
-def _cache_for(making: Making) -> ExecutableCache | None:
+def fitted(layout: StateLayout, buffers: Sequence[Buffer]) -> StateLayout | None:
+    """`layout` with these buffers in it; None where it cannot be given them."""
+    layout = layout.with_groups(groups_of(buffers))
+    return layout if layout.has(buffers) else None
+
+
+def cache_for(making: Making) -> ExecutableCache | None:
     """None where the user wants none, or wants to see the passes at work; or where several
     processes have to compile together."""
     options = making.options

@@ -132,6 +132,11 @@ class ExecutableCache:
             return False
         return True
 
+    def remove(self, key: str) -> None:
+        """Takes the entry away that is stored under `key`, if there is one."""
+        with suppress(OSError):  # it stays there then
+            self._path(key).unlink(missing_ok=True)
+
     def entries(self) -> list[Listed]:
         """Every entry, the most recently used first; those that cannot be used too."""
         files = [file for file in sorted(self._files(), reverse=True) if file.is_entry]

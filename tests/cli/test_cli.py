@@ -14,10 +14,11 @@ import pytest
 import graphc as gc
 from graphc.artifacts import container
 from graphc.cli import main
+from graphc.runtime import trials
 from tests.artifacts.forge import entry, forge
 from tests.cli.scripts import HELPER, SCRIPT
 
-COMMANDS = ["train", "compile", "run", "inspect", "export", "devices", "cache"]
+COMMANDS = ["train", "compile", "run", "inspect", "tune", "export", "devices", "cache"]
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -173,6 +174,51 @@ def test_inspect_the_parts_of_a_script(run: Run, script: Path) -> None:
     assert facts["cost"]["total"]["flops"] == sum(r["flops"] for r in facts["cost"]["nodes"])
     assert facts["cost"]["operators"][0]["operator"] == "MatMul"
     assert facts["passes"] and facts["text"].startswith("graph")
+
+
+def test_inspect_before_and_after_a_pass(run: Run, script: Path) -> None:
+    code, out, _ = run("inspect", script, "--passes", "--after", "simplify-algebra")
+    assert code == 0
+    assert "MFLOP" in out.splitlines()[0] and out.splitlines()[1].startswith("(start) ")
+    assert "# after simplify-algebra\nprogram regression(" in out and "# regression.py:17" in out
+    command = ("inspect", script, "--json", "--passes", "--before", "prune", "--after", "prune:2")
+    facts = json.loads(run(*command)[1])
+    assert facts["before"]["pass"] == "prune" and facts["after"]["pass"] == "prune:2"
+    assert facts["before"]["text"] != facts["after"]["text"]
+    assert all(row["flops"] > 0 and row["memory"] > 0 for row in facts["passes"])
+    _, out, _ = run("inspect", script, "--after", "replicate", "--devices", 2)
+    assert "AllReduce" in out and "x: f32[8, 3]" in out
+    rows = json.loads(run("inspect", script, "--passes", "--pipeline", "O0", "--json")[1])["passes"]
+    assert [row["name"] for row in rows] == ["(start)", "physical"]
+    check_one_line(run("inspect", script, "--before", "prun"), "no pass 'prun' ran; did you mean")
+    check_one_line(run("inspect", script, "--pipeline", "O9"), "invalid choice: 'O9'")
+
+
+def test_tune(run: Run, script: Path) -> None:
+    code, out, err = run("tune", script, "--seconds", 2)
+    assert code == 0 and "no YNN" in out and "variant" in err
+    assert re.search("nothing is clearly faster than|; later compilations use it", out)
+    quiet = ("tune", script, "--seconds", "0.01", "--no-progress", "--json")
+    code, out, err = run(*quiet, "--devices", 2, "--loop", 3, "--fetch", "y")
+    facts = json.loads(out)
+    assert code == 0 and err == "" and facts["graph"] == "regression"
+    assert facts["rows"] and {row["outcome"] for row in facts["rows"]} <= {
+        *("no time left", "the same program")
+    }
+    assert (facts["name"], facts["ratio"], facts["kept"]) == (None, 1.0, False)
+    check_one_line(run("tune", script, "--seconds", "0"), "'0' is not a number above 0")
+    check_one_line(run("tune", script, "--feed", "z=3"), "'z'")
+
+
+def test_what_was_tuned_is_used_by_train(run: Run, script: Path, monkeypatch) -> None:
+    def seconds(trial: trials.Trial) -> float:
+        return 0.5 if trial.step.insides.making.options.xla_options else 1.0
+
+    monkeypatch.setattr(trials.Trial, "seconds", seconds)
+    assert "; later compilations use it" in run("tune", script, "--no-progress")[1]
+    out = run("train", script, "--no-progress")[1]
+    assert re.search(r"note +tuned: .*, 0.50 of the time without", out)
+    assert "(tuned: " in run("cache", "list")[1]
 
 
 def test_inspect_an_artifact(run: Run, artifact: Path) -> None:

@@ -184,31 +184,4 @@ CASES = (
     Case("Abs", ops.absolute, [A], np.abs, dtypes=ALL),
     Case("Abs", ops.absolute, [FLAGS], np.abs, dtypes=("bool",), gradient=False, label="bool"),
     Case("Sign", ops.sign, [A], np.sign, dtypes=NUMBERS, gradient=False),
-    Case("Floor", ops.floor, [A], np.floor, dtypes=INEXACT[:4], gradient=False),
-    Case("Ceil", ops.ceil, [A], np.ceil, dtypes=INEXACT[:4], gradient=False),
-    Case(
-        "Round",
-        ops.rint,
-        [In((4, 2), values=[[0.5, 1.5], [2.5, -0.5], [1.2, -1.7], [3.0, -2.5]], batch_axis=0)],
-        np.rint,
-        dtypes=INEXACT[:4],
-        gradient=False,
-        bad=[
-            Bad(
-                ops.rint,
-                [In((2,), "complex64")],
-                DTypeError,
-                "Round: x must be integer or floating",
-            )
-        ],
-    ),
-    Case(
-        "Round",
-        lambda x: ops.rint(ops.ceil(ops.floor(x))),
-        [In((4,), batch_axis=0)],
-        lambda x: x,
-        dtypes=("int32", "uint8"),
-        gradient=False,
-        label="integers pass through",
-    ),
 )

@@ -83,6 +83,23 @@ CASES = (
     ),
     Case(
         "Attention",
+        lambda q, k, v, mask, bias: emit(
+            ops.ATTENTION, (q, k, v, mask, bias), scale=0.5, rows=2, each_entry=True
+        ),
+        [QUERY, KEY, VALUE, MASK, BIAS],
+        lambda *operands: attention(*operands, scale=0.5),
+        dtypes=FLOATS,
+        label="two queries of an entry at a time",
+    ),
+    Case(
+        "Attention",
+        lambda q, k, v: emit(ops.ATTENTION, (q, k, v), scale=0.5, rows=1, causal=True),
+        [QUERY, KEY, VALUE],
+        lambda q, k, v: attention(q, k, v, causal=True, scale=0.5),
+        label="a query at a time, causal",
+    ),
+    Case(
+        "Attention",
         lambda q, k, v: ops.attention(q, k, v, dropout=0.5, seed=3),
         [QUERY, KEY, VALUE],
         None,
@@ -113,5 +130,14 @@ CASES = (
         lambda *operands: emit(ops.ATTENTION_GRADIENT, operands, scale=0.5),
         [QUERY, KEY, VALUE, In((4, 3, 4, 3), batch_axis=0), MASK, BIAS],
         gradient,
+    ),
+    Case(
+        "AttentionGradient",
+        lambda *operands: emit(
+            ops.ATTENTION_GRADIENT, operands, scale=0.5, rows=2, each_entry=True
+        ),
+        [QUERY, KEY, VALUE, In((4, 3, 4, 3), batch_axis=0), MASK, BIAS],
+        gradient,
+        label="two queries of an entry at a time",
     ),
 )  # fmt: skip

@@ -77,7 +77,7 @@ CASES = (
             Bad(take(0), [M, F], DTypeError, "indices must be integers"),
             Bad(take(0), [M, In((5,), "bool")], DTypeError, "gc.where"),
             Bad(take(2), [M, AT], AttributeValueError, "axis 2 is out of range"),
-            Bad(take(0, "wrap"), [M, AT], AttributeValueError, '"clip", "fill" or "zero"'),
+            Bad(take(0, "raise"), [M, AT], AttributeValueError, '"zero" or "wrap", got'),
             Bad(lambda x: ops.take(x, [0, 5]), [M], ShapeError, "index 5 is out of range"),
             Bad(lambda x: ops.take(x, -6), [M], ShapeError, "index -6 is out of range"),
         ],

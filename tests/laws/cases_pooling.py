@@ -29,7 +29,7 @@ def max_pool(x, window, strides, **attrs):
     return stack(x.astype(float), *attributes(window, strides, **attrs), -np.inf).max(0)
 
 
-def max_gradient(x, dy, window, strides, **attrs):
+def max_gradient(x, dy, window, strides, by_taps=False, **attrs):
     sliding = attributes(window, strides, **attrs)
     padding, size = sliding[2], x.shape[1:-1]
     first = stack(x, *sliding, -np.inf).argmax(0)
@@ -131,6 +131,12 @@ CASES = (
     max_gradient_case(dict(window=(2, 2), strides=(2, 2)), (4, 2, 2, 2), "apart"),
     max_gradient_case(OVERLAP, (4, 3, 4, 2), "overlap"),
     max_gradient_case(DILATED, (4, 4, 3, 2), "dilation"),
+    max_gradient_case(dict(window=(2, 2), strides=(2, 2), by_taps=True), (4, 2, 2, 2), "taps"),
+    max_gradient_case({**OVERLAP, "by_taps": True}, (4, 3, 4, 2), "overlapping taps"),
+    max_gradient_case(
+        dict(window=(2, 1), strides=(3, 2), padding=((1, 0), (0, 0)), by_taps=True),
+        (4, 2, 2, 2), "taps with gaps",
+    ),
     Case(
         "AvgPool", lambda x: ops.avg_pool(x, 2), [X],
         lambda x: avg_pool(x, (2, 2), (2, 2)), dtypes=FLOATS,

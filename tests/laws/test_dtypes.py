@@ -13,6 +13,7 @@ import pytest
 
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.graph import Graph
+from tests.compiling import unoptimised
 from tests.laws.dtypes import representatives
 from tests.laws.harness import Array, Built, build_case, evaluate, functional, tolerance, widened
 
@@ -30,6 +31,7 @@ WITHOUT_ORACLE = {
 
 
 @pytest.mark.parametrize("op", sorted(REPRESENTATIVES))
+@unoptimised()
 def test_every_dtype(op: str) -> None:
     """One program over all the dtypes that the operator accepts."""
     case, outcomes = REPRESENTATIVES[op]

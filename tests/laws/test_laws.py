@@ -29,6 +29,7 @@ from graphc.lowering.emit_jax import to_function
 from graphc.ops.catalogue import CATALOGUE, FUNCTIONS
 from graphc.ops.catalogue import FAMILIES as FAMILIES_OF_OPERATORS
 from graphc.runtime.session import Session
+from tests.compiling import unoptimised
 from tests.laws.case import Bad, Case
 from tests.laws.harness import (
     Array,
@@ -60,9 +61,17 @@ ELSEWHERE = {
     "ShardSlice": "tests/devices: stands in local programs only",
     "ReplicaIndex": "tests/devices: stands in local programs only",
     "OnReplicaZero": "tests/devices: stands in local programs only",
+    "LocalBatchNorm": "tests/nn/test_local_batch_norm.py: differs by the number of devices",
+    "LocalBatchNormGradient": "tests/nn/test_local_batch_norm.py: differs by their number",
+    "LossAdjoint": "tests/passes/test_marks_and_casts.py: a mark, set by `minimize`",
+    "Gradients": "tests/passes/test_marks_and_casts.py: a mark, set by `minimize`",
+    "Updated": "tests/passes/test_marks_and_casts.py: a mark, set by `minimize`",
     "Map": "tests/ops/test_mapping.py: made by the pass `GroupAlike` alone",
     "PyCallback": "tests/ops/test_host.py: a Python function has no text",
     "PureCallback": "tests/ops/test_host.py: a Python function has no text",
+    "NonFinite": "tests/runtime/test_numerics.py: put in by `CheckNumerics` alone",
+    "FirstFault": "tests/runtime/test_numerics.py: put in by `CheckNumerics` alone",
+    "KeepFault": "tests/runtime/test_numerics.py: put in by `CheckNumerics` alone",
     "Print": "tests/ops/test_host.py: it has no result",
 }
 
@@ -72,6 +81,11 @@ def test_every_operator_has_a_case() -> None:
     missing = own - BY_OP.keys() - ELSEWHERE.keys()
     assert not missing, f"operators without a law case: {sorted(missing)}"
     assert not BY_OP.keys() - CATALOGUE.keys()
+
+
+def test_every_operator_states_its_part_in_mixed_precision() -> None:
+    missing = [name for name, op in CATALOGUE.items() if op.precision is None]
+    assert not missing, f"OpDef.precision is to be stated for {missing}"
 
 
 def build_all(cases: Sequence[Case], only: str | None = None) -> tuple[Graph, list[Built]]:
@@ -156,6 +170,7 @@ DIFFERENTIABLE = sorted(
 
 
 @pytest.mark.parametrize("op", DIFFERENTIABLE)
+@unoptimised()
 def test_gradient(op: str) -> None:
     cases = [c for c in BY_OP[op] if c.gradient and "float64" in c.dtypes]
     graph, built = build_all(cases, only="float64")
@@ -248,6 +263,7 @@ LAYOUT_DTYPES = ("float64", "float32", "int32", "bool", "complex64")
 
 @pytest.mark.parametrize("replicas", [2, 4])
 @pytest.mark.parametrize("family", sorted(FAMILIES))
+@unoptimised()
 def test_layout(family: str, replicas: int) -> None:
     """On several devices a family's program gives what it gives on one."""
     cases = [
@@ -280,16 +296,24 @@ def test_layout(family: str, replicas: int) -> None:
             )
 
 
+CPU_ONLY = {"Schur"}  # JAX has no lowering for other devices; docs/ops.md says so
+UNPROMISED = [  # calls that JAX may change: fine to lower, not to keep in a file
+    jax.export.DisabledSafetyCheck.custom_call(f"cuhybrid_eig_{kind}") for kind in ("real", "comp")
+]
+
+
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_lowers_for_cuda(family: str) -> None:
     """Without a GPU here, the lowering for one still has to go through."""
     cases = FAMILIES[family]
-    graph, built = build_all([c for c in cases if c.dtypes])
+    graph, built = build_all([c for c in cases if c.dtypes and c.op not in CPU_ONLY])
     fetches = list(dict.fromkeys(t for b in built for t in b.outputs))
     program = functional(graph, fetches, [t for b in built for t in b.tensors])
     arguments = [jax.ShapeDtypeStruct(t.type.shape, t.type.dtype) for t in program.input_tensors()]
     with jax.enable_x64(True):
-        exported = jax.export.export(jax.jit(to_function(program)), platforms=("cuda",))
+        exported = jax.export.export(
+            jax.jit(to_function(program)), platforms=("cuda",), disabled_checks=UNPROMISED
+        )
         assert "stablehlo" in exported(*arguments).mlir_module()
 
 

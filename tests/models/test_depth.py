@@ -1,6 +1,6 @@
 """Deep models: their repeated blocks run in loops, and nobody can tell but by the time it takes.
 
-Each is trained with the default pipeline and with "unrolled": in float64 all variables agree to
+Each is trained with the default pipeline and with "O1": in float64 all variables agree to
 1e-8 (adam makes steps of whole learning rates from gradients that are zero but for rounding).
 """
 
@@ -110,7 +110,7 @@ def data(rows: int = ROWS) -> dict[str, np.ndarray]:
     return {"x": rng.standard_normal((rows, WIDTH)), "y": rng.standard_normal((rows, WIDTH))}
 
 
-def session(model: Model, pipeline: str = "default", **options: Any) -> gc.Session:
+def session(model: Model, pipeline: str = "O2", **options: Any) -> gc.Session:
     return gc.Session(model.graph, options=gc.CompileOptions(pipeline=pipeline), **options)
 
 
@@ -130,7 +130,7 @@ def agree(a: gc.Session, b: gc.Session) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_training_is_the_same_rolled_and_unrolled(name: str) -> None:
     model = MODELS[name]()
-    rolled, unrolled = session(model), session(model, "unrolled")
+    rolled, unrolled = session(model), session(model, "O1")
     for _ in range(STEPS):
         _, a = rolled.run([model.train, model.loss], data())
         _, b = unrolled.run([model.train, model.loss], data())
@@ -155,7 +155,7 @@ def test_the_program_does_not_grow_with_depth() -> None:
 def test_what_is_inside_a_block_can_be_fetched_and_fed() -> None:
     model = built(lambda h, i: block(h, rate=0.3))
     inside = ["block1/up/MatMul:0", "block3/down/Add:0"]
-    rolled, unrolled = session(model), session(model, "unrolled")
+    rolled, unrolled = session(model), session(model, "O1")
     for sess in (rolled, unrolled):
         sess.run([model.train, model.loss], data())
     fed = {**data(), "block2/up/MatMul:0": np.ones((ROWS, 2 * WIDTH))}
@@ -180,7 +180,7 @@ def test_variables_keep_their_names() -> None:
     for name, value in sess.values().items():
         if name != "block2/up/kernel":
             np.testing.assert_array_equal(value, before[name], err_msg=name)
-    other = session(model, "unrolled")
+    other = session(model, "O1")
     for name, value in sess.values().items():
         other.set(name, value)
     for each in (sess, other):
@@ -191,7 +191,7 @@ def test_variables_keep_their_names() -> None:
 @pytest.mark.parametrize("order", ["predict first", "train first"])
 def test_one_state_serves_every_executable(order: str) -> None:
     model = built(lambda h, i: block(h))
-    rolled, unrolled = session(model), session(model, "unrolled")
+    rolled, unrolled = session(model), session(model, "O1")
     inner = "block4/up/MatMul:0"
     runs = [[model.loss], [model.train, model.loss], [model.loss], [inner], [model.train]]
     if order == "train first":
@@ -261,7 +261,7 @@ def test_a_function_of_jax_is_rolled_too() -> None:
         assigned = jax.tree.map(lambda v, t: v.assign(t), state, tuple(new))
         train = gc.group(*jax.tree.leaves(assigned), name="train")
     model = Model(graph, train, loss)
-    rolled, unrolled = session(model), session(model, "unrolled")
+    rolled, unrolled = session(model), session(model, "O1")
     for sess in (rolled, unrolled):
         for _ in range(STEPS):
             sess.run([train, loss], {"x": data()["x"]})

@@ -88,3 +88,30 @@ def test_masks_are_bool_and_biases_floating() -> None:
             attention(q, q, q, mask=q[0, :, 0, :3])
         with pytest.raises(DTypeError, match=r"(?s)bias must be floating, got bool.*mask="):
             attention(q, q, q, bias=m)
+
+
+def test_a_query_that_sees_nothing_is_zero() -> None:
+    """Not the mean of the values, which a softmax over equal logits would give."""
+    arrays = operands(*SHAPES)
+    seen = np.ones((4, 1, 6, 5), bool)
+    seen[0, :, 2] = False  # one query of one batch element
+    seen[1, :, :, 1:] = False  # queries that see one key
+    with Graph() as graph:
+        q, k, v = (placeholder(a.shape) for a in arrays)
+        y = attention(q, k, v, mask=seen)
+        slopes = gradients(reduce_sum(y * y), [q, k, v])
+    got, dq, dk, dv = Session(graph).run([y, *slopes], dict(zip([q, k, v], arrays, strict=True)))
+    assert not np.any(got[0, 2]) and not np.any(dq[0, 2])
+    np.testing.assert_allclose(got[1], np.broadcast_to(arrays[2][1, :1].repeat(2, 1), (6, 4, 8)))
+    assert not np.any(dk[1, 1:]) and not np.any(dv[1, 1:])
+    assert all(np.isfinite(a).all() and np.any(a) for a in (got, dq, dk, dv))
+
+
+def test_a_query_before_the_first_key_sees_nothing() -> None:
+    """Causal, with a mask that hides what the first queries could see."""
+    arrays = operands(*SHAPES)
+    with Graph() as graph:
+        q, k, v = (placeholder(a.shape) for a in arrays)
+        y = attention(q, k, v, mask=np.arange(5) >= 2, causal=True)
+    got = Session(graph).run(y, dict(zip([q, k, v], arrays, strict=True)))
+    assert not np.any(got[:, :2]) and np.all(np.any(got[:, 2:], axis=(-1, -2)))

@@ -10,9 +10,9 @@ from graphc.devices import DataParallel
 from graphc.errors import DTypeError, GradientError, GraphcError, ShapeError
 from graphc.ir.capture import capture
 from graphc.ops.state import READ_VARIABLE
+from graphc.passes.costs import node_cost
 from graphc.passes.functionalize import Functionalize
 from graphc.passes.prune import Prune
-from graphc.runtime.costs import node_cost
 from tests.passes.check import check, program
 
 

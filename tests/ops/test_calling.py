@@ -63,7 +63,7 @@ def deep_network(graph, depth=6):
     return x, loss, gc.gradients(loss, weights)
 
 
-@pytest.mark.parametrize("pipeline", ["default", "unrolled", "none"])
+@pytest.mark.parametrize("pipeline", ["O2", "O1", "O0"])
 def test_the_module_holds_each_body_once(graph, pipeline: str) -> None:
     x, loss, gradients = deep_network(graph)
     assert len({call.regions[0] for call in calls_of(graph)}) == 2  # forward and backward
@@ -181,7 +181,7 @@ def test_calls_that_draw_and_assign_share_one_function(graph) -> None:
         count.assign_add(1)
         return gc.tanh(x) + gc.random.normal((3,))
 
-    options = gc.CompileOptions(pipeline="none")
+    options = gc.CompileOptions(pipeline="O0")
     text = gc.compile(graph, [noisy(noisy(x)), count], {x: (3,)}, options=options).stablehlo()
     assert (text.count("func.func private @noisy"), text.count("call @noisy(")) == (1, 2)
 

@@ -177,3 +177,22 @@ def test_the_norm_of_zeros_is_flat() -> None:
         slopes = [gradients(y, x) for y in norms]
     for slope in Session(graph).run(slopes, {x: np.zeros((2, 3))}):
         np.testing.assert_array_equal(slope, np.zeros((2, 3)))
+
+
+def test_a_schur_decomposition_has_no_gradient() -> None:
+    with Graph():
+        a = placeholder((2, 2), name="a")
+        with pytest.raises(GradientError, match="no gradient of a Schur decomposition"):
+            gradients(linalg.schur(a)[0], a)
+
+
+def test_lu_solve_of_a_vector_and_of_columns() -> None:
+    a, b = SQUARE, made(3, 2)
+    check([
+        Row("vector", lambda m, v: linalg.lu_solve(linalg.lu_factor(m), v), np.linalg.solve,
+            [a, b[:, 0]], 1e-8),
+        Row("columns", lambda m, v: linalg.lu_solve(linalg.lu_factor(m), v), np.linalg.solve,
+            [a, b], 1e-8),
+    ])  # fmt: skip
+    with Graph(), pytest.raises(ShapeError, match="takes one matrix of known size"):
+        linalg.lu_solve(linalg.lu_factor(placeholder((4, 3, 3))), np.ones(3, np.float32))

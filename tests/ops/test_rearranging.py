@@ -107,6 +107,34 @@ def test_rearrangements() -> None:
         same("insert columns", lambda n, a: n.insert(a, [0, 5, 2], 7.0, 1), M),
         same("insert a row", lambda n, a, b: n.insert(a, 2, b, 0), M, V),
         same("insert rows", lambda n, a, b: n.insert(a, -1, b, 0), M, M[:2] * 2),
+        same("insert at one place", lambda n, a, b: n.insert(a, [1], b), V, W),
+        same("insert a number", lambda n, a: n.insert(a, 1, 2.0), np.int8([100, 3])),
+        same("insert by first axis", lambda n, a, b: n.insert(a, 1, b[:, None], 1), C[0], W),
+        same("insert across", lambda n, a, b: n.insert(a, [1, 2], b, 1), M, W[:2]),
+        same("insert slice", lambda n, a: n.insert(a, slice(0, 2), 7.0), M),
+        same("insert by bools", lambda n, a: n.insert(a, np.arange(5) > 2, 7.0), V),
+        same("insert nowhere", lambda n, a: n.insert(a, [], 7.0), V),
+        same("delete nowhere", lambda n, a: n.delete(a, []), V),
+        same("delete by bools", lambda n, a: n.delete(a, np.arange(5) > 2), V),
+        same("repeat all alike", lambda n, a: n.repeat(a, [2]), V),
+        same("roll by arrays", lambda n, a: n.roll(a, np.array([1, 2]), (0, 1)), M),
+        same("roll twice", lambda n, a: n.roll(a, (1, 2), 0), M),
+        same("linspace ends", lambda n: n.equal(n.linspace(1.0, 25.0, 4)[-1], 25.0)),
+        same(
+            "round large ints",
+            lambda n, a: n.round(a, -1),
+            np.int32([123456789, -2147483641, 25, 15, -15]),
+            near=0,
+        ),
+        same("round past all", lambda n, a: n.round(a, -3), np.int8([100, -128])),
+        same(
+            "take round and round",
+            lambda n, a, i: n.take(a, i, mode="wrap"),
+            np.arange(200.0, dtype=np.float32),
+            np.int8([-1, 127, -128]),
+        ),
+        same("greatest of none", lambda n, a: n.max(a, axis=0, initial=5.0), M[:0]),
+        same("least of none", lambda n, a: n.min(a, initial=5.0, keepdims=True), M[:0]),
         same("insert in a vector", lambda n, a, b: n.insert(a, [1, 1, 4], b), V, W),
     ]
     for k in range(-1, 4):
@@ -204,7 +232,7 @@ def test_named_sizes() -> None:
 
 REFUSED = [
     (lambda x: gc.rot90(x, 1, (1, -1)), AttributeValueError, "two different axes"),
-    (lambda x: gc.roll(x, (1, 2), 0), AttributeValueError, "2 shifts for 1 axes"),
+    (lambda x: gc.roll(x, (1, 2, 3), (0, 1)), AttributeValueError, "3 shifts for 2 axes"),
     (lambda x: gc.diagonal(x, 5), AttributeValueError, "no diagonal 5 of 2 x 3"),
     (lambda x: gc.diagonal(x[0]), ShapeError, "must be a matrix"),
     (lambda x: gc.diag(x[None]), ShapeError, "a vector or a matrix"),

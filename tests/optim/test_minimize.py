@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from typing import Any
 
 import jax
@@ -26,6 +28,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ops.catalogue import FUNCTIONS as ops
 from graphc.optim import minimize
 from graphc.runtime.session import Session
+from tests.compiling import unoptimised
 from tests.optim.transformations import TRANSFORMATIONS, WARM
 
 Array = np.ndarray[Any, Any]
@@ -67,10 +70,23 @@ def jax_loss(params: Any, x: Any, prefix: str) -> Any:
     return jnp.mean((out - 1.0) ** 2)
 
 
+def taken(update: Any, extras: dict[str, Any]) -> dict[str, Any]:
+    """Sharpness-aware minimization takes no other extra arguments than its own."""
+    own = inspect.signature(update).parameters
+    everything = any(p.kind is p.VAR_KEYWORD for p in own.values())
+    return extras if everything else {k: v for k, v in extras.items() if k in own}
+
+
+def value_fn(x: Any, prefix: str, params: Any, grad_fn: Any = None) -> Any:
+    """The loss as line searches want it: they refuse extra arguments that it does not take."""
+    return jax_loss(params, x, prefix)
+
+
 pytestmark = pytest.mark.xdist_group("minimize")  # one process runs the dear fixtures
 
 
 @pytest.fixture(scope="module")
+@unoptimised()
 def trained() -> dict[str, tuple[list[float], dict[str, Array]]]:
     """Label -> losses and final variables, by graphc."""
     with Graph() as graph:
@@ -90,6 +106,7 @@ def trained() -> dict[str, tuple[list[float], dict[str, Array]]]:
 
 
 @pytest.fixture(scope="module")
+@unoptimised()
 def by_hand() -> dict[str, tuple[list[float], Any, Any]]:
     """Label -> losses, final parameters and final state, by optax."""
     with jax.enable_x64(True):
@@ -104,11 +121,16 @@ def by_hand() -> dict[str, tuple[list[float], Any, Any]]:
         def step(params: Any, states: Any, x: Any) -> Any:
             losses = {}
             for label, tx in txs.items():
-                losses[label], slopes = jax.value_and_grad(jax_loss)(
-                    params[label], x, f"{scope_of(label)}/"
-                )
+                loss = functools.partial(value_fn, x, f"{scope_of(label)}/")
+                losses[label], slopes = jax.value_and_grad(loss)(params[label])
+                extras = {
+                    "value": losses[label],
+                    "grad": slopes,
+                    "value_fn": loss,
+                    "grad_fn": lambda p, _, loss=loss: jax.grad(loss)(p),
+                }
                 updates, states[label] = tx.update(
-                    slopes, states[label], params[label], value=losses[label]
+                    slopes, states[label], params[label], **taken(tx.update, extras)
                 )
                 params[label] = optax.apply_updates(params[label], updates)
             return params, states, losses
@@ -330,22 +352,6 @@ def in_graph(build: Any) -> Any:
 def test_errors(build: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         in_graph(build)
-
-
-@pytest.mark.parametrize(
-    "tx",
-    [
-        optax.chain(optax.sgd(0.1), optax.scale_by_backtracking_linesearch(10)),
-        optax.lbfgs(),
-    ],
-    ids=["backtracking", "zoom"],
-)
-def test_a_line_search_is_refused(tx: optax.GradientTransformation) -> None:
-    with pytest.raises(JaxImportError) as caught:
-        small(tx)
-    text = str(caught.value)
-    assert "minimize: this optax transformation cannot be used: it evaluates the loss" in text
-    assert "test_minimize.py" in text and "linesearch=None" in text
 
 
 @pytest.mark.parametrize(

@@ -95,4 +95,15 @@ TRANSFORMATIONS: Mapping[str, Any] = {
             [optax.constant_schedule(0.1), optax.linear_schedule(0.1, 0.01, 3)], [2]
         )
     ),
+    # -- what finds the loss at other parameters
+    "line search": lambda: optax.lbfgs(),
+    "backtracking": lambda: optax.chain(
+        optax.sgd(1.0), optax.scale_by_backtracking_linesearch(10, decrease_factor=0.3)
+    ),
+    "backtracking with gradients": lambda: optax.lbfgs(
+        linesearch=optax.scale_by_backtracking_linesearch(10, store_grad=True)
+    ),
+    "sharpness": lambda: optax.contrib.sam(
+        optax.adam(0.1), optax.sgd(0.05), sync_period=2, opaque_mode=True
+    ),
 }

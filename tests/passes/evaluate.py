@@ -54,4 +54,18 @@ def _map(node: Node, operands: Sequence[Array]) -> Sequence[Any]:
     return [np.stack(column) for column in zip(*rows, strict=True)]
 
 
-_LOOPS = {"Scan": _scan, "Map": _map}
+def _scatter_nd(node: Node, operands: Sequence[Array]) -> Sequence[Any]:
+    """Windows set along one axis, each at another place: as passes write rows."""
+    operand, indices, updates = operands
+    assert node.attrs["op"] == "set" and not node.attrs["batch"], "not known here"
+    (axis,) = node.attrs["axes"]
+    result = np.moveaxis(operand.copy(), axis, 0)
+    size = result.shape[0]
+    places = np.where(indices < 0, indices + size, indices)[:, 0]
+    inside = (places >= 0) & (places < size)
+    assert len({*places[inside]}) == inside.sum(), "one place twice"
+    result[places[inside]] = np.moveaxis(updates, axis, 0)[inside]
+    return [np.moveaxis(result, 0, axis)]
+
+
+_LOOPS = {"Scan": _scan, "Map": _map, "ScatterNd": _scatter_nd}

@@ -29,6 +29,7 @@ from graphc.ops import (
     matrix_product,
     powers,
     reduction,
+    rounding,
     shape,
     slicing,
     state,
@@ -44,7 +45,7 @@ SIZE_LIMIT = 512  # elements, with n = 3
 NUMBERS = (0, 1, 2, -1, 3)
 _BINARY = (arithmetic.ADD, arithmetic.MULTIPLY, arithmetic.SUBTRACT)
 _ORDERED = (arithmetic.MAXIMUM, arithmetic.MINIMUM)
-_UNARY = (arithmetic.NEGATIVE, arithmetic.NEGATIVE, arithmetic.ABS, arithmetic.FLOOR, powers.SQUARE)
+_UNARY = (arithmetic.NEGATIVE, arithmetic.NEGATIVE, arithmetic.ABS, rounding.FLOOR, powers.SQUARE)
 _LOGICAL = (comparison.LOGICAL_AND, comparison.LOGICAL_OR)
 _REDUCTIONS = (reduction.REDUCE_SUM, reduction.REDUCE_MAX, reduction.REDUCE_MEAN)
 

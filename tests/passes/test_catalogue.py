@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from graphc.autodiff.reverse import gradients
+from graphc.config import CompileOptions
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
@@ -40,8 +41,8 @@ def test_a_family_comes_through(family: str) -> None:
         ]
         fetches = [t for b in built for t in (*b.outputs, *adjoints(b))]
     before = functional(graph, list(dict.fromkeys(fetches)), [t for b in built for t in b.tensors])
-    after, report = PassManager(pipeline("default")).run(before)
+    after, report = PassManager(pipeline(CompileOptions())).run(before)
     assert report.rows[-1].after <= report.rows[0].before
     assert [p.tensor.type for p in after.outputs] == [p.tensor.type for p in before.outputs]
-    settled, _ = PassManager(pipeline("default")).run(after)
+    settled, _ = PassManager(pipeline(CompileOptions())).run(after)
     assert settled is after, "two rounds were not enough"

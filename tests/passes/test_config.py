@@ -14,7 +14,7 @@ from graphc.errors import AttributeValueError
 
 def test_the_defaults_hold() -> None:
     options = CompileOptions()
-    assert (options.pipeline, options.verify, options.validate) == ("default", True, False)
+    assert (options.pipeline, options.verify, options.validate) == ("O2", True, False)
     assert (options.dump, options.donate, options.max_in_flight) == (None, True, 4)
     assert dict(options.xla_options) == {}
 
@@ -40,7 +40,7 @@ def test_a_path_will_do_for_a_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "text", "mend"),
     [
-        ({"pipeline": "defualt"}, "pipeline must be one of", "did you mean 'default'?"),
+        ({"pipeline": "02"}, "pipeline must be one of", "did you mean 'O2'?"),
         ({"pipeline": None}, "pipeline must be one of", "pass a name"),
         ({"verify": 1}, "verify must be True or False, got 1", "verify=True"),
         ({"validate": "yes"}, "validate must be True or False, got 'yes'", "validate=True"),

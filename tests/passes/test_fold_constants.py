@@ -113,6 +113,13 @@ FOLDS = {
           return out = %1
         => stays
     """,
+    "floats that an integer has no room for, which XLA clips": """
+        x: i32[n]
+          %0 = Constant() {value=f32[] 260.0} : f32[]
+          %1 = Cast(%0) {dtype=u8} : u8[]
+          return out = %1
+        => stays
+    """,
     "division by zero, which XLA answers in its own way": """
         x: i32[n]
           %0 = Constant() {value=i32[] 0} : i32[]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from graphc.config import CompileOptions
 from graphc.ir.program import Program
 from graphc.ir.rewrite import bind_sizes
 from graphc.ir.text import print_program
@@ -13,20 +14,28 @@ from graphc.ir.verify import verify
 from graphc.passes.base import Pass
 from graphc.passes.eliminate_common import EliminateCommon
 from graphc.passes.fold_constants import FoldConstants
+from graphc.passes.fold_norms import FoldNorms
+from graphc.passes.fuse_attention import FuseAttention
 from graphc.passes.group_alike import GroupAlike
+from graphc.passes.hoist_sums import HoistSums
 from graphc.passes.manager import PassManager
 from graphc.passes.pipelines import after_binding, pipeline
 from graphc.passes.prune import Prune
+from graphc.passes.recompute import Recompute
 from graphc.passes.roll_repeats import RollRepeats
 from graphc.passes.simplify_algebra import SimplifyAlgebra
 from graphc.passes.simplify_shapes import SimplifyShapes
+from graphc.passes.sparse_gradients import SparseGradients
+from graphc.passes.target import Target
 from graphc.passes.validate import check_meaning
 from tests.passes.evaluate import evaluate
 from tests.passes.generate import programs
 
 PASSES = (
     Prune(), FoldConstants(), EliminateCommon(), SimplifyAlgebra(), SimplifyShapes(),
-    RollRepeats(turns=2, saved=1, work=0), GroupAlike(fewest=2),
+    RollRepeats(turns=2, saved=1, work=0), GroupAlike(fewest=2), FoldNorms(),
+    HoistSums(always=True), SparseGradients(fewest=0, smallest=0), Recompute(budget=0),
+    FuseAttention(every=True),
 )  # fmt: skip
 UNHURRIED = settings(
     max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -48,12 +57,16 @@ def test_a_pass_preserves_meaning(a_pass: Pass, before: Program, seed: int) -> N
 @UNHURRIED
 @given(before=programs(nodes=24), seed=st.integers(0, 3))
 def test_so_does_the_default_pipeline(before: Program, seed: int) -> None:
-    manager = PassManager(pipeline("default"), validate=True, evaluator=evaluate, seed=seed)
+    manager = PassManager(pipeline(CompileOptions()), validate=True, evaluator=evaluate, seed=seed)
     after, report = manager.run(before)
     assert len(after.nodes) <= len(before.nodes)
     assert report.rows[-1].after == len(after.nodes)
     bound = bind_sizes(after, dict.fromkeys(after.symbols(), 3))
     manager = PassManager(
-        after_binding("default"), stage="bound", validate=True, evaluator=evaluate, rounds=1
+        after_binding(CompileOptions(), Target()),
+        stage="bound",
+        validate=True,
+        evaluator=evaluate,
+        rounds=1,
     )
     manager.run(bound)

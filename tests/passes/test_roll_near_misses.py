@@ -211,3 +211,24 @@ def test_a_sum_that_grows_from_turn_to_turn_makes_no_loop() -> None:
         ]
         total = f"%{p + 3}"
     stays("\n".join([*nodes, f"return norm = {total}"]))
+
+
+def test_work_counts_as_well_as_nodes() -> None:
+    """One node of five needs the turn before, and does most of the work: as in the backward pass
+    of layers whose activations have long derivatives."""
+    inputs = ", ".join(f"{name}: state f32[8, 8]" for name in "abcdef")
+    nodes, last = [], "x"
+    for i, w in enumerate("abcdef"):
+        p = 5 * i
+        nodes += [
+            f"%{p} = Tanh({w}) : f32[8, 8]",
+            f"%{p + 1} = Sin(%{p}) : f32[8, 8]",
+            f"%{p + 2} = Tanh(%{p + 1}) : f32[8, 8]",
+            f"%{p + 3} = Cos(%{p + 2}) : f32[8, 8]",
+            f"%{p + 4} = MatMul({last}, %{p + 3}) : f32[8, 8]",
+        ]
+        last = f"%{p + 4}"
+    body = "\n".join(f"  {node}" for node in nodes)
+    chain = f"program p(x: f32[8, 8], {inputs}) {{\n{body}\n  return y = {last}\n}}"
+    assert loops(program(chain)) == [(6, 5)]
+    assert loops(program(chain.replace("MatMul", "Add"))) == []

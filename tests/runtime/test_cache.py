@@ -79,6 +79,14 @@ def test_the_same_key_again_replaces(cache: ExecutableCache) -> None:
     assert stored(cache) == [0]
 
 
+def test_one_entry_can_be_removed(cache: ExecutableCache) -> None:
+    cache.remove(key(0))  # which was never there
+    cache.put(key(0), {}, b"")
+    cache.put(key(1), {}, b"")
+    cache.remove(key(0))
+    assert cache.get(key(0)) is None and stored(cache) == [1]
+
+
 def test_entries_tell_size_and_time(cache: ExecutableCache) -> None:
     before = time.time()
     cache.put(key(0), {"program": "a"}, PAYLOAD)

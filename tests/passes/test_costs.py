@@ -7,7 +7,7 @@ import pytest
 import graphc as gc
 from graphc.errors import ShapeError
 from graphc.ops.catalogue import CATALOGUE
-from graphc.runtime import costs
+from graphc.passes import costs
 
 
 def estimate_and_xla(graph: gc.Graph, fetch: gc.Tensor, feeds: dict) -> tuple[int, float]:

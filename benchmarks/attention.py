@@ -1,0 +1,133 @@
+"""Attention over long sequences, written out as people do: memory and time with and without
+`fuse-attention`, against plain JAX."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+
+import graphc as gc
+from benchmarks.timing import compare
+
+WIDTH, HEADS, RATE = 128, 4, 1e-3
+
+
+class Side(NamedTuple):
+    """One way to run a program: a call of it, and the bytes of its temporaries."""
+
+    run: Callable[[], object]
+    temporaries: int
+
+
+def weights() -> list[np.ndarray]:
+    """Those of queries, keys, values and of the result, [width, width] each."""
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal((WIDTH, WIDTH)).astype(np.float32) / WIDTH for _ in range(4)]
+
+
+def text(length: int) -> np.ndarray:
+    """[1, length, width], read-only: neither side copies it."""
+    x = np.random.default_rng(1).standard_normal((1, length, WIDTH)).astype(np.float32)
+    x.flags.writeable = False
+    return x
+
+
+def in_graphc(length: int, train: bool, **options: Any) -> Side:
+    """Causal attention of a sequence over itself, forward or a step of gradient descent."""
+    with gc.Graph() as graph:
+        x = gc.placeholder((1, length, WIDTH), name="x")
+        kernels = [gc.variable(w, name=f"w{i}") for i, w in enumerate(weights())]
+        heads = (1, length, HEADS, WIDTH // HEADS)
+        q, k, v = (gc.transpose(gc.reshape(x @ w, heads), (0, 2, 1, 3)) for w in kernels[:3])
+        logits = gc.matmul(q, k, transpose_b=True) / math.sqrt(heads[-1])
+        position = gc.arange(length)
+        logits = gc.where(gc.expand_dims(position, 1) >= position, logits, -1e9)
+        mixed = gc.transpose(gc.matmul(gc.nn.softmax(logits), v), (0, 2, 1, 3))
+        y = gc.reshape(mixed, x.shape) @ kernels[3]
+        loss = gc.reduce_mean(gc.square(y - x), name="loss")
+        fetches: list[Any] = [loss]
+        if train:
+            slopes = gc.gradients(loss, kernels)
+            steps = [w.assign_sub(RATE * g) for w, g in zip(kernels, slopes, strict=True)]
+            fetches = [gc.group(*steps), loss]
+    step = gc.compile(
+        graph,
+        fetches=fetches,
+        feeds={x: (1, length, WIDTH)},
+        options=gc.CompileOptions(cache=None, **options),
+    )
+    holder, feed = {"state": step.init()}, text(length)
+
+    def run() -> None:
+        fetched, holder["state"] = step(holder["state"], {x: feed})
+        fetched[-1].block_until_ready()
+
+    return Side(run, step.memory()["temporaries"])
+
+
+def in_jax(length: int, train: bool) -> Side:
+    """The same, by hand."""
+
+    def loss_of(kernels: list[jax.Array], x: jax.Array) -> jax.Array:
+        heads = (1, length, HEADS, WIDTH // HEADS)
+        q, k, v = ((x @ w).reshape(heads).transpose(0, 2, 1, 3) for w in kernels[:3])
+        logits = q @ k.swapaxes(-1, -2) / math.sqrt(heads[-1])
+        logits = jnp.where(jnp.tril(jnp.ones((length, length), bool)), logits, -1e9)
+        mixed = (jax.nn.softmax(logits) @ v).transpose(0, 2, 1, 3).reshape(x.shape)
+        return jnp.square(mixed @ kernels[3] - x).mean()
+
+    def step(kernels: list[jax.Array], x: jax.Array) -> tuple[list[jax.Array], jax.Array]:
+        loss, slopes = jax.value_and_grad(loss_of)(kernels, x)
+        return [w - RATE * g for w, g in zip(kernels, slopes, strict=True)], loss
+
+    holder, feed = {"kernels": [jnp.asarray(w) for w in weights()]}, text(length)
+    if not train:
+        forward = jax.jit(loss_of).lower(holder["kernels"], feed).compile()
+        return Side(
+            lambda: forward(holder["kernels"], feed).block_until_ready(),
+            _temporaries(forward),
+        )
+    compiled = jax.jit(step, donate_argnums=0).lower(holder["kernels"], feed).compile()
+
+    def run() -> None:
+        holder["kernels"], loss = compiled(holder["kernels"], feed)
+        loss.block_until_ready()
+
+    return Side(run, _temporaries(compiled))
+
+
+def _temporaries(compiled: Any) -> int:
+    return int(compiled.memory_analysis().temp_size_in_bytes)
+
+
+def rows(length: int = 4096, rounds: int = 3) -> list[tuple[str, str, str]]:
+    """Rows: temporaries and time, to plain JAX and to graphc without the pass."""
+    found = []
+    for train in (False, True):
+        ours = in_graphc(length, train)
+        what = f"attention over {length} tokens, {'training step' if train else 'forward'}"
+        for name, other in (
+            ("plain JAX", in_jax(length, train)),
+            ("graphc without the pass", in_graphc(length, train, fuse_attention=False)),
+        ):
+            ratio = ours.temporaries / other.temporaries
+            sizes = f"{ours.temporaries / 1e6:.0f} MB against {other.temporaries / 1e6:.0f} MB"
+            goal = "at most 0.25x" if name == "plain JAX" else ""
+            found.append((f"{what}, temporaries to {name}", f"{ratio:.3f}x ({sizes})", goal))
+            timed = compare(ours.run, other.run, calls=1, rounds=rounds)
+            times = f"{timed.ours:.2f} s against {timed.theirs:.2f} s"
+            found.append((f"{what}, time to {name}", f"{timed.ratio:.2f}x ({times})", ""))
+    return [*found, *_short()]
+
+
+def _short(length: int = 256) -> list[tuple[str, str, str]]:
+    """Below the threshold: the same program with the pass and without."""
+    ours, without = in_graphc(length, True), in_graphc(length, True, fuse_attention=False)
+    ratio = compare(ours.run, without.run, calls=10, rounds=20).ratio
+    label = f"attention over {length} tokens, training step, time to graphc without the pass"
+    return [(label, f"{ratio:.2f}x", "at most 1.05x")]

@@ -1,0 +1,237 @@
+"""Training networks on CPU: pipeline "O3" against plain JAX, and what each part of it gains.
+
+Ratios to plain JAX (NHWC, default options), all forms timed in turn in one run. "O2" is what
+happens without the passes and options for CPU.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+import graphc as gc
+from benchmarks.networks import NETWORKS, Network, data, jax_step, start
+
+Row = tuple[str, str, str]
+Steps = Mapping[str, Callable[[], object]]
+
+
+class Goal(NamedTuple):
+    """What is measured of a network, and the ratio to plain JAX that is aimed at.
+
+    Attributes:
+        steps: of one call.
+    """
+
+    batch: int
+    steps: int
+    rounds: int
+    target: float
+
+
+GOALS = {
+    "resnet50": Goal(8, 1, 5, 0.45),
+    "alexnet": Goal(32, 1, 7, 0.55),
+    "mlp": Goal(100, 50, 15, 0.9),
+}
+
+
+def rows() -> list[Row]:
+    """The three networks, then a layer for each part."""
+    return [*(network_row(name) for name in GOALS), *layer_rows()]
+
+
+def ratios(steps: Steps, rounds: int) -> dict[str, float]:
+    """The median over rounds of each form's time over that of "jax", and "seconds" of that.
+
+    All forms run once in each round, and once before to warm up.
+    """
+    found: dict[str, list[float]] = {name: [] for name in (*steps, "seconds")}
+    for number in range(rounds + 1):
+        taken = {}
+        for name, step in steps.items():
+            begin = time.perf_counter()
+            step()
+            taken[name] = time.perf_counter() - begin
+        if number:
+            for name in steps:
+                found[name].append(taken[name] / taken["jax"])
+            found["seconds"].append(taken["jax"])
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def network_row(name: str) -> Row:
+    """The training step of one network: time, and that the losses agree."""
+    network, goal = NETWORKS[name](), GOALS[name]
+    x, y = data(network, goal.batch)
+    steps = {
+        "jax": jax_network(network, x, y, goal.steps),
+        "O3": graphc_network(network, x, y, goal.steps, "O3"),
+        "O2": graphc_network(network, x, y, goal.steps, "O2"),
+    }
+    first = {form: step() for form, step in steps.items()}
+    for form, loss in first.items():
+        np.testing.assert_allclose(loss, first["jax"], rtol=1e-4, err_msg=form)
+    found = ratios(steps, goal.rounds)
+    milliseconds = 1e3 * found["seconds"] / goal.steps
+    return (
+        f"{name}, batch {goal.batch}: training step on CPU, O3 (JAX {milliseconds:.1f} ms)",
+        f"{found['O3']:.2f}x (O2 {found['O2']:.2f}x)",
+        f"at most {goal.target:.2f}x",
+    )
+
+
+def jax_network(network: Network, x: Any, y: Any, steps: int) -> Callable[[], float]:
+    """So many steps by hand; gives the loss of the first."""
+    params, averages = start(network)
+    values: list[Any] = [params, averages, network.optimizer.init(params)]
+    step = jax.jit(jax_step(network), donate_argnums=(0, 1, 2))
+    compiled = step.lower(*values, x, y).compile()
+
+    def run() -> float:
+        first = None
+        for _ in range(steps):
+            *values[:], loss = compiled(*values, x, y)
+            first = loss if first is None else first
+        loss.block_until_ready()
+        return float(first)
+
+    return run
+
+
+def graphc_network(
+    network: Network, x: Any, y: Any, steps: int, pipeline: str
+) -> Callable[[], float]:
+    """The same in graphc."""
+    options = gc.CompileOptions(pipeline=pipeline, cache=None)
+    fetches = [network.train, network.loss]
+    step = gc.compile(network.graph, fetches, {"x": x.shape, "y": y.shape}, options=options)
+    holder = [step.init()]
+
+    def run() -> float:
+        first = None
+        for _ in range(steps):
+            (_, loss), holder[0] = step(holder[0], {"x": x, "y": y})
+            first = loss if first is None else first
+        loss.block_until_ready()
+        return float(first)
+
+    return run
+
+
+# -- one layer each ----------------------------------------------------------------------------
+
+
+class Layer(NamedTuple):
+    """A layer and its gradients, in graphc and by hand.
+
+    Attributes:
+        first: it is a network's first layer: nothing needs the gradient of the image.
+    """
+
+    image: tuple[int, ...]
+    kernel: tuple[int, ...] | None
+    ours: Callable[..., Any]
+    by_hand: Callable[..., Any]
+    first: bool = False
+
+
+def _conv(stride: int, padding: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def ours(x: gc.Tensor, w: gc.Tensor) -> gc.Tensor:
+        return gc.nn.conv2d(x, w, strides=stride, padding=padding)
+
+    def by_hand(x: jax.Array, w: jax.Array) -> jax.Array:
+        dims = ("NHWC", "HWIO", "NHWC")
+        sides = [(padding, padding)] * 2
+        return lax.conv_general_dilated(x, w, (stride, stride), sides, dimension_numbers=dims)
+
+    return ours, by_hand
+
+
+def _pool(x: jax.Array) -> jax.Array:
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "VALID")
+
+
+def _normalized(x: jax.Array, scale: jax.Array) -> jax.Array:
+    mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
+    return (x - mean) * lax.rsqrt(variance + 1e-5) * scale
+
+
+LAYERS = {
+    "1x1 convolution and gradients [8, 28, 28, 512] to 128": Layer(
+        (8, 28, 28, 512), (1, 1, 512, 128), *_conv(1, 0)
+    ),
+    "strided 1x1 convolution and gradients [8, 56, 56, 256] to 512": Layer(
+        (8, 56, 56, 256), (1, 1, 256, 512), *_conv(2, 0)
+    ),
+    "3x3 convolution and gradients [8, 28, 28, 128], XLA options only": Layer(
+        (8, 28, 28, 128), (3, 3, 128, 128), *_conv(1, 1)
+    ),
+    "11x11 convolution and kernel's gradient, stride 4, [8, 224, 224, 3] to 64": Layer(
+        (8, 224, 224, 3), (11, 11, 3, 64), *_conv(4, 2), first=True
+    ),
+    "max-pool and gradient [32, 27, 27, 192]": Layer(
+        (32, 27, 27, 192), None, lambda x: gc.nn.max_pool(x, 3, 2), _pool
+    ),
+    "batch norm and gradients [8, 56, 56, 256]": Layer(
+        (8, 56, 56, 256),
+        (256,),
+        lambda x, scale: gc.nn.batch_norm(
+            x, *gc.nn.moments(x, (0, 1, 2)), scale, np.zeros(256, np.float32)
+        ),
+        _normalized,
+    ),
+}
+
+
+def layer_rows(rounds: int = 9) -> list[Row]:
+    """Each layer with its gradients: O3, and O2 beside it."""
+    found = []
+    for name, layer in LAYERS.items():
+        shapes = [layer.image] if layer.kernel is None else [layer.image, layer.kernel]
+        rng = np.random.default_rng(0)
+        values = [jnp.asarray(rng.standard_normal(shape, np.float32)) for shape in shapes]
+        steps = {
+            "jax": jax_layer(layer, values),
+            "O3": graphc_layer(layer, values, "O3"),
+            "O2": graphc_layer(layer, values, "O2"),
+        }
+        given = ratios(steps, rounds)
+        what = f"{name} (JAX {1e3 * given['seconds']:.1f} ms)"
+        found.append((what, f"{given['O3']:.2f}x (O2 {given['O2']:.2f}x)", "below 1.00x"))
+    return found
+
+
+def jax_layer(layer: Layer, values: list[Any]) -> Callable[[], object]:
+    y, _ = jax.eval_shape(lambda *v: jax.vjp(layer.by_hand, *v), *values)
+    dy = jnp.ones(y.shape, y.dtype)
+
+    def run(dy: jax.Array, *values: jax.Array) -> Any:
+        y, pull = jax.vjp(layer.by_hand, *values)
+        return y, pull(dy * y)[layer.first :]
+
+    compiled = jax.jit(run).lower(dy, *values).compile()
+    return lambda: jax.block_until_ready(compiled(dy, *values))
+
+
+def graphc_layer(layer: Layer, values: list[Any], pipeline: str) -> Callable[[], object]:
+    graph = gc.Graph(seed=0)
+    with graph:
+        inputs = [
+            gc.placeholder(value.shape, "float32", name=f"in{i}") for i, value in enumerate(values)
+        ]
+        y = layer.ours(*inputs)
+        slopes = gc.gradients(y, inputs[layer.first :], grad_ys=y)
+    feeds = {f"in{i}": value for i, value in enumerate(values)}
+    shapes = {name: value.shape for name, value in feeds.items()}
+    options = gc.CompileOptions(pipeline=pipeline, cache=None)
+    step = gc.compile(graph, [y, *slopes], shapes, options=options)
+    state = step.init()
+    return lambda: jax.block_until_ready(step(state, feeds)[0])

@@ -1,0 +1,373 @@
+"""Accumulate: the gradients of a large batch, from micro-batches one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from graphc.devices.micro_batches import MicroBatches, cut_axis, summed
+from graphc.devices.replicate import Regions, Replicate
+from graphc.errors import LayoutError
+from graphc.ir.dtypes import BOOL, INT32
+from graphc.ir.layouts import REPLICATED, Layout, LayoutPlan, Partial, Replicated, Sharded
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import OpDef
+from graphc.ir.program import Program, region
+from graphc.ir.rewrite import substitute
+from graphc.ir.types import TensorType
+from graphc.ops.arithmetic import ADD
+from graphc.ops.collective import ON_REPLICA_ZERO, REPLICA_INDEX, SHARD_SLICE
+from graphc.ops.comparison import EQUAL, WHERE
+from graphc.ops.control import SCAN
+from graphc.ops.creation import IOTA
+from graphc.ops.random_keys import FOLD_IN
+from graphc.ops.reduction import REDUCE_ALL, REDUCE_ANY, REDUCE_MAX, REDUCE_MIN
+from graphc.ops.shape import BROADCAST_TO, RESHAPE, TRANSPOSE
+from graphc.ops.slicing import SLICE
+from graphc.ops.training import GRADIENTS
+from graphc.passes.base import Pass, PassResult
+from graphc.passes.building import constant_of, node_of
+
+_INDEX = TensorType(INT32, ())
+_EXTREMES = {("max", True): REDUCE_ANY, ("min", True): REDUCE_ALL,
+             ("max", False): REDUCE_MAX, ("min", False): REDUCE_MIN}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Accumulate(Pass):
+    """A loop over micro-batches for what comes before the gradients of `minimize(accumulate=k)`.
+
+    Each of the k micro-batches takes one run of examples, of each device's part of the batch where
+    that can be: so pieces of a reshaped value lie as those of the value do. What leads from feeds
+    with a batch axis to the gradients runs once for each; what is a sum over the batch is added up,
+    what is per example is joined. It means what the large batch means, and needs the memory of a
+    micro-batch. The layout rules that make a program one replica's make it one micro-batch's: so
+    means divide by the size of the whole batch, and only random draws differ, as they do between
+    numbers of replicas. XLA cannot: it does not know which axis is the batch.
+
+    Must not: run before sizes are bound; change programs without such gradients.
+
+    Attributes:
+        sources: the user's lines of feeds by name, for errors.
+        replicas: how many devices the batch will be cut over.
+    """
+
+    sources: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+    replicas: int = 1
+
+    def run(self, program: Program) -> PassResult:
+        count = _count(program)
+        if count == 1:
+            return PassResult(program, 0)
+        inputs = self._layouts(program, count)
+        try:
+            sorted_nodes = MicroBatches.of(program, Regions(Replicate(count)), inputs)
+            replicas = self.replicas if _divides(sorted_nodes, count * self.replicas) else 1
+            result = _Loop(program, sorted_nodes, count, replicas).run()
+        except LayoutError:
+            raise
+        except Exception as error:
+            raise self.fault(None, error) from error
+        return PassResult(result, len(sorted_nodes.inside))
+
+    def _layouts(self, program: Program, count: int) -> dict[Tensor, Layout]:
+        found: dict[Tensor, Layout] = {}
+        for port in program.inputs:
+            axis = program.batch_axes.get(port.name) if port.kind == "feed" else None
+            found[port.tensor] = REPLICATED if axis is None else Sharded(axis)
+            size = 0 if axis is None else port.tensor.type.shape[axis]
+            if not isinstance(size, int) or size % count:
+                raise LayoutError(
+                    f"feed {port.name!r}: {size} along its batch axis {axis} cannot be cut into "
+                    f"{count} equal micro-batches",
+                    details=[f"{port.name}  {port.tensor.type}"],
+                    source=self.sources.get(port.name),
+                    mend=f"feed a multiple of {count}, or accumulate over another number",
+                )
+        if all(isinstance(layout, Replicated) for layout in found.values()):
+            raise LayoutError(
+                f"{program.name}: no feed has a batch axis, so there is nothing to cut into "
+                f"{count} micro-batches",
+                mend="mark it: gc.placeholder(shape, dtype, batch_axis=0), or let its leading "
+                "size be None or 'batch'",
+            )
+        return found
+
+
+def _divides(parts: MicroBatches, pieces: int) -> bool:
+    """Whether all that micro-batches have a part of can be cut into so many pieces.
+
+    Otherwise a run of one micro-batch may end in the middle of a device's part.
+    """
+    layouts = list(parts.made.items())
+    for node, plan in parts.inside:
+        layouts += zip(node.inputs, plan.operands, strict=True)
+    for tensor, layout in layouts:
+        size = tensor.type.shape[layout.axis] if isinstance(layout, Sharded) else 0
+        if not isinstance(size, int) or size % pieces:
+            return False
+    return True
+
+
+def is_accumulated(program: Program) -> bool:
+    """Whether gradients of the program are to be summed over micro-batches."""
+    return _count(program) > 1
+
+
+def _count(program: Program) -> int:
+    """How many micro-batches the program's training steps take.
+
+    Raises:
+        LayoutError: not all the same.
+    """
+    marks = [node for node in program.nodes if node.op is GRADIENTS]
+    counts = {node.attrs["accumulate"] for node in marks}
+    if len(counts) > 1:
+        steps = [f"{n.attrs['step']}  accumulate={n.attrs['accumulate']}" for n in marks]
+        raise LayoutError(
+            "training steps of one run must take the same number of micro-batches",
+            details=steps,
+            source=marks[-1].source,
+            mend="run them one after the other, or give them the same accumulate=",
+        )
+    return counts.pop() if counts else 1
+
+
+class _Loop:
+    """Writes the loop: one run of the pass."""
+
+    def __init__(self, program: Program, parts: MicroBatches, count: int, replicas: int) -> None:
+        self._program = program
+        self._parts = parts
+        self._count = count
+        self._runs = (replicas,) if replicas > 1 else ()  # of each micro-batch, one a device
+        self._outside: list[Node] = list(parts.before)
+        self._body: list[Node] = []
+        self._behind: list[Node] = []
+        self._local: dict[Tensor, Tensor] = {}
+        self._consts: dict[Tensor, Tensor] = {}  # outside -> inside
+        self._xs: dict[Tensor, Tensor] = {}  # stacked, outside -> a slice, inside
+        self._converted: dict[tuple[Tensor, Layout], Tensor] = {}
+        self._keys: dict[Tensor, Tensor] = {}
+        self._index: Tensor | None = None
+        self._makers = {t: node for node in parts.before for t in node.outputs}
+
+    def run(self) -> Program:
+        for node, plan in self._parts.inside:
+            self._add(node, plan)
+        wanted = self._wanted()
+        totals = [t for t in wanted if summed(self._parts.made[t])]
+        others = [t for t in wanted if not summed(self._parts.made[t])]
+        loop = self._write(totals, others)
+        instead = dict(zip(totals, loop.outputs, strict=False))
+        for tensor, stack in zip(others, loop.outputs[len(totals) :], strict=True):
+            instead[tensor] = self._joined(tensor, stack)
+        after = []
+        for node in self._parts.after:
+            if node.op is GRADIENTS:
+                instead.update(zip(node.outputs, node.inputs, strict=True))
+            else:
+                after.append(node)
+        nodes = (*self._outside, loop, *self._behind, *after)
+        return substitute(self._program.replace(nodes=nodes), instead)
+
+    def _wanted(self) -> list[Tensor]:
+        """What is made inside and used behind the loop."""
+        used = [t for node in self._parts.after for t in node.inputs]
+        used += self._program.output_tensors()
+        return [t for t in dict.fromkeys(used) if t in self._parts.looped]
+
+    # -- the body -------------------------------------------------------------------------------
+
+    def _add(self, node: Node, plan: LayoutPlan) -> None:
+        """A node as one micro-batch computes it."""
+        inputs = [
+            self._as(t, layout, node) for t, layout in zip(node.inputs, plan.operands, strict=True)
+        ]
+        for position in plan.fold_replica:
+            inputs[position] = self._own_key(inputs[position])
+        outputs = []
+        for tensor, layout in zip(node.outputs, plan.results, strict=True):
+            axis = cut_axis(layout)
+            own = tensor if axis is None else Tensor(self._piece(tensor.type, axis), tensor.name)
+            self._local[tensor] = own
+            outputs.append(own)
+        regions = node.regions if plan.regions is None else tuple(plan.regions)
+        attrs = {**node.attrs, **plan.attrs} if plan.attrs else node.attrs
+        for body in regions:
+            _check_no_index(node, body)
+        self._body.append(
+            node.replace(inputs=tuple(inputs), outputs=tuple(outputs), attrs=attrs, regions=regions)
+        )
+
+    def _as(self, tensor: Tensor, wanted: Layout, user: Node) -> Tensor:
+        """The body's tensor for `tensor` in the layout that `user` wants."""
+        have = self._parts.made[tensor]
+        found = self._converted.get((tensor, wanted))
+        if found is not None:
+            return found
+        if tensor in self._parts.looped and have == wanted:
+            return self._local[tensor]
+        if isinstance(wanted, Sharded):
+            found = self._slice_of(tensor, wanted.axis)
+        elif wanted == Partial("sum") and have == REPLICATED:
+            found = self._once(self._inner(tensor), user)
+        else:  # whole; or the maximum, or minimum, of equal values
+            found = self._inner(tensor)
+        self._converted[tensor, wanted] = found
+        return found
+
+    def _inner(self, tensor: Tensor) -> Tensor:
+        """A whole value inside the body."""
+        if tensor in self._local:
+            return self._local[tensor]
+        if tensor not in self._consts:
+            self._consts[tensor] = Tensor(tensor.type, tensor.name)
+        return self._consts[tensor]
+
+    def _slice_of(self, tensor: Tensor, axis: int) -> Tensor:
+        """A micro-batch of a value from outside: a run of each device's part along `axis`."""
+        if tensor in self._parts.looped:
+            raise LayoutError(
+                f"minimize(accumulate=): {tensor.name!r} is the same for each micro-batch, and "
+                "would have to be cut"
+            )
+        source = self._filled_along(tensor, axis)
+        if source is not None:  # nothing of the size of the batch is made
+            piece = self._piece(tensor.type, axis).shape
+            return self._emit(self._body, BROADCAST_TO, (self._inner(source),), shape=piece)
+        before, behind = tensor.type.shape[:axis], tensor.type.shape[axis + 1 :]
+        cut = (*before, *self._runs, self._count, self._run_of(tensor.type, axis), *behind)
+        at = axis + len(self._runs)
+        order = (at, *[i for i in range(len(cut)) if i != at])
+        stack = self._emit(self._outside, RESHAPE, (tensor,), shape=cut)
+        if at:
+            stack = self._emit(self._outside, TRANSPOSE, (stack,), perm=order)
+        if self._runs:
+            whole = (self._count, *self._piece(tensor.type, axis).shape)
+            stack = self._emit(self._outside, RESHAPE, (stack,), shape=whole)
+        inner = Tensor(self._piece(tensor.type, axis), tensor.name)
+        self._xs[stack] = inner
+        return inner
+
+    def _filled_along(self, tensor: Tensor, axis: int) -> Tensor | None:
+        """What `tensor` repeats along `axis`, if it does."""
+        made = self._makers.get(tensor)
+        if made is None or made.op is not BROADCAST_TO:
+            return None
+        (source,) = made.inputs
+        own = axis - (tensor.type.rank - source.type.rank)
+        return source if own < 0 or source.type.shape[own] == 1 else None
+
+    def _once(self, value: Tensor, user: Node) -> Tensor:
+        """The value for the first micro-batch, zeros for the others."""
+        zero = self._emit(self._body, None, (), value=0, dtype=value.type.dtype)
+        first = self._emit(self._body, None, (), value=0, dtype=INT32)
+        is_first = self._emit(self._body, EQUAL, (self._turn(), first))
+        return self._emit(self._body, WHERE, (is_first, value, zero))
+
+    def _own_key(self, key: Tensor) -> Tensor:
+        if key not in self._keys:
+            self._keys[key] = self._emit(self._body, FOLD_IN, (key, self._turn()))
+        return self._keys[key]
+
+    def _turn(self) -> Tensor:
+        """The number of the micro-batch, inside."""
+        if self._index is None:
+            numbers = self._emit(self._outside, IOTA, (), shape=(self._count,), axis=0, dtype=INT32)
+            self._index = self._xs[numbers] = Tensor(_INDEX, "micro_batch")
+        return self._index
+
+    # -- the loop -------------------------------------------------------------------------------
+
+    def _write(self, totals: Sequence[Tensor], others: Sequence[Tensor]) -> Node:
+        """The loop: sums are carried, the rest is stacked."""
+        carried = [Tensor(t.type, t.name) for t in totals]
+        sums = [
+            self._emit(self._body, ADD, (before, self._local[t]))
+            for before, t in zip(carried, totals, strict=True)
+        ]
+        starts = []
+        for tensor in totals:
+            zero = self._emit(self._outside, None, (), value=0, dtype=tensor.type.dtype)
+            starts.append(self._emit(self._outside, BROADCAST_TO, (zero,), shape=tensor.type.shape))
+        body = region(
+            "micro_batch",
+            [*self._consts.values(), *carried, *self._xs.values()],
+            self._body,
+            [*sums, *(self._local[t] for t in others)],
+        )
+        return node_of(
+            SCAN,
+            (*self._consts, *starts, *self._xs),
+            name="micro_batches",
+            regions=(body,),
+            consts=len(self._consts),
+            carries=len(totals),
+            length=self._count,
+        )
+
+    def _joined(self, tensor: Tensor, stack: Tensor) -> Tensor:
+        """What the whole batch has, from what the micro-batches gave: [count, ...]."""
+        layout = self._parts.made[tensor]
+        if isinstance(layout, Sharded):
+            axis, shape = layout.axis, tensor.type.shape
+            if self._runs:
+                runs = (*self._runs, self._run_of(tensor.type, axis))
+                apart = (self._count, *shape[:axis], *runs, *shape[axis + 1 :])
+                stack = self._emit(self._behind, RESHAPE, (stack,), shape=apart)
+            at = axis + len(self._runs)
+            order = (*range(1, at + 1), 0, *range(at + 1, stack.type.rank))
+            if at:
+                stack = self._emit(self._behind, TRANSPOSE, (stack,), perm=order)
+            return self._emit(self._behind, RESHAPE, (stack,), shape=shape)
+        if isinstance(layout, Partial):
+            op = _EXTREMES[layout.op, tensor.type.dtype == BOOL]
+            return self._emit(self._behind, op, (stack,), axes=(0,), keepdims=False)
+        limits = (1, *tensor.type.shape)
+        first = self._emit(
+            self._behind, SLICE, (stack,), starts=(0,) * len(limits), limits=limits,
+            strides=(1,) * len(limits),
+        )  # fmt: skip
+        return self._emit(self._behind, RESHAPE, (first,), shape=tensor.type.shape)
+
+    def _emit(
+        self, where: list[Node], op: OpDef | None, inputs: tuple[Tensor, ...], **attrs: Any
+    ) -> Tensor:
+        """The result of a new node; a constant where there is no operator."""
+        if op is None:
+            node = constant_of(attrs["value"], attrs["dtype"], name="accumulate/Constant")
+        else:
+            node = node_of(op, inputs, name=f"accumulate/{op.name}", **attrs)
+        where.append(node)
+        return node.outputs[0]
+
+    def _size(self, type: TensorType, axis: int) -> int:
+        size = type.shape[axis]
+        if not isinstance(size, int) or size % self._count:
+            raise LayoutError(
+                f"{type} cannot be cut into {self._count} equal micro-batches along axis {axis}"
+            )
+        return size // self._count
+
+    def _run_of(self, type: TensorType, axis: int) -> int:
+        """How many elements lie together that one micro-batch takes."""
+        return self._size(type, axis) // prod(self._runs)
+
+    def _piece(self, type: TensorType, axis: int) -> TensorType:
+        size = self._size(type, axis)
+        return TensorType(type.dtype, (*type.shape[:axis], size, *type.shape[axis + 1 :]))
+
+
+def _check_no_index(node: Node, body: Program) -> None:
+    """Raises where the body of a node would have to know which micro-batch it works on."""
+    for inner in body.walk():
+        if inner.op in (REPLICA_INDEX, SHARD_SLICE, ON_REPLICA_ZERO):
+            raise LayoutError(
+                f"minimize(accumulate=): in the body of {node.op.name} {node.name!r}, "
+                f"{inner.name!r} differs from micro-batch to micro-batch",
+                source=inner.source or node.source,
+                mend="draw random numbers outside of the body, and give them to it",
+            )

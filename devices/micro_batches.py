@@ -1,0 +1,127 @@
+"""Which nodes of a training step run once for each micro-batch, and how values lie there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from graphc.errors import GraphcError, LayoutError
+from graphc.ir.layouts import (
+    REPLICATED,
+    Layout,
+    LayoutContext,
+    LayoutPlan,
+    Partial,
+    Replicated,
+    Sharded,
+)
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import PURE
+from graphc.ir.program import Program
+from graphc.ops.collective import ALL_GATHER, ALL_REDUCE
+from graphc.ops.layout_rules import replicated
+from graphc.ops.training import GRADIENTS
+
+
+@dataclass
+class MicroBatches:
+    """The nodes of a program by where they run, found in one walk.
+
+    Micro-batches are to a layout rule what replicas are: pieces of a whole batch. A rule that asks
+    for a value whole asks for all micro-batches.
+
+    Attributes:
+        before: nodes that no feed with a batch axis leads to: they run once.
+        inside: those that run for each micro-batch, with the rule's answer.
+        after: gradients' users, and others that need a whole batch's value: once, at the end.
+        made: how each tensor made before or inside lies.
+    """
+
+    program: Program
+    context: LayoutContext
+    needed: set[Node]  # what the gradients depend on
+    inputs: Mapping[Tensor, Layout]
+    before: list[Node] = field(default_factory=list)
+    inside: list[tuple[Node, LayoutPlan]] = field(default_factory=list)
+    after: list[Node] = field(default_factory=list)
+    made: dict[Tensor, Layout] = field(default_factory=dict)
+    looped: set[Tensor] = field(default_factory=set)  # what the nodes inside make
+
+    @staticmethod
+    def of(
+        program: Program, context: LayoutContext, inputs: Mapping[Tensor, Layout]
+    ) -> MicroBatches:
+        """Sorts the nodes.
+
+        Raises:
+            LayoutError: a gradient depends on a value of the whole batch.
+        """
+        found = MicroBatches(program, context, _before_gradients(program), inputs)
+        found.made.update(inputs)
+        late: set[Tensor] = set()
+        for node in program.nodes:
+            if node.op is GRADIENTS or not late.isdisjoint(node.inputs) or not found._place(node):
+                found.after.append(node)
+                late.update(node.outputs)
+        return found
+
+    def _place(self, node: Node) -> bool:
+        """Puts a node before or inside; whether it can be there."""
+        layouts = [self.made[t] for t in node.inputs]
+        pieces = any(type(layout) is not Replicated for layout in layouts)
+        if not pieces and self.looped.isdisjoint(node.inputs):
+            self.before.append(node)
+            self.made.update(dict.fromkeys(node.outputs, REPLICATED))
+            return True
+        rule = node.op.layout or replicated
+        plan = rule(self.context, node, *layouts)
+        whole = [
+            i
+            for i, (have, wanted) in enumerate(zip(layouts, plan.operands, strict=True))
+            if have != wanted and type(have) is not Replicated
+        ]
+        exchanges = any(_exchange(body) for body in plan.regions or ())
+        if whole or exchanges or node.op.effects is not PURE:
+            if node in self.needed:
+                raise _needs_whole(node, whole)
+            return False
+        self.inside.append((node, plan))
+        self.made.update(zip(node.outputs, plan.results, strict=True))
+        self.looped.update(node.outputs)
+        return True
+
+
+def _before_gradients(program: Program) -> set[Node]:
+    needed: set[Tensor] = set()
+    found: set[Node] = set()
+    for node in reversed(program.nodes):
+        if node.op is GRADIENTS or not needed.isdisjoint(node.outputs):
+            needed.update(node.inputs)
+            found.add(node)
+    return found
+
+
+def _exchange(body: Program) -> bool:
+    return any(node.op in (ALL_REDUCE, ALL_GATHER) for node in body.walk())
+
+
+def _needs_whole(node: Node, operands: list[int]) -> GraphcError:
+    details = [f"{node.op.operand_label(i)}  {node.inputs[i].type}" for i in operands]
+    return LayoutError(
+        f"minimize(accumulate=): {node.op.name} {node.name!r} needs a value of the whole batch "
+        "before the gradients are there, and micro-batches come one after the other",
+        details=details,
+        source=node.source,
+        mend="batch norm: gc.nn.BatchNorm(local=True) takes each micro-batch's own mean and "
+        "variance; otherwise write the loss as a sum or mean over examples",
+    )
+
+
+def summed(layout: Layout) -> bool:
+    """Whether micro-batches give terms of a sum."""
+    return layout == Partial("sum")
+
+
+def cut_axis(layout: Layout) -> int | None:
+    """The axis along which micro-batches give pieces."""
+    return layout.axis if isinstance(layout, Sharded) else None

@@ -1,0 +1,53 @@
+"""`graphc tune`: the fastest way to compile a training step, or other fetches, on this machine."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from graphc.cli.report import print_json
+from graphc.cli.script import load_job
+from graphc.cli.targets import Target, ask_for_devices, strategy_for, target_of
+from graphc.config import CompileOptions
+from graphc.ir.node import Tensor
+from graphc.runtime.fetches import resolve_feed
+from graphc.runtime.tuning import tune
+from graphc.train.loop import Job
+
+
+def run(options: argparse.Namespace) -> None:
+    """Tunes, and prints what came of each variant."""
+    ask_for_devices(options.devices)
+    job = load_job(options.script, options.arguments)
+    target = target_of(job, options.fetch, options.feed)
+    tuning = tune(
+        job.graph,
+        target.fetches,
+        _feeds(job, target),
+        strategy=strategy_for(options.devices),
+        options=CompileOptions(pipeline=options.pipeline),
+        steps=options.loop,
+        seconds=options.seconds,
+        tolerance=options.tolerance,
+        progress=not options.no_progress,
+    )
+    if options.json:
+        print_json({"graph": job.graph.name, **tuning.to_json()})
+    else:
+        print(tuning)
+
+
+def _feeds(job: Job, target: Target) -> dict[Tensor, Any]:
+    """The values of the job's first batch, in its order, where they have the shapes wanted; shapes
+    of the rest."""
+    batch = next(iter(job.batches), {})
+    given = {resolve_feed(job.graph, key): value for key, value in batch.items()}
+    order = [t for t in given if t in target.feeds] + [t for t in target.feeds if t not in given]
+    return {
+        tensor: given[tensor]
+        if tensor in given and np.shape(given[tensor]) == target.feeds[tensor]
+        else target.feeds[tensor]
+        for tensor in order
+    }

@@ -1,0 +1,139 @@
+"""A loss that only the graph knows, as a function that JAX can trace and differentiate once.
+
+While JAX traces an optimizer, the loss is one primitive of ours, and its slopes another. They
+become calls of a body without content, whose place the loss's own nodes take later: what JAX
+traced then depends on types alone, and can be kept.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from jax import lax
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching
+
+from graphc.errors import JaxImportError
+from graphc.ir.dtypes import DType, as_dtype, is_complex
+from graphc.ir.node import Tensor
+from graphc.jaxpr.equation import Equation, Rule
+from graphc.ops.arithmetic import add, multiply
+from graphc.ops.complex_parts import real
+from graphc.ops.emit import cast
+from graphc.ops.promised import call_objective
+from graphc.ops.reduction import reduce_sum
+
+# All take the parameters, then what else the loss is calculated from.
+_LOSS = Primitive("graphc_loss")
+_SLOPES = Primitive("graphc_slopes")
+_SLOPES.multiple_results = True
+_ALONG = Primitive("graphc_slope_along")  # and tangents of the parameters, in which it is linear
+
+
+def loss_and_slopes(
+    count: int, captured: Sequence[Any], dtype: DType
+) -> tuple[Callable[..., Any], Callable[..., list[Any]]]:
+    """The loss and its slopes as functions of `count` parameters, for JAX to trace.
+
+    Args:
+        captured: what else the loss is calculated from.
+        dtype: of the loss, a scalar.
+
+    Returns:
+        Functions of the parameters, in order. The first can be differentiated, once.
+    """
+
+    def loss(*parameters: Any) -> Any:
+        return _LOSS.bind(*parameters, *captured, count=count, dtype=dtype)
+
+    def slopes(*parameters: Any) -> list[Any]:
+        found: list[Any] = _SLOPES.bind(*parameters, *captured, count=count, dtype=dtype)
+        return found
+
+    return loss, slopes
+
+
+def _loss_type(*avals: Any, count: int, dtype: DType) -> ShapedArray:
+    return ShapedArray((), dtype)
+
+
+def _slope_types(*avals: Any, count: int, dtype: DType) -> list[ShapedArray]:
+    return [ShapedArray(aval.shape, aval.dtype) for aval in avals[:count]]
+
+
+def _loss_jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, count: int, dtype: DType
+) -> tuple[Any, Any]:
+    """The slope itself is left until the tangents are known: a line search may never ask for it."""
+    moved = [ad.instantiate_zeros(t) for t in tangents[:count]]
+    options = {"count": count, "dtype": dtype}
+    return _LOSS.bind(*primals, **options), _ALONG.bind(*primals, *moved, **options)
+
+
+def _along_transposed(adjoint: Any, *operands: Any, count: int, dtype: DType) -> list[Any]:
+    given = operands[:-count]
+    nothing: list[Any] = [None] * len(given)
+    if type(adjoint) is ad.Zero:
+        return [*nothing, *[None] * count]
+    found = _SLOPES.bind(*given, count=count, dtype=dtype)
+    return [*nothing, *[lax.convert_element_type(adjoint, g.dtype) * g for g in found]]
+
+
+def _refuse_second(*args: Any, **params: Any) -> NoReturn:
+    raise JaxImportError(
+        "it takes second derivatives of the loss",
+        mend="calculate them with gc.gradients, and give them to the transformation as gradients",
+    )
+
+
+def _refuse_batches(*args: Any, **params: Any) -> NoReturn:
+    raise JaxImportError(
+        "it evaluates the loss at many parameters at once, by jax.vmap",
+        mend="evaluate it at one after the other: jax.lax.map or jax.lax.scan",
+    )
+
+
+_LOSS.def_abstract_eval(_loss_type)
+_SLOPES.def_abstract_eval(_slope_types)
+_ALONG.def_abstract_eval(_loss_type)
+ad.primitive_jvps[_LOSS] = _loss_jvp
+ad.primitive_jvps[_SLOPES] = ad.primitive_jvps[_ALONG] = _refuse_second
+ad.primitive_transposes[_ALONG] = _along_transposed
+for _each in (_LOSS, _SLOPES, _ALONG):
+    batching.primitive_batchers[_each] = _refuse_batches
+
+
+# -- as nodes ----------------------------------------------------------------------------------
+
+
+def _called(eqn: Equation, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return call_objective(operands, eqn.params["count"], as_dtype(eqn.params["dtype"]))
+
+
+def _loss(eqn: Equation, *operands: Tensor) -> Tensor:
+    return _called(eqn, operands)[0]
+
+
+def _slopes(eqn: Equation, *operands: Tensor) -> Sequence[Tensor]:
+    return _called(eqn, operands)[1:]
+
+
+def _along(eqn: Equation, *operands: Tensor) -> Tensor:
+    count = eqn.params["count"]
+    slopes = _called(eqn, operands[:-count])[1:]
+    parts = []
+    for slope, tangent in zip(slopes, operands[-count:], strict=True):
+        product = multiply(slope, tangent)
+        part = reduce_sum(real(product) if is_complex(product.dtype) else product)
+        parts.append(cast(part, eqn.type.dtype))
+    return functools.reduce(add, parts)
+
+
+RULES: dict[str, Rule] = {
+    "graphc_loss": _loss,
+    "graphc_slope_along": _along,
+    "graphc_slopes": _slopes,
+}

@@ -1,0 +1,158 @@
+"""What tells where the first NaN or infinity was made; put into programs by `CheckNumerics`.
+
+A *fault* is i32[n]: what was made (1: an infinity, 2: a NaN, 0: neither), then where: the place
+of a node in its program, and for each body that it lies in the turn and the place there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.ir.dtypes import INT32, is_inexact
+from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.stable import wide
+
+_NUMBER = TensorType(INT32, ())
+INFINITE, NAN = 1, 2
+# How a body gives its fault: one in each of several turns side by side; once; or with the turn
+# of a loop, the first in which there was one.
+ROWS, ONCE, TURN = 0, 1, 2
+
+
+def _infer_non_finite(ctx: InferContext, x: TensorType) -> TensorType:
+    ctx.require_dtype([x], is_inexact, "floating or complex")
+    return _NUMBER
+
+
+def _lower_non_finite(ctx: LowerContext, x: Any) -> Any:
+    if jnp.iscomplexobj(x):
+        parts = (lax.real(x), lax.imag(x))
+        return jnp.maximum(*[_lower_non_finite(ctx, part) for part in parts])
+    # One maximum, which XLA does in vectors: NaN is greater than all others.
+    largest = jnp.max(jnp.abs(lax.convert_element_type(x, wide(np.dtype(x.dtype)))), initial=0)
+    return jnp.where(jnp.isnan(largest), NAN, jnp.where(jnp.isinf(largest), INFINITE, 0)).astype(
+        INT32
+    )
+
+
+NON_FINITE = OpDef(
+    name="NonFinite",
+    signature="x -> level",
+    precision="wide",
+    infer=_infer_non_finite,
+    lower=_lower_non_finite,
+    differentiable=False,
+    doc="2 where x has a NaN, else 1 where it has an infinity, else 0. Floating and complex "
+    "dtypes.",
+)
+
+
+def _infer_fault(
+    ctx: InferContext, *types: TensorType, rows: Any, bodies: Any, width: int
+) -> TensorType:
+    ctx.require_dtype(types, lambda dtype: dtype == INT32, "int32")
+    return TensorType(INT32, (width,))
+
+
+def _lower_fault(
+    ctx: LowerContext,
+    *operands: Any,
+    rows: tuple[tuple[int, ...], ...],
+    bodies: tuple[tuple[int, ...], ...],
+    width: int,
+) -> Any:
+    count = len(operands) - len(bodies)
+    levels, faults = operands[:count], operands[count:]
+    found = [
+        _in_body(fault, place, form, width)
+        for fault, (place, form) in zip(faults, bodies, strict=True)
+    ]
+    if rows:
+        found.append(_in_rows(jnp.stack([jnp.zeros((), INT32), *levels]), rows, width))
+    if not found:
+        return jnp.zeros(width, INT32)
+    all_found = jnp.stack(found)
+    places = jnp.where(all_found[:, 0] > 0, all_found[:, 1], np.iinfo(np.int32).max)
+    return all_found[jnp.argmin(places)]
+
+
+def _in_rows(levels: Any, rows: Sequence[tuple[int, ...]], width: int) -> Any:
+    """The fault of the first row whose results are worse than its operands."""
+    takes, gives = [], []
+    for _, count, *tensors in rows:
+        takes.append([0, *(i + 1 for i in tensors[:count])])
+        gives.append([0, *(i + 1 for i in tensors[count:])])
+    before, after = (jnp.max(levels[_table(table)], axis=1) for table in (takes, gives))
+    bad = after > before
+    first = jnp.argmax(bad)
+    place = jnp.asarray(np.array([row[0] for row in rows], np.int32))[first]
+    made = jnp.where(bad[first], after[first], 0)
+    return jnp.concatenate([jnp.stack([made, place]), jnp.full(width - 2, -1, INT32)])
+
+
+def _table(rows: Sequence[Sequence[int]]) -> np.ndarray[Any, Any]:
+    """Rows of one length: shorter ones end in 0, which stands for nothing."""
+    length = max(map(len, rows))
+    return np.array([[*row, *[0] * (length - len(row))] for row in rows], np.int32)
+
+
+def _in_body(fault: Any, place: int, form: int, width: int) -> Any:
+    """The fault of a body as one of the program around it."""
+    if form == ROWS:
+        turn = jnp.argmax(fault[:, 0] > 0)
+        fault = fault[turn]
+        fault = jnp.concatenate([fault[:1], turn[None].astype(INT32), fault[1:]])
+    elif form == ONCE:
+        fault = jnp.concatenate([fault[:1], jnp.zeros(1, INT32), fault[1:]])
+    inner = jnp.concatenate([fault[:1], jnp.full(1, place, INT32), fault[1:]])
+    return jnp.concatenate([inner, jnp.full(width - inner.shape[0], -1, INT32)])
+
+
+FIRST_FAULT = OpDef(
+    name="FirstFault",
+    signature="*operands -> fault",
+    precision="wide",
+    attrs={
+        "rows": Attr(
+            "pairs", doc="for each node its place, how many levels it takes, those, those it gives"
+        ),
+        "bodies": Attr("pairs", doc="for each fault of a body the node's place, and its form"),
+        "width": Attr("int"),
+    },
+    infer=_infer_fault,
+    lower=_lower_fault,
+    differentiable=False,
+    doc="The fault of the first node whose results are worse than its operands, of operands that "
+    "are levels (`NonFinite`), then faults of bodies: rows, one, or one with its turn.",
+)
+
+
+def _infer_keep(
+    ctx: InferContext, kept: TensorType, turn: TensorType, fault: TensorType
+) -> tuple[TensorType, ...]:
+    return kept, turn
+
+
+def _lower_keep(ctx: LowerContext, kept: Any, turn: Any, fault: Any) -> tuple[Any, Any]:
+    now = jnp.concatenate([fault[:1], turn[None], fault[1:]])
+    return jnp.where(kept[0] > 0, kept, now), turn + 1
+
+
+KEEP_FAULT = OpDef(
+    name="KeepFault",
+    signature="kept, turn, fault -> kept, turn",
+    precision="wide",
+    infer=_infer_keep,
+    lower=_lower_keep,
+    differentiable=False,
+    doc="In a loop: the fault that is kept, else that of this turn with its number; the next turn.",
+)
+
+
+OPS: tuple[OpDef, ...] = (NON_FINITE, FIRST_FAULT, KEEP_FAULT)

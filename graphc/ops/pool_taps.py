@@ -1,0 +1,110 @@
+"""Max pooling and its gradient written out, tap by tap of the window."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.ir.dtypes import is_floating
+
+Ints = tuple[int, ...]
+
+
+def lowest(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """What loses against every element: what padding is to max pooling."""
+    return np.array(-np.inf if is_floating(dtype) else np.iinfo(dtype).min, dtype)
+
+
+def max_by_taps(x: Any, attrs: dict[str, Any]) -> Any:
+    """The maximum of each window of x [batch, ..., channels]; any dilation."""
+    return functools.reduce(lax.max, [values for values, _ in _taps(_padded(x, attrs), attrs)])
+
+
+def max_gradient_by_taps(x: Any, dy: Any, attrs: dict[str, Any]) -> Any:
+    """`dy` [batch, ..., channels] at the first tap of each window that holds its maximum.
+
+    The elements that a tap stands on lie `strides` apart. So those of x are cut into classes by
+    the rest of their places divided by the strides, each class is the sum of its taps, shifted,
+    and the classes are interleaved in the end: everything is elementwise, nothing is scattered.
+
+    Args:
+        attrs: window, strides, padding and dilation of the pooling.
+
+    Returns:
+        Of the shape of x.
+    """
+    padded, strides = _padded(x, attrs), attrs["strides"]
+    numbers, starts = _first_largest(padded, attrs)
+    sizes = [-(-n // step) for n, step in zip(padded.shape[1:-1], strides, strict=True)]
+    zero, none = np.zeros((), dy.dtype), np.array(-1, numbers.dtype)
+    classes: dict[Ints, Any] = {}
+    for tap, start in enumerate(starts):
+        shifts = [first // step for first, step in zip(start, strides, strict=True)]
+        rows = zip(shifts, sizes, dy.shape[1:-1], strict=True)
+        sides = [(0, 0, 0), *((shift, size - n - shift, 0) for shift, size, n in rows), (0, 0, 0)]
+        part = jnp.where(lax.pad(numbers, none, sides) == tap, lax.pad(dy, zero, sides), zero)
+        rest = tuple(first % step for first, step in zip(start, strides, strict=True))
+        classes[rest] = classes[rest] + part if rest in classes else part
+    whole = _interleaved(classes, strides)
+    pairs = zip(x.shape[1:-1], attrs["padding"], strict=True)
+    cut = [slice(low, low + size) for size, (low, _) in pairs]
+    return whole[:, *cut, :]
+
+
+def _first_largest(padded: Any, attrs: dict[str, Any]) -> tuple[Any, list[Ints]]:
+    """Which tap of each window holds its maximum, the first of several; and where taps start."""
+    starts: list[Ints] = []
+    largest: Any = None
+    numbers: Any = None
+    dtype = np.int8 if np.prod(attrs["window"]) < 128 else np.int32
+    for tap, (values, start) in enumerate(_taps(padded, attrs)):
+        starts.append(start)
+        if largest is None:
+            largest, numbers = values, jnp.zeros(values.shape, dtype)
+            continue
+        more = ~(largest >= values)  # as JAX asks: true of NaN on either side
+        largest = jnp.where(more, values, largest)
+        numbers = jnp.where(more, np.array(tap, dtype), numbers)
+    # Kept: XLA would search the window again for each of its taps (7 times slower).
+    return lax.optimization_barrier(numbers), starts
+
+
+def _interleaved(classes: dict[Ints, Any], strides: Sequence[int]) -> Any:
+    """One array whose element `i * stride + rest` along each spatial axis is element i of the
+    class `rest`; zeros where there is no such class."""
+    for axis in reversed(range(len(strides))):
+        step = strides[axis]
+        if step == 1:
+            classes = {rest[:axis]: value for rest, value in classes.items()}
+            continue
+        joined: dict[Ints, Any] = {}
+        for rest in dict.fromkeys(key[:axis] for key in classes):
+            parts = [classes.get((*rest, i)) for i in range(step)]
+            like = next(part for part in parts if part is not None)
+            filled = [jnp.zeros_like(like) if part is None else part for part in parts]
+            stacked = jnp.stack(filled, axis=axis + 2)
+            shape = (*like.shape[: axis + 1], step * like.shape[axis + 1], *like.shape[axis + 2 :])
+            joined[rest] = stacked.reshape(shape)
+        classes = joined
+    return classes[()]
+
+
+def _padded(x: Any, attrs: dict[str, Any]) -> Any:
+    sides = [(0, 0), *attrs["padding"], (0, 0)]
+    return lax.pad(x, lowest(x.dtype), [(low, high, 0) for low, high in sides])
+
+
+def _taps(padded: Any, attrs: dict[str, Any]) -> Iterator[tuple[Any, Ints]]:
+    """For each tap of the window: its values at all places, and the place of the first."""
+    dilation = attrs["dilation"]
+    reach = [(w - 1) * d for w, d in zip(attrs["window"], dilation, strict=True)]
+    for tap in np.ndindex(*attrs["window"]):
+        start = tuple(i * d for i, d in zip(tap, dilation, strict=True))
+        end = [n - r + s for n, r, s in zip(padded.shape[1:-1], reach, start, strict=True)]
+        limits = [padded.shape[0], *end, padded.shape[-1]]
+        yield lax.slice(padded, (0, *start, 0), limits, (1, *attrs["strides"], 1)), start

@@ -1,0 +1,101 @@
+"""The loss and its gradients as a function of the parameters: what line searches evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from graphc.autodiff import gradients
+from graphc.errors import GradientError
+from graphc.ir.graph import Graph
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import PURE, Effects
+from graphc.ir.program import Program, effects_of, is_pure, region
+from graphc.ir.scopes import AMBIENT, at_source
+from graphc.ir.variable import Variable
+from graphc.ops.bodies import close_body, open_body
+from graphc.ops.state import read
+
+
+class Objective(NamedTuple):
+    """A loss as a function of its parameters.
+
+    Attributes:
+        body: parameters, then captured -> loss, then the gradient for each parameter.
+        captured: what else the loss is calculated from: feeds, keys, other variables, and all
+            that does not change with the parameters.
+    """
+
+    body: Program
+    captured: list[Tensor]
+
+
+def objective_of(loss: Tensor, parameters: Sequence[Variable]) -> Objective:
+    """The nodes between the parameters and the loss, as a body of their own with gradients.
+
+    Raises:
+        GradientError: one of them does more than calculate: the loss at other parameters would
+            draw other numbers, or assign twice.
+    """
+    graph = AMBIENT.graphs[-1]
+    reads: dict[Tensor, int] = {}
+    position = {v.name: i for i, v in enumerate(parameters)}
+    for node in graph.nodes:
+        if node.op.effects & Effects.READ and node.attrs["variable"] in position:
+            reads[node.outputs[0]] = position[node.attrs["variable"]]
+    nodes = _between(graph, reads, loss)
+    with open_body("objective") as child:
+        inputs = [child.add_input(v.type, v.name) for v in parameters]
+        copies = {outer: inputs[i] for outer, i in reads.items()}
+        for node in nodes:
+            _copy(child, node, copies)
+        slopes = gradients(copies[loss], inputs)
+        body = close_body(child, [copies[loss], *slopes], read)
+    program = region("objective", [*inputs, *body.inner], child.nodes, body.results)
+    return Objective(program, body.captured)
+
+
+def _copy(child: Graph, node: Node, copies: dict[Tensor, Tensor]) -> None:
+    graph = child.parent
+    for tensor in node.inputs:
+        producer = None if graph is None or tensor in copies else graph.find_producer(tensor)
+        if producer is not None and not producer.inputs and producer.op.effects is PURE:
+            _copy(child, producer, copies)  # a constant: passes know more of it inside
+    with at_source(node.source):
+        inputs = [copies.get(t, t) for t in node.inputs]
+        new = child.add(node.op, inputs, node.attrs, node.regions, node.op.name)
+    copies.update(zip(node.outputs, new.outputs, strict=True))
+
+
+def _between(graph: Graph, reads: dict[Tensor, int], loss: Tensor) -> list[Node]:
+    """The nodes on the way from the reads to the loss, in program order."""
+    reached = set(reads)
+    for node in graph.nodes:
+        if not reached.isdisjoint(node.inputs):
+            reached.update(node.outputs)
+    needed, found = {loss}, []
+    for node in reversed(graph.nodes):
+        if reached.isdisjoint(node.outputs) or needed.isdisjoint(node.outputs):
+            continue
+        if node.outputs[0] in reads:
+            continue
+        needed.update(t for t in node.inputs if t in reached)
+        if not is_pure(node):
+            raise _impure(node)
+        found.append(node)
+    return found[::-1]
+
+
+def _impure(node: Node) -> GradientError:
+    effects = effects_of(node)
+    does = "reads or assigns a variable"
+    if effects & Effects.RANDOM:
+        does = "draws random numbers inside"
+    elif effects & Effects.HOST:
+        does = "calls back to Python"
+    return GradientError(
+        f"minimize: this optax transformation evaluates the loss at other parameters than the "
+        f"step's, and {node.op.name} {node.name!r} on the way to it {does}",
+        source=node.source,
+        mend="draw random keys outside of loops and branches; leave out what prints or assigns",
+    )

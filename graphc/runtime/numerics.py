@@ -1,0 +1,96 @@
+"""`CompileOptions(check_numerics=True)`: what is told of a run that made a NaN or an infinity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from graphc.config import CompileOptions
+from graphc.errors import NumericsError
+from graphc.ir.program import Program
+from graphc.ir.verify import Stage, verify
+from graphc.ops.numerics import NAN
+from graphc.passes.check_numerics import CheckNumerics, table
+
+Table = Mapping[str, Any]
+STEPS = "steps"  # the loop of `run_steps`
+
+
+def checked(
+    program: Program, options: CompileOptions, stage: Stage = "bound"
+) -> tuple[Program, Table | None]:
+    """What is lowered, and what stands where in it: with checks, where the options ask for them."""
+    if not options.check_numerics:
+        return program, None
+    places = table(program)
+    program = CheckNumerics().run(program).program
+    if options.verify:
+        verify(program, stage)
+    return program, places
+
+
+class _Line(NamedTuple):
+    """A user's line, as errors show it."""
+
+    text: str
+    code: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def complaint(faults: Any, places: Table) -> NumericsError | None:
+    """The error of a run, of what its last output says; None where all is well."""
+    found = _decode(faults)
+    if found is None:
+        return None
+    made, path, replicas = found
+    details = []
+    entry = places[str(path[0])]
+    for turn, place in zip(path[1::2], path[2::2], strict=True):
+        if place < 0:
+            break
+        details.append(_around(entry, turn))
+        entry = entry["inside"][str(place)]
+    details.append(f"gives {', '.join(entry['types'])}")
+    if np.ndim(faults) > 1:
+        details.append(f"on replica {', '.join(map(str, replicas))} of {len(faults)}")
+    what = "a NaN, of operands without" if made == NAN else "an infinity, of finite operands"
+    return NumericsError(
+        f"{entry['node']} made {what}",
+        details=details,
+        source=_Line(entry["line"], entry["code"]) if entry["line"] else None,
+        mend="the state is as it was before the run: fetch the operands with the same feeds and "
+        "without check_numerics to see them; guard the node by gc.where, gc.clip or an epsilon",
+    )
+
+
+def _decode(faults: Any) -> tuple[int, list[int], list[int]] | None:
+    """What was made, the path to where, and the replicas that made it there first; None if
+    nothing was.
+
+    Args:
+        faults: [width], or a row for each replica.
+    """
+    rows = np.atleast_2d(np.asarray(jax.device_get(faults)))
+    found = {i: row for i, row in enumerate(rows.tolist()) if row[0] > 0}
+    if not found:
+        return None
+    first = min(row[1:] for row in found.values())
+    where = [i for i, row in found.items() if row[1:] == first]
+    return max(found[i][0] for i in where), first, where
+
+
+def _around(entry: Table, turn: int) -> str:
+    """One of the nodes that the culprit lies in."""
+    if entry["node"] == f"Scan {STEPS!r}" and not entry["line"]:
+        return f"in step {turn} of this run_steps, counted from 0"
+    at = f" at {entry['line']}" if entry["line"] else ""
+    if entry["op"] in ("Scan", "While"):
+        return f"in turn {turn}, counted from 0, of {entry['node']}{at}"
+    if entry["op"] == "Map":
+        return f"in row {turn}, counted from 0, of {entry['node']}{at}"
+    return f"in {entry['node']}{at}"

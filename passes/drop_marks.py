@@ -1,0 +1,47 @@
+"""Drop marks: what `minimize` wrote for other passes to read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from graphc.ir.node import Node
+from graphc.ir.opdef import OpDef
+from graphc.ir.program import Program
+from graphc.ops.training import GRADIENTS, LOSS_ADJOINT, UPDATED
+from graphc.passes.base import Pass, PassResult
+from graphc.passes.rules import Answer, Rewriter, Rule, simplify
+
+
+@dataclass(frozen=True)
+class DropMarks(Pass):
+    """Removes the marks of a training step: where its gradients begin and end, what it updates.
+
+    They do nothing, and stand between nodes that other passes want to see side by side; XLA would
+    not mind them.
+
+    Must not: run before the passes that read them; remove those of gradients that are summed over
+    micro-batches, which `Accumulate` needs once sizes are bound.
+    """
+
+    def run(self, program: Program) -> PassResult:
+        return simplify(self, program, _RULES)
+
+
+def _loss_adjoint(rw: Rewriter, node: Node) -> Answer:
+    return node.inputs[0]
+
+
+def _gradients(rw: Rewriter, node: Node) -> Answer:
+    return node.inputs if node.attrs["accumulate"] == 1 else None
+
+
+def _updated(rw: Rewriter, node: Node) -> Answer:
+    return node.inputs[len(node.outputs) :]
+
+
+_RULES: Final[dict[OpDef, Rule]] = {
+    LOSS_ADJOINT: _loss_adjoint,
+    GRADIENTS: _gradients,
+    UPDATED: _updated,
+}

@@ -1,0 +1,152 @@
+"""Hoist sums: rows that a loop adds into a table turn by turn are added after it, all at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from graphc.ir.dims import product
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program, is_pure, region
+from graphc.ir.rewrite import used_from
+from graphc.ir.types import TensorType
+from graphc.ops.arithmetic import ADD
+from graphc.ops.control import SCAN
+from graphc.ops.indexing import SCATTER_ADD
+from graphc.passes.base import Pass, PassResult
+from graphc.passes.rules import Rewriter
+
+
+class Added(NamedTuple):
+    """One sum into the carry, in a turn: `ScatterAdd(carry, indices, updates)`."""
+
+    node: Node
+    indices: Tensor
+    updates: Tensor
+
+
+@dataclass(frozen=True)
+class HoistSums(Pass):
+    """Takes a carry that a `Scan` only adds looked-up rows to out of the loop.
+
+    The gradient of lookups inside a loop (a recurrent network that looks up its inputs) is a
+    table that is carried from turn to turn, and in each a table of zeros with a few rows in it
+    is added. Here the loop stacks the few rows and their indices, and one `ScatterAdd` after it
+    adds them all: what it costs no longer depends on the size of the table, and
+    `sparse-gradients` sees a gradient like that of a lookup outside. XLA moves nothing out of a
+    loop that depends on the turn.
+
+    Must not: stack more than the table has, unless `always`; touch a carry that is used for
+    anything else. The rows are added up in another order.
+
+    Attributes:
+        always: whatever the sizes are: lazy updates, which begin here, must not depend on them.
+    """
+
+    always: bool = False
+
+    def run(self, program: Program) -> PassResult:
+        nodes: list[Node] = []
+        changed = 0
+        node = None
+        try:
+            for node in program.nodes:
+                results = [self.run(body) for body in node.regions]
+                inside = sum(result.changed for result in results)
+                if inside:
+                    node = node.replace(regions=tuple(result.program for result in results))
+                loop, after = self._hoisted(node) if node.op is SCAN else (node, [])
+                nodes += [loop, *after]
+                changed += inside + (loop is not node)
+        except Exception as error:
+            raise self.fault(node, error) from error
+        return PassResult(program.replace(nodes=tuple(nodes)) if changed else program, changed)
+
+    def _hoisted(self, node: Node) -> tuple[Node, list[Node]]:
+        """The loop without the carries that can go, and the nodes that make their last values."""
+        body, first = node.regions[0], node.attrs["consts"]
+        given, results = body.input_tensors(), body.output_tensors()
+        found: dict[int, list[Added]] = {}
+        for number in range(node.attrs["carries"]):
+            added = _sums(body, given[first + number], results[number])
+            if added and (self.always or _is_worth(node, added)):
+                found[number] = added
+        return _without(node, found) if found else (node, [])
+
+
+def _sums(body: Program, carry: Tensor, result: Tensor) -> list[Added] | None:
+    """What a turn adds to a carry that it uses for nothing else; None if it does more."""
+    users, made = body.users(), body.producers()
+    zeros = Rewriter()
+    zeros.made.update(made)
+    added: list[Added] = []
+    value = result
+    while value is not carry:
+        node = made.get(value)
+        uses = len(users.get(value, ())) + body.output_tensors().count(value)
+        step = None if node is None or uses != 1 else _added(node, made, zeros)
+        if step is None:
+            return None
+        value, one = step
+        added.append(one)
+    once = len(users.get(carry, ())) + body.output_tensors().count(carry) == 1
+    return added if once else None
+
+
+def _added(node: Node, made: dict[Tensor, Node], zeros: Rewriter) -> tuple[Tensor, Added] | None:
+    """The sum so far and what `node` adds to it."""
+    if node.op is SCATTER_ADD and node.attrs["axis"] == 0 and zeros.scalar(node.inputs[0]) != 0:
+        return node.inputs[0], Added(node, node.inputs[1], node.inputs[2])
+    if node.op is not ADD:
+        return None
+    for value, other in (node.inputs, node.inputs[::-1]):
+        one = made.get(other)
+        if one is None or one.op is not SCATTER_ADD or one.attrs["axis"] != 0:
+            continue
+        if zeros.scalar(one.inputs[0]) == 0 and value.type == other.type:
+            return value, Added(one, one.inputs[1], one.inputs[2])
+    return None
+
+
+def _is_worth(node: Node, added: list[Added]) -> bool:
+    """Whether the rows of all turns are fewer than the table's."""
+    lookups = sum((product(each.indices.type.shape) for each in added), start=0)
+    total = lookups * node.attrs["length"]
+    rows = added[0].node.outputs[0].type.shape[0]
+    return isinstance(total, int) and isinstance(rows, int) and total <= rows
+
+
+def _without(node: Node, found: dict[int, list[Added]]) -> tuple[Node, list[Node]]:
+    consts, carries, length = (node.attrs[name] for name in ("consts", "carries", "length"))
+    body = node.regions[0]
+    kept = [i for i in range(carries) if i not in found]
+    given, results = body.input_tensors(), body.output_tensors()
+    places = [*range(consts), *(consts + i for i in kept), *range(consts + carries, len(given))]
+    slices = dict(zip(given[consts + carries :], node.inputs[consts + carries :], strict=True))
+    stacks: dict[Tensor, Tensor] = {}
+    after: list[Node] = []
+    for number, added in found.items():
+        value = node.inputs[consts + number]
+        for i, each in enumerate(reversed(added)):
+            operands = [value]
+            for tensor in (each.indices, each.updates):
+                if tensor in slices:  # of a stack that is there already
+                    operands.append(slices[tensor])
+                    continue
+                stacked = TensorType(tensor.type.dtype, (length, *tensor.type.shape))
+                stacks.setdefault(tensor, Tensor(stacked, f"{tensor.name}/turns"))
+                operands.append(stacks[tensor])
+            last = i == len(added) - 1
+            value = node.outputs[number] if last else Tensor(value.type, f"{value.name}/sum{i}")
+            name = f"{node.name}/{each.node.name}"
+            sum_ = each.node.replace(inputs=tuple(operands), outputs=(value,), name=name)
+            after.append(sum_)
+    outputs = [*(results[i] for i in kept), *results[carries:], *stacks]
+    nodes = used_from(body.nodes, outputs, keep=lambda inner: not is_pure(inner))
+    loop = node.replace(
+        inputs=tuple(node.inputs[i] for i in places),
+        outputs=(*(node.outputs[i] for i in kept), *node.outputs[carries:], *stacks.values()),
+        attrs={**node.attrs, "carries": len(kept)},
+        regions=(region(body.name, [given[i] for i in places], nodes, outputs),),
+    )
+    return loop, after

@@ -1,0 +1,18 @@
+"""What a program is compiled for, as far as passes need to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Target:
+    """The devices.
+
+    Attributes:
+        platform: JAX's name: "cpu", "gpu", "tpu"; "any" for a program that must run on all.
+        replicas: how many share the batch; 1 without a strategy.
+    """
+
+    platform: str = "any"
+    replicas: int = 1

@@ -1,0 +1,25 @@
+"""The benchmarks' networks are the same in graphc and by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.cpu import graphc_network, jax_network
+from benchmarks.networks import Network, alexnet, data, mlp, resnet50
+
+SMALL = {
+    "resnet": lambda: resnet50(32, 10, ((8, 1), (8, 2))),
+    "alexnet": lambda: alexnet(63, 10),
+    "mlp": mlp,
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_both_give_the_same_losses(name: str) -> None:
+    network: Network = SMALL[name]()
+    x, y = data(network, 4)
+    forms = [jax_network(network, x, y, 1), graphc_network(network, x, y, 1, "O3")]
+    for _ in range(2):
+        theirs, ours = (form() for form in forms)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4)

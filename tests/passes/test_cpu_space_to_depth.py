@@ -1,0 +1,133 @@
+"""What CpuSpaceToDepth makes of convolutions of few channels with large strides."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphc.ir.verify import verify
+from graphc.passes.cpu_pointwise import CpuPointwise
+from graphc.passes.cpu_space_to_depth import CpuSpaceToDepth
+from graphc.passes.validate import check_meaning
+from graphc.runtime.prepare import evaluate
+from tests.passes.check import check_pair, check_stays, pair, program
+
+PAIRS = {
+    "blocks of two places": """
+    x: f32[8, 7, 3], w: f32[3, 3, 16]
+      %0 = Conv(x, w) {strides=[2], padding=[[1, 1]], dilation=[1]} : f32[8, 4, 16]
+      return out = %0
+    =>
+      %0 = Constant() {value=f32[] 0.0} : f32[]
+      %1 = Pad(x, %0) {pads=[[0, 0, 0], [1, 2, 0], [0, 0, 0]]} : f32[8, 10, 3]
+      %2 = Reshape(%1) {shape=[8, 5, 2, 3]} : f32[8, 5, 2, 3]
+      %3 = Transpose(%2) {perm=[0, 1, 2, 3]} : f32[8, 5, 2, 3]
+      %4 = Reshape(%3) {shape=[8, 5, 6]} : f32[8, 5, 6]
+      %5 = Constant() {value=f32[] 0.0} : f32[]
+      %6 = Pad(w, %5) {pads=[[0, 1, 0], [0, 0, 0], [0, 0, 0]]} : f32[4, 3, 16]
+      %7 = Reshape(%6) {shape=[2, 2, 3, 16]} : f32[2, 2, 3, 16]
+      %8 = Transpose(%7) {perm=[0, 1, 2, 3]} : f32[2, 2, 3, 16]
+      %9 = Reshape(%8) {shape=[2, 6, 16]} : f32[2, 6, 16]
+      %10 = Conv(%4, %9) {strides=[1], padding=[[0, 0]], dilation=[1]} : f32[8, 4, 16]
+      return out = %10
+    """,
+    "the kernel's gradient": """
+    x: f32[8, 8, 8, 3], dy: f32[8, 3, 3, 16]
+      %0 = ConvKernelGradient(x, dy) {size=[3, 4], strides=[2, 2], padding=[[0, 0], [0, 0]], dilation=[1, 1]} : f32[3, 4, 3, 16]
+      return out = %0
+    =>
+      %1 = Reshape(x) {shape=[8, 4, 2, 4, 2, 3]} : f32[8, 4, 2, 4, 2, 3]
+      %2 = Transpose(%1) {perm=[0, 1, 3, 2, 4, 5]} : f32[8, 4, 4, 2, 2, 3]
+      %3 = Reshape(%2) {shape=[8, 4, 4, 12]} : f32[8, 4, 4, 12]
+      %4 = ConvKernelGradient(%3, dy) {size=[2, 2], strides=[1, 1], padding=[[0, 0], [0, 0]], dilation=[1, 1]} : f32[2, 2, 12, 16]
+      %5 = Reshape(%4) {shape=[2, 2, 2, 2, 3, 16]} : f32[2, 2, 2, 2, 3, 16]
+      %6 = Transpose(%5) {perm=[0, 2, 1, 3, 4, 5]} : f32[2, 2, 2, 2, 3, 16]
+      %7 = Reshape(%6) {shape=[4, 4, 3, 16]} : f32[4, 4, 3, 16]
+      %8 = Slice(%7) {starts=[0,0,0,0], limits=[3,4,3,16], strides=[1,1,1,1]} : f32[3, 4, 3, 16]
+      return out = %8
+    """,  # noqa: E501
+}
+
+
+@pytest.mark.parametrize("text", PAIRS.values(), ids=PAIRS)
+def test_rewritten(text: str) -> None:
+    check_pair(CpuSpaceToDepth(stride=2), text)
+
+
+STAYS = {
+    "no stride": (3, "[1]", "[[0, 0]]", "[1]", 6),
+    "many channels": (5, "[2]", "[[0, 1]]", "[1]", 4),
+    "a dilation": (3, "[2]", "[[0, 0]]", "[2]", 2),
+    "a window smaller than the stride": (3, "[4]", "[[0, 0]]", "[1]", 2),
+}
+
+
+@pytest.mark.parametrize("case", STAYS.values(), ids=STAYS)
+def test_stays(case: tuple[int, str, str, str, int]) -> None:
+    channels, strides, padding, dilation, places = case
+    attrs = f"strides={strides}, padding={padding}, dilation={dilation}"
+    text = f"""
+    x: f32[2, 8, {channels}], w: f32[3, {channels}, 4]
+      %0 = Conv(x, w) {{{attrs}}} : f32[2, {places}, 4]
+      return out = %0
+    => stays
+    """
+    check_stays(CpuSpaceToDepth(stride=2), pair(text)[0])
+
+
+def test_small_strides_stay() -> None:
+    check_stays(CpuSpaceToDepth(), pair(PAIRS["blocks of two places"])[0])
+
+
+def test_patches_become_a_product() -> None:
+    before = pair(
+        """
+        x: f32[2, 8, 8, 3], w: f32[4, 4, 3, 16]
+          %0 = Conv(x, w) {strides=[4, 4], padding=[[0, 0], [0, 0]], dilation=[1, 1]} : f32[2, 2, 2, 16]
+          return out = %0
+        => stays
+        """  # noqa: E501
+    )[0]
+    deep = CpuSpaceToDepth().run(program(before)).program
+    kinds = [node.op.name for node in CpuPointwise().run(deep).program.nodes]
+    assert "Conv" not in kinds
+    assert kinds.count("MatMul") == 1
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    axes=st.lists(
+        st.tuples(
+            st.integers(2, 3), st.integers(0, 3), st.integers(0, 6), st.integers(0, 2),
+            st.integers(0, 2),
+        ),
+        min_size=1, max_size=2,
+    ),
+    channels=st.integers(1, 4),
+    seed=st.integers(0, 3),
+)  # fmt: skip
+def test_meaning(axes: list[tuple[int, ...]], channels: int, seed: int) -> None:
+    """The product and the kernel's gradient, of any window, size, stride and padding."""
+    strides = [step for step, *_ in axes]
+    window = [step + more for step, more, *_ in axes]
+    size = [taps + more for taps, (_, _, more, *_) in zip(window, axes, strict=True)]
+    sides = [[low, high] for *_, low, high in axes]
+    rows = zip(size, window, strides, sides, strict=True)
+    places = [(n + low + high - taps) // step + 1 for n, taps, step, (low, high) in rows]
+    attrs = f"strides={strides}, padding={sides}, dilation={[1] * len(axes)}"
+    image, result, kernel = [2, *size, channels], [2, *places, 3], [*window, channels, 3]
+    before = program(
+        f"""
+        program p(x: f64{image}, w: f64{kernel}, dy: f64{result}) {{
+          %0 = Conv(x, w) {{{attrs}}} : f64{result}
+          %1 = ConvKernelGradient(x, dy) {{size={window}, {attrs}}} : f64{kernel}
+          return y = %0, dw = %1
+        }}
+        """
+    )
+    after, changed = CpuSpaceToDepth(stride=2).run(before)
+    assert changed == 2
+    verify(after, "functional")
+    difference = check_meaning(before, after, evaluate, seed)
+    assert difference is None, difference
