@@ -1,8 +1,8 @@
-"""A loss that only the graph knows, as a function that JAX can trace and differentiate once.
+"""A loss that only the graph knows, as a function that JAX can trace and differentiate twice.
 
-While JAX traces an optimizer, the loss is one primitive of ours, and its slopes another. They
-become calls of a body without content, whose place the loss's own nodes take later: what JAX
-traced then depends on types alone, and can be kept.
+While JAX traces an optimizer, the loss is one primitive of ours, its slopes another, and how they
+change along tangents a third. They become calls of bodies without content, whose place the loss's
+own nodes take later: what JAX traced then depends on types alone, and can be kept.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+import numpy as np
 from jax import lax
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
@@ -23,14 +24,17 @@ from graphc.jaxpr.equation import Equation, Rule
 from graphc.ops.arithmetic import add, multiply
 from graphc.ops.complex_parts import real
 from graphc.ops.emit import cast
-from graphc.ops.promised import call_objective
+from graphc.ops.promised import call_curvature, call_objective
 from graphc.ops.reduction import reduce_sum
 
 # All take the parameters, then what else the loss is calculated from.
 _LOSS = Primitive("graphc_loss")
 _SLOPES = Primitive("graphc_slopes")
 _SLOPES.multiple_results = True
-_ALONG = Primitive("graphc_slope_along")  # and tangents of the parameters, in which it is linear
+# These also take tangents of the parameters, in which they are linear.
+_ALONG = Primitive("graphc_slope_along")
+_CURVATURE = Primitive("graphc_curvature")
+_CURVATURE.multiple_results = True
 
 
 def loss_and_slopes(
@@ -43,7 +47,8 @@ def loss_and_slopes(
         dtype: of the loss, a scalar.
 
     Returns:
-        Functions of the parameters, in order. The first can be differentiated, once.
+        Functions of the parameters, in order. The first can be differentiated twice, the second
+        once.
     """
 
     def loss(*parameters: Any) -> Any:
@@ -82,9 +87,57 @@ def _along_transposed(adjoint: Any, *operands: Any, count: int, dtype: DType) ->
     return [*nothing, *[lax.convert_element_type(adjoint, g.dtype) * g for g in found]]
 
 
-def _refuse_second(*args: Any, **params: Any) -> NoReturn:
+def _along_jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, count: int, dtype: DType
+) -> tuple[Any, Any]:
+    """Of s(p) . t: s(p) . dt, and the slopes' own change along dp, times t."""
+    options = {"count": count, "dtype": dtype}
+    given, ts = primals[:-count], primals[-count:]
+    dp, dt = tangents[:count], tangents[-count:]
+    moved = [ad.instantiate_zeros(t) for t in dt]
+    bent = _curved(given, dp, options)
+    change = _ALONG.bind(*given, *moved, **options)
+    for each, t in zip(bent, ts, strict=True):
+        change += lax.convert_element_type((each * t).sum(), dtype)
+    return _ALONG.bind(*primals, **options), change
+
+
+def _slopes_jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, count: int, dtype: DType
+) -> tuple[list[Any], list[Any]]:
+    options = {"count": count, "dtype": dtype}
+    return _SLOPES.bind(*primals, **options), _curved(primals, tangents[:count], options)
+
+
+def _curved(given: Sequence[Any], along: Sequence[Any], options: dict[str, Any]) -> list[Any]:
+    """How the slopes at the parameters change along tangents.
+
+    Raises:
+        JaxImportError: parameters are complex, where the second derivative is no linear map.
+    """
+    if any(np.issubdtype(p.dtype, np.complexfloating) for p in given[: options["count"]]):
+        raise JaxImportError(
+            "it takes second derivatives of the loss for complex parameters",
+            mend="keep their real and imaginary parts as two variables",
+        )
+    moved = [ad.instantiate_zeros(t) for t in along]
+    found: list[Any] = _CURVATURE.bind(*given, *moved, **options)
+    return found
+
+
+def _curvature_transposed(
+    adjoints: Sequence[Any], *operands: Any, count: int, dtype: DType
+) -> list[Any]:
+    """Second derivatives are symmetric: the adjoints take the tangents' place."""
+    given = operands[:-count]
+    moved = [ad.instantiate_zeros(a) for a in adjoints]
+    found = _CURVATURE.bind(*given, *moved, count=count, dtype=dtype)
+    return [*[None] * len(given), *found]
+
+
+def _refuse_third(*args: Any, **params: Any) -> NoReturn:
     raise JaxImportError(
-        "it takes second derivatives of the loss",
+        "it takes third derivatives of the loss",
         mend="calculate them with gc.gradients, and give them to the transformation as gradients",
     )
 
@@ -100,9 +153,13 @@ _LOSS.def_abstract_eval(_loss_type)
 _SLOPES.def_abstract_eval(_slope_types)
 _ALONG.def_abstract_eval(_loss_type)
 ad.primitive_jvps[_LOSS] = _loss_jvp
-ad.primitive_jvps[_SLOPES] = ad.primitive_jvps[_ALONG] = _refuse_second
+_CURVATURE.def_abstract_eval(_slope_types)
+ad.primitive_jvps[_SLOPES] = _slopes_jvp
+ad.primitive_jvps[_ALONG] = _along_jvp
+ad.primitive_jvps[_CURVATURE] = _refuse_third
 ad.primitive_transposes[_ALONG] = _along_transposed
-for _each in (_LOSS, _SLOPES, _ALONG):
+ad.primitive_transposes[_CURVATURE] = _curvature_transposed
+for _each in (_LOSS, _SLOPES, _ALONG, _CURVATURE):
     batching.primitive_batchers[_each] = _refuse_batches
 
 
@@ -132,7 +189,12 @@ def _along(eqn: Equation, *operands: Tensor) -> Tensor:
     return functools.reduce(add, parts)
 
 
+def _curvature(eqn: Equation, *operands: Tensor) -> Sequence[Tensor]:
+    return call_curvature(operands, eqn.params["count"])
+
+
 RULES: dict[str, Rule] = {
+    "graphc_curvature": _curvature,
     "graphc_loss": _loss,
     "graphc_slope_along": _along,
     "graphc_slopes": _slopes,

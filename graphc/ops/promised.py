@@ -1,8 +1,8 @@
-"""Calls of a body that is given later: what is recorded now may not depend on what it holds."""
+"""Calls of bodies that are given later: what is recorded now may not depend on what they hold."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from graphc.ir.scopes import AMBIENT, building
 from graphc.ops.calling import CALL
 from graphc.ops.emit import constant, emit_node
 
-_BODY = "objective to be given"  # no function of a user's has such a name
+# No function of a user's has such names.
+OBJECTIVE = "objective to be given"
+CURVATURE = "curvature to be given"
 
 
 def call_objective(operands: Sequence[Tensor], count: int, dtype: DType) -> tuple[Tensor, ...]:
@@ -27,32 +29,51 @@ def call_objective(operands: Sequence[Tensor], count: int, dtype: DType) -> tupl
         The scalar, and its slope for each parameter. One call serves all who ask for the same.
     """
     for node in reversed(AMBIENT.graphs[-1].nodes):
-        if _is_promised(node) and node.inputs == tuple(operands):
+        if _promised(node) == OBJECTIVE and node.inputs == tuple(operands):
             return node.outputs
-    body = _empty_body(operands, count, dtype)
+    inputs = _inputs(operands)
+    with building(Graph(name=OBJECTIVE)) as scratch:
+        nothing = constant(np.zeros((), dtype))
+    # Of the right types: zero, and the parameters in place of their slopes.
+    body = region(OBJECTIVE, inputs, scratch.nodes, [nothing, *inputs[:count]])
     return emit_node(CALL, operands, name="objective", regions=(body,)).outputs
 
 
-def _empty_body(operands: Sequence[Tensor], count: int, dtype: DType) -> Program:
-    """A body of the right types: zero, and the parameters in place of their slopes."""
-    inputs = [Tensor(t.type, f"x{i}") for i, t in enumerate(operands)]
-    with building(Graph(name=_BODY)) as scratch:
-        nothing = constant(np.zeros((), dtype))
-    return region(_BODY, inputs, scratch.nodes, [nothing, *inputs[:count]])
+def call_curvature(operands: Sequence[Tensor], count: int) -> tuple[Tensor, ...]:
+    """How the slopes of that scalar change along tangents: the Hessian's products with them.
+
+    Args:
+        operands: as of `call_objective`, then a tangent for each parameter.
+
+    Returns:
+        One tensor for each parameter, of its type.
+    """
+    inputs = _inputs(operands)
+    body = region(CURVATURE, inputs, [], inputs[:count])
+    return emit_node(CALL, operands, name="curvature", regions=(body,)).outputs
 
 
-def _is_promised(node: Node) -> bool:
-    return node.op is CALL and node.regions[0].name == _BODY
+def _inputs(operands: Sequence[Tensor]) -> list[Tensor]:
+    return [Tensor(t.type, f"x{i}") for i, t in enumerate(operands)]
 
 
-def with_objective(program: Program, body: Program) -> Program:
-    """The program with `body` where `call_objective` stands, in its regions too."""
-    nodes = [
-        node.replace(
-            regions=(body,)
-            if _is_promised(node)
-            else tuple([with_objective(inner, body) for inner in node.regions])
+def _promised(node: Node) -> str | None:
+    """Which body is to be given to the node, if any."""
+    name = node.regions[0].name if node.op is CALL else None
+    return name if name in (OBJECTIVE, CURVATURE) else None
+
+
+def with_bodies(program: Program, body: Callable[[str], Program]) -> Program:
+    """The program with the bodies that it was promised, in its regions too.
+
+    Args:
+        body: is asked for `OBJECTIVE` or `CURVATURE` where such a call stands.
+    """
+    nodes = []
+    for node in program.nodes:
+        name = _promised(node)
+        regions = (
+            [with_bodies(inner, body) for inner in node.regions] if name is None else [body(name)]
         )
-        for node in program.nodes
-    ]
+        nodes.append(node.replace(regions=tuple(regions)))
     return program.replace(nodes=tuple(nodes))

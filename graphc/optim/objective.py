@@ -1,9 +1,10 @@
-"""The loss and its gradients as a function of the parameters: what line searches evaluate."""
+"""The loss and its derivatives as functions of the parameters: what line searches evaluate."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 from graphc.autodiff import gradients
 from graphc.errors import GradientError
@@ -11,23 +12,49 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import PURE, Effects
 from graphc.ir.program import Program, effects_of, is_pure, region
-from graphc.ir.scopes import AMBIENT, at_source
+from graphc.ir.scopes import AMBIENT, at_source, building
 from graphc.ir.variable import Variable
 from graphc.ops.bodies import close_body, open_body
+from graphc.ops.promised import OBJECTIVE
 from graphc.ops.state import read
+from graphc.optim.recipe import paste
 
 
-class Objective(NamedTuple):
+@dataclass(frozen=True)
+class Objective:
     """A loss as a function of its parameters.
 
     Attributes:
+        count: of the parameters.
         body: parameters, then captured -> loss, then the gradient for each parameter.
         captured: what else the loss is calculated from: feeds, keys, other variables, and all
             that does not change with the parameters.
     """
 
+    count: int
     body: Program
     captured: list[Tensor]
+
+    @cached_property
+    def curvature(self) -> Program:
+        """Parameters, captured, then a tangent for each parameter -> the Hessian's products with
+        the tangents: the gradient of the slope along them (Pearlmutter, 1994).
+
+        Raises:
+            GradientError: the gradient of the loss has no gradient.
+        """
+        types = [t.type for t in self.body.input_tensors()]
+        types += types[: self.count]
+        with building(Graph(name="curvature")) as child:
+            inputs = [child.add_input(type, f"x{i}") for i, type in enumerate(types)]
+            slopes = paste(self.body, inputs[: -self.count])[1:]
+            parameters, tangents = inputs[: self.count], inputs[-self.count :]
+            products = gradients(slopes, parameters, tangents, unconnected="zero")
+        return region("curvature", inputs, child.nodes, products)
+
+    def body_for(self, promise: str) -> Program:
+        """The body for a call that `graphc.ops.promised` made."""
+        return self.body if promise == OBJECTIVE else self.curvature
 
 
 def objective_of(loss: Tensor, parameters: Sequence[Variable]) -> Objective:
@@ -52,7 +79,7 @@ def objective_of(loss: Tensor, parameters: Sequence[Variable]) -> Objective:
         slopes = gradients(copies[loss], inputs)
         body = close_body(child, [copies[loss], *slopes], read)
     program = region("objective", [*inputs, *body.inner], child.nodes, body.results)
-    return Objective(program, body.captured)
+    return Objective(len(inputs), program, body.captured)
 
 
 def _copy(child: Graph, node: Node, copies: dict[Tensor, Tensor]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from graphc.ir.serial import dump_program, from_bytes, load_program, to_bytes
 from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 from graphc.ops.catalogue import CATALOGUE
-from graphc.ops.promised import with_objective
+from graphc.ops.promised import with_bodies
 
 Array = np.ndarray[Any, Any]
 
@@ -112,19 +112,19 @@ def _slot_of(parameter: int | None, path: str, dtype: str, shape: list[int], fil
 
 
 def paste(
-    program: Program, operands: Sequence[Tensor], objective: Program | None = None
+    program: Program, operands: Sequence[Tensor], body: Callable[[str], Program] | None = None
 ) -> list[Tensor]:
     """Adds the nodes of a recorded program to the graph being built; gives its results.
 
-    Calls of the loss get `objective` for their body. The nodes are the user's own lines' where
+    Calls of the loss get their bodies from `body`. The nodes are the user's own lines' where
     those are recorded, else the line's that stands now.
     """
     graph = AMBIENT.graphs[-1]
     copies: dict[Tensor, Tensor] = dict(zip(program.input_tensors(), operands, strict=True))
     outer = AMBIENT.source or current_source()
     placed = with_sources(program, {None: outer})
-    if objective is not None:
-        placed = with_objective(placed, objective)
+    if body is not None:
+        placed = with_bodies(placed, body)
     with at_source(outer):
         for node in placed.nodes:
             AMBIENT.source = node.source

@@ -60,8 +60,9 @@ def minimize(
         tx: any optax transformation. It is called with the parameters, as a dict from their
             names (for masks and `optax.partition`), and, if it takes extra arguments, with
             `value=loss`, `grad=` the gradients, and the loss and its gradients as functions of
-            such a dict, `value_fn=` and `grad_fn=`. So line searches (`optax.lbfgs()`) find the
-            loss at other parameters, for the same feeds and random keys, as often as they ask.
+            such a dict, `value_fn=` (also `obj_fn=`) and `grad_fn=`. So line searches
+            (`optax.lbfgs()`) find the loss at other parameters, for the same feeds and random
+            keys, as often as they ask, and `optax.contrib.sophia` products with its Hessian.
             `optax.MultiSteps` accumulates over runs.
         variables: the parameters; by default all trainable variables that the loss depends on.
         name: of the node, and the scope of what it is made of.
@@ -199,7 +200,7 @@ def _add_step(
                 results = paste(recipe.update, taken)
             else:
                 taken += objective.captured
-                results = paste(recipe.update, taken, objective.body)
+                results = paste(recipe.update, taken, objective.body_for)
     except JaxImportError as error:
         raise JaxImportError(
             f"minimize: this optax transformation cannot be used: {error.what}",

@@ -94,7 +94,8 @@ def _trace_update(
 def _functions(
     parameters: Mapping[str, TensorType], captured: Sequence[Any] | None, loss: TensorType
 ) -> dict[str, Callable[..., Any]]:
-    """What of the loss is given as functions of the parameters: `value_fn` and `grad_fn`."""
+    """What of the loss is given as functions of the parameters: `value_fn`, which is also
+    `obj_fn`, and `grad_fn`."""
 
     def flat(nest: Any) -> list[Any]:
         if captured is None:
@@ -112,14 +113,14 @@ def _functions(
 
     value, slopes = loss_and_slopes(len(parameters), captured or (), loss.dtype)
 
-    def value_fn(nest: Any, grad_fn: Any = None) -> Any:
+    def value_fn(nest: Any, grad_fn: Any = None, obj_fn: Any = None) -> Any:
         # Line searches hand on to it what they do not know, and refuse what it does not take.
         return value(*flat(nest))
 
     def grad_fn(nest: Any, step: Any = None) -> Any:  # as optax.contrib.sam calls it
         return dict(zip(parameters, slopes(*flat(nest)), strict=True))
 
-    return {"value_fn": value_fn, "grad_fn": grad_fn}
+    return {"value_fn": value_fn, "obj_fn": value_fn, "grad_fn": grad_fn}
 
 
 def _taken(update: Callable[..., Any], extras: Mapping[str, Any]) -> dict[str, Any]:

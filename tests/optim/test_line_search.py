@@ -60,12 +60,14 @@ def by_hand(
 
         @jax.jit
         def step(params: Any, state: Any, extra: Any) -> Any:
-            def loss(p: Any) -> Any:
+            def loss(p: Any, obj_fn: Any = None) -> Any:  # line searches hand on what they get
                 h = between(jnp.tanh(feed["x"] @ p["a"]), extra)
                 return jnp.mean((h @ p["b"] - feed["y"]) ** 2)
 
             value, grad = jax.value_and_grad(loss)(params)
-            updates, state = tx.update(grad, state, params, value=value, grad=grad, value_fn=loss)
+            updates, state = optax.with_extra_args_support(tx).update(
+                grad, state, params, value=value, grad=grad, value_fn=loss, obj_fn=loss
+            )
             return optax.apply_updates(params, updates), state, value
 
         losses = []
@@ -254,8 +256,10 @@ def _evaluates(change: Callable[[Any, Any], Any]) -> Any:
     ("change", "text"),
     [
         (
-            lambda f, p: jax.jvp(jax.grad(f), (p,), (p,))[1]["a"].sum(),
-            "second derivatives of the loss",
+            lambda f, p: jax.jvp(lambda q: jax.jvp(jax.grad(f), (q,), (p,))[1]["a"], (p,), (p,))[
+                1
+            ].sum(),
+            "third derivatives of the loss",
         ),
         (lambda f, p: f(p["a"]), "it evaluates the loss at"),
         (lambda f, p: f({"a": p["a"]}), "it evaluates the loss at"),
@@ -264,7 +268,7 @@ def _evaluates(change: Callable[[Any, Any], Any]) -> Any:
             "at many parameters at once",
         ),
     ],
-    ids=["hessian", "leaf", "part", "vmap"],
+    ids=["third", "leaf", "part", "vmap"],
 )
 def test_what_a_loss_cannot_be_asked(change: Any, text: str) -> None:
     with pytest.raises(JaxImportError, match=text) as caught:
@@ -287,3 +291,68 @@ def test_a_loss_evaluated_in_other_ways() -> None:
     losses = [float(session.run([train, loss], data())[1]) for _ in range(STEPS)]
     tx = optax.chain(_evaluates(change), optax.scale(-0.01))
     np.testing.assert_allclose(losses, by_hand(tx)[0], rtol=1e-9)
+
+
+# -- second derivatives ------------------------------------------------------------------------
+
+
+def _products(f: Any, p: Any, along: Any) -> list[Any]:
+    """The Hessian times `along`, in the ways that JAX has for it."""
+
+    def slope(q: Any) -> Any:
+        return jax.jvp(f, (q,), (along,))[1]
+
+    def dot(q: Any) -> Any:
+        parts = jax.tree.map(lambda g, v: (g * v).sum(), jax.grad(f)(q), along)
+        return sum(jax.tree.leaves(parts))
+
+    return [
+        jax.jvp(jax.grad(f), (p,), (along,))[1],
+        jax.grad(dot)(p),
+        jax.jit(jax.grad(slope))(p),
+    ]
+
+
+@pytest.mark.parametrize("way", range(3))
+def test_products_with_the_hessian(way: int) -> None:
+    def change(f: Any, p: Any) -> Any:
+        along = jax.tree.map(jnp.cos, p)
+        product = _products(f, p, along)[way]
+        bend = jax.jvp(lambda q: jax.jvp(f, (q,), (along,))[1], (p,), (along,))[1]
+        return 1.0 + product["a"][0, 0] + product["b"].sum() + bend
+
+    tx = optax.chain(_evaluates(change), optax.scale(-0.01))
+    graph, train, loss = build(tx)
+    session = gc.Session(graph)
+    losses = [float(session.run([train, loss], data())[1]) for _ in range(STEPS)]
+    check(session, losses, by_hand(tx))
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_sophia(replicas: int) -> None:
+    """It estimates the Hessian's diagonal by random signs, in a branch, every second step."""
+
+    def sophia() -> Any:
+        return optax.contrib.sophia(0.05, update_interval=2)
+
+    graph, train, loss = build(sophia())
+    strategy = gc.devices.DataParallel(replicas) if replicas > 1 else None
+    session = gc.Session(graph, strategy=strategy)
+    losses = [float(session.run([train, loss], data())[1]) for _ in range(STEPS)]
+    check(session, losses, by_hand(sophia()))
+
+
+def test_a_parameter_without_curvature() -> None:
+    with gc.Graph() as graph:
+        bent, straight = (gc.variable(np.float64(2.0), name=n) for n in ("bent", "straight"))
+        loss = gc.square(gc.square(bent.read())) + straight.read()
+
+        def update(updates: Any, state: Any, params: Any = None, *, obj_fn: Any, **_: Any) -> Any:
+            return jax.jvp(jax.grad(obj_fn), (params,), (params,))[1], state
+
+        step = gc.minimize(loss, optax.GradientTransformationExtraArgs(lambda p: (), update))
+    session = gc.Session(graph)
+    session.run(step, {})
+    # The Hessian of bent^4 is 12 bent^2, that of a sum nothing.
+    assert float(session.get("bent")) == 2.0 + 12 * 2.0**2 * 2.0
+    assert float(session.get("straight")) == 2.0
