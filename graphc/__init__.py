@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import angle as angle
     from graphc.ops import any as any
     from graphc.ops import append as append
+    from graphc.ops import approx_top_k as approx_top_k
     from graphc.ops import arange as arange
     from graphc.ops import arccos as arccos
     from graphc.ops import arccosh as arccosh
@@ -69,6 +70,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import array_split as array_split
     from graphc.ops import asin as asin
     from graphc.ops import asinh as asinh
+    from graphc.ops import associative_scan as associative_scan
     from graphc.ops import atan as atan
     from graphc.ops import atan2 as atan2
     from graphc.ops import atanh as atanh
@@ -87,6 +89,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import bitwise_or as bitwise_or
     from graphc.ops import bitwise_xor as bitwise_xor
     from graphc.ops import block as block
+    from graphc.ops import boxcox as boxcox
     from graphc.ops import broadcast_arrays as broadcast_arrays
     from graphc.ops import broadcast_shapes as broadcast_shapes
     from graphc.ops import broadcast_to as broadcast_to
@@ -96,6 +99,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import choose as choose
     from graphc.ops import clip as clip
     from graphc.ops import column_stack as column_stack
+    from graphc.ops import comb as comb
     from graphc.ops import complex as complex
     from graphc.ops import concat as concat
     from graphc.ops import concatenate as concatenate
@@ -120,6 +124,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import deg2rad as deg2rad
     from graphc.ops import degrees as degrees
     from graphc.ops import delete as delete
+    from graphc.ops import dequantize as dequantize
     from graphc.ops import diag as diag
     from graphc.ops import diag_indices as diag_indices
     from graphc.ops import diagflat as diagflat
@@ -143,13 +148,17 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import erfc as erfc
     from graphc.ops import erfinv as erfinv
     from graphc.ops import exp as exp
+    from graphc.ops import exp1 as exp1
     from graphc.ops import exp2 as exp2
     from graphc.ops import expand_dims as expand_dims
+    from graphc.ops import expi as expi
     from graphc.ops import expm1 as expm1
+    from graphc.ops import expn as expn
     from graphc.ops import extract as extract
     from graphc.ops import eye as eye
     from graphc.ops import fabs as fabs
     from graphc.ops import factorial as factorial
+    from graphc.ops import fake_quantize as fake_quantize
     from graphc.ops import fft as fft
     from graphc.ops import fix as fix
     from graphc.ops import flatnonzero as flatnonzero
@@ -163,6 +172,8 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import fmin as fmin
     from graphc.ops import fmod as fmod
     from graphc.ops import fori_loop as fori_loop
+    from graphc.ops import fresnel as fresnel
+    from graphc.ops import frexp as frexp
     from graphc.ops import full as full
     from graphc.ops import full_like as full_like
     from graphc.ops import function as function
@@ -182,6 +193,8 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import histogram_bin_edges as histogram_bin_edges
     from graphc.ops import hsplit as hsplit
     from graphc.ops import hstack as hstack
+    from graphc.ops import hyp1f1 as hyp1f1
+    from graphc.ops import hyp2f1 as hyp2f1
     from graphc.ops import hypot as hypot
     from graphc.ops import i0 as i0
     from graphc.ops import i0e as i0e
@@ -274,6 +287,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import percentile as percentile
     from graphc.ops import permute_dims as permute_dims
     from graphc.ops import piecewise as piecewise
+    from graphc.ops import poch as poch
     from graphc.ops import polyadd as polyadd
     from graphc.ops import polyder as polyder
     from graphc.ops import polygamma as polygamma
@@ -291,8 +305,10 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import put_along_axis as put_along_axis
     from graphc.ops import py_callback as py_callback
     from graphc.ops import quantile as quantile
+    from graphc.ops import quantize as quantize
     from graphc.ops import rad2deg as rad2deg
     from graphc.ops import radians as radians
+    from graphc.ops import ragged_dot as ragged_dot
     from graphc.ops import random as random
     from graphc.ops import ravel as ravel
     from graphc.ops import ravel_multi_index as ravel_multi_index
@@ -303,6 +319,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import reduce_max as reduce_max
     from graphc.ops import reduce_mean as reduce_mean
     from graphc.ops import reduce_min as reduce_min
+    from graphc.ops import reduce_precision as reduce_precision
     from graphc.ops import reduce_prod as reduce_prod
     from graphc.ops import reduce_sum as reduce_sum
     from graphc.ops import reduce_variance as reduce_variance
@@ -329,6 +346,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import select as select
     from graphc.ops import setdiff1d as setdiff1d
     from graphc.ops import setxor1d as setxor1d
+    from graphc.ops import sici as sici
     from graphc.ops import sigmoid as sigmoid
     from graphc.ops import sign as sign
     from graphc.ops import signbit as signbit
@@ -340,6 +358,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import softplus as softplus
     from graphc.ops import sort as sort
     from graphc.ops import sort_together as sort_together
+    from graphc.ops import spence as spence
     from graphc.ops import split as split
     from graphc.ops import sqrt as sqrt
     from graphc.ops import square as square
@@ -424,6 +443,7 @@ _HOMES: Final[dict[str, str]] = {
     "angle": "ops",
     "any": "ops",
     "append": "ops",
+    "approx_top_k": "ops",
     "arange": "ops",
     "arccos": "ops",
     "arccosh": "ops",
@@ -442,6 +462,7 @@ _HOMES: Final[dict[str, str]] = {
     "array_split": "ops",
     "asin": "ops",
     "asinh": "ops",
+    "associative_scan": "ops",
     "atan": "ops",
     "atan2": "ops",
     "atanh": "ops",
@@ -460,6 +481,7 @@ _HOMES: Final[dict[str, str]] = {
     "bitwise_or": "ops",
     "bitwise_xor": "ops",
     "block": "ops",
+    "boxcox": "ops",
     "broadcast_arrays": "ops",
     "broadcast_shapes": "ops",
     "broadcast_to": "ops",
@@ -469,6 +491,7 @@ _HOMES: Final[dict[str, str]] = {
     "choose": "ops",
     "clip": "ops",
     "column_stack": "ops",
+    "comb": "ops",
     "compile": "runtime",
     "complex": "ops",
     "concat": "ops",
@@ -496,6 +519,7 @@ _HOMES: Final[dict[str, str]] = {
     "deg2rad": "ops",
     "degrees": "ops",
     "delete": "ops",
+    "dequantize": "ops",
     "device": "build",
     "devices": ".",
     "diag": "ops",
@@ -522,13 +546,17 @@ _HOMES: Final[dict[str, str]] = {
     "erfinv": "ops",
     "errors": ".",
     "exp": "ops",
+    "exp1": "ops",
     "exp2": "ops",
     "expand_dims": "ops",
+    "expi": "ops",
     "expm1": "ops",
+    "expn": "ops",
     "extract": "ops",
     "eye": "ops",
     "fabs": "ops",
     "factorial": "ops",
+    "fake_quantize": "ops",
     "fft": "ops",
     "fix": "ops",
     "flatnonzero": "ops",
@@ -543,6 +571,8 @@ _HOMES: Final[dict[str, str]] = {
     "fmod": "ops",
     "fori_loop": "ops",
     "freeze": "runtime",
+    "fresnel": "ops",
+    "frexp": "ops",
     "from_jax": "jaxpr",
     "full": "ops",
     "full_like": "ops",
@@ -564,6 +594,8 @@ _HOMES: Final[dict[str, str]] = {
     "histogram_bin_edges": "ops",
     "hsplit": "ops",
     "hstack": "ops",
+    "hyp1f1": "ops",
+    "hyp2f1": "ops",
     "hypot": "ops",
     "i0": "ops",
     "i0e": "ops",
@@ -662,6 +694,7 @@ _HOMES: Final[dict[str, str]] = {
     "permute_dims": "ops",
     "piecewise": "ops",
     "placeholder": "build",
+    "poch": "ops",
     "polyadd": "ops",
     "polyder": "ops",
     "polygamma": "ops",
@@ -679,8 +712,10 @@ _HOMES: Final[dict[str, str]] = {
     "put_along_axis": "ops",
     "py_callback": "ops",
     "quantile": "ops",
+    "quantize": "ops",
     "rad2deg": "ops",
     "radians": "ops",
+    "ragged_dot": "ops",
     "random": "ops",
     "ravel": "ops",
     "ravel_multi_index": "ops",
@@ -691,6 +726,7 @@ _HOMES: Final[dict[str, str]] = {
     "reduce_max": "ops",
     "reduce_mean": "ops",
     "reduce_min": "ops",
+    "reduce_precision": "ops",
     "reduce_prod": "ops",
     "reduce_sum": "ops",
     "reduce_variance": "ops",
@@ -719,6 +755,7 @@ _HOMES: Final[dict[str, str]] = {
     "select": "ops",
     "setdiff1d": "ops",
     "setxor1d": "ops",
+    "sici": "ops",
     "sigmoid": "ops",
     "sign": "ops",
     "signbit": "ops",
@@ -730,6 +767,7 @@ _HOMES: Final[dict[str, str]] = {
     "softplus": "ops",
     "sort": "ops",
     "sort_together": "ops",
+    "spence": "ops",
     "split": "ops",
     "sqrt": "ops",
     "square": "ops",

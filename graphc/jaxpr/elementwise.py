@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import log
+from typing import Any
 
 import numpy as np
 
@@ -43,11 +44,13 @@ _SAME: Mapping[str, str] = {
     "erf_inv": "ErfInv",
     "erfc": "Erfc",
     "exp": "Exp",
+    "exp2": "Exp2",
     "expm1": "Expm1",
     "floor": "Floor",
     "ge": "GreaterEqual",
     "gt": "Greater",
     "igamma": "Igamma",
+    "igamma_grad_a": "IgammaGradA",
     "igammac": "Igammac",
     "imag": "Imag",
     "is_finite": "IsFinite",
@@ -160,8 +163,10 @@ def _round(eqn: Equation, x: Tensor) -> Tensor:
     return arithmetic.sign(x) * (whole + up)
 
 
-def _exp2(eqn: Equation, x: Tensor) -> Tensor:
-    return math.exp(x * log(2.0))
+def _reduce_precision(eqn: Equation, x: Tensor) -> Tensor:
+    names = ("exponent_bits", "mantissa_bits")
+    bits: dict[str, Any] = {name: int(eqn.params[name]) for name in names}
+    return emit_one(CATALOGUE["ReducePrecision"], (x,), **bits)
 
 
 def _log2(eqn: Equation, x: Tensor) -> Tensor:
@@ -214,7 +219,6 @@ RULES: dict[str, Rule] = {
     "copy_p": _identity,
     "div": _divide,
     "device_put": _device_put,
-    "exp2": _exp2,
     "integer_pow": _integer_power,
     "log2": _log2,
     "name": _identity,
@@ -222,6 +226,7 @@ RULES: dict[str, Rule] = {
     "optimization_barrier": _identity,
     "polynomial": _polynomial,
     "pow": _power,
+    "reduce_precision": _reduce_precision,
     "rem": _remainder,
     "round": _round,
     "select_n": _select,

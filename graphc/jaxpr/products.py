@@ -13,6 +13,7 @@ from graphc.ops.conv import CONV
 from graphc.ops.emit import constant, emit_one, to_dtype
 from graphc.ops.fourier import FFT
 from graphc.ops.matrix_product import MATMUL
+from graphc.ops.ragged import RAGGED_OUTER, ragged_dot
 from graphc.ops.slicing import pad_with
 
 Axes = tuple[int, ...]
@@ -40,6 +41,24 @@ def _is_matmul(x: Tensor, contract: Axes, batch: Axes) -> bool:
     """Whether `x` is a matrix, or a batch of them, contracted along one axis."""
     lead = x.ndim - 2
     return len(contract) == 1 and contract[0] >= lead >= 0 and batch == tuple(range(lead))
+
+
+def _ragged_dot(eqn: Equation, a: Tensor, b: Tensor, *others: Tensor) -> Tensor:
+    """Groups of rows, each with a matrix of its own, and the gradient for these matrices."""
+    params = eqn.params
+    dims = params["ragged_dot_dimension_numbers"]
+    (of_a, of_b), batch = dims.dot_dimension_numbers
+    rows = _ints(dims.lhs_ragged_dimensions) == (0,) and not any(map(tuple, batch))
+    if rows and a.ndim == 2 and params["group_offset"] is None and others[0].ndim == 1:
+        a, b = to_dtype(a, eqn.type.dtype), to_dtype(b, eqn.type.dtype)
+        form = (b.ndim, _ints(dims.rhs_group_dimensions), _ints(of_a), _ints(of_b))
+        if form == (3, (0,), (1,), (1,)):
+            return ragged_dot(a, b, others[0])
+        if form == (3, (0,), (1,), (2,)):
+            return ragged_dot(a, transposed(b, (0, 2, 1)), others[0])
+        if form == (2, (), (0,), (0,)):
+            return emit_one(RAGGED_OUTER, (a, b, others[0]))
+    eqn.refuse("of this form is not imported")
 
 
 def _conv(eqn: Equation, x: Tensor, w: Tensor) -> Tensor:
@@ -100,4 +119,5 @@ RULES: dict[str, Rule] = {
     "conv_general_dilated": _conv,
     "dot_general": _dot_general,
     "fft": _fft,
+    "ragged_dot_general": _ragged_dot,
 }

@@ -3,6 +3,19 @@
 from graphc.nn import initializers
 from graphc.nn.activations import ACTIVATIONS
 from graphc.nn.cells import Cell, GRUCell, LSTMCell, SimpleRNNCell
+from graphc.nn.colors import (
+    adjust_brightness,
+    adjust_contrast,
+    adjust_hue,
+    adjust_saturation,
+    hsv_to_rgb,
+    rgb_to_grayscale,
+    rgb_to_hsv,
+    rgb_to_yiq,
+    rgb_to_yuv,
+    yiq_to_rgb,
+    yuv_to_rgb,
+)
 from graphc.nn.conv_layers import (
     Conv1D,
     Conv1DTranspose,
@@ -20,7 +33,9 @@ from graphc.nn.convolutions import (
     conv3d_transpose,
     separable_conv,
 )
+from graphc.nn.crf import crf_log_likelihood, crf_log_norm, viterbi_decode
 from graphc.nn.ctc import ctc_loss
+from graphc.nn.ctc_decoding import ctc_greedy_decode
 from graphc.nn.distances import (
     absolute_error,
     cosine_distance,
@@ -67,7 +82,7 @@ from graphc.nn.nonlinear import (
     swish,
 )
 from graphc.nn.normalization import BatchNorm, Dropout, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
-from graphc.nn.norms import group_norm, instance_norm, local_response_norm, rms_norm
+from graphc.nn.norms import group_norm, instance_norm, rms_norm
 from graphc.nn.patches import max_pool_with_argmax, patches
 from graphc.nn.pool_layers import (
     AveragePool1D,
@@ -80,10 +95,12 @@ from graphc.nn.pool_layers import (
     MaxPool3D,
 )
 from graphc.nn.positions import SinusoidalEncoding, rotary_encoding, sinusoidal_encoding
+from graphc.nn.ranking import in_top_k
 from graphc.nn.recurrent import GRU, LSTM, RNN, Recurrent, SimpleRNN
 from graphc.nn.recurrent_nets import Bidirectional, StackedRNN
 from graphc.nn.structure import Flatten, Sequential
 from graphc.nn.transformer import TransformerBlock
+from graphc.nn.unpooling import max_unpool
 from graphc.ops.activation import (
     elu,
     gelu,
@@ -97,10 +114,16 @@ from graphc.ops.activation import (
 from graphc.ops.along_axis import one_hot
 from graphc.ops.attention import attention
 from graphc.ops.conv import conv1d, conv2d, conv3d, depthwise_conv
+from graphc.ops.ctc_beams import ctc_beam_search
+from graphc.ops.edit_distance import edit_distance
+from graphc.ops.local_response import local_response_norm
 from graphc.ops.math import sigmoid, softplus, tanh
+from graphc.ops.morphology import dilation2d, erosion2d
 from graphc.ops.normalization import batch_norm, layer_norm, moments
 from graphc.ops.pooling import avg_pool, max_pool
 from graphc.ops.random_draws import dropout
+from graphc.ops.sampling import crop_and_resize, map_coordinates
+from graphc.ops.suppression import non_max_suppression
 
 __all__ = [
     "ACTIVATIONS",
@@ -148,6 +171,10 @@ __all__ = [
     "StackedRNN",
     "TransformerBlock",
     "absolute_error",
+    "adjust_brightness",
+    "adjust_contrast",
+    "adjust_hue",
+    "adjust_saturation",
     "attention",
     "avg_pool",
     "batch_norm",
@@ -160,12 +187,20 @@ __all__ = [
     "conv3d_transpose",
     "cosine_distance",
     "cosine_similarity",
+    "crf_log_likelihood",
+    "crf_log_norm",
+    "crop_and_resize",
+    "ctc_beam_search",
+    "ctc_greedy_decode",
     "ctc_loss",
     "depth_to_space",
     "depthwise_conv",
+    "dilation2d",
     "dropout",
+    "edit_distance",
     "elu",
     "embedding_lookup",
+    "erosion2d",
     "gelu",
     "global_avg_pool",
     "global_max_pool",
@@ -175,7 +210,9 @@ __all__ = [
     "hard_silu",
     "hard_tanh",
     "hinge_loss",
+    "hsv_to_rgb",
     "huber_loss",
+    "in_top_k",
     "initializers",
     "instance_norm",
     "kl_divergence",
@@ -186,11 +223,14 @@ __all__ = [
     "log_cosh_loss",
     "log_sigmoid",
     "log_softmax",
+    "map_coordinates",
     "masked_mean",
     "max_pool",
     "max_pool_with_argmax",
+    "max_unpool",
     "mish",
     "moments",
+    "non_max_suppression",
     "one_hot",
     "patches",
     "poisson_loss",
@@ -198,6 +238,10 @@ __all__ = [
     "relu",
     "relu6",
     "resize",
+    "rgb_to_grayscale",
+    "rgb_to_hsv",
+    "rgb_to_yiq",
+    "rgb_to_yuv",
     "rms_norm",
     "rotary_encoding",
     "selu",
@@ -220,4 +264,7 @@ __all__ = [
     "swish",
     "tanh",
     "triplet_loss",
+    "viterbi_decode",
+    "yiq_to_rgb",
+    "yuv_to_rgb",
 ]

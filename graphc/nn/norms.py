@@ -1,4 +1,4 @@
-"""Normalisation over groups of channels, single ones, neighbours, and without a mean."""
+"""Normalisation over groups of channels, single ones, and without a mean."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 from graphc.errors import DTypeError
 from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Tensor
-from graphc.ops.arithmetic import add, divide, multiply
+from graphc.ops.arithmetic import add, multiply
 from graphc.ops.checks import as_dims, refuse
 from graphc.ops.emit import convert, to_dtype
 from graphc.ops.normalization import moments
-from graphc.ops.pooling import avg_pool
-from graphc.ops.powers import power, rsqrt, square
+from graphc.ops.powers import rsqrt, square
 from graphc.ops.reduction import reduce_mean
 from graphc.ops.shape import reshape
 from graphc.ops.stable import wide
@@ -98,41 +97,6 @@ def rms_norm(x: Any, scale: Any, epsilon: float = 1e-6, *, name: str | None = No
     x, rows = _rows("rms_norm", x)
     squares = reduce_mean(square(rows), axis=-1, keepdims=True)
     return _shifted(x, rows * rsqrt(squares + epsilon), scale, None, name)
-
-
-def local_response_norm(
-    x: Any,
-    radius: int = 5,
-    bias: float = 1.0,
-    alpha: float = 1.0,
-    beta: float = 0.5,
-    *,
-    name: str | None = None,
-) -> Tensor:
-    """`x` over (bias + alpha * the sum of the squares of neighbouring channels)^beta.
-
-    Args:
-        x: [batch, ..., channels], floating.
-        radius: so many channels on each side are neighbours.
-        bias, alpha, beta: as above.
-        name: of the last node.
-
-    Returns:
-        Of the shape and dtype of `x`; computed in float32 where that is narrower.
-
-    Raises:
-        DTypeError: `x` is not floating.
-
-    Source: Krizhevsky, Sutskever & Hinton, ImageNet classification with deep convolutional
-    neural networks, 2012; TensorFlow's `tf.nn.local_response_normalization`.
-    """
-    x, rows = _rows("local_response_norm", x)
-    window = (*[1] * (x.ndim - 1), 2 * radius + 1)
-    padding = (*[(0, 0)] * (x.ndim - 1), (radius, radius))
-    squares = square(rows)[None, ..., None]
-    mean = avg_pool(squares, window, 1, padding, count_include_pad=True)[0, ..., 0]
-    scaled = divide(rows, power(mean * (alpha * window[-1]) + bias, beta), name=name)
-    return to_dtype(scaled, x.dtype)
 
 
 def _rows(what: str, x: Any) -> tuple[Tensor, Tensor]:

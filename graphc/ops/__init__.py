@@ -12,6 +12,7 @@ from graphc.ops.along_axis import (
     one_hot,
     take_along_axis,
 )
+from graphc.ops.approximate import approx_top_k
 from graphc.ops.arithmetic import (
     abs,
     absolute,
@@ -29,6 +30,7 @@ from graphc.ops.arithmetic import (
     subtract,
     true_divide,
 )
+from graphc.ops.associative import associative_scan
 from graphc.ops.axiswise import (
     argmax,
     argmin,
@@ -37,6 +39,11 @@ from graphc.ops.axiswise import (
     cummin,
     cumprod,
     cumsum,
+)
+from graphc.ops.binary_floats import (
+    exp2,
+    frexp,
+    reduce_precision,
 )
 from graphc.ops.bits import (
     bitcast,
@@ -136,47 +143,39 @@ from graphc.ops.elementwise import (
     angle,
     around,
     array_equal,
-    betaln,
     bitwise_count,
     copysign,
     deg2rad,
     degrees,
     divmod,
-    entr,
-    exp2,
     fabs,
-    factorial,
     fix,
     fmax,
     fmin,
-    gamma,
     heaviside,
-    i0,
-    i1,
     isclose,
     iscomplex,
     isinf,
     isneginf,
     isposinf,
     isreal,
-    kl_div,
     log2,
     log10,
     logaddexp2,
-    logit,
     modf,
     nan_to_num,
-    ndtr,
     positive,
     rad2deg,
     radians,
-    rel_entr,
     round,
     trunc,
 )
 from graphc.ops.emit import (
     cast,
     constant,
+)
+from graphc.ops.fake_quantizing import (
+    fake_quantize,
 )
 from graphc.ops.floats import (
     cbrt,
@@ -204,6 +203,10 @@ from graphc.ops.host import (
     print,
     py_callback,
 )
+from graphc.ops.hypergeometric import (
+    hyp1f1,
+    hyp2f1,
+)
 from graphc.ops.index_pairs import (
     diag_indices,
     tril_indices,
@@ -220,6 +223,14 @@ from graphc.ops.integers import (
     lcm,
     leading_zeros,
     population_count,
+)
+from graphc.ops.integrals import (
+    exp1,
+    expi,
+    expn,
+    fresnel,
+    sici,
+    spence,
 )
 from graphc.ops.joining import (
     concat,
@@ -276,6 +287,11 @@ from graphc.ops.powers import (
     sqrt,
     square,
 )
+from graphc.ops.quantizing import (
+    dequantize,
+    quantize,
+)
+from graphc.ops.ragged import ragged_dot
 from graphc.ops.rearranging import (
     append,
     array_split,
@@ -401,6 +417,21 @@ from graphc.ops.special import (
     xlogy,
     zeta,
 )
+from graphc.ops.special_expressions import (
+    betaln,
+    boxcox,
+    comb,
+    entr,
+    factorial,
+    gamma,
+    i0,
+    i1,
+    kl_div,
+    logit,
+    ndtr,
+    poch,
+    rel_entr,
+)
 from graphc.ops.stacking import (
     stack,
     unstack,
@@ -462,6 +493,7 @@ __all__ = [
     "angle",
     "any",
     "append",
+    "approx_top_k",
     "arange",
     "arccos",
     "arccosh",
@@ -480,6 +512,7 @@ __all__ = [
     "array_split",
     "asin",
     "asinh",
+    "associative_scan",
     "atan",
     "atan2",
     "atanh",
@@ -498,6 +531,7 @@ __all__ = [
     "bitwise_or",
     "bitwise_xor",
     "block",
+    "boxcox",
     "broadcast_arrays",
     "broadcast_shapes",
     "broadcast_to",
@@ -507,6 +541,7 @@ __all__ = [
     "choose",
     "clip",
     "column_stack",
+    "comb",
     "complex",
     "concat",
     "concatenate",
@@ -531,6 +566,7 @@ __all__ = [
     "deg2rad",
     "degrees",
     "delete",
+    "dequantize",
     "diag",
     "diag_indices",
     "diagflat",
@@ -554,13 +590,17 @@ __all__ = [
     "erfc",
     "erfinv",
     "exp",
+    "exp1",
     "exp2",
     "expand_dims",
+    "expi",
     "expm1",
+    "expn",
     "extract",
     "eye",
     "fabs",
     "factorial",
+    "fake_quantize",
     "fix",
     "flatnonzero",
     "flatten",
@@ -573,6 +613,8 @@ __all__ = [
     "fmin",
     "fmod",
     "fori_loop",
+    "fresnel",
+    "frexp",
     "full",
     "full_like",
     "function",
@@ -592,6 +634,8 @@ __all__ = [
     "histogram_bin_edges",
     "hsplit",
     "hstack",
+    "hyp1f1",
+    "hyp2f1",
     "hypot",
     "i0",
     "i0e",
@@ -683,6 +727,7 @@ __all__ = [
     "percentile",
     "permute_dims",
     "piecewise",
+    "poch",
     "polyadd",
     "polyder",
     "polygamma",
@@ -700,8 +745,10 @@ __all__ = [
     "put_along_axis",
     "py_callback",
     "quantile",
+    "quantize",
     "rad2deg",
     "radians",
+    "ragged_dot",
     "ravel",
     "ravel_multi_index",
     "real",
@@ -711,6 +758,7 @@ __all__ = [
     "reduce_max",
     "reduce_mean",
     "reduce_min",
+    "reduce_precision",
     "reduce_prod",
     "reduce_sum",
     "reduce_variance",
@@ -737,6 +785,7 @@ __all__ = [
     "select",
     "setdiff1d",
     "setxor1d",
+    "sici",
     "sigmoid",
     "sign",
     "signbit",
@@ -748,6 +797,7 @@ __all__ = [
     "softplus",
     "sort",
     "sort_together",
+    "spence",
     "split",
     "sqrt",
     "square",

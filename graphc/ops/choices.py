@@ -8,7 +8,7 @@ import numpy as np
 
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim, DimExpr, Shape, product
-from graphc.ir.node import Tensor
+from graphc.ir.node import Operand, Tensor
 from graphc.ops.axes import normalize_axis
 from graphc.ops.axiswise import argmax
 from graphc.ops.checks import as_dims, is_static, refuse
@@ -127,7 +127,8 @@ def choice(
         Of a tensor, its dtype; of an int, int32 of `shape`.
 
     Raises:
-        AttributeValueError: more than there are without replacement, or an axis out of range.
+        AttributeValueError: without replacement more than there are, or than have a positive
+            probability, as far as p is known now; or an axis out of range.
         ShapeError: named sizes, or p not of n elements.
 
     Source: numpy.random.Generator.choice; without replacement by weights: Efraimidis & Spirakis,
@@ -142,6 +143,8 @@ def choice(
     if not is_static(size, *sizes):
         refuse(f"choice: of {size} elements {sizes}: these must be ints")
     weights = None if p is None else _weights(p, size)
+    if not (replace or p is None or isinstance(p, Operand)):
+        _check_enough(np.asarray(p), product(sizes))
     if replace:
         places = _with_replacement(size, sizes, weights, seed, name)
     else:
@@ -154,6 +157,16 @@ def _weights(p: Any, size: Dim) -> Tensor:
     if weights.shape != (size,):
         refuse(f"choice: p must hold {size} probabilities", p=weights)
     return log(weights)
+
+
+def _check_enough(p: Any, count: Any) -> None:
+    positive = int(np.count_nonzero(p > 0))
+    if count > positive:
+        refuse(
+            f"choice: cannot choose {count} without replacement, as p is positive for {positive} "
+            "only",
+            error=AttributeValueError,
+        )
 
 
 def _with_replacement(

@@ -49,12 +49,12 @@ def randint(
 # -- of a location and a scale ---------------------------------------------------------------
 
 
-def _above_zero(shape: Any, dtype: Any, seed: Any, name: str | None) -> Tensor:
+def above_zero(shape: Any, dtype: Any, seed: Any, name: str | None) -> Tensor:
     """Numbers spread evenly over (0, 1)."""
-    return uniform(shape, float(_limits(dtype).tiny), 1.0, dtype, seed=seed, name=name)
+    return uniform(shape, float(limits(dtype).tiny), 1.0, dtype, seed=seed, name=name)
 
 
-def _limits(dtype: Any) -> Any:
+def limits(dtype: Any) -> Any:
     """The least and greatest numbers of a floating dtype, and its precision."""
     wanted = as_dtype(dtype)
     if not is_floating(wanted):
@@ -97,7 +97,7 @@ def gumbel(
 
     Source: numpy.random.Generator.gumbel.
     """
-    return placed(-log(-log(_above_zero(shape, dtype, seed, name))), loc, scale)
+    return placed(-log(-log(above_zero(shape, dtype, seed, name))), loc, scale)
 
 
 def logistic(
@@ -113,7 +113,7 @@ def logistic(
 
     Source: numpy.random.Generator.logistic.
     """
-    even = _above_zero(shape, dtype, seed, name)
+    even = above_zero(shape, dtype, seed, name)
     return placed(log(even) - log1p(-even), loc, scale)
 
 
@@ -130,7 +130,7 @@ def laplace(
 
     Source: numpy.random.Generator.laplace.
     """
-    above = float(_limits(dtype).eps) - 1  # at -1 itself it would be infinite
+    above = float(limits(dtype).eps) - 1  # at -1 itself it would be infinite
     even = uniform(shape, above, 1.0, dtype, seed=seed, name=name)
     return placed(-sign(even) * log1p(-absolute(even)), loc, scale)
 
@@ -148,7 +148,7 @@ def cauchy(
 
     Source: jax.random.cauchy.
     """
-    even = _above_zero(shape, dtype, seed, name)
+    even = above_zero(shape, dtype, seed, name)
     return placed(tan(np.pi * (even - 0.5)), loc, scale)
 
 
@@ -171,9 +171,18 @@ def lognormal(
 # -- of parameters -------------------------------------------------------------------------
 
 
-def _shape_for(op: str, shape: Any, *parameters: Shape) -> Shape:
+def shape_for(op: str, shape: Any, *parameters: Shape) -> Shape:
     """`shape`, by default what the parameters broadcast to."""
     return broadcast_shapes(*parameters) if shape is None else as_dims(op, shape)
+
+
+def fitting(op: str, shape: Any, *parameters: Tensor) -> Shape:
+    """`shape_for` of parameters; raises `ShapeError` unless they broadcast to it."""
+    sizes = shape_for(op, shape, *(x.shape for x in parameters))
+    if broadcast_shapes(sizes, *(x.shape for x in parameters)) != sizes:
+        own = ", ".join(str(x.type) for x in parameters)
+        refuse(f"{op}: parameters {own} do not broadcast to the shape {sizes}")
+    return sizes
 
 
 def gamma(
@@ -195,7 +204,7 @@ def gamma(
     Source: numpy.random.Generator.gamma.
     """
     (a,) = promote_inexact(alpha)
-    sizes = _shape_for("RandomGamma", shape, a.shape)
+    sizes = shape_for("RandomGamma", shape, a.shape)
     return placed(draw(RANDOM_GAMMA, (), (a,), seed, name, shape=sizes)[0], 0, scale)
 
 
@@ -223,7 +232,7 @@ def beta(a: Any, b: Any, shape: Any = None, *, seed: Any = None, name: str | Non
     Source: numpy.random.Generator.beta.
     """
     a, b = promote_inexact(a, b)
-    sizes = _shape_for("RandomGamma", shape, a.shape, b.shape)
+    sizes = shape_for("RandomGamma", shape, a.shape, b.shape)
     both = stack([broadcast_to(a, sizes), broadcast_to(b, sizes)])
     logs = draw(RANDOM_GAMMA, (), (both,), seed, name, shape=both.shape, log=True)[0]
     return sigmoid(logs[0] - logs[1])
@@ -250,7 +259,7 @@ def dirichlet(
     Source: numpy.random.Generator.dirichlet.
     """
     (a,) = promote_inexact(alpha)
-    sizes = (*_shape_for("RandomGamma", shape, a.shape[:-1]), *a.shape[-1:])
+    sizes = (*shape_for("RandomGamma", shape, a.shape[:-1]), *a.shape[-1:])
     logs = draw(RANDOM_GAMMA, (), (a,), seed, name, shape=sizes, log=True)[0]
     return softmax(logs, -1)
 
@@ -261,7 +270,7 @@ def student_t(df: Any, shape: Any = None, *, seed: Any = None, name: str | None 
     Source: numpy.random.Generator.standard_t.
     """
     (degrees,) = promote_inexact(df)
-    sizes = _shape_for("RandomGamma", shape, degrees.shape)
+    sizes = shape_for("RandomGamma", shape, degrees.shape)
     key = random_key(seed)
     half = 0.5 * degrees
     spread = emit_one(RANDOM_GAMMA, (fold_in(key, 0), half), shape=sizes)
@@ -292,7 +301,7 @@ def poisson(
     Source: numpy.random.Generator.poisson.
     """
     (mean,) = promote_inexact(rate)
-    sizes = _shape_for("RandomPoisson", shape, mean.shape)
+    sizes = shape_for("RandomPoisson", shape, mean.shape)
     return draw(RANDOM_POISSON, (), (mean,), seed, name, shape=sizes, dtype=as_dtype(dtype))[0]
 
 
@@ -319,6 +328,6 @@ def multivariate_normal(
     """
     mean, cov = promote_inexact(mean, cov)
     factor = cholesky(cov)
-    stacked = _shape_for("RandomNormal", shape, mean.shape[:-1], cov.shape[:-2])
+    stacked = shape_for("RandomNormal", shape, mean.shape[:-1], cov.shape[:-2])
     normals = normal((*stacked, cov.shape[-1]), dtype=cov.dtype, seed=seed, name=name)
     return add(mean, squeeze(matmul(factor, expand_dims(normals, -1)), -1))

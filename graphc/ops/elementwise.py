@@ -1,4 +1,4 @@
-"""NumPy's and SciPy's elementwise functions that are short expressions of others."""
+"""NumPy's elementwise functions that are short expressions of others."""
 
 from __future__ import annotations
 
@@ -18,28 +18,27 @@ from graphc.ops.arithmetic import (
     multiply,
     negative,
     remainder,
-    subtract,
 )
 from graphc.ops.bounds import greatest_finite
 from graphc.ops.checks import is_static
-from graphc.ops.comparison import equal, isfinite, isnan, less, logical_and, logical_not, where
+from graphc.ops.comparison import (
+    equal,
+    isfinite,
+    isnan,
+    logical_and,
+    logical_not,
+    where,
+)
 from graphc.ops.complex_parts import imag, real
 from graphc.ops.creation import zeros_like
 from graphc.ops.emit import cast, constant, convert, promote_inexact, promote_operands
 from graphc.ops.floats import logaddexp, signbit
 from graphc.ops.integers import population_count
-from graphc.ops.math import atan2, erfc, exp, log, log1p
-from graphc.ops.powers import power
+from graphc.ops.math import atan2, log
 from graphc.ops.reduction import reduce_all
 from graphc.ops.rounding import ceil, floor, rint
-from graphc.ops.special import gammaln, i0e, i1e, xlogy
 
 # -- powers and logarithms -------------------------------------------------------------------
-
-
-def exp2(x: Any, *, name: str | None = None) -> Tensor:
-    """2 to the power x, elementwise; integers give float32. Source: numpy.exp2."""
-    return power(2, *promote_inexact(x), name=name)
 
 
 def log2(x: Any, *, name: str | None = None) -> Tensor:
@@ -284,71 +283,6 @@ def angle(z: Any, deg: bool = False, *, name: str | None = None) -> Tensor:
     if not is_complex(z.dtype):
         return atan2(zeros_like(z), z, name=name)
     return atan2(imag(z), real(z), name=name)
-
-
-# -- probability -----------------------------------------------------------------------------
-
-
-def logit(x: Any, *, name: str | None = None) -> Tensor:
-    """log(x / (1 - x)), the inverse of `sigmoid`, elementwise. Source: scipy.special.logit."""
-    (x,) = promote_inexact(x)
-    return subtract(log(x), log1p(-x), name=name)
-
-
-def ndtr(x: Any, *, name: str | None = None) -> Tensor:
-    """The normal distribution's probability below x, elementwise. Source: scipy.special.ndtr."""
-    (x,) = promote_inexact(x)
-    return multiply(erfc(x * -math.sqrt(0.5)), 0.5, name=name)
-
-
-def entr(x: Any, *, name: str | None = None) -> Tensor:
-    """-x log(x), elementwise; 0 at 0 and -inf below. Source: scipy.special.entr."""
-    (x,) = promote_inexact(x)
-    return where(x < 0, -math.inf, -xlogy(x, x), name=name)
-
-
-def rel_entr(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x log(x / y), with broadcasting; 0 where x is 0. Source: scipy.special.rel_entr."""
-    x, y = promote_inexact(x, y)
-    return subtract(xlogy(x, x), xlogy(x, y), name=name)
-
-
-def kl_div(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x log(x / y) - x + y, with broadcasting. Source: scipy.special.kl_div."""
-    x, y = promote_inexact(x, y)
-    return subtract(rel_entr(x, y), x - y, name=name)
-
-
-def betaln(a: Any, b: Any, *, name: str | None = None) -> Tensor:
-    """The logarithm of |beta(a, b)|, with broadcasting. Source: scipy.special.betaln."""
-    a, b = promote_inexact(a, b)
-    return subtract(gammaln(a) + gammaln(b), gammaln(a + b), name=name)
-
-
-def gamma(x: Any, *, name: str | None = None) -> Tensor:
-    """The gamma function, elementwise; integers give float32. Source: scipy.special.gamma."""
-    (x,) = promote_inexact(x)
-    odd = equal(remainder(floor(x), 2), 1)
-    size = exp(gammaln(x))
-    return where(logical_and(less(x, 0), odd), -size, size, name=name)
-
-
-def factorial(n: Any, *, name: str | None = None) -> Tensor:
-    """n!, elementwise, as a float; 0 below 0. Source: scipy.special.factorial."""
-    (n,) = promote_inexact(n)
-    return where(n < 0, 0, gamma(maximum(n, 0) + 1), name=name)
-
-
-def i0(x: Any, *, name: str | None = None) -> Tensor:
-    """The modified Bessel function of order 0, elementwise. Source: numpy.i0."""
-    (x,) = promote_inexact(x)
-    return multiply(exp(absolute(x)), i0e(x), name=name)
-
-
-def i1(x: Any, *, name: str | None = None) -> Tensor:
-    """The modified Bessel function of order 1, elementwise. Source: scipy.special.i1."""
-    (x,) = promote_inexact(x)
-    return multiply(exp(absolute(x)), i1e(x), name=name)
 
 
 fix = trunc

@@ -22,33 +22,59 @@ from graphc.ops.matrix_functions import slogdet as slogdet
 from graphc.ops.matrix_functions import trace as trace
 from graphc.ops.matrix_product import matmul as matmul
 from graphc.ops.matrix_product import outer as outer
+from graphc.ops.matrix_roots import polar as polar
+from graphc.ops.matrix_roots import solve_sylvester as solve_sylvester
+from graphc.ops.matrix_roots import sqrtm as sqrtm
 from graphc.ops.norms import cond as cond
 from graphc.ops.norms import lstsq as lstsq
 from graphc.ops.norms import matrix_norm as matrix_norm
 from graphc.ops.norms import matrix_rank as matrix_rank
 from graphc.ops.norms import norm as norm
 from graphc.ops.norms import vector_norm as vector_norm
+from graphc.ops.reflections import hessenberg as hessenberg
+from graphc.ops.reflections import householder_product as householder_product
 from graphc.ops.solving import cholesky_solve as cholesky_solve
 from graphc.ops.solving import inv as inv
 from graphc.ops.solving import pinv as pinv
 from graphc.ops.solving import solve as solve
 from graphc.ops.solving import triangular_solve as triangular_solve
+from graphc.ops.structured_matrices import block_diag as block_diag
+from graphc.ops.structured_matrices import circulant as circulant
+from graphc.ops.structured_matrices import hadamard as hadamard
+from graphc.ops.structured_matrices import hankel as hankel
+from graphc.ops.structured_matrices import hilbert as hilbert
+from graphc.ops.structured_matrices import khatri_rao as khatri_rao
+from graphc.ops.structured_matrices import toeplitz as toeplitz
+from graphc.ops.symmetric_matrices import cholesky_update as cholesky_update
+from graphc.ops.symmetric_matrices import eigh_tridiagonal as eigh_tridiagonal
+from graphc.ops.tensor_equations import tensorinv as tensorinv
+from graphc.ops.tensor_equations import tensorsolve as tensorsolve
 from graphc.ops.vector_products import cross as cross
 from graphc.ops.vector_products import multi_dot as multi_dot
 from graphc.ops.vector_products import vecdot as vecdot
 
 __all__ = [
+    "block_diag",
     "cholesky",
     "cholesky_solve",
+    "cholesky_update",
+    "circulant",
     "cond",
     "cross",
     "det",
     "eig",
     "eigh",
+    "eigh_tridiagonal",
     "eigvals",
     "eigvalsh",
     "expm",
+    "hadamard",
+    "hankel",
+    "hessenberg",
+    "hilbert",
+    "householder_product",
     "inv",
+    "khatri_rao",
     "lstsq",
     "lu",
     "lu_factor",
@@ -62,13 +88,19 @@ __all__ = [
     "norm",
     "outer",
     "pinv",
+    "polar",
     "qr",
     "schur",
     "slogdet",
     "solve",
+    "solve_sylvester",
+    "sqrtm",
     "svd",
     "svdvals",
     "tensordot",
+    "tensorinv",
+    "tensorsolve",
+    "toeplitz",
     "trace",
     "triangular_solve",
     "tridiagonal_solve",

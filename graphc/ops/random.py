@@ -4,6 +4,10 @@ from graphc.ops.choices import categorical as categorical
 from graphc.ops.choices import choice as choice
 from graphc.ops.choices import permutation as permutation
 from graphc.ops.choices import shuffle as shuffle
+from graphc.ops.counts import binomial as binomial
+from graphc.ops.counts import geometric as geometric
+from graphc.ops.counts import multinomial as multinomial
+from graphc.ops.counts import rademacher as rademacher
 from graphc.ops.distributions import beta as beta
 from graphc.ops.distributions import cauchy as cauchy
 from graphc.ops.distributions import chisquare as chisquare
@@ -27,10 +31,22 @@ from graphc.ops.random_keys import fold_in as fold_in
 from graphc.ops.random_keys import random_bits as bits
 from graphc.ops.random_keys import random_key as random_key
 from graphc.ops.random_keys import split_key as split
+from graphc.ops.transformed_draws import ball as ball
+from graphc.ops.transformed_draws import f as f
+from graphc.ops.transformed_draws import generalized_normal as generalized_normal
+from graphc.ops.transformed_draws import maxwell as maxwell
+from graphc.ops.transformed_draws import orthogonal as orthogonal
+from graphc.ops.transformed_draws import pareto as pareto
+from graphc.ops.transformed_draws import rayleigh as rayleigh
+from graphc.ops.transformed_draws import triangular as triangular
+from graphc.ops.transformed_draws import wald as wald
+from graphc.ops.transformed_draws import weibull as weibull
 
 __all__ = [
+    "ball",
     "bernoulli",
     "beta",
+    "binomial",
     "bits",
     "categorical",
     "cauchy",
@@ -39,21 +55,33 @@ __all__ = [
     "dirichlet",
     "dropout",
     "exponential",
+    "f",
     "fold_in",
     "gamma",
+    "generalized_normal",
+    "geometric",
     "gumbel",
     "laplace",
     "logistic",
     "lognormal",
+    "maxwell",
+    "multinomial",
     "multivariate_normal",
     "normal",
+    "orthogonal",
+    "pareto",
     "permutation",
     "poisson",
+    "rademacher",
     "randint",
     "random_key",
+    "rayleigh",
     "shuffle",
     "split",
     "student_t",
+    "triangular",
     "truncated_normal",
     "uniform",
+    "wald",
+    "weibull",
 ]

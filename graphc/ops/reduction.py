@@ -14,6 +14,7 @@ from graphc.ir.dtypes import (
     DType,
     as_dtype,
     is_complex,
+    is_inexact,
     is_integer,
     real_of,
     short_name,
@@ -144,9 +145,16 @@ def reduce_mean(
 
     Raises:
         AttributeValueError: an axis is out of range or named twice.
+        DTypeError: another dtype.
 
     Source: numpy.mean.
     """
+    if dtype is not None and not is_inexact(as_dtype(dtype)):
+        refuse(
+            f"ReduceMean: dtype must be floating or complex, got {as_dtype(dtype).name}",
+            error=DTypeError,
+            mend="gc.cast the mean, which rounds it",
+        )
     (tensor,) = promote_inexact(x if dtype is None else to_dtype(convert(x), as_dtype(dtype)))
     if where is None:
         return _emit_reduction(REDUCE_MEAN, tensor, axis, keepdims, name)

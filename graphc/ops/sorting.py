@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from jax import lax
 
+from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim, product
 from graphc.ir.dtypes import INT32
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Operand, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.along_axis import scatter_add_along_axis
@@ -159,13 +161,15 @@ def argsort(x: Any, axis: int | None = -1, *, name: str | None = None) -> Tensor
     return order
 
 
-def partition(x: Any, kth: int, axis: int | None = -1, *, name: str | None = None) -> Tensor:
+def partition(
+    x: Any, kth: int | Sequence[int], axis: int | None = -1, *, name: str | None = None
+) -> Tensor:
     """`x` with what is less than element `kth` of the sorted order before it, along `axis`.
 
-    All of it is sorted, which is one such order; `axis` None ravels first.
+    All of it is sorted, which is one such order, and of several `kth`; `axis` None ravels first.
 
     Raises:
-        AttributeValueError, ShapeError: the axis or `kth` is out of range.
+        AttributeValueError, ShapeError: the axis or `kth` is out of range, or `kth` not ints.
         DTypeError: complex numbers.
 
     Source: numpy.partition.
@@ -173,7 +177,9 @@ def partition(x: Any, kth: int, axis: int | None = -1, *, name: str | None = Non
     return sort(_with_place(x, kth, axis), axis, name=name)
 
 
-def argpartition(x: Any, kth: int, axis: int | None = -1, *, name: str | None = None) -> Tensor:
+def argpartition(
+    x: Any, kth: int | Sequence[int], axis: int | None = -1, *, name: str | None = None
+) -> Tensor:
     """The places (int32) that `partition` takes its elements from.
 
     Raises:
@@ -184,15 +190,23 @@ def argpartition(x: Any, kth: int, axis: int | None = -1, *, name: str | None = 
     return argsort(_with_place(x, kth, axis), axis, name=name)
 
 
-def _with_place(x: Any, kth: int, axis: int | None) -> Tensor:
+def _with_place(x: Any, kth: Any, axis: int | None) -> Tensor:
     tensor = convert(x)
     size = (
         product(tensor.shape)
         if axis is None
         else tensor.shape[normalize_axis("partition", tensor, axis)]
     )
-    if isinstance(size, int) and not -size <= kth < size:
-        refuse(f"partition: there is no element {kth} of {size}", x=tensor)
+    places = np.asarray(kth) if not isinstance(kth, Operand) else np.empty(0)
+    if places.dtype.kind not in "iu" or places.ndim > 1:
+        refuse(
+            f"partition: kth must be an int, or several, got {kth!r}",
+            error=AttributeValueError,
+            x=tensor,
+        )
+    for place in places.ravel().tolist():
+        if isinstance(size, int) and not -size <= place < size:
+            refuse(f"partition: there is no element {place} of {size}", x=tensor)
     return tensor
 
 

@@ -78,6 +78,17 @@ def _betainc_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     return [_no_derivative(a), _no_derivative(b), unbroadcast(ctx, dy * density, x)]
 
 
+def _igamma_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    a, x = node.inputs
+    density = exp(xlogy(a - 1.0, x) - x - gammaln(a))
+    in_a = ctx.ops.igamma_grad_a(a, x)
+    return [unbroadcast(ctx, dy * in_a, a), unbroadcast(ctx, dy * density, x)]
+
+
+def _igammac_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    return _igamma_gradient(ctx, node, -dy)
+
+
 LGAMMA = _special(
     "Lgamma",
     "x -> y",
@@ -111,12 +122,14 @@ IGAMMA = _special(
     "a, x -> y",
     binary(lax.igamma),
     "The regularized lower incomplete gamma function, from 0 at x = 0 to 1.",
+    _igamma_gradient,
 )
 IGAMMAC = _special(
     "Igammac",
     "a, x -> y",
     binary(lax.igammac),
     "The regularized upper incomplete gamma function, 1 - igamma(a, x).",
+    _igammac_gradient,
 )
 BETAINC = _special(
     "Betainc",

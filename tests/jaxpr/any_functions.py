@@ -116,6 +116,7 @@ SPECIAL = [
     of("polygamma", lambda x: jax.scipy.special.polygamma(1, x), (4,), low=0.5, gradient=False),
     of("zeta", lambda x: jax.scipy.special.zeta(x + 1, 2.0), (4,), low=0.5, gradient=False),
     of("igamma", jax.scipy.special.gammainc, (4,), (4,), low=0.5, gradient=False),
+    of("igamma_grad_a", lax.igamma_grad_a, (4,), (4,), low=0.5, gradient=False),
     of("igammac", jax.scipy.special.gammaincc, (4,), (4,), low=0.5, gradient=False),
     of("regularized_incomplete_beta", lambda x, y: jax.scipy.special.betainc(x, y, 0.3),
        (4,), (4,), low=0.5, gradient=False),

@@ -115,6 +115,7 @@ ELEMENTWISE = [
     row("pow of a count", lambda x: x[0] ** jnp.array(3, jnp.int32), (4, 3)),
     row("pow by a number", lambda x: x**2.5, (4, 3), primitives=("pow",), **POSITIVE),
     row("integer_pow", lambda x: (x**2, x**5, x**-3), (4, 3), primitives=("integer_pow",)),
+    of("reduce_precision", lambda x: lax.reduce_precision(x, 5, 7)),
     of("clamp", lambda x: lax.clamp(-1.0, x, 0.5)),
     row("clip by arrays", jnp.clip, (4, 3), (3,), (4, 3)),
     of("rem", rem_with_signs, (4, 3), (4, 3), **POSITIVE),

@@ -130,6 +130,10 @@ ORDER = [
     row("sort two", lambda x, y: lax.sort((x, y), num_keys=2, dimension=0), (4, 3), (4, 3)),
     row("median", lambda x: (jnp.median(x), jnp.quantile(x, 0.3, axis=0)), (5, 3)),
     of("top_k", lambda x: lax.top_k(x, 2)),
+    of("approx_top_k", lambda x: (lax.approx_max_k(x, 2), lax.approx_min_k(x, 1, 0))),
+    of("ragged_dot_general", lambda x, w: jax.grad(
+        lambda x, w: jnp.sin(lax.ragged_dot(x, w, np.array([2, 0, 1]))).sum(), (0, 1))(x, w),
+        (4, 2), (3, 2, 3), gradient=False),
     row("top_k along the first", lambda x: jax.vmap(lambda a: lax.top_k(a, 2), 1, 1)(x), (4, 3)),
 ]  # fmt: skip
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
 from graphc.ops import random_parametric as ops
 from graphc.ops.choices import permutation
+from graphc.ops.counts import binomial, multinomial
 from graphc.ops.distributions import gamma, poisson
 from graphc.ops.emit import emit
 from tests.laws.case import Bad, Case, In
 from tests.laws.cases_random_keys import KEY
 
 FLOATS = ("float32", "float64")
+SHARES = In((3,), low=0.1, high=0.9)
 POSITIVE = In((3,), low=0.5, high=3.0)
 
 
@@ -31,6 +33,20 @@ CASES = (
          bad=[
             Bad(lambda a: poisson(a, dtype="int8"), [In((3,))], AttributeValueError, "int32 or"),
             Bad(lambda a: poisson(a, (2,)), [In((3,))], ShapeError, "does not broadcast"),
+         ]),
+    Case("RandomBinomial",
+         lambda key, p: emit(ops.RANDOM_BINOMIAL, (key, 9 * p, p), shape=(4, 3)), [KEY, SHARES],
+         None, FLOATS, gradient=False, bad=[
+            Bad(lambda p: binomial(5, p, dtype="int8"), [In((3,))], AttributeValueError, "int32"),
+            Bad(lambda p: binomial(p, 0.5, (2,)), [In((3,))], ShapeError, "n f32.* broadcast"),
+            Bad(lambda p: binomial(5, p, (2,)), [In((3,))], ShapeError, "p f32.* broadcast"),
+            Bad(lambda p: binomial(p, 0.5), [In((3,), "complex64")], DTypeError, "of trials"),
+         ]),
+    Case("RandomMultinomial",
+         lambda key, p: emit(ops.RANDOM_MULTINOMIAL, (key, 9 * p[0], p), shape=(4,)),
+         [KEY, SHARES], None, FLOATS, gradient=False, bad=[
+            Bad(lambda p: multinomial(5, p[0]), [In((3,))], ShapeError, "an axis of classes"),
+            Bad(lambda p: multinomial(5, p, (2,)), [In((4, 3))], ShapeError, "p f32.* broadcast"),
          ]),
     Case("RandomPermutation", lambda x: permutation(x, seed=2), [In((6, 2))], None,
          ("int32", "float64"), bad=[

@@ -86,6 +86,14 @@ CASES = (
         dtypes=("int32",),
         gradient=False,
         label="integers",
+        bad=[
+            Bad(
+                lambda x: ops.reduce_mean(x, dtype=int),
+                [In((3,))],
+                DTypeError,
+                "dtype must be floating or complex, got int",
+            ),
+        ],
     ),
     *table("ReduceMax", ops.reduce_max, np.max, DISTINCT),
     *table("ReduceMin", ops.reduce_min, np.min, DISTINCT),

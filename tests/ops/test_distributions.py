@@ -149,6 +149,11 @@ def test_classes_do_not_depend_on_the_number_of_replicas() -> None:
     ("call", "error", "words"),
     [
         (lambda x: random.choice(3, 4, replace=False), AttributeValueError, "cannot choose 4 of 3"),
+        (
+            lambda x: random.choice(3, 2, replace=False, p=[0.0, 1.0, 0.0]),
+            AttributeValueError,
+            "cannot choose 2 without replacement, as p is positive for 1",
+        ),
         (lambda x: random.choice(x, 4, p=[0.5, 0.5]), ShapeError, "p must hold 3 probabilities"),
         (lambda x: random.choice(x, 4, axis=2), AttributeValueError, "axis 2 is out of range"),
         (lambda x: random.randint(3, 0, x[0, 0]), AttributeValueError, "maxval must be a number"),

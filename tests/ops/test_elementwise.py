@@ -26,6 +26,7 @@ WHOLE = RNG.integers(-9, 9, (4, 5)).astype(np.int32)
 ONE = [
     (gc.exp2, np.exp2, X),
     (gc.exp2, np.exp2, WHOLE),
+    (gc.exp1, special.exp1, POSITIVE),
     (gc.log2, np.log2, POSITIVE),
     (gc.log10, np.log10, POSITIVE),
     (gc.trunc, np.trunc, X * 3),
@@ -82,6 +83,12 @@ TWO = [
     (gc.rel_entr, special.rel_entr, POSITIVE, POSITIVE[0]),
     (gc.kl_div, special.kl_div, POSITIVE, POSITIVE[0]),
     (gc.betaln, special.betaln, POSITIVE, POSITIVE[0]),
+    (gc.comb, special.comb, np.array([5, 10, 3, 30, 2, -1, 4]), np.array([2, 3, 3, 5, 3, 0, -1])),
+    (gc.comb, special.comb, np.float32([2.5, 7.5]), np.float32([1.0, 2.0])),
+    (gc.poch, special.poch, np.float32([0.5, -1.5, -3, -3, -2, 4, -0.5]),
+     np.float32([2.0, 3.5, 2, 5, 2, 0, 1])),
+    (gc.boxcox, special.boxcox, POSITIVE, np.float32([0, 1, 0.5, -1, 1e-6])),
+    (gc.boxcox, special.boxcox, np.float32([0.0, 0.0, 0.0]), np.float32([0, 2, -1])),
 ]  # fmt: skip
 
 

@@ -1,0 +1,81 @@
+"""Matrices made of vectors, and equations of tensors, against SciPy and NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from graphc.build.placeholders import placeholder
+from graphc.errors import AttributeValueError, ShapeError
+from graphc.ir.graph import Graph
+from graphc.ops import linalg
+from tests.ops.table import Row, check
+
+RNG = np.random.default_rng(0)
+C, R, M = RNG.normal(size=4), RNG.normal(size=3), RNG.normal(size=(2, 3))
+Z = C + 1j
+
+
+def test_structured() -> None:
+    sl = scipy.linalg
+    check(
+        [
+            Row("toeplitz", linalg.toeplitz, sl.toeplitz, [C]),
+            Row("toeplitz of two", linalg.toeplitz, sl.toeplitz, [C, R]),
+            Row("toeplitz, complex", linalg.toeplitz, sl.toeplitz, [Z]),
+            Row("toeplitz, stack", linalg.toeplitz, lambda m: np.stack(list(map(sl.toeplitz, m))),
+                [M]),
+            Row("circulant", linalg.circulant, sl.circulant, [C]),
+            Row("hankel", linalg.hankel, sl.hankel, [C]),
+            Row("hankel of two", linalg.hankel, sl.hankel, [C, R]),
+            Row("hilbert", lambda: linalg.hilbert(3, "float64"), lambda: sl.hilbert(3), []),
+            Row("hadamard", lambda: linalg.hadamard(4), lambda: sl.hadamard(4), []),
+            Row("block_diag", linalg.block_diag, sl.block_diag, [M, R, np.array(2.0)]),
+            Row("khatri_rao", linalg.khatri_rao, sl.khatri_rao, [M, RNG.normal(size=(4, 3))]),
+        ]
+    )  # fmt: skip
+
+
+def test_tensor_equations() -> None:
+    a, b = RNG.normal(size=(2, 3, 6)), RNG.normal(size=(2, 3))
+    moved = np.moveaxis(RNG.normal(size=(2, 3, 3, 2)), 2, 0)
+    near = 1e-8
+    check(
+        [
+            Row("tensorsolve", linalg.tensorsolve, np.linalg.tensorsolve, [a, b], near),
+            Row("axes", lambda a, b: linalg.tensorsolve(a, b, (0,)),
+                lambda a, b: np.linalg.tensorsolve(a, b, (0,)), [moved, b], near),
+            Row("tensorinv", linalg.tensorinv, np.linalg.tensorinv, [a], near),
+            Row("tensorinv of one", lambda a: linalg.tensorinv(a, 1),
+                lambda a: np.linalg.tensorinv(a, 1), [RNG.normal(size=(6, 3, 2))], near),
+        ]
+    )  # fmt: skip
+
+
+def test_named_sizes() -> None:
+    with Graph():
+        c = placeholder(("n",))
+        assert linalg.toeplitz(c).shape == (c.shape[0], c.shape[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda x: linalg.toeplitz(x[0, 0]), ShapeError, "c must be a vector"),
+        (lambda x: linalg.hadamard(3), AttributeValueError, "n must be a power of 2, got 3"),
+        (lambda x: linalg.hilbert(0), AttributeValueError, "n must be a positive int"),
+        (lambda x: linalg.block_diag(x, [[[1.0]]]), ShapeError, "block 1 must be a matrix"),
+        (lambda x: linalg.block_diag(), AttributeValueError, "one or more"),
+        (lambda x: linalg.khatri_rao(x, x[0]), ShapeError, "must be matrices"),
+        (lambda x: linalg.khatri_rao(x, x[:, :2]), ShapeError, "as many columns"),
+        (lambda x: linalg.tensorsolve(x, x), ShapeError, "as many numbers again"),
+        (lambda x: linalg.tensorinv(x, 1), ShapeError, "as many numbers as the others"),
+        (lambda x: linalg.tensorinv(x, 0), AttributeValueError, "ind must be a positive int"),
+    ],
+)
+def test_errors(call, error, words) -> None:
+    with Graph():
+        x = placeholder((2, 3))
+        with pytest.raises(error, match=rf"(?s){words}.*at test_structured_matrices.py:"):
+            call(x)
