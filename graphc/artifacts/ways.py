@@ -226,7 +226,6 @@ def _stablehlo(source: Source) -> Callable[[Shapes], Step]:
         exported.call,
         in_shardings=(*state, *places.feeds),
         donate_argnums=tuple(range(len(entry.written))),
-        keep_unused=True,
     )
     types = [source.types[name] for name in (*entry.written, *entry.read)]
     dtypes = [value.type.dtype for value in entry.inputs]

@@ -159,7 +159,8 @@ def on_one_device(
         for p in program.inputs
     ]
     function = with_token(program, to_function(program))
-    jitted = jax.jit(function, donate_argnums=donated(order, options), keep_unused=True)
+    # Without `keep_unused`: JAX 0.12 never frees what it lowered with that.
+    jitted = jax.jit(function, donate_argnums=donated(order, options))
     wide = needs_x64(program)
     interface = interface_of(program, order, layout, options, kind=SINGLE, wide=wide, checks=checks)
     return JaxProgram(interface, [device], program, jitted, arguments, local, report)

@@ -90,7 +90,6 @@ def on_replicas(
         in_shardings=tuple(shardings),
         out_shardings=[cut_along(mesh, axis_of(layout)) for layout in results],
         donate_argnums=donated(order, options),
-        keep_unused=True,
     )
     arguments = [
         jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=sharding)

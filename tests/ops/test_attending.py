@@ -45,7 +45,7 @@ def operands(time: int, source: int, masked: bool, kept: bool) -> Operands:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("time", "source"), [(11, 11), (9, 5), (5, 9)])
+@pytest.mark.parametrize(("time", "source"), [(9, 5), (5, 9)])
 def test_it_is_attention_at_once(time: int, source: int, causal: bool) -> None:
     kinds = [operands(time, source, m, k) for m, k in ((True, False), (False, True), (True, True))]
 

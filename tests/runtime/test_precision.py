@@ -73,14 +73,14 @@ def test_it_learns_as_float32_does(kind: str) -> None:
         np.testing.assert_allclose(got, want, atol=tolerance * want.max())
 
 
-@pytest.mark.parametrize("precision", ["bf16", "f16"])
-def test_on_two_devices_and_in_a_loop_of_steps(precision: str) -> None:
-    want = losses("deep", precision)
+@pytest.mark.parametrize(("kind", "precision"), [("deep", "bf16"), ("scan", "f16")])
+def test_on_two_devices_and_in_a_loop_of_steps(kind: str, precision: str) -> None:
+    want = losses(kind, precision)
     strategy = gc.devices.DataParallel(2)
     np.testing.assert_allclose(
-        losses("deep", precision, strategy=strategy), want, rtol=0.1, atol=5e-3
+        losses(kind, precision, strategy=strategy), want, rtol=0.1, atol=5e-3
     )
-    np.testing.assert_allclose(losses("deep", precision, steps=True), want, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(losses(kind, precision, steps=True), want, rtol=1e-4, atol=1e-6)
 
 
 def test_blocks_stay_alike_and_loops_stack_narrow_values() -> None:
@@ -97,7 +97,7 @@ def test_blocks_stay_alike_and_loops_stack_narrow_values() -> None:
 
 
 def test_f16_goes_on_from_a_file(tmp_path: Path) -> None:
-    graph, x, y, (train, loss) = network("deep")
+    graph, x, y, (train, loss) = network("scan")
     session = gc.Session(graph, options=gc.CompileOptions(precision="f16", cache=None))
     session.run(train, {x: X, y: Y})
     step = gc.Signature({"x": x, "y": y}, {"loss": loss}, updates=[train])
