@@ -30,6 +30,7 @@ from benchmarks import (
     depth,
     frozen,
     memory,
+    peers,
     precision,
     run_steps,
     small,
@@ -46,6 +47,7 @@ NAMED = {
     "tuning": [tuning.rows],
     "sparse": [sparse.rows],
     "cpu": [cpu.rows],
+    "peers": [peers.rows],
 }
 
 
