@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Node, Tensor
@@ -27,32 +27,48 @@ class SpreadCasts(Pass):
 
     def run(self, program: Program) -> PassResult:
         state = set(program.input_tensors("state"))
-        casts = {n.outputs[0]: n for n in program.nodes if _cheap(n, state)}
-        nodes: list[Node] = []
-        changed = 0
-        used = set(program.output_tensors())
+        spreading = _Spreading({n.outputs[0]: n for n in program.nodes if _cheap(n, state)})
+        fetched = set(program.output_tensors())
+        spreading.used.update(fetched)
         for node in program.nodes:
-            if node.outputs and node.outputs[0] in casts:
-                if node.outputs[0] in used:
-                    nodes.append(node)
+            if node.outputs and node.outputs[0] in spreading.casts.keys() - fetched:
                 continue
-            found = [t for t in dict.fromkeys(node.inputs) if t in casts]
-            if found:
-                own: dict[Tensor, Tensor] = {}
-                for tensor in found:
-                    if tensor in used:  # the cast itself serves its first user
-                        copy = Tensor(tensor.type, tensor.name)
-                        changed += 1
-                    else:
-                        copy = tensor
-                        used.add(tensor)
-                    own[tensor] = copy
-                    nodes.append(casts[tensor].replace(outputs=(copy,)))
+            own = {t: spreading.cast(t) for t in dict.fromkeys(node.inputs) if t in spreading.casts}
+            if own:
                 node = node.replace(inputs=tuple([own.get(t, t) for t in node.inputs]))
-            nodes.append(node)
-        if not changed:
+            spreading.nodes.append(node)
+        if not spreading.changed:
             return PassResult(program, 0)
-        return PassResult(program.replace(nodes=tuple(nodes)), changed)
+        return PassResult(program.replace(nodes=tuple(spreading.nodes)), spreading.changed)
+
+
+@dataclass
+class _Spreading:
+    """One run of the pass.
+
+    Attributes:
+        casts: by result.
+        used: results that serve somebody already.
+        nodes: of the new program so far.
+    """
+
+    casts: dict[Tensor, Node]
+    used: set[Tensor] = field(default_factory=set)
+    nodes: list[Node] = field(default_factory=list)
+    changed: int = 0
+
+    def cast(self, tensor: Tensor) -> Tensor:
+        """The result of a cast for one user; of casts one after the other, of all of them."""
+        node = self.casts[tensor]
+        (x,) = node.inputs
+        if x in self.casts:
+            x = self.cast(x)
+        if tensor in self.used:  # the cast itself serves its first user
+            tensor = Tensor(tensor.type, tensor.name)
+            self.changed += 1
+        self.used.add(tensor)
+        self.nodes.append(node.replace(inputs=(x,), outputs=(tensor,)))
+        return tensor
 
 
 def _cheap(node: Node, state: set[Tensor]) -> bool:

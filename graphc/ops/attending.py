@@ -177,7 +177,7 @@ def _pieces(of: Operands, how: How) -> Iterator[_Piece]:
     time, source, rows = of.query.shape[1], of.key.shape[1], how.rows
     turns = time // rows
     # What sees nothing gives the mean of the values of all keys.
-    spread = how.mean_if_blind and any(mask.dtype == BOOL for mask in of.masks)
+    spread = how.mean_if_blind and _may_be_blind(of)
     cut = how.causal and not spread
     pieces = _PIECES if cut else 1
     for first, last in pairwise(turns * i // pieces for i in range(pieces + 1)):
@@ -289,15 +289,10 @@ def _weights(of: Operands, how: How, first: Any) -> Any:
     pairs = _product("btkgd,bskd->bkgts", _grouped(query, key.shape[2]), key)
     batch, time, heads, _ = query.shape
     logits = pairs.reshape(batch, heads, time, key.shape[1]) * how.scale
-    seen = [mask for mask in of.masks if mask.dtype == BOOL]
-    for bias in of.masks:
-        if bias.dtype != BOOL:
-            logits = logits + lax.convert_element_type(bias, logits.dtype)
-    # Some query may see nothing; a causal one sees a key.
-    may_be_zero = bool(seen) and not how.mean_if_blind
-    if how.causal:
-        rows, columns = (lax.broadcasted_iota(INT32, logits.shape, axis) for axis in (2, 3))
-        seen.append(rows + lax.convert_element_type(first, INT32) >= columns)
+    for bias in _biases(of):
+        logits = logits + lax.convert_element_type(bias, logits.dtype)
+    seen = _seen(of, how, first)
+    may_be_zero = _may_be_blind(of) and not how.mean_if_blind
     for mask in seen:
         logits = jnp.where(mask, logits, np.finfo(logits.dtype).min)
     if key.shape[1] == 0:  # no greatest logit
@@ -307,6 +302,21 @@ def _weights(of: Operands, how: How, first: Any) -> Any:
     for mask in seen if may_be_zero else ():
         weights = jnp.where(mask, weights, 0)
     return weights
+
+
+def _seen(of: Operands, how: How, first: Any) -> list[Any]:
+    """Which keys each query sees: where all of these are true."""
+    seen = [mask for mask in of.masks if mask.dtype == BOOL]
+    if how.causal:
+        shape = (1, 1, of.query.shape[1], of.key.shape[1])
+        rows, columns = (lax.broadcasted_iota(INT32, shape, axis) for axis in (2, 3))
+        seen.append(rows + lax.convert_element_type(first, INT32) >= columns)
+    return seen
+
+
+def _may_be_blind(of: Operands) -> bool:
+    """Whether some query may see no key; a causal one sees the first."""
+    return any(mask.dtype == BOOL for mask in of.masks)
 
 
 def _dropped(weights: Any, kept: Any, dropout: float) -> Any:
@@ -332,8 +342,9 @@ def _adjoints_at_once(of: Operands, how: How, first: Any) -> Adjoints:
     of_weights = _dropped(of_mixing, of.kept, how.dropout)
     mean = jnp.sum(of_weights * weights, axis=-1, keepdims=True)
     of_logits = weights * (of_weights - mean)
-    for mask in of.masks if how.mean_if_blind else ():
-        of_logits = jnp.where(mask, of_logits, 0) if mask.dtype == BOOL else of_logits
+    if how.mean_if_blind and _may_be_blind(of):  # weights of what is not seen, but no adjoints
+        for mask in _seen(of, how, first):
+            of_logits = jnp.where(mask, of_logits, 0)
     pairs = _grouped_pairs(lax.convert_element_type(of_logits, dtype), shared)
     mixing = lax.convert_element_type(_dropped(weights, of.kept, how.dropout), dtype)
     return Adjoints(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -235,3 +236,22 @@ def test_two_steps_of_one_run_must_agree() -> None:
         session.run(steps, {x: np.ones((8, 3), "f4")})
     session.run(steps[0], {x: np.ones((8, 3), "f4")})
     assert not is_accumulated(gc.compile(graph, [loss], {x: (8, 3)}).program)
+
+
+def test_devices_exchange_what_they_do_for_the_whole_batch() -> None:
+    """Each device cuts its own part: nothing of the batch's size moves between them, and sums are
+    exchanged once, behind the loop."""
+
+    def moved(accumulate: int) -> list[str]:
+        graph = gc.Graph()
+        with graph:
+            x = gc.placeholder((None, 3), "float32", name="x")
+            loss = gc.reduce_mean(gc.square(gc.nn.Dense(2, name="d")(x)))
+            train = gc.minimize(loss, optax.sgd(0.1), accumulate=accumulate)
+        options = gc.CompileOptions(cache=None)
+        strategy = gc.devices.DataParallel(2)
+        step = gc.compile(graph, [train, loss], {x: (8, 3)}, strategy=strategy, options=options)
+        names = r"stablehlo\.(all_\w+|collective_\w+|reduce_scatter)"
+        return re.findall(names, step.stablehlo())
+
+    assert moved(2) == moved(1) == ["all_reduce"] * 2

@@ -63,11 +63,16 @@ def test_it_is_attention_at_once(time: int, source: int, causal: bool) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
-def test_a_query_that_sees_nothing() -> None:
-    """As `where(mask, logits, -1e9)` before a softmax: equal weights, and no slope of logits."""
-    of = operands(4, 4, False, False)
-    seen = np.arange(4)[:, None] > np.arange(4)  # the first query sees nothing
-    of = of._replace(masks=(seen,))
+@pytest.mark.parametrize(
+    "mask", [np.arange(4)[:, None] > np.arange(4), np.arange(4) > 0], ids=["rows", "first key"]
+)
+def test_a_query_that_sees_nothing(mask: np.ndarray) -> None:
+    """As `where(mask, logits, -1e9)` before a softmax: equal weights, and no slope of logits.
+
+    It is the first query, causal: by the mask alone, or by both together.
+    """
+    of = operands(4, 4, False, False)._replace(masks=(mask,))
+    seen = mask & np.tri(4, dtype=bool)
 
     def by_hand(query, key, value):
         key, value = (jnp.repeat(x, HEADS // SHARED, 2) for x in (key, value))

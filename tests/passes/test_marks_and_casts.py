@@ -105,3 +105,31 @@ def test_what_is_computed_is_rounded_once() -> None:
         }
         """,
     )
+
+
+def test_casts_one_after_the_other_are_spread_together() -> None:
+    """As of a variable that is rounded to bfloat16 and computed with in float32."""
+    check(
+        SpreadCasts(),
+        """
+        program p(x: f32[2], w: state f32[2]) {
+          %0 = Cast(w) {dtype=bf16} : bf16[2]
+          %1 = Cast(%0) {dtype=f32} : f32[2]
+          %2 = Multiply(x, %1) : f32[2]
+          %3 = Add(%2, %1) : f32[2]
+          return out = %3, rounded = %0
+        }
+        """,
+        """
+        program p(x: f32[2], w: state f32[2]) {
+          %0 = Cast(w) {dtype=bf16} : bf16[2]
+          %1 = Cast(w) {dtype=bf16} : bf16[2]
+          %2 = Cast(%1) {dtype=f32} : f32[2]
+          %3 = Multiply(x, %2) : f32[2]
+          %4 = Cast(w) {dtype=bf16} : bf16[2]
+          %5 = Cast(%4) {dtype=f32} : f32[2]
+          %6 = Add(%3, %5) : f32[2]
+          return out = %6, rounded = %0
+        }
+        """,
+    )

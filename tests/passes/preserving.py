@@ -1,0 +1,97 @@
+"""How property tests of passes read: the pass, programs for it, in how many it finds its work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from graphc.ir.program import Program
+from graphc.ir.text import print_program
+from graphc.ir.verify import verify
+from graphc.passes.base import Pass
+from graphc.passes.validate import check_meaning
+from tests.passes import evaluate as by_numpy
+
+Evaluator = Callable[[Program, Sequence[Any]], Sequence[Any]]
+EXAMPLES = 60  # by hand: thousands
+
+
+def for_all(
+    strategy: st.SearchStrategy[Any], run: Callable[[Any, int], Any], examples: int = EXAMPLES
+) -> None:
+    """Has `run` look at examples, each with a seed for its inputs; the same ones each time."""
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(example=strategy, seed=st.integers(0, 3))
+    def each(example: Any, seed: int) -> None:
+        run(example, seed)
+
+    each()
+
+
+def check_preserving(
+    a_pass: Pass,
+    programs: st.SearchStrategy[Program],
+    *,
+    examples: int = EXAMPLES,
+    least: float,
+    evaluate: Evaluator = by_numpy.evaluate,
+    exactly: bool = True,
+    settled: bool = True,
+    compared: Callable[[Program, Program], None] = lambda before, after: None,
+) -> None:
+    """`a_pass` preserves the meaning of `programs`, and changes something in many.
+
+    Args:
+        least: in what part of them.
+        exactly: to the last bit; else up to rounding, as in `check_meaning`.
+        settled: what it has changed it does not change again.
+        compared: looks at each program that was changed, before and after.
+    """
+    counts = []
+
+    def run(before: Program, seed: int) -> None:
+        after, changed = preserved(a_pass, before, seed, evaluate, exactly)
+        counts.append(changed)
+        if settled:
+            again = a_pass.run(after)
+            assert again.program is after and again.changed == 0, print_program(after)
+        if changed:
+            compared(before, after)
+
+    for_all(programs, run, examples)
+    share = sum(map(bool, counts)) / len(counts)
+    assert share >= least, f"it changed only {share:.0%} of the examples"
+
+
+def preserved(
+    a_pass: Pass, before: Program, seed: int, evaluate: Evaluator, exactly: bool
+) -> tuple[Program, int]:
+    """What `a_pass` makes of a program, found valid and of the same meaning."""
+    verify(before, "functional")
+    after, changed = a_pass.run(before)
+    text = f"{print_program(before)}\n{print_program(after)}"
+    assert (after is before) == (changed == 0), text
+    verify(after, "functional")
+    found: list[Sequence[Any]] = []
+
+    def keeping(program: Program, inputs: Sequence[Any]) -> Sequence[Any]:
+        found.append(evaluate(program, inputs))
+        return found[-1]
+
+    wrong = check_meaning(before, after, keeping, seed)
+    assert wrong is None, f"{wrong}\n{text}"
+    want, got = found
+    for a, b in zip(want, got, strict=True) if exactly else ():
+        np.testing.assert_array_equal(a, b, err_msg=text)
+    return after, changed
