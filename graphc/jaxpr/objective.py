@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 from jax import lax
+from jax import numpy as jnp
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching
@@ -142,11 +143,21 @@ def _refuse_third(*args: Any, **params: Any) -> NoReturn:
     )
 
 
-def _refuse_batches(*args: Any, **params: Any) -> NoReturn:
-    raise JaxImportError(
-        "it evaluates the loss at many parameters at once, by jax.vmap",
-        mend="evaluate it at one after the other: jax.lax.map or jax.lax.scan",
-    )
+def _batch_by_turns(
+    primitive: Primitive, operands: Sequence[Any], axes: Sequence[int | None], **params: Any
+) -> tuple[Any, Any]:
+    """Under `jax.vmap`: at one after the other, for the loss itself is no function of batches."""
+    mapped = [i for i, axis in enumerate(axes) if axis is not None]
+    stacks = [jnp.moveaxis(operands[i], axes[i] or 0, 0) for i in mapped]
+
+    def at(values: Sequence[Any]) -> Any:
+        given = list(operands)
+        for i, value in zip(mapped, values, strict=True):
+            given[i] = value
+        return primitive.bind(*given, **params)
+
+    results = lax.map(at, stacks)
+    return results, [0] * len(results) if primitive.multiple_results else 0
 
 
 _LOSS.def_abstract_eval(_loss_type)
@@ -160,7 +171,7 @@ ad.primitive_jvps[_CURVATURE] = _refuse_third
 ad.primitive_transposes[_ALONG] = _along_transposed
 ad.primitive_transposes[_CURVATURE] = _curvature_transposed
 for _each in (_LOSS, _SLOPES, _ALONG, _CURVATURE):
-    batching.primitive_batchers[_each] = _refuse_batches
+    batching.primitive_batchers[_each] = functools.partial(_batch_by_turns, _each)
 
 
 # -- as nodes ----------------------------------------------------------------------------------
