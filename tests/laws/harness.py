@@ -101,13 +101,15 @@ RANDOM_STATE = {
 }
 
 
-def evaluate(program: Program, feeds: Sequence[Array]) -> list[Array]:
+def evaluate(
+    program: Program, feeds: Sequence[Array], xla_options: dict[str, Any] | None = None
+) -> list[Array]:
     """The fetches of a program; random state starts at a fixed key."""
     values = [*feeds, *(RANDOM_STATE[p.name] for p in program.ports("state"))]
     count = len(program.ports("fetch"))
     with jax.enable_x64(True):
-        results = jax.jit(to_function(program))(*values)[:count]
-        return [np.asarray(r) for r in results]
+        compiled = jax.jit(to_function(program)).lower(*values).compile(xla_options)
+        return [np.asarray(r) for r in compiled(*values)[:count]]
 
 
 def tolerance(case: Case, dtype: Any) -> dict[str, float]:

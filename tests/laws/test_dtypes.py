@@ -13,7 +13,7 @@ import pytest
 
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.graph import Graph
-from tests.compiling import unoptimised
+from tests.compiling import fusions_as_users, unoptimised
 from tests.laws.dtypes import representatives
 from tests.laws.harness import Array, Built, build_case, evaluate, functional, tolerance, widened
 
@@ -42,7 +42,7 @@ def test_every_dtype(op: str) -> None:
     fetches = list(dict.fromkeys(t for b in built for t in b.outputs))
     program = functional(graph, fetches, [t for b in built for t in b.tensors])
     arrays = [array for b in built for array in b.arrays]
-    values = dict(zip(fetches, evaluate(program, arrays), strict=True))
+    values = dict(zip(fetches, evaluate(program, arrays, fusions_as_users()), strict=True))
     for b in built:
         for tensor in b.outputs:
             assert values[tensor].dtype == tensor.type.dtype, b.title
