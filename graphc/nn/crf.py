@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from graphc.errors import DTypeError
 from graphc.ir.dtypes import INT32, DType, is_floating, is_integer
 from graphc.ir.node import Tensor
@@ -16,14 +18,14 @@ from graphc.ops.along_axis import take_along_axis
 from graphc.ops.arithmetic import add
 from graphc.ops.axiswise import argmax
 from graphc.ops.checks import refuse
-from graphc.ops.comparison import greater, where
+from graphc.ops.comparison import greater, greater_equal, less, logical_and, where
 from graphc.ops.control import scan
 from graphc.ops.emit import convert, promote_inexact, to_dtype
 from graphc.ops.indexing import take
 from graphc.ops.joining import concatenate
-from graphc.ops.reduction import logsumexp, reduce_max, reduce_sum
+from graphc.ops.reduction import logsumexp, reduce_all, reduce_max, reduce_sum
 from graphc.ops.shape import broadcast_to, expand_dims, reshape, transpose
-from graphc.ops.stable import wide
+from graphc.ops.stable import wide, wide_integer
 from graphc.ops.state import dim_value
 
 
@@ -34,7 +36,7 @@ def crf_log_likelihood(
 
     Args:
         scores: [batch, time, tags], floating: of each tag at each step.
-        tags: [batch, time], integers.
+        tags: [batch, time], integers. Those that there are not have no probability: -inf.
         transitions: [tags, tags], floating: from the tag of the row to that of the column.
         lengths: [batch], integers: how many steps count; all by default.
         name: of the last node.
@@ -139,7 +141,9 @@ def _operands(
     else:
         sizes = as_lengths(what, lengths, x.shape[0])
     dtype = wide(x.dtype)
-    return to_dtype(x, dtype), to_dtype(moves, dtype), sizes, x.dtype
+    inside = expand_dims(sequence_mask(sizes, x.shape[1]), -1)
+    # What stands after a length may be NaN, and reaches no gradient.
+    return where(inside, to_dtype(x, dtype), 0), to_dtype(moves, dtype), sizes, x.dtype
 
 
 def _steps(x: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -153,19 +157,29 @@ def _log_norm(x: Tensor, moves: Tensor, sizes: Tensor) -> Tensor:
     first, rest, goes_on = _steps(x, sizes)
 
     def step(before: Tensor, at: tuple[Tensor, Tensor]) -> tuple[Tensor, None]:
-        after = add(logsumexp(expand_dims(before, -1) + moves, axis=1), at[0])
+        after = add(_log_sum(expand_dims(before, -1) + moves, 1), at[0])
         return where(expand_dims(at[1], -1), after, before), None
 
     last, _ = scan(step, first, (rest, goes_on))
-    return logsumexp(last, axis=-1)
+    return _log_sum(last, -1)
+
+
+def _log_sum(x: Tensor, axis: int) -> Tensor:
+    """logsumexp whose gradient is 0, not NaN, where all are -inf: tags that nothing leads to."""
+    some = greater(reduce_max(x, axis), -np.inf)
+    return where(some, logsumexp(where(expand_dims(some, axis), x, 0), axis=axis), -np.inf)
 
 
 def _score(x: Tensor, tags: Tensor, moves: Tensor, sizes: Tensor) -> Tensor:
-    """The score of the tags of each sequence; what stands after its length has no effect."""
+    """The score of the tags of each sequence, -inf for tags that there are not; what stands after
+    its length has no effect."""
     inside = sequence_mask(sizes, x.shape[1])
-    places = where(inside, to_dtype(tags, INT32), 0)
-    own = take_along_axis(x, expand_dims(places, -1), -1)[..., 0]
     count = dim_value(x.shape[2])
+    tags = where(inside, to_dtype(tags, wide_integer(tags.dtype)), 0)
+    known = logical_and(greater_equal(tags, 0), less(tags, count))
+    places = to_dtype(where(known, tags, 0), INT32)
+    own = take_along_axis(x, expand_dims(places, -1), -1)[..., 0]
     steps = take(reshape(moves, (-1,)), places[:, :-1] * count + places[:, 1:])
     own, steps = where(inside, own, 0), where(inside[:, 1:], steps, 0)
-    return add(reduce_sum(own, -1), reduce_sum(steps, -1))
+    score = add(reduce_sum(own, -1), reduce_sum(steps, -1))
+    return where(reduce_all(known, -1), score, -np.inf)

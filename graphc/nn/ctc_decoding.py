@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphc.errors import DTypeError
+from graphc.errors import AttributeValueError, DTypeError
 from graphc.ir.dtypes import INT32, is_floating
 from graphc.ir.node import Tensor
 from graphc.nn.masks import as_lengths, sequence_mask
@@ -38,6 +38,7 @@ def ctc_greedy_decode(
     Raises:
         ShapeError: other ranks, or another number of lengths.
         DTypeError: logits that are not floating, or lengths that are not integers.
+        AttributeValueError: `blank` is no class.
 
     Source: Graves et al., 2006, doi:10.1145/1143844.1143891; TensorFlow's
     `tf.nn.ctc_greedy_decoder`, whose blank is the last class.
@@ -47,6 +48,13 @@ def ctc_greedy_decode(
         refuse("ctc_greedy_decode: logits must be [batch, time, classes]", logits=logits)
     if not is_floating(logits.dtype):
         refuse("ctc_greedy_decode: logits must be floating", error=DTypeError, logits=logits)
+    classes = logits.shape[-1]
+    if type(blank) is not int or blank < 0 or (isinstance(classes, int) and blank >= classes):
+        refuse(
+            f"ctc_greedy_decode: blank must be one of the classes, counted from 0, got {blank!r}",
+            error=AttributeValueError,
+            logits=logits,
+        )
     log_p = log_softmax(to_dtype(logits, wide(logits.dtype)))
     likeliest, best = argmax(log_p, -1), reduce_max(log_p, -1)
     before = pad(likeliest, ((0, 0), (1, 0)), constant_values=-1)[:, :-1]

@@ -9,10 +9,12 @@ from graphc.ir.dtypes import INT32, is_floating, is_integer
 from graphc.ir.node import Tensor
 from graphc.ops.along_axis import take_along_axis
 from graphc.ops.checks import refuse
-from graphc.ops.comparison import greater, isfinite, less, logical_and
+from graphc.ops.comparison import greater, greater_equal, isfinite, less, logical_and, where
 from graphc.ops.emit import convert, to_dtype
 from graphc.ops.reduction import reduce_sum
 from graphc.ops.shape import expand_dims
+from graphc.ops.stable import wide_integer
+from graphc.ops.state import dim_value
 
 
 def in_top_k(labels: Any, scores: Any, k: int, *, name: str | None = None) -> Tensor:
@@ -26,7 +28,7 @@ def in_top_k(labels: Any, scores: Any, k: int, *, name: str | None = None) -> Te
 
     Returns:
         [...], bool. All classes that tie with the last of the best are among them; a label whose
-        score is not finite is not.
+        score is not finite is not, nor one that is no class.
 
     Raises:
         ShapeError: shapes that do not fit.
@@ -55,6 +57,9 @@ def in_top_k(labels: Any, scores: Any, k: int, *, name: str | None = None) -> Te
         )
     if type(k) is not int or k < 1:
         refuse(f"in_top_k: k must be a positive int, got {k!r}", error=AttributeValueError)
-    own = take_along_axis(scores, expand_dims(labels, -1), -1)
+    labels = to_dtype(labels, wide_integer(labels.dtype))
+    known = logical_and(greater_equal(labels, 0), less(labels, dim_value(scores.shape[-1])))
+    own = take_along_axis(scores, expand_dims(where(known, labels, 0), -1), -1)
     better = reduce_sum(to_dtype(greater(scores, own), INT32), -1)
-    return logical_and(less(better, k), isfinite(own[..., 0]), name=name)
+    good = logical_and(less(better, k), isfinite(own[..., 0]))
+    return logical_and(good, known, name=name)

@@ -10,10 +10,13 @@ from graphc.ir.dims import product
 from graphc.ir.dtypes import is_integer
 from graphc.ir.node import Tensor
 from graphc.ops.checks import as_dims, refuse
+from graphc.ops.comparison import less, where
 from graphc.ops.creation import zeros
-from graphc.ops.emit import convert
+from graphc.ops.emit import convert, to_dtype
 from graphc.ops.scattering import put_along_axis
 from graphc.ops.shape import reshape
+from graphc.ops.stable import wide_integer
+from graphc.ops.state import dim_value
 
 
 def max_unpool(
@@ -50,7 +53,10 @@ def max_unpool(
         refuse("max_unpool: places must be integers", error=DTypeError, y=y, places=places)
     if places.shape != y.shape:
         refuse("max_unpool: y and its places differ in shape", y=y, places=places)
-    batch, *_, channels = y.shape
-    rows, where = (reshape(t, (batch, -1, channels)) for t in (y, places))
-    empty = zeros((batch, product(sizes), channels), y.dtype)
-    return reshape(put_along_axis(empty, where, rows, 1), (batch, *sizes, channels), name=name)
+    batch, *spatial, channels = y.shape
+    outside = product(sizes)
+    rows, index = (reshape(t, (batch, product(spatial), channels)) for t in (y, places))
+    index = to_dtype(index, wide_integer(index.dtype))
+    index = where(less(index, 0), dim_value(outside), index)  # else it would count from the end
+    empty = zeros((batch, outside, channels), y.dtype)
+    return reshape(put_along_axis(empty, index, rows, 1), (batch, *sizes, channels), name=name)

@@ -15,7 +15,7 @@ from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sha
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.arithmetic import divide, maximum
+from graphc.ops.arithmetic import divide, maximum, minimum
 from graphc.ops.broadcasting import require_one_dtype
 from graphc.ops.comparison import equal, where
 from graphc.ops.emit import convert, emit_one, promote_operands, to_dtype
@@ -128,6 +128,7 @@ def edit_distance(
     if not normalize:
         return emit_one(EDIT_DISTANCE, (x, y, n, m), name)
     distance = to_dtype(emit_one(EDIT_DISTANCE, (x, y, n, m)), FLOAT32)
+    m = minimum(maximum(m, 0), dim_value(y.shape[1]))  # as the operator takes it
     share = divide(distance, to_dtype(maximum(m, 1), FLOAT32))
     endless = where(equal(distance, 0), 0.0, np.float32(np.inf))
     return where(equal(m, 0), endless, share, name=name)

@@ -164,7 +164,10 @@ def _lower_crop(
     height, width = x.shape[1:3]
     rows = _places(top, bottom, size[0], height)
     columns = _places(left, right, size[1], width)
-    inside = _within(rows, height)[:, :, None] & _within(columns, width)[:, None, :]
+    on_rows, on_columns = _within(rows, top, bottom, height), _within(columns, left, right, width)
+    inside = on_rows[:, :, None] & on_columns[:, None, :]
+    # Of places outside, which may be NaN or endless, no gradient may come.
+    rows, columns = jnp.where(on_rows, rows, 0), jnp.where(on_columns, columns, 0)
     images = jnp.clip(images, 0, x.shape[0] - 1)[:, None, None]
 
     def at(row: Any, column: Any) -> Any:
@@ -184,8 +187,13 @@ def _lower_crop(
     return jnp.where(inside[..., None], found, jnp.asarray(fill, x.dtype))
 
 
-def _within(places: Any, size: Any) -> Any:
-    return (places >= 0) & (places <= size - 1)
+def _within(places: Any, low: Any, high: Any, size: Any) -> Any:
+    """Which places between the ends `low` and `high` of boxes, 1 being the last element, lie on
+    the image: of a box that ends at its edge the last one does, however its place is rounded."""
+    last = jnp.asarray(size - 1, places.dtype)
+    ends = [(end * last)[:, None] for end in (low, high)]
+    places = jnp.clip(places, jnp.minimum(*ends), jnp.maximum(*ends))
+    return (places >= 0) & (places <= last)
 
 
 def _element(places: Any, size: Any) -> Any:

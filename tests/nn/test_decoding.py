@@ -183,3 +183,51 @@ def test_errors(call, error, match: str) -> None:
         with pytest.raises(error, match=match) as info:
             call(x)
     assert "test_decoding.py:" in str(info.value)
+
+
+# -- odd input ------------------------------------------------------------------------------
+
+
+def test_a_blank_that_is_no_class() -> None:
+    for blank in (-1, 3, 1.5):
+        with pytest.raises(AttributeValueError, match="blank must be one of the classes"):
+            run(lambda x, b=blank: nn.ctc_greedy_decode(x, blank=b), np.zeros((1, 2, 3)))
+
+
+def test_labels_that_are_no_classes_are_not_among_the_best() -> None:
+    labels, scores = np.array([-1, 3, 255, 2], np.int32), np.eye(4)[:, :3]
+    np.testing.assert_array_equal(
+        run(lambda a, b: nn.in_top_k(a, b, 3), labels, scores), [False, False, False, True]
+    )
+
+
+def test_tags_that_there_are_not_have_no_probability() -> None:
+    scores, moves = np.array([[[1.0, 2, 3], [1, 2, 3]]] * 4), np.arange(9.0).reshape(3, 3)
+    tags = np.array([[0, 2], [0, -1], [3, 0], [2, 2]], np.int32)
+    found = run(nn.crf_log_likelihood, scores, tags, moves)
+    assert list(np.isneginf(found)) == [False, True, True, False]
+
+
+def test_gradients_of_a_crf_stay_finite() -> None:
+    """Where nothing leads to a tag, and where a sequence without steps has scores that are NaN."""
+    scores = RNG.normal(size=(3, 4, 3))
+    scores[1] = np.nan
+    moves = RNG.normal(size=(3, 3))
+    moves[:, 2] = -np.inf
+    tags, lengths = np.zeros((3, 4), np.int32), np.array([4, 0, 2], np.int32)
+
+    def build(x, m):
+        total = gc.reduce_sum(nn.crf_log_likelihood(x, tags, m, lengths))
+        return [total, *gc.gradients(total, [x, m])]
+
+    for values in run(build, scores, moves):
+        assert np.isfinite(values).all()
+
+
+def test_lengths_beyond_the_ends_share_as_they_count() -> None:
+    x, y = np.array([[1, 2, 3, 4]] * 2), np.array([[1, 2, 3, 5]] * 2)
+    shares = run(
+        lambda a, b, m: nn.edit_distance(a, b, y_lengths=m, normalize=True),
+        x, y, np.array([10, -1]),
+    )  # fmt: skip
+    np.testing.assert_array_equal(shares, [0.25, np.inf])

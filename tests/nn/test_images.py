@@ -104,3 +104,27 @@ def test_errors(call, error, match: str) -> None:
         with pytest.raises(error, match=match) as info:
             call(x)
     assert "test_images.py:" in str(info.value)
+
+
+def crops(x, boxes, size):
+    with Graph() as graph:
+        feeds = [placeholder(a.shape, a.dtype) for a in (x, boxes)]
+        y = nn.crop_and_resize(*feeds, np.zeros(len(boxes), np.int32), size)
+        fetches = [y, gradients(reduce_sum(y * y), feeds[0])]
+    found = Session(graph).run(fetches, dict(zip(feeds, (x, boxes), strict=True)))
+    return [np.asarray(value) for value in found]
+
+
+@pytest.mark.parametrize("box", [(0, 0, 1, 1), (1, 0, 0, 1), (0.1, 0.3, 1, 1), (0.7, 1, 1, 0)])
+def test_boxes_that_end_at_the_edge_lose_nothing_to_rounding(box) -> None:
+    for size in (7, 11, 14, 29):
+        x = np.ones((1, 8, 8, 1), np.float32)
+        np.testing.assert_allclose(crops(x, np.array([box], np.float32), size)[0], 1, rtol=1e-5)
+
+
+def test_boxes_that_are_nowhere_give_no_gradient() -> None:
+    x = np.ones((1, 3, 3, 1), np.float32)
+    boxes = np.array([[np.nan] * 4, [0, 0, np.inf, 1], [0, 0, 1, 1]], np.float32)
+    y, dx = crops(x, boxes, 2)
+    assert (y[2] == 1).all() and (y[0] == 0).all()
+    assert np.isfinite(dx).all()

@@ -57,3 +57,16 @@ def test_errors(call, error, match: str) -> None:
         with pytest.raises(error, match=match) as info:
             call(x)
     assert "test_unpooling.py:" in str(info.value)
+
+
+def test_places_below_0_are_left_out() -> None:
+    y = np.array([[[[1.0], [2.0]]]])
+    places = np.array([[[[-1], [0]]]], np.int8)
+    back = run(lambda y: nn.max_unpool(y, places, (2, 2)), y, y.shape)
+    np.testing.assert_array_equal(back.ravel(), [2, 0, 0, 0])
+
+
+def test_an_empty_batch() -> None:
+    places = np.zeros((0, 2, 2, 3), np.int32)
+    y = np.zeros((0, 2, 2, 3))
+    assert run(lambda y: nn.max_unpool(y, places, 4), y, y.shape).shape == (0, 4, 4, 3)
