@@ -19,7 +19,7 @@ from graphc.ops.factorization import cholesky
 from graphc.ops.math import exp, log, log1p, sigmoid, tan
 from graphc.ops.matrix_product import matmul
 from graphc.ops.powers import rsqrt
-from graphc.ops.random_draws import RANDOM_NORMAL, draw, normal, placed, uniform
+from graphc.ops.random_draws import RANDOM_NORMAL, draw, normal, placed, shape_of, uniform
 from graphc.ops.random_keys import fold_in, random_key
 from graphc.ops.random_parametric import RANDOM_GAMMA, RANDOM_POISSON
 from graphc.ops.rearranging import broadcast_shapes
@@ -176,11 +176,11 @@ def shape_for(op: str, shape: Any, *parameters: Shape) -> Shape:
     return broadcast_shapes(*parameters) if shape is None else as_dims(op, shape)
 
 
-def fitting(op: str, shape: Any, *parameters: Tensor) -> Shape:
+def fitting(op: str, shape: Any, *parameters: Any) -> Shape:
     """`shape_for` of parameters; raises `ShapeError` unless they broadcast to it."""
-    sizes = shape_for(op, shape, *(x.shape for x in parameters))
-    if broadcast_shapes(sizes, *(x.shape for x in parameters)) != sizes:
-        own = ", ".join(str(x.type) for x in parameters)
+    sizes = shape_for(op, shape, *(shape_of(x) for x in parameters))
+    if broadcast_shapes(sizes, *(shape_of(x) for x in parameters)) != sizes:
+        own = ", ".join(str(x.type) if isinstance(x, Tensor) else str(x) for x in parameters)
         refuse(f"{op}: parameters {own} do not broadcast to the shape {sizes}")
     return sizes
 
@@ -194,17 +194,17 @@ def gamma(
         alpha: the shape of the distribution, positive; it broadcasts to `shape`. Integers count
             as float32. Gradients flow to it (Figurnov et al., NeurIPS 2018).
         scale: a number or a tensor that broadcasts to `shape`.
-        shape: ints and named sizes; by default the shape of `alpha`.
+        shape: ints and named sizes; by default what `alpha` and `scale` broadcast to.
         seed: see `random_key`.
         name: of the node that draws.
 
     Raises:
-        ShapeError: `alpha` does not broadcast to `shape`.
+        ShapeError: `alpha` or `scale` do not broadcast to `shape`.
 
     Source: numpy.random.Generator.gamma.
     """
     (a,) = promote_inexact(alpha)
-    sizes = shape_for("RandomGamma", shape, a.shape)
+    sizes = shape_for("RandomGamma", shape, a.shape, shape_of(scale))
     return placed(draw(RANDOM_GAMMA, (), (a,), seed, name, shape=sizes)[0], 0, scale)
 
 
@@ -329,5 +329,13 @@ def multivariate_normal(
     mean, cov = promote_inexact(mean, cov)
     factor = cholesky(cov)
     stacked = shape_for("RandomNormal", shape, mean.shape[:-1], cov.shape[:-2])
+    whole = broadcast_shapes(stacked, mean.shape[:-1], cov.shape[:-2])
+    if whole != stacked or mean.shape[-1:] != cov.shape[-1:]:
+        refuse(
+            f"multivariate_normal: mean must be [..., n] and cov [..., n, n], the axes before "
+            f"within the shape {stacked}",
+            mean=mean,
+            cov=cov,
+        )
     normals = normal((*stacked, cov.shape[-1]), dtype=cov.dtype, seed=seed, name=name)
     return add(mean, squeeze(matmul(factor, expand_dims(normals, -1)), -1))

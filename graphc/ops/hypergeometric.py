@@ -8,6 +8,7 @@ Functions, 13.2.39, 13.7.2 and 15.8.1; Pearson, Olver & Porter, Numerical Algori
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Any
 
 import jax
@@ -16,10 +17,20 @@ from jax import numpy as jnp
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, LowerContext, OpDef
 from graphc.ops.broadcasting import Adjoints, broadcast_all, infer_floating, unbroadcast
-from graphc.ops.comparison import greater, less, logical_and, where
+from graphc.ops.comparison import (
+    equal,
+    greater,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+    logical_or,
+    where,
+)
 from graphc.ops.emit import emit_one, promote_inexact
 from graphc.ops.layout_rules import elementwise
 from graphc.ops.narrow import summed
+from graphc.ops.rounding import floor
 
 _special: Any = jax.scipy.special  # typed in part
 
@@ -53,9 +64,15 @@ def _lower_1f1(ctx: LowerContext, a: Any, b: Any, x: Any) -> Any:
     return jnp.where(far, _far_below_zero(a, b, jnp.where(far, -x, _FAR)), near)
 
 
+def _ends(x: Tensor) -> Tensor:
+    """Where a series with this parameter ends: JAX's derivatives there are 0 or NaN."""
+    return logical_and(less_equal(x, 0.0), equal(x, floor(x)))
+
+
 def _1f1_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     a, b, x = node.inputs
-    known = where(less(x, _SERIES_1F1), dy, math.nan)
+    ends = logical_or(_ends(a), _ends(b - a))
+    known = where(logical_and(less(x, _SERIES_1F1), logical_not(ends)), dy, math.nan)
     slope = a / b * hyp1f1(a + 1.0, b + 1.0, x)
     return [*ctx.by_vjp(node, known)[:2], unbroadcast(ctx, dy * slope, x)]
 
@@ -71,7 +88,8 @@ def _lower_2f1(ctx: LowerContext, a: Any, b: Any, c: Any, x: Any) -> Any:
 def _2f1_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     a, b, c, x = node.inputs
     inside = logical_and(less(x, _SERIES_2F1), greater(x, _SERIES_2F1 / (_SERIES_2F1 - 1.0)))
-    known = where(inside, dy, math.nan)
+    ends = reduce(logical_or, [_ends(p) for p in (a, b, c - a, c - b)])
+    known = where(logical_and(inside, logical_not(ends)), dy, math.nan)
     slope = a * b / c * hyp2f1(a + 1.0, b + 1.0, c + 1.0, x)
     return [*ctx.by_vjp(node, known)[:3], unbroadcast(ctx, dy * slope, x)]
 
@@ -85,7 +103,8 @@ HYP1F1 = OpDef(
     gradient=_1f1_gradient,
     layout=elementwise,
     doc="Kummer's confluent hypergeometric function, the sum of (a)_k / (b)_k x^k / k!; the "
-    "adjoints of a and b are NaN for x of 100 or more. Floating dtypes.",
+    "adjoints of a and b are NaN for x of 100 or more, and where a or b - a is 0, -1, -2, ... "
+    "Floating dtypes.",
 )
 HYP2F1 = OpDef(
     name="Hyp2f1",
@@ -96,7 +115,8 @@ HYP2F1 = OpDef(
     gradient=_2f1_gradient,
     layout=elementwise,
     doc="Gauss' hypergeometric function, the sum of (a)_k (b)_k / (c)_k x^k / k! for x up to 1; "
-    "infinite above. The adjoints of a, b and c are NaN outside -9 < x < 0.9. Floating dtypes.",
+    "infinite above. The adjoints of a, b and c are NaN outside -9 < x < 0.9, and where a, b, "
+    "c - a or c - b is 0, -1, -2, ... Floating dtypes.",
 )
 
 

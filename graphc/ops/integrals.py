@@ -70,8 +70,25 @@ def _lower_expn(ctx: LowerContext, n: Any, x: Any) -> Any:
     at_zero = jnp.where(n > 1, 1 / jnp.where(n > 1, n - 1, 1), math.inf)
     at_end = jnp.where(outside, math.nan, jnp.where(x == 0, at_zero, 0))
     end = outside | (x == 0) | (x == math.inf)
-    found = jax.scipy.special.expn(jnp.where(outside, 1, n), jnp.where(end, 1, x))
-    return jnp.where(end, at_end, found)
+    small = x <= 1
+    # JAX takes its continued fraction at every x, however near to 0: some 1 / x steps.
+    far = jax.scipy.special.expn(jnp.where(end | small, 1, n), jnp.where(end | small, 2, x))
+    near = _expn_near_zero(jnp.where(end | ~small, 1, n), jnp.where(end | ~small, 1, x))
+    return jnp.where(end, at_end, jnp.where(small, near, far))
+
+
+def _expn_near_zero(n: Any, x: Any) -> Any:
+    """The power series for 0 < x <= 1: Abramowitz & Stegun, 5.1.12."""
+    total = jnp.zeros_like(x)
+    for m in range(24):  # 1 / 24! is beyond float64
+        gap = m + 1 - n
+        term = (-x) ** m / (float(math.factorial(m)) * jnp.where(gap == 0, 1, gap))
+        total -= jnp.where(gap == 0, 0, term)
+    sign = jnp.where(n % 2 == 1, 1, -1)
+    at_least_one = jnp.maximum(n, 1)
+    size = jnp.exp((at_least_one - 1) * jnp.log(x) - lax.lgamma(at_least_one))
+    logarithmic = sign * size * (lax.digamma(at_least_one) - jnp.log(x))
+    return jnp.where(n == 0, jnp.exp(-x) / x, logarithmic + total)
 
 
 def _expn_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:

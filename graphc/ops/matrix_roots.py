@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
@@ -36,9 +37,14 @@ def _infer_sylvester(ctx: InferContext, a: TensorType, b: TensorType, c: TensorT
 
 def _solve_sylvester(a: Any, b: Any, c: Any) -> Any:
     """x by Schur forms on CPU; elsewhere, where JAX has none of these, by eigenvectors."""
+    # JAX holds sums of eigenvalues below an absolute `tol` for 0.
+    size = jnp.maximum(*[jnp.max(jnp.abs(m), (-2, -1), keepdims=True) for m in (a, b)])
+    size = jnp.where((size > 0) & jnp.isfinite(size), size, 1)
+    a, b, c = a / size, b / size, c / size
+    tol = 4 * float(np.finfo(c.dtype).eps)
 
     def by(method: str) -> Any:
-        return lambda a, b, c: jax.scipy.linalg.solve_sylvester(a, b, c, method=method)
+        return lambda a, b, c: jax.scipy.linalg.solve_sylvester(a, b, c, method=method, tol=tol)
 
     by_vectors = by("eigen")
     if not jnp.iscomplexobj(c):  # the eigenvectors are complex, their product is not
@@ -156,8 +162,10 @@ def _nearest_unitary_slope(operands: tuple[Any], tangents: tuple[Any]) -> tuple[
     w, s, vh = jnp.linalg.svd(a, full_matrices=False)
     turned = _adjoint(w) @ da @ _adjoint(vh)
     skew = (turned - _adjoint(turned)) / (s[..., :, None] + s[..., None, :])
-    outside = (da @ _adjoint(vh) - w @ turned) / s[..., None, :]
-    du = (w @ skew + outside) @ vh
+    du = w @ skew
+    if a.shape[-2] > a.shape[-1]:  # what lies in no column: of square matrices nothing but rounding
+        du = du + (da @ _adjoint(vh) - w @ turned) / s[..., None, :]
+    du = du @ vh
     u = w @ vh
     return (_adjoint(u), _adjoint(du)) if wide else (u, du)
 

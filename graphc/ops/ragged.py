@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
@@ -18,6 +19,7 @@ from graphc.ops.layout_rules import SUM, replicated
 from graphc.ops.matrices import matrix_transpose
 from graphc.ops.narrow import in_wider
 from graphc.ops.slopes import with_slope_of
+from graphc.ops.stable import wide_integer
 
 
 def _check(
@@ -43,8 +45,13 @@ def _infer_dot(
     return TensorType(a.dtype, (a.shape[0], b.shape[2]))
 
 
+def _counts(group_sizes: Any) -> Any:
+    """Wide enough for their sum."""
+    return group_sizes.astype(wide_integer(np.dtype(group_sizes.dtype)))
+
+
 def _lower_dot(ctx: LowerContext, a: Any, b: Any, group_sizes: Any) -> Any:
-    return lax.ragged_dot(a, b, group_sizes)
+    return lax.ragged_dot(a, b, _counts(group_sizes))
 
 
 def _dot_gradient(ctx: GradientContext, node: Node, dc: Tensor) -> Adjoints:
@@ -119,7 +126,7 @@ _outer = with_slope_of(_by_masks, _by_groups)
 
 
 def _lower_outer(ctx: LowerContext, a: Any, b: Any, group_sizes: Any) -> Any:
-    return _outer(a, b, group_sizes)
+    return _outer(a, b, _counts(group_sizes))
 
 
 def _outer_gradient(ctx: GradientContext, node: Node, dc: Tensor) -> Adjoints:

@@ -9,7 +9,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from graphc.errors import AttributeValueError
-from graphc.ir.dims import DimExpr
+from graphc.ir.dims import DimExpr, Shape
 from graphc.ir.dtypes import BOOL, FLOAT32, UINT32, DType, as_dtype, is_floating, is_integer
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Operand, Tensor
@@ -22,6 +22,7 @@ from graphc.ops.checks import as_dims, refuse
 from graphc.ops.emit import convert, emit_node, graph_of, is_weak, to_dtype
 from graphc.ops.layout_rules import SUM, replicated
 from graphc.ops.random_keys import KEY, as_jax_key, check_key, random_key
+from graphc.ops.rearranging import broadcast_shapes
 from graphc.ops.stable import wide
 
 _SHAPE = Attr("dims", doc="of the result")
@@ -335,8 +336,25 @@ def _scaled(
     return placed(result, mean, stddev)
 
 
+def shape_of(parameter: Any) -> Shape:
+    """The shape of a tensor, an array or a number."""
+    return tuple(parameter.shape) if hasattr(parameter, "shape") else np.shape(parameter)
+
+
 def placed(x: Tensor, location: Any, scale: Any) -> Tensor:
-    """`x * scale + location`, without what changes nothing."""
+    """`x * scale + location`, without what changes nothing.
+
+    Raises:
+        ShapeError: these are larger than `x`: one draw would stand in several places.
+    """
+    for label, parameter in (("location", location), ("scale", scale)):
+        shape = shape_of(parameter)
+        if broadcast_shapes(x.shape, shape) != x.shape:
+            refuse(
+                f"the {label} of a draw does not broadcast to its shape: {shape} is not within "
+                f"{x.shape}",
+                mend="pass the shape of all the numbers that are to be drawn",
+            )
     if not (is_weak(scale) and scale == 1):
         x = x * scale
     if not (is_weak(location) and location == 0):

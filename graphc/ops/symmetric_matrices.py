@@ -46,7 +46,10 @@ def _by_bisection(d: Any, e: Any) -> Any:
     def of_one(d: Any, e: Any) -> Any:
         return jax.scipy.linalg.eigh_tridiagonal(d, e, eigvals_only=True)
 
-    return jnp.vectorize(of_one, signature="(n),(m)->(n)")(d, e)
+    # It squares e: neither overflow nor underflow shall come of that.
+    size = jnp.maximum(jnp.max(jnp.abs(d), -1), jnp.max(jnp.abs(e), -1))[..., None]
+    size = jnp.where((size > 0) & jnp.isfinite(size), size, 1)
+    return size * jnp.vectorize(of_one, signature="(n),(m)->(n)")(d / size, e / size)
 
 
 _tridiagonal_eigenvalues = with_slope_of(_from_dense, _by_bisection)

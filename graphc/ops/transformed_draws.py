@@ -88,17 +88,17 @@ def weibull(
     Args:
         a: positive; it broadcasts to `shape`.
         scale: what they are multiplied by: a number or a tensor that broadcasts to `shape`.
-        shape: ints and named sizes; by default the shape of `a`.
+        shape: ints and named sizes; by default what `a` and `scale` broadcast to.
         seed: see `random_key`.
         name: of the node that draws.
 
     Raises:
-        ShapeError: `a` does not broadcast to `shape`.
+        ShapeError: `a` or `scale` do not broadcast to `shape`.
 
     Source: numpy.random.Generator.weibull.
     """
     (a,) = promote_inexact(a)
-    sizes = fitting("weibull", shape, a)
+    sizes = fitting("weibull", shape, a, scale)
     even = -log(above_zero(sizes, a.dtype, seed, name))
     return placed(power(even, divide(1.0, a)), 0, scale)
 

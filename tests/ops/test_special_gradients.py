@@ -72,9 +72,23 @@ def test_where_parameters_have_no_gradient_it_is_nan() -> None:
                 gc.expn(a, 0.5),
                 igamma_grad_a(a, 0.5),
                 gc.hyp1f1(a, 2.0, 150.0),
+                gc.hyp1f1(a, 2.0, -20.0),
+                gc.hyp1f1(a - 3.0, 2.0, 2.0),
+                gc.hyp2f1(1.5, a, 2.0, -2.0),
+                gc.hyp2f1(a - 2.0, 2.0, 3.0, 0.5),
             )
         ]
     assert all(math.isnan(v) for v in evaluate(functional(graph, found, [a]), [np.float64(2)]))
+
+
+def test_exponential_integrals_near_zero() -> None:
+    """For whole tensors: JAX's continued fraction would take 1 / x steps."""
+    orders, xs = np.meshgrid(np.arange(6.0), [1e-300, 1e-9, 0.3, 1.0, 1.5])
+    with Graph() as graph:
+        x = placeholder(xs.shape, "float64", name="x")
+        y = gc.expn(orders, x)
+    (got,) = evaluate(functional(graph, [y], [x]), [xs])
+    np.testing.assert_allclose(got, special.expn(orders.astype(int), xs), rtol=1e-12)
 
 
 @unoptimised()

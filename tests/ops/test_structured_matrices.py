@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
+import graphc as gc
 from graphc.build.placeholders import placeholder
 from graphc.errors import AttributeValueError, ShapeError
 from graphc.ir.graph import Graph
@@ -79,3 +80,44 @@ def test_errors(call, error, words) -> None:
         x = placeholder((2, 3))
         with pytest.raises(error, match=rf"(?s){words}.*at test_structured_matrices.py:"):
             call(x)
+
+
+def test_matrices_of_any_size_of_numbers() -> None:
+    """Bisection squares them, and Sylvester's equation has a bound for what counts as 0."""
+    d, e = np.float32([1, 2, 1]), np.float32([1, 1])
+    jordan = np.array([[2.0, 1.0], [0.0, 2.0]])
+    with gc.Graph() as graph:
+        sizes = [np.float32(s) for s in (1e-25, 1.0, 1e20)]
+        w = [gc.linalg.eigh_tridiagonal(d * s, e * s) for s in sizes]
+        small = gc.linalg.solve_sylvester(jordan * 1e-12, jordan * 1e-12, np.eye(2))
+        apart = gc.linalg.solve_sylvester(*[np.diag([1.0, 1e-9])] * 2, np.ones((2, 2)))
+    *found, small, apart = (np.asarray(v) for v in gc.Session(graph).run([*w, small, apart]))
+    for values, size in zip(found, sizes, strict=True):
+        np.testing.assert_allclose(values / size, [0, 1, 3], atol=1e-6)
+    np.testing.assert_allclose(jordan @ small + small @ jordan, np.eye(2) * 1e12, atol=1e-2)
+    np.testing.assert_allclose(apart, [[0.5, 1.0], [1.0, 5e8]], rtol=1e-6)
+
+
+def test_the_slope_of_a_polar_factor_of_a_nearly_singular_matrix() -> None:
+    rng = np.random.default_rng(0)
+    left, right, weight = (np.linalg.qr(rng.normal(size=(3, 3)))[0] for _ in range(3))
+    a = (left @ np.diag([1.0, 0.5, 1e-6]) @ right).astype(np.float32)
+    with gc.Graph() as graph:
+        x = gc.placeholder((3, 3), name="x")
+        (slope,) = gc.gradients(gc.sum(gc.linalg.polar(x)[0] * weight.astype(np.float32)), [x])
+    w, s, vh = np.linalg.svd(a.astype(np.float64))
+    turned = w.T @ weight @ vh.T
+    wanted = w @ ((turned - turned.T) / (s[:, None] + s)) @ vh
+    np.testing.assert_allclose(gc.Session(graph).run(slope, {x: a}), wanted, atol=1e-4)
+
+
+def test_groups_of_rows_counted_in_bytes() -> None:
+    a = np.ones((200, 2), np.float32)
+    b = np.arange(1.0, 7.0, dtype=np.float32).reshape(3, 2, 1)
+    with gc.Graph() as graph:
+        x = gc.placeholder(b.shape, name="b")
+        y = gc.ragged_dot(a, x, np.int8([100, 60, 40]))
+        (slope,) = gc.gradients(gc.sum(y), [x])
+    y, slope = gc.Session(graph).run([y, slope], {x: b})
+    np.testing.assert_array_equal(np.ravel(y), np.repeat([3, 7, 11], [100, 60, 40]))
+    np.testing.assert_array_equal(np.ravel(slope), np.repeat([100, 60, 40], 2))

@@ -137,3 +137,19 @@ def test_errors(call, error, words) -> None:
         x = placeholder((3,))
         with pytest.raises(error, match=rf"(?s){words}.*at test_transformed_draws.py:"):
             call(x)
+
+
+def test_one_draw_never_stands_in_several_places() -> None:
+    three = np.ones(3, np.float32)
+    with Graph(seed=0):
+        for draws in (random.gamma(2.0, three), random.weibull(2.0, three)):
+            assert draws.shape == (3,)
+        for draw_from in (
+            lambda: random.normal((), three),
+            lambda: random.exponential((1,), three),
+            lambda: random.gamma(2.0, three, ()),
+            lambda: random.multivariate_normal(np.zeros((5, 3)), np.eye(3), ()),
+            lambda: random.multivariate_normal(np.zeros(3), np.ones((1, 1))),
+        ):
+            with pytest.raises(ShapeError):
+                draw_from()
