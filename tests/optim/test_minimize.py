@@ -82,8 +82,8 @@ def value_fn(x: Any, prefix: str, params: Any, grad_fn: Any = None) -> Any:
     return jax_loss(params, x, prefix)
 
 
-# Alone it agrees to 1e-16. Among the others XLA rounds otherwise, and adam makes steps of 1e-8 of
-# its rate from gradients that are zero but for rounding.
+# optax computes its warm-up in float32, which XLA rounds otherwise here on JAX 0.12 with its
+# optimisations off (as `unoptimised` has it); with them, all agree to 1e-13.
 NEAR = {"schedule_free": 1e-8}
 
 pytestmark = pytest.mark.xdist_group("minimize")  # one process runs the dear fixtures
