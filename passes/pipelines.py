@@ -11,6 +11,7 @@ from graphc.passes.cpu_pointwise import CpuPointwise
 from graphc.passes.cpu_pooling import CpuPooling
 from graphc.passes.cpu_space_to_depth import CpuSpaceToDepth
 from graphc.passes.cpu_stacked_bits import CpuStackedBits
+from graphc.passes.cpu_update_by_rows import CpuUpdateByRows
 from graphc.passes.drop_marks import DropMarks
 from graphc.passes.eliminate_common import EliminateCommon
 from graphc.passes.fold_constants import FoldConstants
@@ -30,6 +31,7 @@ from graphc.passes.spread_casts import SpreadCasts
 from graphc.passes.stack_carries import StackCarries
 from graphc.passes.step_attention import StepAttention
 from graphc.passes.target import Target
+from graphc.passes.update_in_place import UpdateInPlace
 
 # Prune first: what nobody needs costs no other pass any time. Then inlining, since no pass sees
 # through a body; then algebra, which takes away the identities, ones and zeros of gradients that
@@ -117,7 +119,12 @@ def after_accumulation(options: CompileOptions) -> list[Pass]:
     return [StackCarries(), *_AFTER_ROLLING]
 
 
-def under_limit(budget: int) -> list[Pass]:
-    """The passes for the program as one device runs it, where its memory is limited: after all
-    others, since what is computed again must be what that device computed."""
-    return [Recompute(budget)]
+def on_device(options: CompileOptions, platform: str, budget: int | None) -> list[Pass]:
+    """The passes for the program as one device runs it, after all others: what is computed again
+    must be what that device computed, and what is written over must be what lies there."""
+    passes: list[Pass] = [] if budget is None else [Recompute(budget)]
+    if platform == "cpu" and options.pipeline == "O3":
+        passes.append(CpuUpdateByRows())
+    if platform == "cpu" and options.pipeline in ("O2", "O3"):
+        passes.append(UpdateInPlace())
+    return passes

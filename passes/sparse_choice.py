@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from graphc.ir.node import Tensor
 from graphc.ir.program import Program
+from graphc.passes.ends import End
 from graphc.passes.row_analysis import Group, RowAnalysis
-
-
-class End(NamedTuple):
-    """A new value of a state, or of a loop's carry, and the old one (None: it is not read)."""
-
-    new: Tensor
-    old: Tensor | None
 
 
 class Choice:

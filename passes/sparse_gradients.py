@@ -11,9 +11,10 @@ from graphc.ir.program import Program, is_pure
 from graphc.ir.rewrite import used_from
 from graphc.ops.indexing import SCATTER_ADD
 from graphc.passes.base import Pass, PassResult
+from graphc.passes.ends import End, in_bodies, states
 from graphc.passes.row_analysis import Group, RowAnalysis, chooses_by_itself
 from graphc.passes.row_writer import RowWriter
-from graphc.passes.sparse_choice import Choice, End, standing, wanted
+from graphc.passes.sparse_choice import Choice, standing, wanted
 
 _MOST = 2**31  # rows and lookups that `UniqueRows` counts in int32
 
@@ -51,12 +52,10 @@ class SparseGradients(Pass):
     smallest: int = 1 << 16
 
     def run(self, program: Program) -> PassResult:
-        old = {port.name: port.tensor for port in program.ports("state")}
-        ends = [End(port.tensor, old.get(port.name)) for port in program.new_state()]
-        return self._run(program, ends)
+        return self._run(program, states(program))
 
     def _run(self, program: Program, ends: list[End]) -> PassResult:
-        program, changed = self._bodies(program)
+        program, changed = in_bodies(program, self._run)
         if not any(map(self._may_pay, program.nodes)):
             return PassResult(program, changed)
         live = used_from(program.nodes, program.output_tensors(), lambda node: not is_pure(node))
@@ -70,23 +69,6 @@ class SparseGradients(Pass):
             except Exception as error:
                 raise self.fault(group.sources[0], error) from error
         return PassResult(program, changed)
-
-    def _bodies(self, program: Program) -> PassResult:
-        """The program with the bodies in it after this pass; a carry of a loop is state."""
-        if not any(node.regions for node in program.nodes):
-            return PassResult(program, 0)
-        changed, nodes = 0, []
-        for node in program.nodes:
-            results = [
-                self._run(body, _carried(node) if number == 0 else [])
-                for number, body in enumerate(node.regions)
-            ]
-            inside = sum(result.changed for result in results)
-            if inside:
-                node = node.replace(regions=tuple(result.program for result in results))
-            changed += inside
-            nodes.append(node)
-        return PassResult(program.replace(nodes=tuple(nodes)) if changed else program, changed)
 
     def _choice(
         self, program: Program, analysis: RowAnalysis, group: Group, ends: list[End]
@@ -124,13 +106,3 @@ class SparseGradients(Pass):
         if not (isinstance(size, int) and isinstance(rows, int) and isinstance(lookups, int)):
             return False  # until sizes are bound
         return size >= self.smallest and lookups * self.fewest <= rows
-
-
-def _carried(node: Node) -> list[End]:
-    """The carries of a loop's body: what a turn gives, and what it was given."""
-    carries = node.attrs.get("carries", 0)
-    if not carries:
-        return []
-    body = node.regions[0]
-    given = body.input_tensors()[node.attrs["consts"] :]
-    return [End(*pair) for pair in zip(body.output_tensors()[:carries], given, strict=False)]

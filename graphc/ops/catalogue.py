@@ -7,6 +7,7 @@ from types import ModuleType
 from graphc.ir.opdef import Catalogue
 from graphc.ops import (
     activation,
+    after,
     along_axis,
     approximate,
     arithmetic,
@@ -64,6 +65,7 @@ from graphc.ops import (
     reduction,
     reflections,
     rounding,
+    row_updates,
     sampling,
     scattering_nd,
     searching,
@@ -105,6 +107,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     primitive,
     host,
     activation,
+    after,
     attention,
     loss,
     mapping,
@@ -125,6 +128,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     contraction,
     matrix_product,
     ragged,
+    row_updates,
     factorization,
     fence,
     solving,

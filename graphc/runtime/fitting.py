@@ -13,6 +13,7 @@ import jax
 
 from graphc.errors import ExecutionError
 from graphc.passes.peak import bytes_of, peak
+from graphc.passes.recompute import Recompute
 from graphc.runtime.lowered import JaxProgram
 
 _TRIES = 6
@@ -136,7 +137,10 @@ class _Search:
     def _next(self, found: Try) -> int | None:
         """The next budget; None where there is nothing to gain: what fits computes nothing again,
         or there is no estimate between what fits and what does not."""
-        if found is self._fits and not any(row.changed for row in found.made.report.rows):
+        rows = found.made.report.rows
+        if found is self._fits and not any(
+            r.changed for r in rows if r.name == Recompute.class_name()
+        ):
             return None
         budget = found.estimate + self._limit - found.taken
         below = -1 if self._fits is None else self._fits.estimate
@@ -162,6 +166,11 @@ class _Search:
             ],
             mend=f"pass memory_limit={least.taken} or more, or feed a smaller batch",
         )
+
+
+def _computes_again(made: JaxProgram) -> bool:
+    rows = [row for row in made.report.rows if row.name == Recompute.class_name()]
+    return any(row.changed for row in rows)
 
 
 def _in_units(count: int) -> str:

@@ -17,7 +17,7 @@ from graphc.ir.layouts import REPLICATED, Layout, Sharded
 from graphc.ir.program import Port, Program
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.passes.manager import PassManager, PassReport
-from graphc.passes.pipelines import under_limit
+from graphc.passes.pipelines import on_device
 from graphc.passes.without import without
 from graphc.passes.xla_options import suited_options
 from graphc.runtime.counters import COUNTERS
@@ -76,7 +76,7 @@ class JaxProgram(NamedTuple):
         program: physical, in the order of its ports.
         jitted: takes and gives flat lists of arrays in that order.
         arguments: their shapes, dtypes and places.
-        local: what each device runs, after the passes for a limit of memory.
+        local: what each device runs, after the passes for that.
         report: what those passes did.
     """
 
@@ -149,7 +149,7 @@ def on_one_device(
         budget: see `passes.recompute`; None computes nothing again.
     """
     order = PortOrder.of(program)
-    program, report = within(budget, order.reorder(program), options)
+    program, report = suited(order.reorder(program), options, device.platform, budget)
     local = program
     program, checks = checked(program, options)
     order = PortOrder.of(program)
@@ -166,17 +166,22 @@ def on_one_device(
     return JaxProgram(interface, [device], program, jitted, arguments, local, report)
 
 
-def within(
-    budget: int | None, program: Program, options: CompileOptions, replicas: int = 1
+def suited(
+    program: Program,
+    options: CompileOptions,
+    platform: str,
+    budget: int | None = None,
+    replicas: int = 1,
 ) -> tuple[Program, PassReport]:
-    """What one device runs after the passes that make it fit into `budget`, and what those did.
+    """What one device runs after the passes for that, and what those did.
 
     What one of several replicas runs means nothing alone, so it is not validated.
     """
-    if budget is None:
+    chosen = without(on_device(options, platform, budget), options)
+    if not chosen:
         return program, PassReport(())
     passes = PassManager(
-        without(under_limit(budget), options),
+        chosen,
         stage="bound" if replicas == 1 else "local",
         verify=options.verify,
         validate=options.validate and replicas == 1,

@@ -39,8 +39,8 @@ from graphc.runtime.lowered import (
     axis_of,
     donated,
     interface_of,
+    suited,
     with_token,
-    within,
 )
 from graphc.runtime.numerics import Table, checked
 
@@ -71,8 +71,9 @@ def on_replicas(
     start = time.perf_counter()
     local = Replicate(len(devices), sources=sources).replicate(program)
     tell_of("replicate", program, local.program, time.perf_counter() - start)
-    smaller, report = within(budget, local.program, options, len(devices))
-    local = replace(local, program=smaller)
+    platform = devices[0].platform
+    inside, report = suited(local.program, options, platform, budget, len(devices))
+    local = replace(local, program=inside)
     plain = local.program
     local, checks = _checked(local, options)
     if checks is not None:

@@ -69,6 +69,7 @@ ELSEWHERE = {
     "Gradients": "tests/passes/test_marks_and_casts.py: a mark, set by `minimize`",
     "Updated": "tests/passes/test_marks_and_casts.py: a mark, set by `minimize`",
     "Map": "tests/ops/test_mapping.py: made by the pass `GroupAlike` alone",
+    "UpdateByRows": "tests/ops/test_row_updates.py: made by the pass `CpuUpdateByRows` alone",
     "PyCallback": "tests/ops/test_host.py: a Python function has no text",
     "PureCallback": "tests/ops/test_host.py: a Python function has no text",
     "NonFinite": "tests/runtime/test_numerics.py: put in by `CheckNumerics` alone",

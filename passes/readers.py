@@ -1,0 +1,63 @@
+"""Who reads an old value, beside what makes the new one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program
+from graphc.ops.joining import SPLIT
+from graphc.ops.shape import RESHAPE, TRANSPOSE
+from graphc.ops.slicing import SLICE
+from graphc.ops.stacking import UNSTACK
+from graphc.passes.elementwise import is_elementwise
+
+# XLA computes these where they are used, if at all: whoever uses them is the reader.
+_MOVES = (RESHAPE, TRANSPOSE, SLICE, SPLIT, UNSTACK)
+
+
+class Readers:
+    """Which nodes of a program need which others; kept as bits, a number for each node.
+
+    Attributes:
+        made: tensor -> the node that makes it.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.made = program.producers()
+        self._users: Mapping[Tensor, list[Node]] = program.users()
+        self._given = set(program.output_tensors())
+        self._bit = {node: 1 << i for i, node in enumerate(program.nodes)}
+        self._needs: dict[Node, int] = {}
+        for node, needs in self._bit.items():
+            for tensor in node.inputs:
+                if tensor in self.made:
+                    needs |= self._needs[self.made[tensor]]
+            self._needs[node] = needs
+
+    def of(self, old: Tensor, new: Tensor) -> list[Tensor] | None:
+        """A result of each node that reads `old` and that `new` does not need anyway.
+
+        None where the old value must outlive the new one: it is given, or read by what needs the
+        new one; and where `new` is no node's.
+        """
+        update = self.made.get(new)
+        if update is None:
+            return None
+        found: dict[Tensor, None] = {}
+        stack, seen = [old], {old}
+        while stack:
+            tensor = stack.pop()
+            if tensor in self._given:
+                return None
+            for node in self._users.get(tensor, ()):
+                if self._needs[update] & self._bit[node]:
+                    continue
+                if self._needs[node] & self._bit[update]:
+                    return None
+                if node.op in _MOVES or is_elementwise(node):
+                    stack += [t for t in node.outputs if t not in seen]
+                    seen.update(node.outputs)
+                elif node.outputs:
+                    found[node.outputs[0]] = None
+        return list(found)
