@@ -62,6 +62,11 @@ _ON_CPU: Final[tuple[Pass, ...]] = (
     Prune(),
 )
 
+# On CPU a network of 3 or 5 blocks compiles as fast flat, and its steps take 0.86 to 0.94 of the
+# time: a loop writes what it stacks twice. Of 6 blocks it compiles as fast in a loop, of 12 in
+# half the time.
+_FEWEST_TURNS: Final = 6
+
 
 def adding_state(options: CompileOptions) -> list[Pass]:
     """The passes that come right after functionalize, for they give the program hidden state: what
@@ -106,9 +111,16 @@ def after_binding(options: CompileOptions, target: Target) -> list[Pass]:
     mixed = [] if options.precision is None else [SpreadCasts()]
     suited = _ON_CPU if options.pipeline == "O3" and target.platform == "cpu" else ()
     first = [*_FOLD_SIZES, *_attention(options, target), *_sparse(options), *mixed, *suited]
-    rolled = [*first, RollRepeats(unroll=options.unroll), *_AFTER_ROLLING]
+    rolled = [*first, _rolling(options, target), *_AFTER_ROLLING]
     narrow = options.precision == "bf16" and target.platform == "cpu"
     return [*rolled, CpuStackedBits(), Prune()] if narrow else rolled
+
+
+def _rolling(options: CompileOptions, target: Target) -> Pass:
+    """Loops of few turns are for a limit of memory, which asks for what loops keep."""
+    few = target.platform != "cpu" or options.memory_limit is not None
+    turns = RollRepeats.turns if few else _FEWEST_TURNS
+    return RollRepeats(turns=turns, unroll=options.unroll)
 
 
 def after_accumulation(options: CompileOptions) -> list[Pass]:

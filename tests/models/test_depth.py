@@ -41,7 +41,7 @@ def block(x, rate=0.0):
     return x + gc.sin(y) * gc.cos(y) + gc.nn.softmax(y)
 
 
-def built(body: Callable[[gc.Tensor, int], gc.Tensor], tx: Any = None, blocks: int = 5) -> Model:
+def built(body: Callable[[gc.Tensor, int], gc.Tensor], tx: Any = None, blocks: int = 7) -> Model:
     """A model of `blocks` blocks and its training step: adam by default."""
     graph = gc.Graph(seed=3)
     with graph:
@@ -75,7 +75,7 @@ def alternating(h, i):
 def ends_differ(h, i):
     if i == 0:
         return gc.nn.relu(block(h))
-    return block(h) if i < 5 else block(h) * 2.0
+    return block(h) if i < 8 else block(h) * 2.0
 
 
 def normed(h, i):
@@ -92,8 +92,8 @@ def clipped() -> Model:
 
 MODELS: dict[str, Callable[[], Model]] = {
     "plain": lambda: built(lambda h, i: block(h)),
-    "ends differ": lambda: built(ends_differ, blocks=6),
-    "alternating": lambda: built(alternating, blocks=8),
+    "ends differ": lambda: built(ends_differ, blocks=9),
+    "alternating": lambda: built(alternating, blocks=14),
     "dropout": lambda: built(lambda h, i: block(h, rate=0.3)),
     "shared weights": shared_weights,
     "batch norm": lambda: built(normed),
@@ -139,7 +139,7 @@ def test_training_is_the_same_rolled_and_unrolled(name: str) -> None:
 
 def test_the_program_does_not_grow_with_depth() -> None:
     sizes = []
-    for blocks in (5, 10):
+    for blocks in (7, 14):
         model = built(lambda h, i: block(h), blocks=blocks)
         sess = session(model)
         sess.run([model.train, model.loss], data())
@@ -211,7 +211,7 @@ def test_on_two_devices_as_on_one(name: str) -> None:
 
 def test_replicas_exchange_what_is_stacked_at_once() -> None:
     counts = []
-    for blocks in (5, 10):
+    for blocks in (7, 14):
         model = built(lambda h, i: block(h), blocks=blocks)
         step = gc.compile(
             model.graph,

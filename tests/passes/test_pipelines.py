@@ -16,6 +16,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.catalogue import FUNCTIONS as ops
 from graphc.passes.manager import PassManager
 from graphc.passes.pipelines import after_binding, pipeline
+from graphc.passes.roll_repeats import RollRepeats
 from graphc.passes.target import Target
 from tests.passes.check import program
 
@@ -25,6 +26,17 @@ def test_every_pipeline_of_the_options_is_there(name: str) -> None:
     options = CompileOptions(pipeline=name)
     assert (pipeline(options) == []) is (name == "O0")
     assert (after_binding(options, Target()) == []) is (name == "O0")
+
+
+@pytest.mark.parametrize(
+    ("platform", "limit", "turns"),
+    [("cpu", None, 6), ("cpu", "1GiB", 3), ("gpu", None, 3), ("any", None, 3)],
+)
+def test_of_how_many_turns_a_loop_is_made(platform: str, limit: str | None, turns: int) -> None:
+    """On CPU few turns are faster flat; a limit of memory asks for what loops keep."""
+    passes = after_binding(CompileOptions(memory_limit=limit), Target(platform))
+    (rolling,) = (a_pass for a_pass in passes if isinstance(a_pass, RollRepeats))
+    assert rolling.turns == turns
 
 
 def test_o1_makes_no_loops_of_its_own() -> None:
