@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -43,13 +43,27 @@ GOALS = {
 }
 
 
-def rows() -> list[Row]:
-    """The three networks, then a layer for each part."""
-    return [*(network_row(name) for name in GOALS), *layer_rows()]
+# What the networks are compiled without, each in turn.
+PASSES = (
+    "cpu-space-to-depth",
+    "cpu-pointwise",
+    "cpu-pooling",
+    "cpu-moments",
+    "cpu-update-by-rows",
+    "update-in-place",
+)
 
 
-def ratios(steps: Steps, rounds: int) -> dict[str, float]:
-    """The median over rounds of each form's time over that of "jax", and "seconds" of that.
+def rows() -> Iterator[Row]:
+    """The three networks, two of them without each pass, then a layer for each part."""
+    yield from (network_row(name) for name in GOALS)
+    for name in ("resnet50", "alexnet"):
+        yield from without_rows(name)
+    yield from layer_rows()
+
+
+def ratios(steps: Steps, rounds: int, base: str = "jax") -> dict[str, float]:
+    """The median over rounds of each form's time over that of `base`, and "seconds" of that.
 
     All forms run once in each round, and once before to warm up.
     """
@@ -62,9 +76,34 @@ def ratios(steps: Steps, rounds: int) -> dict[str, float]:
             taken[name] = time.perf_counter() - begin
         if number:
             for name in steps:
-                found[name].append(taken[name] / taken["jax"])
-            found["seconds"].append(taken["jax"])
+                found[name].append(taken[name] / taken[base])
+            found["seconds"].append(taken[base])
     return {name: statistics.median(values) for name, values in found.items()}
+
+
+def without_rows(name: str) -> list[Row]:
+    """A network's step at O3 without each pass: its time and temporaries, to those with all."""
+    network, goal = NETWORKS[name](), GOALS[name]
+    x, y = data(network, goal.batch)
+    steps, bytes_ = {}, {}
+    for left_out in ("", *PASSES):
+        options = gc.CompileOptions(
+            pipeline="O3", without_passes=(left_out,) if left_out else (), cache=None
+        )
+        step = compiled(network, x, y, options)
+        bytes_[left_out] = step.memory()["temporaries"]
+        steps[left_out] = repeated(step, x, y, goal.steps)
+    found = ratios(steps, goal.rounds, base="")
+    megabytes = bytes_[""] / 1e6
+    return [
+        (
+            f"{name} without {left_out}, to O3 ({1e3 * found['seconds']:.0f} ms, "
+            f"{megabytes:.0f} MB of temporaries)",
+            f"time {found[left_out]:.2f}x, temporaries {bytes_[left_out] / bytes_['']:.2f}x",
+            "",
+        )
+        for left_out in PASSES
+    ]
 
 
 def same_losses(steps: Mapping[str, Callable[[], float]], rtol: float) -> None:
@@ -116,8 +155,17 @@ def graphc_network(
 ) -> Callable[[], float]:
     """The same in graphc."""
     options = gc.CompileOptions(pipeline=pipeline, cache=None)
+    return repeated(compiled(network, x, y, options), x, y, steps)
+
+
+def compiled(network: Network, x: Any, y: Any, options: gc.CompileOptions) -> gc.Executable:
+    """The network's training step; fetches the loss."""
     fetches = [network.train, network.loss]
-    step = gc.compile(network.graph, fetches, {"x": x.shape, "y": y.shape}, options=options)
+    return gc.compile(network.graph, fetches, {"x": x.shape, "y": y.shape}, options=options)
+
+
+def repeated(step: gc.Executable, x: Any, y: Any, steps: int) -> Callable[[], float]:
+    """So many steps of a compiled one; gives the loss of the first."""
     holder = [step.init()]
 
     def run() -> float:
