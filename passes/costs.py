@@ -50,6 +50,9 @@ def node_cost(node: Node) -> Cost:
     """The cost of one node whose sizes are all known."""
     if node.regions:  # of branches, the costliest
         bodies = [total(map(node_cost, body.nodes)) for body in node.regions]
+        if node.op.name == "UpdateByRows":  # every body in every turn
+            blocks = _int(node.inputs[0].type.shape[1]) // node.attrs["rows"]
+            return Cost(*[blocks * sum(costs) for costs in zip(*bodies, strict=True)])
         length = node.attrs.get("length")  # of a While without the most trips it makes: None
         turns = 1 if length is None else length
         return Cost(*[turns * max(costs) for costs in zip(*bodies, strict=True)])
@@ -197,6 +200,7 @@ _FLOPS: Mapping[str, Callable[[Node], int]] = {
         (
             *("Constant", "Group", "Identity", "StopGradient", "Undifferentiable", "DimValue"),
             *("ReadVariable", "Assign", "Placeholder", "Reshape", "Transpose", "BroadcastTo"),
+            "After",
             *("Iota", "Concatenate", "Split", "Slice", "Pad", "Reverse", "Take", "TakeAlongAxis"),
             *("Real", "Imag", "Complex", "AllGather", "ShardSlice", "ReplicaIndex", "Cast"),
             "GatherNd",
@@ -267,7 +271,7 @@ _BYTES: Mapping[str, Callable[[Node], int]] = {
     **dict.fromkeys(
         (
             *("Constant", "Group", "Identity", "StopGradient", "Undifferentiable", "DimValue"),
-            *("ReadVariable", "Assign", "Placeholder", "Reshape", "ReplicaIndex"),
+            *("ReadVariable", "Assign", "Placeholder", "Reshape", "ReplicaIndex", "After"),
         ),
         _none,
     ),

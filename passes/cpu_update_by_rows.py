@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, region
 from graphc.ir.types import TensorType
@@ -19,6 +20,8 @@ from graphc.passes.building import node_of
 from graphc.passes.elementwise import is_elementwise
 from graphc.passes.ends import End, in_bodies, states
 from graphc.passes.readers import Readers
+
+_DTYPES = (as_dtype("float32"), as_dtype("float64"))
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class CpuUpdateByRows(Pass):
 
     Must not: touch a gradient that is clipped by its norm, summed over replicas or fetched; or
     updates that need other rows, or the old value of a slot beside its new one; take blocks of
-    few rows, where a prime number of them leaves no others.
+    few rows, where a prime number of them leaves no others. float32 and float64 only: bfloat16
+    products gained nothing.
 
     Attributes:
         smallest: elements of the smallest matrix for which it pays.
@@ -60,9 +64,10 @@ class CpuUpdateByRows(Pass):
     def _is_large(self, node: Node) -> bool:
         if node.op is not MATMUL or not node.attrs["transpose_a"] or node.attrs["transpose_b"]:
             return False
-        shape = node.outputs[0].type.shape
+        dtype, shape = node.outputs[0].type.dtype, node.outputs[0].type.shape
         sizes = [dim for dim in shape if isinstance(dim, int)]
-        return len(sizes) == len(shape) == 2 and prod(sizes) >= self.smallest
+        large = len(sizes) == len(shape) == 2 and prod(sizes) >= self.smallest
+        return large and dtype in _DTYPES
 
 
 @dataclass(frozen=True)

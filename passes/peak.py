@@ -13,8 +13,10 @@ from collections.abc import Iterable, Sequence
 
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
+from graphc.ops.after import AFTER
 from graphc.ops.emit import CONSTANT
 from graphc.ops.mapping import MAP
+from graphc.ops.row_updates import UPDATE_BY_ROWS
 from graphc.ops.shape import BROADCAST_TO, RESHAPE
 from graphc.passes.elementwise import is_elementwise
 
@@ -90,12 +92,24 @@ def _sum(tensors: Iterable[Tensor]) -> int:
 
 def _taken_over(node: Node, ending: Sequence[Tensor], made: Sequence[Tensor]) -> int:
     """How many bytes of its last operands a node's results are written over."""
-    if is_elementwise(node):
+    if _is_plain(node):
         return min(_sum(ending), _sum(made))
-    carries = node.attrs.get("carries", 0) if node.regions else 0
-    own = node.outputs[:carries]
-    carried = node.inputs[node.attrs["consts"] :][:carries] if carries else ()
+    own, carried = _carried(node)
     return min(_sum(t for t in ending if t in carried), _sum(t for t in made if t in own))
+
+
+def _is_plain(node: Node) -> bool:
+    return node.op is AFTER or is_elementwise(node)
+
+
+def _carried(node: Node) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    """The results of a node that lie where operands did, and those operands."""
+    if node.op is UPDATE_BY_ROWS:
+        return node.outputs, node.inputs[2:][: len(node.outputs)]
+    carries = node.attrs.get("carries", 0) if node.regions else 0
+    if not carries:
+        return (), ()
+    return node.outputs[:carries], node.inputs[node.attrs["consts"] :][:carries]
 
 
 def _fused(program: Program) -> set[Node]:
@@ -108,7 +122,7 @@ def _fused(program: Program) -> set[Node]:
         if node.op is RESHAPE or node.op is CONSTANT:
             fused.add(node)
             continue
-        plain = is_elementwise(node)
+        plain = _is_plain(node)
         if plain:
             elementwise.add(node)
         if not (plain or node.op is BROADCAST_TO) or not outputs.isdisjoint(node.outputs):

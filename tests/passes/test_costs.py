@@ -8,6 +8,7 @@ import graphc as gc
 from graphc.errors import ShapeError
 from graphc.ops.catalogue import CATALOGUE
 from graphc.passes import costs
+from tests.passes.check import program
 
 
 def estimate_and_xla(graph: gc.Graph, fetch: gc.Tensor, feeds: dict) -> tuple[int, float]:
@@ -137,6 +138,25 @@ def test_a_loop_costs_all_its_turns() -> None:
         last, _ = gc.scan(lambda c, _: (gc.matmul(c, c), c), x, xs=None, length=10)
     program = gc.compile(graph, last, {x: (3, 3)}).program
     assert costs.total(c for _, c in costs.program_costs(program)).flops == 10 * 2 * 27
+
+
+def test_an_update_by_rows_costs_the_product_and_the_updates() -> None:
+    (node,) = program(
+        """
+        program p(a: f32[5, 6], b: f32[5, 4], w: f32[6, 4]) {
+          %0 = UpdateByRows(a, b, w) {states=1, rows=2} : f32[6, 4]
+              with product(a: f32[5, 2], b: f32[5, 4]) {
+            %0 = MatMul(a, b) {transpose_a=true} : f32[2, 4]
+            return g = %0
+          } with update(g: f32[2, 4], w: f32[2, 4]) {
+            %0 = Add(w, g) : f32[2, 4]
+            return w = %0
+          }
+          return w = %0
+        }
+        """
+    ).nodes
+    assert costs.node_cost(node).flops == 2 * 5 * 6 * 4 + 6 * 4
 
 
 def test_open_sizes_are_named() -> None:

@@ -103,6 +103,11 @@ def test_small_ones_stay() -> None:
     check_stays(CpuUpdateByRows(smallest=13, block=3), text)
 
 
+def test_narrow_ones_stay() -> None:
+    text = f"program p({HEAD}) {{\n{PRODUCT}%1 = Add(w, %0) : f32[4, 3]\nreturn state w = %1\n}}"
+    check_stays(BY_ROWS, text.replace("f32", "bf16"))
+
+
 def test_rows_that_no_large_block_parts_stay() -> None:
     text = """program p(w: state f32[7, 3], x: f32[2, 7], dy: f32[2, 3]) {
         %0 = MatMul(x, dy) {transpose_a=true} : f32[7, 3]
@@ -192,3 +197,21 @@ def test_a_training_step(optimizer: optax.GradientTransformation) -> None:
     np.testing.assert_allclose(*losses, rtol=1e-4)
     gradient = 2048 * 4096 * 4
     assert taken[1] > gradient and taken[0] < 0.55 * gradient, taken
+
+
+def test_several_steps_in_a_loop() -> None:
+    """State is then what the loop carries."""
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder((4, 2048), "float32", name="x")
+        loss = gc.reduce_mean(gc.square(gc.nn.Dense(4096, name="wide")(x) - 1))
+        train = gc.minimize(loss, optax.sgd(0.1, momentum=0.9))
+    batches = np.random.default_rng(0).standard_normal((3, 4, 2048)).astype(np.float32)
+    losses = []
+    for without in ((), ("cpu-update-by-rows",)):
+        options = gc.CompileOptions(pipeline="O3", without_passes=without, cache=None)
+        session = gc.Session(graph, options=options)
+        losses.append(session.run_steps([train, loss], {"x": batches}, 3)[1])
+        found = [node.op.name for node in session.executables[-1].insides.local.walk()]
+        assert ("UpdateByRows" in found) is (not without)
+    np.testing.assert_allclose(*losses, rtol=1e-5)

@@ -96,3 +96,28 @@ def test_what_nobody_uses_is_gone_at_once(unused: str) -> None:
       return y = %0
     """
     assert bytes_of(nodes) == ROW
+
+
+def test_what_waits_is_written_over_state_too() -> None:
+    text = """
+      %0 = Add(w, w) : f32[64, 64]
+      %1 = CumSum(x) {axis=0} : f32[64]
+      %2 = After(%0, %1) : f32[64, 64]
+      return y = %1, state w = %2
+    """
+    assert bytes_of(text) == ROW
+
+
+def test_an_update_by_rows_needs_a_block_of_the_product() -> None:
+    text = """
+      %0 = UpdateByRows(a, b, w) {states=1, rows=16} : f32[64, 64]
+          with product(a: f32[2, 16], b: f32[2, 64]) {
+        %0 = MatMul(a, b) {transpose_a=true} : f32[16, 64]
+        return g = %0
+      } with update(g: f32[16, 64], w: f32[16, 64]) {
+        %0 = Add(w, g) : f32[16, 64]
+        return w = %0
+      }
+      return state w = %0
+    """
+    assert bytes_of(text, "w: state f32[64, 64], a: f32[2, 64], b: f32[2, 64]") == 16 * ROW
