@@ -107,13 +107,15 @@ def _find(program: Program, product: Node, ends: Sequence[End]) -> _Found | None
         return None
     if any(new.type != old.type for new, old in own):
         return None
+    old_values = {old for _, old in own}
+    if not old_values.isdisjoint(product.inputs):  # its other rows would be needed
+        return None
     made = _with_operands(program, product, made)
     inner = list(made.values())
     ordered = _ordered(own, made)
     if ordered is None:
         return None
     operands = dict.fromkeys(t for node in inner for t in node.inputs)
-    old_values = {old for _, old in own}
     free = [t for t in operands if t is not whole and t not in made and t not in old_values]
     reading = Readers(program)
     readers: dict[Tensor, None] = {}
@@ -121,7 +123,7 @@ def _find(program: Program, product: Node, ends: Sequence[End]) -> _Found | None
         found = reading.of(old, new)
         if found is None:
             return None
-        readers.update(dict.fromkeys(found))
+        readers.update(dict.fromkeys(t for t in found if t not in made))
     others = [t for t in free if t.type.shape == shape]
     scalars = [t for t in free if t.type.shape != shape]
     return _Found(product, inner, ordered, others, scalars, list(readers))
@@ -165,17 +167,16 @@ def _ordered(
 ) -> list[tuple[Tensor, Tensor]] | None:
     """The ends so that each is written after those whose new value it takes, and before those
     whose old value it takes; None where there is no such order."""
-    left, done = list(ends), list[tuple[Tensor, Tensor]]()
     news = [new for new, _ in ends]
+    needs = {end: set(_needed(end[0], made, news)) for end in ends}
+    left, done = list(ends), list[tuple[Tensor, Tensor]]()
     while left:
         for end in left:
-            needs = _needed(end[0], made, news)
             later = [other for other in left if other is not end]
-            if not any(new in needs for new, _ in later):
+            takes_new = any(new in needs[end] for new, _ in later)
+            if not takes_new and not any(end[1] in needs[other] for other in later):
                 break
         else:
-            return None
-        if any(old in needs for _, old in done):
             return None
         left.remove(end)
         done.append(end)
@@ -238,7 +239,9 @@ def _bodies(found: _Found, rows: int) -> list[Program]:
         nodes = []
         for tensor, node in made.items():
             if tensor in needs and tensor not in values:
-                inner = node_of(node.op, [values[t] for t in node.inputs], like=node, **node.attrs)
+                sized = {"shape": gradient.type.shape} if node.op is BROADCAST_TO else {}
+                operands = [values[t] for t in node.inputs]
+                inner = node_of(node.op, operands, like=node, **{**node.attrs, **sized})
                 nodes.append(inner)
                 values[tensor] = inner.outputs[0]
         inputs = [gradient, *states, *others, *scalars]

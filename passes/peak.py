@@ -77,8 +77,9 @@ class _Lives:
 
     def _operands(self, node: Node) -> frozenset[Tensor]:
         """The arrays that a node reads; none for one that only gives others another face."""
+        inputs = node.inputs[:1] if node.op is AFTER else node.inputs  # of others one element
         found: frozenset[Tensor] = frozenset().union(
-            *(self._roots.get(t, frozenset((t,))) for t in node.inputs)
+            *(self._roots.get(t, frozenset((t,))) for t in inputs)
         )
         if node in self._fused:
             self._roots.update(dict.fromkeys(node.outputs, found))

@@ -135,8 +135,10 @@ def on_device(options: CompileOptions, platform: str, budget: int | None) -> lis
     """The passes for the program as one device runs it, after all others: what is computed again
     must be what that device computed, and what is written over must be what lies there."""
     passes: list[Pass] = [] if budget is None else [Recompute(budget)]
-    if platform == "cpu" and options.pipeline == "O3":
+    if platform != "cpu" or not options.donate:  # what is not given away is not written over
+        return passes
+    if options.pipeline == "O3":
         passes.append(CpuUpdateByRows())
-    if platform == "cpu" and options.pipeline in ("O2", "O3"):
+    if options.pipeline in ("O2", "O3"):
         passes.append(UpdateInPlace())
     return passes

@@ -137,10 +137,7 @@ class _Search:
     def _next(self, found: Try) -> int | None:
         """The next budget; None where there is nothing to gain: what fits computes nothing again,
         or there is no estimate between what fits and what does not."""
-        rows = found.made.report.rows
-        if found is self._fits and not any(
-            r.changed for r in rows if r.name == Recompute.class_name()
-        ):
+        if found is self._fits and not _computes_again(found.made):
             return None
         budget = found.estimate + self._limit - found.taken
         below = -1 if self._fits is None else self._fits.estimate

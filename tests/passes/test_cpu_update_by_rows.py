@@ -15,7 +15,8 @@ from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.scopes import building
 from graphc.ir.types import TensorType
-from graphc.ops import arithmetic, math, matrix_product, reduction
+from graphc.ir.verify import verify
+from graphc.ops import arithmetic, math, matrix_product, reduction, shape, slicing
 from graphc.passes.cpu_update_by_rows import CpuUpdateByRows
 from tests.passes.check import check, check_stays, program
 from tests.passes.preserving import check_preserving
@@ -98,6 +99,50 @@ def test_what_stays(nodes: str) -> None:
     check_stays(BY_ROWS, f"program p({HEAD}) {{\n{PRODUCT}{nodes}\n}}")
 
 
+def test_an_order_is_found_in_which_each_old_value_is_read_before_it_is_written() -> None:
+    """The new value of m takes the old one of w, so w comes last, in whatever order they are."""
+    nodes = f"""{PRODUCT}
+        %1 = Tanh(w) : f32[4, 3]
+        %2 = Add(%0, %1) : f32[4, 3]
+        %3 = Add(w, %2) : f32[4, 3]
+        %4 = Add(m, %2) : f32[4, 3]
+    """
+    for ports in ("state w = %3, state m = %4", "state m = %4, state w = %3"):
+        found = BY_ROWS.run(program(f"program p({HEAD}) {{\n{nodes}\nreturn {ports}\n}}"))
+        assert found.changed == 1
+        (node,) = found.program.nodes
+        assert [t.name for t in node.inputs] == ["x", "dy", "m", "w"]
+
+
+def test_an_element_of_an_old_value_for_all_rows() -> None:
+    """Read before the loop; what spreads it goes into the loop, and is nobody's reader."""
+    start = program(f"""program p({HEAD}) {{
+        {PRODUCT}
+        %1 = Slice(m) {{starts=[0, 0], limits=[1, 1], strides=[1, 1]}} : f32[1, 1]
+        %2 = Reshape(%1) {{shape=[]}} : f32[]
+        %3 = BroadcastTo(%2) {{shape=[4, 3]}} : f32[4, 3]
+        %4 = Multiply(%0, %3) : f32[4, 3]
+        %5 = Add(w, %4) : f32[4, 3]
+        %6 = Add(m, %0) : f32[4, 3]
+        return state w = %5, state m = %6
+    }}""")
+    after, changed = BY_ROWS.run(start)
+    verify(after, "functional")
+    assert changed == 1 and len(after.nodes) == 3
+    values = [np.ones(t.type.shape, np.float32) for t in start.input_tensors()]
+    for got, wanted in zip(by_xla(after, values), by_xla(start, values), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_product_of_what_it_updates_stays() -> None:
+    text = """program p(w: state f32[4, 4], x: f32[4, 4]) {
+        %0 = MatMul(w, x) {transpose_a=true} : f32[4, 4]
+        %1 = Add(w, %0) : f32[4, 4]
+        return state w = %1
+    }"""
+    check_stays(BY_ROWS, text)
+
+
 def test_small_ones_stay() -> None:
     text = f"program p({HEAD}) {{\n{PRODUCT}%1 = Add(w, %0) : f32[4, 3]\nreturn state w = %1\n}}"
     check_stays(CpuUpdateByRows(smallest=13, block=3), text)
@@ -139,7 +184,11 @@ def updates(draw: Any) -> Program:
 
         def combined(*tensors: Tensor) -> Tensor:
             a, b = (draw(st.sampled_from(tensors)) for _ in range(2))
-            kind = draw(st.integers(0, 2))
+            kind = draw(st.integers(0, 3))
+            if kind == 3:
+                few = slicing.slice_(draw(st.sampled_from(old)), (0, 0), (1, 1))
+                scalar = draw(st.sampled_from((rate, shape.reshape(few, ()))))
+                return arithmetic.add(a, shape.broadcast_to(scalar, (rows, width)))
             if kind == 0:
                 return math.tanh(arithmetic.multiply(a, rate))
             return arithmetic.add(a, b) if kind == 1 else arithmetic.multiply(a, b)
@@ -197,6 +246,27 @@ def test_a_training_step(optimizer: optax.GradientTransformation) -> None:
     np.testing.assert_allclose(*losses, rtol=1e-4)
     gradient = 2048 * 4096 * 4
     assert taken[1] > gradient and taken[0] < 0.55 * gradient, taken
+
+
+@pytest.mark.parametrize("penalty", [lambda w: w, gc.abs, gc.square], ids=["sum", "L1", "L2"])
+def test_penalties(penalty: Any) -> None:
+    """Their gradients are made of scalars that are spread over the weights, and read these."""
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder((4, 2048), "float32", name="x")
+        loss = gc.reduce_mean(gc.square(gc.nn.Dense(4096, name="wide")(x) - 1))
+        kernel = next(v for name, v in graph.variables.items() if name.endswith("kernel"))
+        loss = loss + 1e-3 * gc.reduce_mean(penalty(kernel.read()))
+        train = gc.minimize(loss, optax.sgd(0.1, momentum=0.9))
+    value = np.random.default_rng(0).standard_normal((4, 2048)).astype(np.float32)
+    found = []
+    for without in ((), ("cpu-update-by-rows",)):
+        options = gc.CompileOptions(pipeline="O3", without_passes=without, cache=None)
+        session = gc.Session(graph, options=options)
+        found.append([session.run([train, loss], {"x": value})[1] for _ in range(3)])
+        names = [node.op.name for node in session.executables[-1].insides.local.nodes]
+        assert ("UpdateByRows" in names) is (not without)
+    np.testing.assert_allclose(*found, rtol=1e-5)
 
 
 def test_several_steps_in_a_loop() -> None:

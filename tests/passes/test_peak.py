@@ -108,6 +108,18 @@ def test_what_waits_is_written_over_state_too() -> None:
     assert bytes_of(text) == ROW
 
 
+def test_what_others_wait_for_need_not_live_on() -> None:
+    text = """
+      %0 = CumSum(x) {axis=0} : f32[64]
+      %1 = CumSum(%0) {axis=0} : f32[64]
+      %2 = CumSum(%1) {axis=0} : f32[64]
+      %3 = Add(w, w) : f32[64, 64]
+      %4 = After(%3, %0) : f32[64, 64]
+      return y = %2, state w = %4
+    """
+    assert bytes_of(text) == 2 * ROW
+
+
 def test_an_update_by_rows_needs_a_block_of_the_product() -> None:
     text = """
       %0 = UpdateByRows(a, b, w) {states=1, rows=16} : f32[64, 64]

@@ -129,13 +129,13 @@ def test_carries_of_loops_are_state() -> None:
 
 
 def test_it_runs_on_cpu_and_from_o2() -> None:
-    def names(pipeline: str, platform: str) -> list[str]:
-        options = CompileOptions(pipeline=pipeline)
+    def names(pipeline: str, platform: str, **kept: bool) -> list[str]:
+        options = CompileOptions(pipeline=pipeline, **kept)
         return [a_pass.name for a_pass in on_device(options, platform, None)]
 
     assert names("O3", "cpu") == ["cpu-update-by-rows", "update-in-place"]
     assert names("O2", "cpu") == ["update-in-place"]
-    assert names("O1", "cpu") == names("O3", "gpu") == []
+    assert names("O1", "cpu") == names("O3", "gpu") == names("O3", "cpu", donate=False) == []
 
 
 WIDTH, BATCH = 512, 16
