@@ -7,8 +7,6 @@ from typing import Any
 from jax import lax
 
 from graphc.ir.dims import Dim
-from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
-from graphc.ir.node import Node
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.bodies import check_taken
@@ -64,10 +62,6 @@ def _lower_updates(
     return tuple(lax.fori_loop(0, shape[0] // rows, turn, tuple(rest[:states])))
 
 
-def _layout_updates(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    return replicated(ctx, node, *operands)
-
-
 UPDATE_BY_ROWS = OpDef(
     name="UpdateByRows",
     signature="a, b, *rest -> *states",
@@ -78,7 +72,7 @@ UPDATE_BY_ROWS = OpDef(
     },
     infer=_infer_updates,
     lower=_lower_updates,
-    layout=_layout_updates,
+    layout=replicated,
     doc="New values of matrices [m, n] by a product of a [k, m], transposed, and b [k, n]: block "
     "by block of rows, so that the product is never there as a whole. The first body takes a "
     "block of a and b and gives the product's rows; body i takes these rows, those of all states "
