@@ -14,6 +14,7 @@ from graphc.ir.opdef import OpDef
 from graphc.ir.program import Port, Program
 from graphc.ops.catalogue import CATALOGUE
 from graphc.passes.base import Pass, PassResult
+from graphc.passes.drop_gradient_rules import DropGradientRules
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Replicate(Pass):
         if not self.input_layouts and not any(isinstance(layout, Sharded) for layout in inputs):
             raise self._no_batch(program)
         required = [REPLICATED if port.kind == "state" else None for port in program.outputs]
+        program = DropGradientRules().run(program).program
         local = Regions(self).local(program, inputs, required, partial_leaves=False)
         overridden = _overridden_devices(program)
         return local if not overridden else _with_note(local, overridden)

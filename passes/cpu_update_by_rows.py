@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
+from graphc.ir import dims
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, region
@@ -64,10 +64,10 @@ class CpuUpdateByRows(Pass):
     def _is_large(self, node: Node) -> bool:
         if node.op is not MATMUL or not node.attrs["transpose_a"] or node.attrs["transpose_b"]:
             return False
-        dtype, shape = node.outputs[0].type.dtype, node.outputs[0].type.shape
-        sizes = [dim for dim in shape if isinstance(dim, int)]
-        large = len(sizes) == len(shape) == 2 and prod(sizes) >= self.smallest
-        return large and dtype in _DTYPES
+        type = node.outputs[0].type
+        size = dims.product(type.shape)
+        large = isinstance(size, int) and size >= self.smallest
+        return large and type.rank == 2 and type.dtype in _DTYPES
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _find(program: Program, product: Node, ends: Sequence[End]) -> _Found | None
         return None
     operands = dict.fromkeys(t for node in inner for t in node.inputs)
     free = [t for t in operands if t is not whole and t not in made and t not in old_values]
-    reading = Readers(program)
+    reading = Readers(program, [End(new, old) for new, old in own])
     readers: dict[Tensor, None] = {}
     for new, old in own:
         found = reading.of(old, new)

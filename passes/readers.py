@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
@@ -11,25 +11,41 @@ from graphc.ops.shape import RESHAPE, TRANSPOSE
 from graphc.ops.slicing import SLICE
 from graphc.ops.stacking import UNSTACK
 from graphc.passes.elementwise import is_elementwise
+from graphc.passes.ends import End
 
 # XLA computes these where they are used, if at all: whoever uses them is the reader.
 _MOVES = (RESHAPE, TRANSPOSE, SLICE, SPLIT, UNSTACK)
 
 
 class Readers:
-    """Which nodes of a program need which others; kept as bits, a number for each node.
+    """Which of the nodes that read or make state need which others; kept as bits, a number for
+    each of them.
+
+    Args:
+        ends: the state, or carries, that is asked for.
 
     Attributes:
         made: tensor -> the node that makes it.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, ends: Iterable[End]) -> None:
         self.made = program.producers()
         self._users: Mapping[Tensor, list[Node]] = program.users()
         self._given = set(program.output_tensors())
-        self._bit = {node: 1 << i for i, node in enumerate(program.nodes)}
+        asked = list(ends)
+        updates = {self.made[end.new] for end in asked if end.new in self.made}
+        self._fused: set[Node] = set()
+        self._bit: dict[Node, int] = {}
         self._needs: dict[Node, int] = {}
-        for node, needs in self._bit.items():
+        old = {end.old for end in asked}  # and what it is without being computed
+        for node in program.nodes:
+            reads = not old.isdisjoint(node.inputs)
+            if reads and (node.op in _MOVES or is_elementwise(node)):
+                self._fused.add(node)
+                old.update(node.outputs)
+            needs = 0
+            if reads or node in updates:
+                needs = self._bit[node] = 1 << len(self._bit)
             for tensor in node.inputs:
                 if tensor in self.made:
                     needs |= self._needs[self.made[tensor]]
@@ -55,7 +71,7 @@ class Readers:
                     continue
                 if self._needs[node] & self._bit[update]:
                     return None
-                if node.op in _MOVES or is_elementwise(node):
+                if node in self._fused:
                     stack += [t for t in node.outputs if t not in seen]
                     seen.update(node.outputs)
                 elif node.outputs:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
+from graphc.ir.dims import product
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ops.after import AFTER
@@ -45,7 +45,7 @@ class UpdateInPlace(Pass):
         wanted = [end for end in ends if self._pays(end)]
         if not wanted:
             return PassResult(program, changed)
-        reading = Readers(program)
+        reading = Readers(program, wanted)
         instead: dict[Tensor, Tensor] = {}
         added: list[Node] = []
         for new, old in wanted:
@@ -63,5 +63,5 @@ class UpdateInPlace(Pass):
     def _pays(self, end: End) -> bool:
         if end.old is None or end.old is end.new:
             return False
-        sizes = [dim for dim in end.new.type.shape if isinstance(dim, int)]
-        return len(sizes) == end.new.type.rank and prod(sizes) >= self.smallest
+        size = product(end.new.type.shape)
+        return isinstance(size, int) and size >= self.smallest

@@ -21,7 +21,7 @@ from graphc.ir.program import Program
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.runtime.executors import AXIS_NAME, cut_along
 from graphc.runtime.layout import StateLayout
-from graphc.runtime.lowered import with_token
+from graphc.runtime.lowered import suited, with_token
 from graphc.runtime.replicated import on_replicas
 
 
@@ -86,6 +86,8 @@ def for_one(
         sizes: named sizes -> JAX's symbolic ones.
         device: None for any.
     """
+    if device is not None:
+        program, _ = suited(program, CompileOptions(), device.platform)
     wide = needs_x64(program)
     function = with_token(program, to_function(program, sizes=sizes))
     jitted = jax.jit(

@@ -26,12 +26,9 @@ def _infer(ctx: InferContext, *types: TensorType, count: int) -> tuple[TensorTyp
     ctx.require_dtype(ys, is_inexact, "floating or complex")
     body = ctx.regions[0]
     given = [t.type for t in body.input_tensors()]
-    # Their sizes may differ: no gradient is taken of what one replica runs, whose region stays.
-    kinds = [(type.dtype, type.rank) for type in given]
-    fits = kinds == [(type.dtype, type.rank) for type in (*xs, *ys)]
-    ctx.require(fits, "the region must take the xs, then an adjoint for each y")
+    ctx.require(given == [*xs, *ys], "the region must take the xs, then an adjoint for each y")
     results = [t.type for t in body.output_tensors()]
-    wanted = [x for x in given[: len(xs)] if is_inexact(x.dtype)]
+    wanted = [x for x in xs if is_inexact(x.dtype)]
     ctx.require(results == wanted, "the region must give an adjoint for each floating x")
     return ys
 

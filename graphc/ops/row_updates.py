@@ -53,9 +53,9 @@ def _lower_updates(
         values = [cut(x) if x.shape == shape else x for x in (*written, *rest[states:])]
         for i, update in enumerate(updates):
             (value,) = ctx.lower_region(update, [piece, *values], loop=True)
-            whole = lax.dynamic_update_slice_in_dim(new[i], value, number * rows, 0)
-            # Others take what was written: computed a second time, it would need the old state.
-            new[i] = lax.optimization_barrier(whole)
+            new[i] = lax.dynamic_update_slice_in_dim(new[i], value, number * rows, 0)
+            # Others take what was written: computed a second time, it would need the old state,
+            # which XLA would then copy.
             values[i] = cut(new[i])
         return tuple(new)
 
