@@ -78,7 +78,7 @@ def summary(session: Session, job: Job, history: History) -> dict[str, Any]:
 
 def devices_of(step: Executable) -> list[dict[str, str]]:
     """Name and kind of each device that the step runs on."""
-    devices = sorted(step.place(np.zeros(())).devices(), key=lambda device: device.id)
+    devices = sorted(step.devices, key=lambda device: device.id)
     return [{"name": name_of(d), "kind": str(d.device_kind)} for d in devices]
 
 

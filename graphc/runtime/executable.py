@@ -18,7 +18,7 @@ from graphc.runtime.failures import in_words
 from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import resolve_feeds
 from graphc.runtime.initial import initial_values
-from graphc.runtime.layout import StateLayout
+from graphc.runtime.layout import Buffer, StateLayout
 from graphc.runtime.making import Insides
 from graphc.runtime.numerics import complaint
 from graphc.runtime.packing import pack
@@ -94,7 +94,10 @@ class Executable:
         """The state at the start: every variable's initial value, on the step's devices."""
         values = initial_values(self._graph)
         buffers = [pack(buffer, values) for buffer in self.layout.buffers]
-        return State(self.layout, [self._executor.place(buffer) for buffer in buffers])
+        rows = zip(buffers, self.layout.buffers, strict=True)
+        state = State(self.layout, [self.place(value, buffer) for value, buffer in rows])
+        state.settled = self._executor
+        return state
 
     def __call__(self, state: State, feeds: Mapping[Any, Any] | None = None) -> tuple[Any, State]:
         """Runs the step once.
@@ -118,8 +121,8 @@ class Executable:
         values = self.convert_feeds(self._ordered({} if feeds is None else feeds))
         places = self._places if state.layout is self.layout else self._places_in(state)
         buffers = list(state.buffers)
-        if buffers and buffers[0].sharding != self._executor.home:
-            buffers = [self._executor.place(buffer) for buffer in buffers]
+        if state.settled is not self._executor and not self._settle(buffers, state.layout):
+            state.settled = self._executor
         try:
             fetched = self.step(buffers, values, places)
         except StateError:
@@ -129,7 +132,7 @@ class Executable:
             state.consume("a step that assigns variables")
         elif not places.assigned:
             return self._rebuild(fetched), state
-        return self._rebuild(fetched), state.followed_by(buffers)
+        return self._rebuild(fetched), state.followed_by(buffers, self._executor)
 
     def step(self, buffers: list[Any], feeds: Sequence[Any], places: Places | None = None) -> Any:
         """Runs on `buffers` and puts the new ones in their places; gives the fetched values.
@@ -251,9 +254,24 @@ class Executable:
     def _feed_names(self) -> str:
         return ", ".join(repr(spec.label) for spec in self._specs) or "no feeds"
 
-    def place(self, value: Any) -> jax.Array:
-        """A state value on the device or devices of this step."""
-        return self._executor.place(value)
+    def place(self, value: Any, buffer: Buffer) -> jax.Array:
+        """The value of a buffer of state where this step wants it."""
+        return self._executor.place(value, buffer)
+
+    @property
+    def homes(self) -> Mapping[Buffer, jax.sharding.Sharding]:
+        """Where each buffer of state lies that this step touches."""
+        return self._executor.homes
+
+    def _settle(self, buffers: list[Any], layout: StateLayout) -> bool:
+        """Moves those of `buffers` that this step touches to where it wants them; whether any
+        had to be moved."""
+        moved = False
+        for buffer, home in self.homes.items():
+            number = layout.number(buffer)
+            if number is not None and buffers[number].sharding != home:
+                buffers[number], moved = self.place(buffers[number], buffer), True
+        return moved
 
     # -- looking inside ---------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ and the feeds; and gives the fetched values and the new buffers. It needs no pro
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,8 +17,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from graphc.errors import ExecutionError, StateError
 from graphc.ir.types import TensorType
-from graphc.runtime.interface import SINGLE, Interface
-from graphc.runtime.layout import elements
+from graphc.runtime.interface import PARTITIONED, SINGLE, Home, Interface
+from graphc.runtime.layout import Buffer, elements
 
 AXIS_NAME = "replica"
 
@@ -34,7 +34,7 @@ class Executor:
         max_in_flight: how many runs may be dispatched and not finished.
 
     Attributes:
-        home: how state lies: on the device, or whole on each of the devices.
+        homes: how each buffer of state lies that it touches.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Executor:
         self._compile = compile
         self._compiled: Any = None
         self.devices = tuple(devices)
-        self.home, self._feeds = shardings(interface, devices)
+        self.homes, self._default, self._feeds = shardings(interface, devices)
         self._in_flight = InFlight(max_in_flight, interface)
 
     @property
@@ -62,9 +62,9 @@ class Executor:
             self._compiled = self._compile()
         return self._compiled
 
-    def place(self, value: Any) -> jax.Array:
-        """A state value where this executor wants it."""
-        return place_on(value, self.home)
+    def place(self, value: Any, buffer: Buffer) -> jax.Array:
+        """The value of a buffer of state where this executor wants it, if it touches it."""
+        return place_on(value, self.homes.get(buffer, self._default))
 
     def __call__(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
         """(fetched values, assigned state). Feeds have their global shapes."""
@@ -79,15 +79,40 @@ class Executor:
         return self._in_flight.split(outputs)
 
 
-def shardings(
-    interface: Interface, devices: Sequence[jax.Device]
-) -> tuple[jax.sharding.Sharding, list[jax.sharding.Sharding]]:
+class Shardings(NamedTuple):
+    """How the arrays of an executable lie.
+
+    Attributes:
+        homes: each buffer of state that it touches.
+        default: any other.
+        feeds: in order; None: wherever the caller has it.
+    """
+
+    homes: Mapping[Buffer, jax.sharding.Sharding]
+    default: jax.sharding.Sharding
+    feeds: Sequence[jax.sharding.Sharding | None]
+
+
+def shardings(interface: Interface, devices: Sequence[jax.Device]) -> Shardings:
     """How state and each of the feeds lie on the devices."""
-    if interface.kind == SINGLE:
-        here = jax.sharding.SingleDeviceSharding(devices[0])
-        return here, [here] * len(interface.feeds)
-    mesh = Mesh(np.array(devices), (AXIS_NAME,))
-    return cut_along(mesh, None), [cut_along(mesh, feed.axis) for feed in interface.feeds]
+    default: jax.sharding.Sharding = jax.sharding.SingleDeviceSharding(devices[0])
+    feeds: Sequence[jax.sharding.Sharding | None] = [default] * len(interface.feeds)
+    mesh = None
+    if interface.kind == PARTITIONED:
+        feeds = [None] * len(interface.feeds)  # each cluster takes them where it runs
+    elif interface.kind != SINGLE:
+        mesh = Mesh(np.array(devices), (AXIS_NAME,))
+        default = cut_along(mesh, None)
+        feeds = [cut_along(mesh, feed.axis) for feed in interface.feeds]
+
+    def sharding(home: Home) -> jax.sharding.Sharding:
+        if home.device is not None:
+            return jax.sharding.SingleDeviceSharding(devices[home.device])
+        return default if mesh is None else NamedSharding(mesh, PartitionSpec(*home.spec))
+
+    buffers = interface.buffers
+    wanted = map(sharding, interface.homes) if interface.homes else [default] * len(buffers)
+    return Shardings(dict(zip(buffers, wanted, strict=True)), default, feeds)
 
 
 def cut_along(mesh: Mesh, axis: int | None) -> NamedSharding:
@@ -107,9 +132,9 @@ def place_on(value: Any, where: Any) -> jax.Array:
         return placed
 
 
-def spread(value: Any, where: jax.sharding.Sharding) -> Any:
+def spread(value: Any, where: jax.sharding.Sharding | None) -> Any:
     """A feed that is on devices already, moved to where its pieces belong."""
-    if isinstance(value, jax.Array) and value.sharding != where:
+    if where is not None and isinstance(value, jax.Array) and value.sharding != where:
         with jax.enable_x64(True):  # without it JAX would take a 64-bit array for a 32-bit one
             return jax.device_put(value, where)
     return value

@@ -14,7 +14,30 @@ from graphc.errors import GraphError
 from graphc.ir.types import TensorType, parse_type
 from graphc.runtime.layout import Buffer
 
-SINGLE, REPLICATED = "single", "replicated"
+SINGLE, REPLICATED, PARTITIONED = "single", "replicated", "partitioned"
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where a buffer of state lies, of the devices that a program runs on.
+
+    Attributes:
+        device: the number of the one that has it; None: all have it, or a piece of it.
+        spec: what each of its axes is cut along, of the axes of the devices' mesh; shorter than
+            its rank: the rest is whole.
+    """
+
+    device: int | None = None
+    spec: tuple[str | None, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {"device": self.device, "spec": list(self.spec)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Home:
+        """The home that `to_json` wrote."""
+        return Home(data["device"], tuple(data["spec"]))
 
 
 @dataclass(frozen=True)
@@ -48,7 +71,8 @@ class Interface:
 
     Attributes:
         name: of the program.
-        kind: "single": on one device; "replicated": one replica on each of several.
+        kind: "single": on one device; "replicated": one replica on each of several;
+            "partitioned": each of several has nodes of its own.
         replicas: how many devices it runs on.
         wide: whether it holds 64-bit values, so that JAX must be told.
         donate: whether the buffers in `written` are given away.
@@ -60,6 +84,8 @@ class Interface:
         notes: what could not be done as asked, one line each.
         checks: what stands at the places of which the last fetched value speaks, where numerics
             are checked (see `passes.check_numerics`); None where they are not.
+        homes: where each of `buffers` lies, in their order; none given: on the one device, or
+            whole on each of several.
     """
 
     name: str
@@ -75,6 +101,7 @@ class Interface:
     nodes: int = 0
     notes: tuple[str, ...] = ()
     checks: Mapping[str, Any] | None = None
+    homes: tuple[Home, ...] = ()
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -112,6 +139,7 @@ class Interface:
             "nodes": self.nodes,
             "notes": list(self.notes),
             "checks": self.checks,
+            "homes": [home.to_json() for home in self.homes],
         }
 
     @staticmethod
@@ -134,6 +162,7 @@ class Interface:
                 name: data[name] for name in ("name", "kind", "replicas", "wide", "donate", "nodes")
             }
             notes, checks = tuple(data["notes"]), data.get("checks")
-            return Interface(**plain, **buffers, **values, notes=notes, checks=checks)
+            homes = tuple(Home.from_json(home) for home in data["homes"])
+            return Interface(**plain, **buffers, **values, notes=notes, checks=checks, homes=homes)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise GraphError(f"this is no interface of a program: {error}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -13,9 +13,10 @@ from graphc.errors import DTypeError, FeedError, ShapeError, UnknownNameError, n
 from graphc.ir.graph import Graph
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
+from graphc.runtime.executors import place_on
 from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.initial import initial_values, state_types
-from graphc.runtime.layout import Slot, StateLayout, public_names
+from graphc.runtime.layout import Buffer, Slot, StateLayout, public_names
 from graphc.runtime.packing import pack, put, repack, take, unpack
 from graphc.runtime.state import State
 
@@ -27,15 +28,15 @@ class LiveState:
 
     Attributes:
         layout: how they lie.
-        buffers: in the order of the layout: on the host until the first executable says where.
-            Executables put new ones in their places.
+        buffers: in the order of the layout, each on the host until an executable that touches it
+            says where. Executables put new ones in their places.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.layout = StateLayout({})
         self.buffers: list[Any] = []
         self._graph = graph
-        self._place: Callable[[Any], Any] | None = None
+        self._homes: dict[Buffer, jax.sharding.Sharding] = {}
 
     # -- where it lies ----------------------------------------------------------------------
 
@@ -46,24 +47,30 @@ class LiveState:
             return
         values = initial_values(self._graph)
         new = layout.buffers[len(self.layout.buffers) :]
-        self.buffers += [self._placed(pack(buffer, values)) for buffer in new]
+        self.buffers += [pack(buffer, values) for buffer in new]
         self.layout = layout
 
-    def move(self, layout: StateLayout, place: Callable[[Any], Any]) -> None:
+    def move(self, layout: StateLayout, homes: Mapping[Buffer, jax.sharding.Sharding]) -> None:
         """Puts the values into the buffers of another layout of the same variables.
 
         Args:
-            place: puts a host value where executables want state.
+            homes: where an executable wants the buffers that it touches.
         """
-        self._place = place
+        self._homes.update(homes)
         moved = repack(self.layout, self.buffers, layout, None)
-        self.buffers[:] = [self._placed(value) for value in moved]
+        rows = zip(moved, layout.buffers, strict=True)
+        self.buffers[:] = [self._placed(value, buffer) for value, buffer in rows]
         self.layout = layout
 
-    def _placed(self, value: Any) -> Any:
-        if self._place is not None and isinstance(value, np.ndarray):
-            return self._place(value)
-        return value
+    def agrees(self, homes: Mapping[Buffer, jax.sharding.Sharding]) -> bool:
+        """Whether these buffers lie where an executable wants them."""
+        return all(self._homes.get(buffer) == home for buffer, home in homes.items())
+
+    def _placed(self, value: Any, buffer: Buffer) -> Any:
+        home = self._homes.get(buffer)
+        if home is None or (isinstance(value, jax.Array) and value.sharding == home):
+            return value
+        return place_on(value, home)
 
     # -- by name ----------------------------------------------------------------------------
 
@@ -105,7 +112,7 @@ class LiveState:
             return put(old, buffer, buffer.members.index(name), value, donate=True)
         if len(members) < len(buffer.members):
             members = {**unpack(buffer, old), **members}
-        return self._placed(pack(buffer, members))
+        return self._placed(pack(buffer, members), buffer)
 
     def _slot(self, name: str | Variable) -> tuple[str, Slot]:
         found = name.name if isinstance(name, Variable) else name

@@ -41,14 +41,17 @@ def unpack(buffer: Buffer, value: Any) -> dict[str, Any]:
 
 
 def repack(
-    old: StateLayout, values: Sequence[Any], new: StateLayout, place: Callable[[Any], Any] | None
+    old: StateLayout,
+    values: Sequence[Any],
+    new: StateLayout,
+    place: Callable[[Any, Buffer], Any] | None,
 ) -> list[Any]:
     """The buffers of `new` with the values that `values` hold as `old` has it.
 
     What is a buffer in both is taken as it is; the rest goes by way of the host.
 
     Args:
-        place: puts a host value where state belongs; None leaves it on the host.
+        place: puts a host value where that buffer belongs; None leaves it on the host.
     """
     members: dict[str, Any] = {}
     for buffer, value in zip(old.buffers, values, strict=True):
@@ -61,7 +64,7 @@ def repack(
             result.append(values[number])
             continue
         packed = pack(buffer, members)
-        result.append(packed if place is None else place(packed))
+        result.append(packed if place is None else place(packed, buffer))
     return result
 
 

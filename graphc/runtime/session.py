@@ -22,6 +22,7 @@ from graphc.runtime.background import in_background
 from graphc.runtime.batches import checked_count, leading, stack, take_batches
 from graphc.runtime.compiler import build, checked_options, shape_of
 from graphc.runtime.executable import Executable
+from graphc.runtime.feed_places import FeedPlaces, places_for
 from graphc.runtime.fetches import FetchNest, in_program_order, resolve_feeds
 from graphc.runtime.live_state import LiveState
 from graphc.runtime.plans import Plan, fetch_key
@@ -59,6 +60,7 @@ class Session:
         if strategy is not None:
             strategy.resolve()  # more devices than exist: said now, not at the first run
         self._plans: dict[Any, Plan] = {}
+        self._places: dict[Any, FeedPlaces] = {}
         self._state = LiveState(graph)
         self._device: jax.Device | None = None  # that of a one-device session, once it has run
         self._broken: str | None = None
@@ -125,6 +127,38 @@ class Session:
         if executable is None:
             executable = self._build(plan, key)
         return self._carry_out(plan, executable, values)
+
+    def put(self, feeds: Any, *, steps: int | None = None) -> dict[Any, jax.Array]:
+        """Starts copying feeds to where the steps of this session take them.
+
+        A run that is fed the arrays that come back copies and converts nothing: worth it for
+        what is fed again and again, and done ahead of the steps by `gc.data.prefetch`. Until
+        the first run it is taken for granted that the session runs where the whole graph asks
+        to; should it run elsewhere, these feeds are moved once more. May be called from any
+        thread, while another runs steps.
+
+        Args:
+            feeds: as for `run`; with `steps` as the batches of `run_steps`.
+            steps: how many, where it is for `run_steps`.
+
+        Returns:
+            The arrays, by the same keys: global ones. Under a strategy, each piece of a feed
+            with a batch axis is on the device of its replica, and other feeds are on all.
+
+        Raises:
+            AttributeValueError: `steps` is no number of steps.
+            FeedError, UnknownNameError, LayoutError: they do not fit the graph, or the replicas
+                cannot share them.
+            StateError: the session was closed or broken by a failed run.
+        """
+        n = None if steps is None else checked_count(steps, "put: steps")
+        stacked = isinstance(feeds, Mapping)
+        taken = [feeds] if stacked or n is None else take_batches(feeds, n)
+        if self._broken is not None or self._closed:
+            self._refuse()
+        keys = tuple(taken[0]) if isinstance(taken[0], Mapping) else ()
+        places = places_for(self._places, self.graph, keys, self.strategy, self._device)
+        return places.put(taken[0]) if n is None else places.put_steps(taken, n)
 
     def _carry_out(self, plan: Plan, executable: Executable, values: list[Any]) -> Any:
         try:
@@ -260,14 +294,15 @@ class Session:
         if self.strategy is None:
             self._device = executable.devices[0]
         try:
-            self._state.move(executable.layout, executable.place)
+            self._state.move(executable.layout, executable.homes)
         except Exception as error:
             self._broken = f"an earlier run failed: {error}"
             raise StateError(self._broken) from error
         for plan in self._plans.values():
             plan.copy_feeds(executable.devices[0].platform == "cpu")  # only there JAX may alias
             for key, known in list(plan.executables.items()):
-                if not known.move_to(executable.layout):
+                moved = known.move_to(executable.layout)
+                if not moved or not self._state.agrees(known.homes):
                     del plan.executables[key]
 
     def _live(self) -> LiveState:
@@ -328,6 +363,7 @@ class Session:
         """Frees the state and the executables; the session cannot run any more."""
         self._closed = True
         self._plans.clear()
+        self._places.clear()
         self._state.buffers.clear()
 
     def __enter__(self) -> Self:

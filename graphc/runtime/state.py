@@ -10,7 +10,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from graphc.errors import DTypeError, ShapeError, StateError
-from graphc.runtime.layout import StateLayout, public_names
+from graphc.runtime.layout import Buffer, StateLayout, public_names
 from graphc.runtime.packing import put, repack, take
 
 
@@ -25,6 +25,7 @@ class State(Mapping[str, jax.Array]):
         self._buffers = buffers
         self._consumed_by: str | None = None
         self._shares = False  # some buffers with another state, which may be consumed
+        self.settled: object = None  # the executor whose buffers lie here where it wants them
 
     @property
     def buffers(self) -> list[jax.Array]:
@@ -50,11 +51,11 @@ class State(Mapping[str, jax.Array]):
         """Marks the state as given away."""
         self._consumed_by = by
 
-    def rearrange(self, layout: StateLayout, place: Callable[[Any], Any]) -> None:
+    def rearrange(self, layout: StateLayout, place: Callable[[Any, Buffer], Any]) -> None:
         """Moves the values into the buffers of another layout of the same variables, in place.
 
         Args:
-            place: puts a host value where the state is wanted.
+            place: puts a host value where that buffer is wanted.
         """
         self._buffers = repack(self.layout, self.buffers, layout, place)
         self.layout = layout
@@ -89,9 +90,10 @@ class State(Mapping[str, jax.Array]):
             buffers[slot.buffer] = put(old, buffer, slot.member, np.array(value))
         return self.followed_by(buffers)
 
-    def followed_by(self, buffers: list[jax.Array]) -> State:
+    def followed_by(self, buffers: list[jax.Array], settled: object = None) -> State:
         """A state of the same layout, some of whose buffers may be this one's."""
         other = State(self.layout, buffers)
+        other.settled = settled
         self._shares = other._shares = self._consumed_by is None
         return other
 

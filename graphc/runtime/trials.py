@@ -36,7 +36,7 @@ class Trial:
 
     def __init__(self, step: Executable, values: Mapping[str, Array], feeds: Sequence[Any]) -> None:
         self.step, self._values = step, values
-        _, places = shardings(step.interface, step.devices)
+        places = shardings(step.interface, step.devices).feeds
         converted = step.convert_feeds(feeds)
         self._feeds = [place_on(v, where) for v, where in zip(converted, places, strict=True)]
         self._buffers: list[Any] = []
@@ -46,7 +46,7 @@ class Trial:
     def started(self) -> Iterator[None]:
         """Has state on the devices meanwhile."""
         layout = self.step.layout
-        self._buffers = [self.step.place(pack(b, self._values)) for b in layout.buffers]
+        self._buffers = [self.step.place(pack(b, self._values), b) for b in layout.buffers]
         try:
             yield
         finally:
