@@ -1,4 +1,13 @@
 """Devices: their names, where nodes are placed on them, and how a program is spread over them."""
 
+from graphc.devices.asynchronous import AsyncDataParallel as AsyncDataParallel
 from graphc.devices.discovery import available as available
+from graphc.devices.discovery import register_kind as register_kind
+from graphc.devices.mesh import Mesh as Mesh
+from graphc.devices.partition import Partition as Partition
+from graphc.devices.schedule import Span as Span
+from graphc.devices.schedule import bubble as bubble
+from graphc.devices.schedule import idle_part as idle_part
 from graphc.devices.strategy import DataParallel as DataParallel
+from graphc.ir.device_spec import DeviceRequest as DeviceRequest
+from graphc.ir.device_spec import DeviceSpec as DeviceSpec

@@ -2,15 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+
 import jax
 
-from graphc.errors import DeviceError
+from graphc.errors import AttributeValueError, DeviceError
 from graphc.ir.device_spec import DeviceSpec, parse_device
 from graphc.ir.source import current_source
 
+_KINDS: dict[str, Callable[[], Sequence[jax.Device]]] = {}
+
+
+def register_kind(kind: str, devices: str | Callable[[], Sequence[jax.Device]]) -> None:
+    """Makes devices known under a kind of their own: `/npu:0`, `/device:NPU:0`.
+
+    The devices that JAX uses by default and the processors are known already, by the name of their
+    platform. This is for those of further platforms (plug-ins of JAX), and for giving some of them
+    another name.
+
+    Args:
+        kind: letters, digits and underscores; case does not matter. Registered again, the later
+            one holds.
+        devices: the name of a platform, as `jax.devices` takes it; or a function that gives the
+            devices of this process, called when devices are looked up.
+
+    Raises:
+        AttributeValueError: no name of a kind, or one that is taken.
+
+    >>> register_kind("host", "cpu")
+    >>> "/device:HOST:0" in available()
+    True
+    """
+    source = current_source()
+    given: object = kind
+    if not isinstance(given, str) or not given.isidentifier() or given.startswith("_"):
+        raise AttributeValueError(
+            f"{kind!r} is not a kind of devices", source=source, mend='use a word, such as "npu"'
+        )
+    upper = kind.upper()
+    taken = {device.platform.upper() for device in (*jax.local_devices(), *_host_devices())}
+    if upper in taken or upper in ("JOB", "REPLICA", "TASK"):
+        raise AttributeValueError(
+            f"the kind {upper} has a meaning already", source=source, mend="use another name"
+        )
+    if callable(devices):
+        _KINDS[upper] = devices
+    elif isinstance(devices, str):
+        try:
+            jax.local_devices(backend=devices)
+        except RuntimeError as error:
+            raise AttributeValueError(
+                f"register_kind: JAX has no platform {devices!r} here",
+                details=[str(error).splitlines()[0]],
+                source=source,
+            ) from None
+        _KINDS[upper] = lambda: jax.local_devices(backend=devices)
+    else:
+        raise AttributeValueError(
+            f"register_kind: devices must be a platform or a function, got {devices!r}",
+            source=source,
+        )
+
 
 def available() -> dict[str, jax.Device]:
-    """Every device of this process by its name, those that JAX uses by default first.
+    """Every device of this process by its name, those that JAX uses by default first, those of
+    registered kinds last.
 
     >>> list(available())[0]
     '/device:CPU:0'
@@ -19,6 +75,9 @@ def available() -> dict[str, jax.Device]:
     for devices in (jax.local_devices(), _host_devices()):
         for index, device in enumerate(devices):
             found.setdefault(str(DeviceSpec(kind=device.platform.upper(), index=index)), device)
+    for kind, find in _KINDS.items():
+        for index, device in enumerate(find()):
+            found[str(DeviceSpec(kind=kind, index=index))] = device
     return found
 
 
@@ -43,10 +102,20 @@ def find_devices(name: str) -> list[jax.Device]:
     Raises:
         DeviceError: the name does not parse.
     """
+    found = available()
+    return list(dict.fromkeys(found[name] for name in matching(name, found)))
+
+
+def matching(name: str, known: Iterable[str]) -> list[str]:
+    """Those of the device names `known` that a device name allows: see `find_devices`.
+
+    Raises:
+        DeviceError: the name does not parse.
+    """
     wanted = parse_device(name)
     if wanted.task not in (None, jax.process_index()):
         return []
-    return [device for other, device in available().items() if _fits(parse_device(other), wanted)]
+    return [other for other in known if _fits(parse_device(other), wanted)]
 
 
 def _fits(device: DeviceSpec, wanted: DeviceSpec) -> bool:
@@ -68,6 +137,14 @@ def first_devices(count: int) -> list[jax.Device]:
 def no_such_device(name: str, why: str = "") -> DeviceError:
     """The error for a device name that fits none of this process's devices."""
     spec = parse_device(name)
+    here = jax.process_index()
+    if spec.task not in (None, here):
+        return DeviceError(
+            f"no device {name!r}{why}: this process is task {here}",
+            details=[", ".join(available())],
+            source=current_source(),
+            mend=f"leave the task out, or write /task:{here}",
+        )
     kind = (spec.kind or jax.local_devices()[0].platform).lower()
     return _missing(f"no device {name!r}{why}", kind, (spec.index or 0) + 1)
 

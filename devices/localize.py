@@ -7,9 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphc.devices.layout_flow import LayoutFlow
-from graphc.errors import LayoutError
+from graphc.devices.uneven import is_uneven, piece_type
 from graphc.ir.dtypes import INT32
-from graphc.ir.layouts import REPLICATED, Layout, LayoutPlan, Partial, Replicated, Sharded
+from graphc.ir.layouts import (
+    REPLICATED,
+    Fill,
+    Layout,
+    LayoutPlan,
+    Partial,
+    Replicated,
+    Sharded,
+)
 from graphc.ir.node import EMPTY, Node, Tensor
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Port, Program
@@ -19,10 +27,14 @@ from graphc.ops.collective import (
     ALL_GATHER,
     ALL_REDUCE,
     ON_REPLICA_ZERO,
+    REDUCE_SCATTER,
     REPLICA_INDEX,
     SHARD_SLICE,
 )
+from graphc.ops.emit import CONSTANT
 from graphc.ops.random_keys import FOLD_IN
+from graphc.ops.slicing import SLICE
+from graphc.ops.uneven import FILL_PADDING, PADDED_PIECE, neutral
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +85,8 @@ class Localizer:
         self._local: dict[Tensor, Tensor] = {}
         self._converted: dict[tuple[Tensor, Layout], Tensor] = {}
         self._keys: dict[Tensor, Tensor] = {}  # random key -> this replica's own
+        # (piece, what stands in its padding) -> the piece with that
+        self._with_fill: dict[tuple[Tensor, Tensor | str], Tensor] = {}
         self._index: Tensor | None = None
         self._notes: dict[str, None] = {}
         self._collectives = 0
@@ -84,13 +98,14 @@ class Localizer:
             PassError: what a layout rule answered cannot be done.
         """
         flow, program = self._flow, self._flow.program
-        layouts = tuple(flow.made[t] for t in program.input_tensors())
+        layouts = tuple(flow.entering(t) for t in program.input_tensors())
         inputs = tuple(
             port._replace(tensor=self._define(port.tensor, layout))
             for port, layout in zip(program.inputs, layouts, strict=True)
         )
-        for tensor in program.input_tensors():
-            self._make_whole(tensor)
+        for tensor, layout in zip(program.input_tensors(), layouts, strict=True):
+            self._cut_inside(tensor, layout)
+            self._make_settled(tensor)
         for node, plan in zip(program.nodes, flow.plans, strict=True):
             try:
                 if plan is None:
@@ -127,6 +142,12 @@ class Localizer:
         ]
         for position in plan.fold_replica:
             inputs[position] = self._own_key(inputs[position])
+        fills: Mapping[int, Fill] = plan.fill or {}
+        for position, fill in fills.items():
+            lies = plan.operands[position]
+            if type(lies) is Sharded and is_uneven(lies):
+                tensor, local = node.inputs[position], inputs[position]
+                inputs[position] = self._filled(tensor, lies, local, fill, inputs)
         outputs = [
             self._define(tensor, layout)
             for tensor, layout in zip(node.outputs, plan.results, strict=True)
@@ -145,31 +166,32 @@ class Localizer:
                 self._collectives += self._regions[region].collectives
         for tensor in node.outputs:
             self._sources[tensor] = node.source
-            self._make_whole(tensor)
+            self._make_settled(tensor)
 
     def _define(self, tensor: Tensor, layout: Layout) -> Tensor:
         """The local tensor for one just made; itself where its type stays."""
         local = tensor
         if type(layout) is Sharded:
-            local = Tensor(self._piece(tensor.type, layout.axis), tensor.name)
+            local = Tensor(piece_type(tensor.type, layout, self._replicas), tensor.name)
         self._local[tensor] = local
         return local
 
-    def _make_whole(self, tensor: Tensor) -> None:
-        if tensor in self._flow.whole:
-            have = self._flow.made[tensor]
-            if type(have) is Partial:
-                self._local[tensor] = self._reduced(tensor, have)
+    def _make_settled(self, tensor: Tensor) -> None:
+        """Makes a partial value what its users find."""
+        have, wanted = self._flow.made[tensor], self._flow.settled.get(tensor)
+        if type(have) is not Partial or wanted is None:
+            return
+        if isinstance(wanted, Sharded):
+            self._local[tensor] = self._scattered(tensor, wanted)
+        else:
+            self._local[tensor] = self._reduced(tensor, have)
 
-    def _piece(self, type: TensorType, axis: int) -> TensorType:
-        """The type of one replica's piece."""
-        size = type.shape[axis]
-        if not isinstance(size, int) or size % self._replicas:
-            raise LayoutError(
-                f"{type} cannot be cut into {self._replicas} equal pieces along axis {axis}"
-            )
-        local = size // self._replicas
-        return TensorType(type.dtype, (*type.shape[:axis], local, *type.shape[axis + 1 :]))
+    def _cut_inside(self, tensor: Tensor, entering: Layout) -> None:
+        """The piece of an input that comes whole, and is cut before anyone uses it."""
+        have = self._flow.made[tensor]
+        if have != entering:
+            whole = self._converted[tensor, entering] = self._local[tensor]
+            self._local[tensor] = self._from_whole(tensor, whole, have)
 
     # -- conversions ------------------------------------------------------------------------
 
@@ -185,7 +207,7 @@ class Localizer:
             elif type(wanted) is not Replicated:
                 found = self._from_whole(tensor, self._as(tensor, REPLICATED, user), wanted)
             elif isinstance(have, Sharded):
-                found = self._gathered(tensor, have.axis, user)
+                found = self._gathered(tensor, have, user)
             else:
                 found = self._reduced(tensor, have)
             self._converted[tensor, wanted] = found
@@ -193,8 +215,11 @@ class Localizer:
 
     def _from_whole(self, tensor: Tensor, whole: Tensor, wanted: Layout) -> Tensor:
         if type(wanted) is Sharded:
-            type_ = self._piece(tensor.type, wanted.axis)
+            type_ = piece_type(tensor.type, wanted, self._replicas)
             attrs = {"axis": wanted.axis, "replicas": self._replicas}
+            if is_uneven(wanted):
+                attrs["piece"] = int(type_.shape[wanted.axis])  # type: ignore[arg-type]
+                return self._emit(PADDED_PIECE, (whole,), type_, tensor, "piece", attrs)
             return self._emit(SHARD_SLICE, (whole,), type_, tensor, "piece", attrs)
         if wanted == Partial("sum"):
             return self._emit(ON_REPLICA_ZERO, (whole,), tensor.type, tensor, "term")
@@ -205,12 +230,46 @@ class Localizer:
         local = self._local[tensor]
         return self._emit(ALL_REDUCE, (local,), tensor.type, tensor, "whole", {"op": have.op})
 
-    def _gathered(self, tensor: Tensor, axis: int, user: Node | Port) -> Tensor:
+    def _scattered(self, tensor: Tensor, wanted: Sharded) -> Tensor:
         self._collectives += 1
-        self._notes[_gather_note(tensor, axis, user)] = None
+        type = piece_type(tensor.type, wanted, self._replicas)
+        attrs = {"axis": wanted.axis, "replicas": self._replicas}
+        return self._emit(REDUCE_SCATTER, (self._local[tensor],), type, tensor, "piece", attrs)
+
+    def _gathered(self, tensor: Tensor, have: Sharded, user: Node | Port) -> Tensor:
+        self._collectives += 1
+        if not self._flow.is_asked_for(user):
+            self._notes[_gather_note(tensor, have, user)] = None
+        axis, local, type = have.axis, self._local[tensor], tensor.type
         attrs = {"axis": axis, "replicas": self._replicas}
-        local = self._local[tensor]
-        return self._emit(ALL_GATHER, (local,), tensor.type, tensor, "whole", attrs)
+        if not is_uneven(have):
+            return self._emit(ALL_GATHER, (local,), type, tensor, "whole", attrs)
+        padded = list(type.shape)
+        padded[axis] = local.type.shape[axis] * self._replicas
+        type = TensorType(type.dtype, tuple(padded))
+        every = self._emit(ALL_GATHER, (local,), type, tensor, "padded", attrs)
+        rank = len(padded)
+        real = {"starts": (0,) * rank, "limits": tensor.type.shape, "strides": (1,) * rank}
+        return self._emit(SLICE, (every,), tensor.type, tensor, "whole", real)
+
+    def _filled(
+        self, tensor: Tensor, lies: Sharded, local: Tensor, fill: Fill, inputs: Sequence[Tensor]
+    ) -> Tensor:
+        """A piece whose padding counts for nothing: see `LayoutPlan.fill`."""
+        key = (local, inputs[fill] if isinstance(fill, int) else fill)
+        if key not in self._with_fill:
+            value = inputs[fill] if isinstance(fill, int) else self._neutral(fill, tensor)
+            attrs = {"axis": lies.axis, "size": tensor.type.shape[lies.axis]}
+            self._with_fill[key] = self._emit(
+                FILL_PADDING, (local, value), local.type, tensor, "real", attrs
+            )
+        return self._with_fill[key]
+
+    def _neutral(self, reduction: str, like: Tensor) -> Tensor:
+        value = neutral(reduction, like.type.dtype)
+        value.flags.writeable = False
+        type = TensorType(like.type.dtype, ())
+        return self._emit(CONSTANT, (), type, like, f"neutral_{reduction}", {"value": value})
 
     def _own_key(self, key: Tensor) -> Tensor:
         """A random key with the replica's number folded in."""
@@ -240,13 +299,16 @@ class Localizer:
         return result
 
 
-def _gather_note(tensor: Tensor, axis: int, user: Node | Port) -> str:
-    name = tensor.name.removesuffix(":0")
+def _gather_note(tensor: Tensor, have: Sharded, user: Node | Port) -> str:
+    name, axis = tensor.name.removesuffix(":0"), have.axis
     if isinstance(user, Port):
         what = "variable" if user.kind == "state" else "output"
-        return f"gathered {name} for {what} {user.name!r}: it must be whole"
+        why = "it must be whole" if have.rows is None else "its rows do not divide by the replicas"
+        return f"gathered {name} for {what} {user.name!r}: {why}"
     where = f" at {user.source}" if user.source is not None else ""
-    why = (
-        f"it needs the whole of axis {axis}" if user.op.layout else "operator without a layout rule"
-    )
+    why = f"it needs the whole of axis {axis}"
+    if not user.op.layout:
+        why = "operator without a layout rule"
+    elif have.rows is not None:
+        why += f", or its rows to divide by the replicas: {tensor.type}"
     return f"gathered {name} for {user.op.name}{where}: {why}"

@@ -18,7 +18,7 @@ from graphc.ir.layouts import (
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import PURE
 from graphc.ir.program import Program
-from graphc.ops.collective import ALL_GATHER, ALL_REDUCE
+from graphc.ops.collective import EXCHANGES
 from graphc.ops.layout_rules import replicated
 from graphc.ops.training import GRADIENTS
 
@@ -102,7 +102,7 @@ def _before_gradients(program: Program) -> set[Node]:
 
 
 def _exchange(body: Program) -> bool:
-    return any(node.op in (ALL_REDUCE, ALL_GATHER) for node in body.walk())
+    return any(node.op in EXCHANGES for node in body.walk())
 
 
 def _needs_whole(node: Node, operands: list[int]) -> GraphcError:

@@ -1,68 +1,376 @@
-"""The placer: which device a program runs on, given those that its nodes ask for."""
+"""The placer: which device each node of a program runs on, and where each variable lies.
+
+After TensorFlow's (Abadi et al., "TensorFlow: A system for large-scale machine learning", 2016,
+section 3.3): requests are honoured, what belongs together stays together, the rest goes to the
+device that JAX prefers.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
-import jax
-
-from graphc.devices.discovery import find_devices, name_of, no_such_device
+from graphc.devices.discovery import available, matching, no_such_device
 from graphc.errors import DeviceError
-from graphc.ir.node import Node
-from graphc.ir.program import Program
+from graphc.ir.device_spec import parse_device
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Effects
+from graphc.ir.program import Program, is_pure
+from graphc.ops.state import IDENTITY
+from graphc.ops.training import GRADIENTS, LOSS_ADJOINT, UPDATED
+from graphc.passes.costs import bytes_of_type
+
+MARKS: Final = (LOSS_ADJOINT, GRADIENTS, UPDATED)  # they compute nothing
 
 
-class Placement(NamedTuple):
-    """Where a program runs, and what of the requests could not be followed."""
+class Row(NamedTuple):
+    """A node or variable, and the names of the devices it is on."""
 
-    device: jax.Device
-    notes: list[str]
+    name: str
+    op: str
+    devices: tuple[str, ...]
 
 
-def place(program: Program, *, soft: bool = True) -> Placement:
-    """The one device for the whole program.
+@dataclass(frozen=True)
+class Placement:
+    """Where a program runs.
 
-    It is a device that every request in the program allows, JAX's default one if that is among
-    them. A request for a device that is not there, or requests for different ones, are
-    overridden with a note.
+    Attributes:
+        program: where it is on several devices, each node asks for its own by name, but for
+            constants that are used on several; else as it was given.
+        devices: the names of those it runs on, that of `base` first if it is among them.
+        base: what is said nowhere lies here.
+        homes: where each variable lies that the program touches.
+        rows: for the log: variables, then nodes in program order.
+        notes: what could not be done as asked, one line each.
+    """
+
+    program: Program
+    devices: tuple[str, ...]
+    base: str
+    homes: Mapping[str, str]
+    rows: Sequence[Row] = field(repr=False)
+    notes: Sequence[str] = ()
+
+
+def place(
+    program: Program,
+    variables: Mapping[str, str] | None = None,
+    *,
+    soft: bool = True,
+    whole: Program | None = None,
+    known: Sequence[str] | None = None,
+    base: str | None = None,
+) -> Placement:
+    """A device for each node and variable of a functional program.
+
+    - A request is honoured. One that no device fits is overridden with a note, or is an error.
+    - A variable lies where it asks to; the nodes that update it (an optimizer's, or the one that
+      makes its new value), unless they ask for another, are where the state and gradients are
+      that they take most of.
+    - Gradients ask for what their forward nodes ask for (`gc.gradients(colocate=True)`).
+    - What holds a body is placed whole: where it asks to, or else where nodes of its body do.
+    - Constants, and what is computed from nothing else, are wherever they are used, if they ask
+      for no device.
+    - The rest is on the base device: the first of those that JAX prefers, an accelerator if there
+      is one; or, if all nodes and variables of the graph ask for one device, that one.
 
     Args:
-        soft: whether requests may be overridden at all.
+        variables: what each asks for, by name.
+        soft: whether requests that no device fits are overridden.
+        whole: all nodes of the graph; by default the program's.
+        known: the names of the devices there are, those that JAX prefers first; by default those
+            of this process.
+        base: the base device, where it is decided already.
 
     Raises:
-        DeviceError: a name does not parse; or a request must be overridden and `soft` is False.
+        DeviceError: a name does not parse; or no device fits a request, and `soft` is False.
     """
-    default = jax.local_devices()[0]
-    requests: dict[str, Node] = {}
-    for node in program.walk():
-        if node.device:
-            requests.setdefault(node.device, node)
-    if not requests:
-        return Placement(default, [])
-    notes = []
-    allowed: list[jax.Device] | None = None
-    for name, node in requests.items():
-        matches = find_devices(name)
-        if matches:
-            allowed = [d for d in matches if allowed is None or d in allowed]
-        elif soft:
-            notes.append(f"no device {name} for {_described(node)}: it runs on another")
-        else:
-            error = no_such_device(name, f" for {_described(node)}")
+    names = _names() if known is None else {name: name for name in known}
+    placing = _Placing(program, variables or {}, names, soft)
+    return placing.run(base or placing.base(program if whole is None else whole))
+
+
+class _Placing:
+    """One run of the placer."""
+
+    def __init__(
+        self, program: Program, variables: Mapping[str, str], names: Mapping[str, str], soft: bool
+    ) -> None:
+        self._program, self._names, self._soft = program, names, soft
+        self._notes: dict[str, None] = {}
+        self._missing: dict[str, str] = {}  # requests, and who made them
+        self._matches: dict[str, list[str]] = {}
+        self._updates = update_nodes(program)
+        ports = [*program.ports("state"), *program.new_state()]
+        self._variables = {p.name: variables.get(p.name, "") for p in ports}
+        self._all_variables = variables
+        # Nodes that take nothing come last: notes name the first node that asks for a device.
+        nodes = sorted(program.nodes, key=lambda node: not node.inputs)
+        self._requests: dict[Node, list[str]] = {
+            node: self._request_of(node) for node in nodes if node.op not in MARKS
+        }
+        self._at: dict[Tensor, str] = {}  # where it is made; not there: anywhere
+        self._devices: dict[Node, str] = {}
+        self._constants: set[Tensor] = set()
+
+    def run(self, base: str) -> Placement:
+        """The placement, what is said nowhere on `base`."""
+        homes_asked = {n: self._fitting(r, None, n) for n, r in self._variables.items() if r}
+        homes = {n: _pick(homes_asked.get(n, []), base) for n in self._variables}
+        for port in self._program.ports("state"):
+            self._at[port.tensor] = homes[port.name]
+        ends = {port.tensor: homes[port.name] for port in self._program.new_state()}
+        for node in self._program.nodes:
+            self._place(node, base, ends)
+        self._place_floating(base)
+        used = dict.fromkeys([*self._devices.values(), *homes.values()])
+        names = tuple(sorted(used or {base: None}, key=lambda name: name != base))
+        program = self._program
+        if len(names) > 1:
+            nodes = tuple([self._named(node) for node in program.nodes])
+            program = program.replace(nodes=nodes, homes=homes)
+        notes = [
+            f"no device {request} for {who}: it runs on {base}"
+            for request, who in self._missing.items()
+        ]
+        rows = self._rows(homes, base)
+        return Placement(program, names, base, homes, rows, [*notes, *self._notes])
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def _request_of(self, node: Node) -> list[str]:
+        """The devices that a node's request allows, best first; none if it has none that fits."""
+        inside = [n.device for body in node.regions for n in body.walk() if n.device]
+        asked = dict.fromkeys([node.device, *inside] if node.device else inside)
+        found = [names for name in asked if (names := self._fitting(name, node, ""))]
+        common = _common(found)
+        if found and not common:
+            self._notes[
+                f"{_described(node)} and its bodies ask for different devices "
+                f"({', '.join(asked)}): they are placed whole"
+            ] = None
+            return found[0]
+        return common or []
+
+    def _fitting(self, request: str, node: Node | None, variable: str) -> list[str]:
+        found = self._matching(request)
+        if not found:
+            self._refuse(request, node, variable)
+        return found
+
+    def _matching(self, request: str) -> list[str]:
+        """The devices that fit a request, each by its first name."""
+        found = self._matches.get(request)
+        if found is None:
+            fitting = [self._names[name] for name in matching(request, self._names)]
+            found = self._matches[request] = list(dict.fromkeys(fitting))
+        return found
+
+    def _refuse(self, request: str, node: Node | None, variable: str) -> None:
+        who = f"variable {variable!r}" if node is None else _described(node)
+        if self._soft:
+            self._missing.setdefault(request, who)
+            return
+        error: DeviceError = no_such_device(request, f" for {who}")
+        error.mend = f"{error.mend}; or leave soft_placement on: it then runs on another"
+        if node is not None:
             error.source = node.source
-            raise error
-    if allowed is not None and not allowed:
-        asked = ", ".join(requests)
-        if not soft:
-            raise DeviceError(
-                f"{program.name}: its nodes ask for different devices: {asked}",
-                source=next(iter(requests.values())).source,
-                mend="name one device for the whole program",
+        raise error
+
+    def base(self, whole: Program) -> str:
+        """Where goes what is said nowhere."""
+        default = next(iter(self._names))
+        updates = update_nodes(whole)
+        computing = [
+            node
+            for node in whole.nodes
+            if node.inputs
+            and node.source is not None
+            and node not in updates
+            and node.op not in MARKS
+            and not node.op.effects & (Effects.READ | Effects.WRITE)
+        ]
+        if any(not node.device and not self._request_of(node) for node in computing):
+            return default
+        asked = {*self._all_variables.values(), *(n.device for n in whole.nodes if n.device)}
+        asked.update(n.device for node in whole.nodes for b in node.regions for n in b.walk())
+        common = _common(filter(None, map(self._matching, sorted(asked - {""}))))
+        return default if not common or default in common else common[0]
+
+    # -- nodes ----------------------------------------------------------------------------------
+
+    def _place(self, node: Node, base: str, ends: Mapping[Tensor, str]) -> None:
+        if node.op in MARKS:
+            for result, operand in zip(
+                node.outputs, node.inputs[-len(node.outputs) :], strict=True
+            ):
+                if operand in self._at:
+                    self._at[result] = self._at[operand]
+            return
+        asked = self._requests[node]
+        constant = is_constant(node, self._constants)
+        if constant:
+            self._constants.update(node.outputs)
+        if asked:
+            device = _pick(asked, base)
+        elif constant:
+            return  # wherever it is used
+        elif node in self._updates:
+            device = nearest_device(node, self._at) or base
+        else:
+            device = next((ends[t] for t in node.outputs if t in ends), base)
+        self._set(node, device)
+
+    def _place_floating(self, base: str) -> None:
+        """Constants are with their users, if those are in one place."""
+        users = self._program.users()
+        outputs = set(self._program.output_tensors())
+        for node in reversed(self._program.nodes):
+            if node in self._devices or node.op in MARKS:
+                continue
+            near = {
+                self._devices[u]
+                for t in node.outputs
+                for u in users.get(t, ())
+                if u in self._devices
+            }
+            if len(near) == 1:
+                self._set(node, near.pop())
+            elif not near and not outputs.isdisjoint(node.outputs):
+                self._set(node, base)
+
+    def _set(self, node: Node, device: str) -> None:
+        self._devices[node] = device
+        self._at.update(dict.fromkeys(node.outputs, device))
+
+    def _named(self, node: Node) -> Node:
+        """The node asking for its device by name; what it holds asks for nothing."""
+        regions = tuple([_unplaced(body) for body in node.regions])
+        return node.replace(device=self._devices.get(node, ""), regions=regions)
+
+    def _rows(self, homes: Mapping[str, str], base: str) -> list[Row]:
+        rows = [Row(n, "Variable", (d,)) for n, d in homes.items() if not n.startswith("__")]
+        users = self._program.users()
+        for node in self._program.nodes:
+            if node.op in MARKS or not node.name:
+                continue
+            near = [self._devices.get(u) for t in node.outputs for u in users.get(t, ())]
+            found = dict.fromkeys(
+                filter(None, [self._devices.get(node)] if node in self._devices else near)
             )
-        notes.append(f"nodes ask for different devices ({asked}): all run on {name_of(default)}")
-    if not allowed or default in allowed:
-        return Placement(default, notes)
-    return Placement(allowed[0], notes)
+            rows.append(Row(node.name, node.op.name, tuple(found) or (base,)))
+        return rows
+
+
+def _names() -> dict[str, str]:
+    """The device names of this process, each with the first name of the same device."""
+    devices = available()
+    first = {device: name for name, device in reversed(devices.items())}
+    return {name: first[device] for name, device in devices.items()}
+
+
+def _common(found: Iterable[list[str]]) -> list[str] | None:
+    """What all of them allow, in the order of the first; None if there are none."""
+    common: list[str] | None = None
+    for names in found:
+        common = names if common is None else [name for name in common if name in names]
+    return common
+
+
+def _pick(found: Sequence[str], base: str) -> str:
+    return base if not found or base in found else found[0]
+
+
+def _unplaced(body: Program) -> Program:
+    if not any(node.device for node in body.walk()):
+        return body
+    nodes = [
+        node.replace(device="", regions=tuple([_unplaced(inner) for inner in node.regions]))
+        for node in body.nodes
+    ]
+    return body.replace(nodes=tuple(nodes))
+
+
+def is_constant(node: Node, constants: Collection[Tensor]) -> bool:
+    """Whether a node computes the same in every run, of `constants` or of nothing. An `Identity`
+    that asks for a device is to hold a value there."""
+    if node.op is IDENTITY and node.device:
+        return False
+    return all(t in constants for t in node.inputs) and is_pure(node)
+
+
+def nearest_device(node: Node, at: Mapping[Tensor, str]) -> str | None:
+    """The device that most bytes of a node's operands are on; None if none is on any."""
+    weights: dict[str, int] = {}
+    for tensor in node.inputs:
+        if tensor in at:
+            weights[at[tensor]] = weights.get(at[tensor], 0) + bytes_of_type(tensor.type)
+    return max(weights, key=weights.__getitem__, default=None)
+
+
+def devices_of(nodes: Sequence[Node], at: dict[Tensor, str], base: str) -> dict[Node, str]:
+    """The device of each node of a placed program after passes, which made some of them; adds
+    where their results are to `at`.
+
+    A node that asks for none is where most bytes of its operands are. One that takes only feeds is
+    on none, unless it has effects: it is computed wherever it is used. So are constants, whatever
+    they ask for: to keep one until it is used would cost more.
+    """
+    found: dict[Node, str] = {}
+    constants: set[Tensor] = set()
+    for node in nodes:
+        if is_constant(node, constants):
+            constants.update(node.outputs)
+            continue
+        device = node.device or _of_body(node) or nearest_device(node, at)
+        if device is None and not is_pure(node):
+            device = base
+        if device is not None:
+            found[node] = device
+            at.update(dict.fromkeys(node.outputs, device))
+    return found
+
+
+def _of_body(node: Node) -> str | None:
+    """The device that the nodes of a node's bodies are on, if any."""
+    inside = {inner.device for body in node.regions for inner in body.walk() if inner.device}
+    if len(inside) > 1:
+        raise DeviceError(
+            f"{node.op.name} {node.name!r} runs whole on one device, and holds nodes for "
+            f"{', '.join(sorted(inside))}",
+            source=node.source,
+        )
+    return inside.pop() if inside else None
+
+
+def update_nodes(program: Program) -> set[Node]:
+    """The nodes of an optimizer: between gradients and the new values that `minimize` marks."""
+    producers = program.producers()
+    found: set[Node] = set()
+    pending = [
+        tensor
+        for mark in program.nodes
+        if mark.op is UPDATED
+        for tensor in mark.inputs[len(mark.outputs) :]
+    ]
+    while pending:
+        node = producers.get(pending.pop())
+        if node is None or node in found or node.op in MARKS:
+            continue
+        found.add(node)
+        pending += node.inputs
+    return found
+
+
+def full_name(device: str) -> str:
+    """A device's name with the job, replica and task of this process.
+
+    >>> full_name("/device:CPU:0")
+    '/job:localhost/replica:0/task:0/device:CPU:0'
+    """
+    return str(parse_device("/job:localhost/replica:0/task:0").merge(parse_device(device)))
 
 
 def _described(node: Node) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from graphc.devices.layout_flow import LayoutFlow
 from graphc.devices.localize import Local, Localizer
+from graphc.devices.state_pieces import pieces_behind
+from graphc.devices.uneven import batch_layout
 from graphc.errors import AttributeValueError, LayoutError
 from graphc.ir.layouts import REPLICATED, Layout, Partial, Sharded
 from graphc.ir.node import Node
@@ -34,11 +36,13 @@ class Replicate(Pass):
         replicas: how many there are.
         input_layouts: layouts of feeds by name, in the place of what their batch axes say.
         sources: the user's lines of feeds by name, for errors.
+        state_layouts: layouts of state by name, before and after: what is not whole.
     """
 
     replicas: int
     input_layouts: Mapping[str, Layout] = field(default_factory=dict, hash=False)
     sources: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+    state_layouts: Mapping[str, Sharded] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if type(self.replicas) is not int or self.replicas < 1:
@@ -51,16 +55,27 @@ class Replicate(Pass):
     def replicate(self, program: Program) -> Local:
         """The local program, with the layouts of its ports and notes on what costs time.
 
-        New values of variables leave whole; fetches leave whole or cut along an axis.
+        New values of variables leave whole, but for what `state_layouts` says; fetches leave
+        whole or cut along an axis.
 
         Raises:
-            LayoutError: no feed has a batch axis, or its size does not divide by the replicas.
+            LayoutError: no feed has a batch axis.
             PassError: a layout rule failed; names the node and the user's line.
         """
-        inputs = [self._input_layout(program, port) for port in program.inputs]
-        if not self.input_layouts and not any(isinstance(layout, Sharded) for layout in inputs):
+        cut = [self._input_layout(program, port) for port in program.inputs]
+        shared = [
+            port.kind == "feed" and isinstance(layout, Sharded)
+            for port, layout in zip(program.inputs, cut, strict=True)
+        ]
+        if not self.input_layouts and not any(shared):
             raise self._no_batch(program)
-        required = [REPLICATED if port.kind == "state" else None for port in program.outputs]
+        inputs = [
+            self._lies(port, layout) for port, layout in zip(program.inputs, cut, strict=True)
+        ]
+        required = [
+            self.state_layouts.get(port.name, REPLICATED) if port.kind == "state" else None
+            for port in program.outputs
+        ]
         program = DropGradientRules().run(program).program
         local = Regions(self).local(program, inputs, required, partial_leaves=False)
         overridden = _overridden_devices(program)
@@ -68,36 +83,27 @@ class Replicate(Pass):
 
     def _input_layout(self, program: Program, port: Port) -> Layout:
         if port.kind != "feed":
-            return REPLICATED
+            return self.state_layouts.get(port.name, REPLICATED)
         layout = self.input_layouts.get(port.name)
         if layout is None:
             axis = program.batch_axes.get(port.name)
             layout = REPLICATED if axis is None else Sharded(axis)
         if isinstance(layout, Partial):
             raise LayoutError(f"feed {port.name!r} cannot be {layout}: the caller feeds it whole")
-        if isinstance(layout, Sharded):
-            self._check_divisible(port, layout.axis)
         return layout
 
-    def _check_divisible(self, port: Port, axis: int) -> None:
-        size, replicas = port.tensor.type.shape[axis], self.replicas
+    def _lies(self, port: Port, layout: Layout) -> Layout:
+        """How an input lies that is to be cut so."""
+        if not isinstance(layout, Sharded):
+            return layout
+        size = port.tensor.type.shape[layout.axis]
         if not isinstance(size, int):
             raise LayoutError(
-                f"feed {port.name!r}: size {size} of its batch axis {axis} is not bound yet",
+                f"feed {port.name!r}: size {size} of its batch axis {layout.axis} is not bound yet",
                 source=self.sources.get(port.name),
                 mend="bind sizes first; a program is replicated for given sizes",
             )
-        if size % replicas == 0:
-            return
-        fitting = [n for n in (size // replicas * replicas, -(-size // replicas) * replicas) if n]
-        raise LayoutError(
-            f"feed {port.name!r}: {size} along its batch axis {axis} cannot be shared equally by "
-            f"{replicas} replicas",
-            details=[f"{port.name}  {port.tensor.type}"],
-            source=self.sources.get(port.name),
-            mend=f"feed {' or '.join(map(str, fitting))} (drop or pad the rest of the last "
-            "batch), or use another number of replicas",
-        )
+        return batch_layout(layout.axis, size, self.replicas)
 
     def _no_batch(self, program: Program) -> LayoutError:
         rows = [
@@ -121,6 +127,7 @@ class Regions:
     def __init__(self, replicate: Replicate) -> None:
         self.replicas = replicate.replicas
         self._fault = replicate.fault
+        self._in_pieces = bool(replicate.state_layouts)
         self._known: dict[tuple[Program, tuple[Layout, ...], tuple[Layout | None, ...]], Local] = {}
         self._by_program: dict[Program, Local] = {}
 
@@ -141,7 +148,8 @@ class Regions:
         required: Sequence[Layout | None],
         partial_leaves: bool,
     ) -> Local:
-        flow = LayoutFlow(program, inputs, required, partial_leaves, self, self._fault)
+        pieces = pieces_behind(program, required) if self._in_pieces else {}
+        flow = LayoutFlow(program, inputs, required, partial_leaves, self, self._fault, pieces)
         return Localizer(flow, required, self.replicas, self._by_program, self._fault).run()
 
 

@@ -6,10 +6,12 @@ What they mean is in `devices.replicate`, what carries them out in `runtime.repl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 
+from graphc.devices.bucketing import BUCKET_BYTES
 from graphc.devices.discovery import find_devices, first_devices, name_of, no_such_device
 from graphc.errors import AttributeValueError, DeviceError
 from graphc.ir.device_spec import parse_device
@@ -21,14 +23,22 @@ class DataParallel:
     """The batch shared among devices, variables whole on each of them.
 
     A run means what it means on one device with the whole batch: means, gradients and batch
-    statistics are those of the whole batch; only random streams differ.
+    statistics are those of the whole batch; only random streams differ. A batch may have any number
+    of rows. Where they do not divide by the devices, all hold as many but for padding at the end,
+    which counts for nothing (`devices.uneven`); it is compiled once, as each size is, and what is
+    fetched by rows is whole on each device.
 
     Args:
         devices: how many of this process's devices; or which: `jax.Device`s, or names, where
             `/gpu:*` stands for all GPUs. Each is one replica.
+        bucket_bytes: how many bytes of gradients, and of other sums over the batch, the replicas
+            add up in one exchange: see `devices.bucketing`. None or 0: each by itself.
+        shard_optimizer: whether each device keeps a piece of what an optimizer keeps for the
+            parameters, not all of it: see `devices.state_pieces`.
 
     Raises:
-        AttributeValueError: neither a positive number nor a sequence of devices.
+        AttributeValueError: neither a positive number nor a sequence of devices; no such size of
+            buckets; `shard_optimizer` is no bool.
         DeviceError: a name does not parse.
 
     >>> DataParallel(["/cpu:0"]).replicas
@@ -36,28 +46,28 @@ class DataParallel:
     """
 
     devices: int | Sequence[jax.Device | str]
+    bucket_bytes: int | None = field(default=BUCKET_BYTES, kw_only=True)
+    shard_optimizer: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        given = self.devices
-        if type(given) is int:
-            if given < 1:
-                raise AttributeValueError(
-                    f"DataParallel: needs a device at least, got {given}",
-                    source=current_source(),
-                    mend="pass a number of 1 or more, or a list of devices",
-                )
-            return
-        items = tuple(given) if isinstance(given, (list, tuple)) else ()
-        if not items or not all(isinstance(item, (str, jax.Device)) for item in items):
+        size = self.bucket_bytes
+        if size is not None and (type(size) is not int or size < 0):
             raise AttributeValueError(
-                f"DataParallel: {given!r} is neither a number of devices nor a list of them",
-                mend='DataParallel(4), DataParallel(["/gpu:0", "/gpu:1"]) or '
-                "DataParallel(jax.devices())",
+                f"DataParallel: bucket_bytes must be a number of bytes, got {size!r}",
+                source=current_source(),
+                mend="pass an int, as 25 * 2**20, or None for no buckets",
             )
-        for item in items:
-            if isinstance(item, str):
-                parse_device(item)
-        object.__setattr__(self, "devices", items)
+        if type(self.shard_optimizer) is not bool:
+            raise AttributeValueError(
+                f"DataParallel: shard_optimizer must be a bool, got {self.shard_optimizer!r}",
+                source=current_source(),
+                mend="pass True or False",
+            )
+        object.__setattr__(self, "devices", checked_devices(self.devices, "DataParallel"))
+
+    def meaning(self) -> dict[str, Any]:
+        """What a compiled program depends on, beside the devices themselves."""
+        return {"bucket_bytes": self.bucket_bytes or 0, "shard_optimizer": self.shard_optimizer}
 
     @property
     def replicas(self) -> int:
@@ -70,23 +80,62 @@ class DataParallel:
         Raises:
             DeviceError: more devices than there are, one that is not there, or one twice.
         """
-        if isinstance(self.devices, int):
-            return tuple(first_devices(self.devices))
-        found: list[jax.Device] = []
-        for item in self.devices:
-            matches = find_devices(item) if isinstance(item, str) else [item]
-            if not matches:
-                raise no_such_device(str(item))
-            found += matches
-        if len(set(found)) < len(found):
-            names = [name_of(device) for device in found]
-            raise DeviceError(
-                f"DataParallel: a device can hold one replica only, got {', '.join(names)}",
-                mend="name each device once",
+        return resolve_devices(self.devices, "DataParallel", "replica")
+
+
+def checked_devices(given: Any, what: str) -> int | tuple[jax.Device | str, ...]:
+    """A number of devices, or which, as a strategy called `what` is given them.
+
+    Raises:
+        AttributeValueError: neither a positive number nor a sequence of devices.
+        DeviceError: a name does not parse.
+    """
+    if type(given) is int:
+        if given < 1:
+            raise AttributeValueError(
+                f"{what}: needs a device at least, got {given}",
+                source=current_source(),
+                mend="pass a number of 1 or more, or a list of devices",
             )
-        if len({device.platform for device in found}) > 1:
-            raise DeviceError(
-                "DataParallel: replicas must be devices of one kind",
-                details=[", ".join(map(name_of, found))],
-            )
-        return tuple(found)
+        return given
+    items = tuple(given) if isinstance(given, (list, tuple)) else ()
+    if not items or not all(isinstance(item, (str, jax.Device)) for item in items):
+        raise AttributeValueError(
+            f"{what}: {given!r} is neither a number of devices nor a list of them",
+            mend='pass 4, ["/gpu:0", "/gpu:1"] or jax.devices()',
+        )
+    for item in items:
+        if isinstance(item, str):
+            parse_device(item)
+    return items
+
+
+def resolve_devices(
+    given: int | Sequence[jax.Device | str], what: str, part: str
+) -> tuple[jax.Device, ...]:
+    """The devices that were given to a strategy called `what`, each for one `part` of it.
+
+    Raises:
+        DeviceError: more devices than there are, one that is not there, one twice, or of several
+            kinds.
+    """
+    if isinstance(given, int):
+        return tuple(first_devices(given))
+    found: list[jax.Device] = []
+    for item in given:
+        matches = find_devices(item) if isinstance(item, str) else [item]
+        if not matches:
+            raise no_such_device(str(item))
+        found += matches
+    if len(set(found)) < len(found):
+        names = [name_of(device) for device in found]
+        raise DeviceError(
+            f"{what}: a device can hold one {part} only, got {', '.join(names)}",
+            mend="name each device once",
+        )
+    if len({device.platform for device in found}) > 1:
+        raise DeviceError(
+            f"{what}: {part}s must be devices of one kind",
+            details=[", ".join(map(name_of, found))],
+        )
+    return tuple(found)

@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     session = gc.Session(job.graph, strategy=strategy)
     weights = sum(np.size(session.get(v.name)) for v in job.graph.variables.values() if v.trainable)
     print(f"{job.graph.name}: {weights:,} weights")
-    history = gc.train.fit(session, job)
+    history = gc.train.fit(session, job, prefetch=2)
     print(f"loss {np.mean(history.metrics['loss'][-10:]):.4f}")
     for name, value in job.evaluate(session).items():
         print(f"{name} {value:.4f}")

@@ -346,6 +346,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.ops import select as select
     from graphc.ops import setdiff1d as setdiff1d
     from graphc.ops import setxor1d as setxor1d
+    from graphc.ops import shard as shard
     from graphc.ops import sici as sici
     from graphc.ops import sigmoid as sigmoid
     from graphc.ops import sign as sign
@@ -755,6 +756,7 @@ _HOMES: Final[dict[str, str]] = {
     "select": "ops",
     "setdiff1d": "ops",
     "setxor1d": "ops",
+    "shard": "ops",
     "sici": "ops",
     "sigmoid": "ops",
     "sign": "ops",

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from graphc.errors import ShapeError
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
+from graphc.ir.types import TensorType
 
 
 class Cost(NamedTuple):
@@ -66,7 +67,12 @@ def _size(tensor: Tensor) -> int:
 
 
 def _bytes(tensor: Tensor) -> int:
-    return _size(tensor) * tensor.type.dtype.itemsize
+    return bytes_of_type(tensor.type)
+
+
+def bytes_of_type(type: TensorType) -> int:
+    """What a value takes; named sizes count as one."""
+    return math.prod(d for d in type.shape if isinstance(d, int)) * type.dtype.itemsize
 
 
 # -- floating-point operations --------------------------------------------------------------

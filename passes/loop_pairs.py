@@ -9,7 +9,7 @@ from functools import cached_property
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure
 from graphc.ops.bodies import Parts, split
-from graphc.ops.collective import ALL_GATHER, ALL_REDUCE
+from graphc.ops.collective import EXCHANGES
 from graphc.ops.control import SCAN
 from graphc.passes.costs import node_cost
 from graphc.passes.peak import bytes_of
@@ -111,9 +111,7 @@ def parts_of(loop: Node, items: Sequence[Tensor]) -> Parts:
 
 
 def _cost(node: Node) -> int | None:
-    effects_or_exchange = not is_pure(node) or any(
-        inner.op in (ALL_REDUCE, ALL_GATHER) for inner in _walk(node)
-    )
+    effects_or_exchange = not is_pure(node) or any(inner.op in EXCHANGES for inner in _walk(node))
     if effects_or_exchange:
         return None
     cost = node_cost(node)

@@ -51,7 +51,11 @@ class ScaleLoss(Pass):
     growth: int = 2000
 
     def run(self, program: Program) -> PassResult:
-        if not any(node.op is GRADIENTS for node in program.nodes):
+        adjoints, gradients = (
+            {node.attrs["step"] for node in program.nodes if node.op is mark}
+            for mark in (LOSS_ADJOINT, GRADIENTS)
+        )
+        if adjoints.isdisjoint(gradients):
             return PassResult(program, 0)
         scaling = _Scaling()
         node: Node | None = None
@@ -70,10 +74,12 @@ class _Scaling:
     """One run of the pass.
 
     Attributes:
+        scaled: steps whose gradients come from a scaled loss; not those that users applied.
         good: step -> whether all its gradients are finite: bool scalars.
     """
 
     nodes: list[Node] = field(default_factory=list)
+    scaled: set[str] = field(default_factory=set)
     good: dict[str, Tensor] = field(default_factory=dict)
     scale: Tensor = field(default_factory=lambda: Tensor(SCALE_TYPE, LOSS_SCALE))
     narrow: set[Tensor] = field(default_factory=set)  # what comes from values computed in f16
@@ -88,7 +94,8 @@ class _Scaling:
             factor = self._as(self.scale, one.type, node)
             scaled = self.emit(MULTIPLY, (one, factor), like=node)
             self.nodes.append(node.replace(inputs=(scaled,)))
-        elif node.op is GRADIENTS:
+            self.scaled.add(node.attrs["step"])
+        elif node.op is GRADIENTS and node.attrs["step"] in self.scaled:
             self._gradients(node)
         elif node.op is UPDATED and node.attrs["step"] in self.good:
             good = self.good[node.attrs["step"]]

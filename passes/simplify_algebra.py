@@ -231,6 +231,14 @@ def _logical(neutral: bool) -> Rule:
 # -- functions that undo or repeat themselves ------------------------------------------------
 
 
+def _identity(rw: Rewriter, node: Node) -> Answer:
+    """One that asks for another device than its operand's is a copy."""
+    maker = rw.made.get(node.inputs[0])
+    if node.device and (maker is None or maker.device != node.device):
+        return None
+    return node.inputs[0]
+
+
 def _operand(rw: Rewriter, node: Node) -> Answer:
     return node.inputs[0]
 
@@ -315,6 +323,6 @@ RULES: Final[dict[OpDef, Rule]] = {
     REAL: _part(0),
     IMAG: _part(1),
     CAST: _cast,
-    IDENTITY: _operand,
+    IDENTITY: _identity,
     STOP_GRADIENT: _operand,
 }

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/devices.md"])
 def test_every_python_block_runs(page: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)  # the example saves a file
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
@@ -19,7 +19,7 @@ def test_every_python_block_runs(page: str, tmp_path: Path, monkeypatch) -> None
 
 
 def test_pages_that_are_linked_exist() -> None:
-    for page in ("README.md", "docs/guide.md", "docs/architecture.md"):
+    for page in ("README.md", "docs/guide.md", "docs/devices.md", "docs/architecture.md"):
         path = ROOT / page
         prose = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
         for target in re.findall(r"\]\(([^)#]+)\)", prose):

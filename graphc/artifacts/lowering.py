@@ -109,7 +109,7 @@ def for_replicas(program: Program, devices: Sequence[jax.Device]) -> Function:
     that it assigns is given away.
 
     Raises:
-        LayoutError: no input has a batch axis, or one that the devices cannot share equally.
+        LayoutError: no input has a batch axis.
     """
     state = [*program.ports("state"), *program.new_state()]
     layout = StateLayout({port.name: port.tensor.type for port in state})

@@ -17,6 +17,7 @@ from graphc.artifacts.manifest import Entry, Manifest, Native, Output, Value
 from graphc.artifacts.signature import Signature
 from graphc.artifacts.weights import WEIGHTS, Packer
 from graphc.config import CompileOptions
+from graphc.devices.strategy import DataParallel
 from graphc.errors import (
     ArtifactError,
     AttributeValueError,
@@ -92,7 +93,7 @@ def save(
         ArtifactError: an entry point cannot be lowered with open sizes or for a platform, or
             the file cannot be written.
         FeedError, FetchError, UnknownNameError: a signature that does not fit the graph.
-        LayoutError: a replicated signature whose batch the devices cannot share.
+        LayoutError: a replicated signature without a batch for the devices to share.
         StateError: the session is closed or broken.
     """
     if not isinstance(session, Session):
@@ -282,9 +283,10 @@ def _devices(
     """Those of a replicated signature; none for one that is for one device."""
     if not signature.replicated:
         return ()
-    if session.strategy is None:
+    if not isinstance(session.strategy, DataParallel):
+        has = "no strategy" if session.strategy is None else f"another strategy: {session.strategy}"
         raise AttributeValueError(
-            f"signature {name!r} is replicated, and the session has no strategy",
+            f"signature {name!r} is replicated, and the session has {has}",
             mend="gc.Session(graph, strategy=gc.devices.DataParallel(n)), or replicated=False",
         )
     if program.symbols():

@@ -8,6 +8,7 @@ operands from the adjoints of its results. Source: Griewank & Walther, Evaluatin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from graphc.errors import AttributeValueError, GradientError, GraphError
@@ -15,7 +16,14 @@ from graphc.ir.dtypes import is_inexact
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, describe_tensors
 from graphc.ir.opdef import PURE, Effects
-from graphc.ir.scopes import AMBIENT, absolute_scope, at_source, building, no_control_inputs
+from graphc.ir.scopes import (
+    AMBIENT,
+    absolute_scope,
+    at_source,
+    building,
+    exact_device,
+    no_control_inputs,
+)
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.ops.catalogue import FUNCTIONS
@@ -43,6 +51,7 @@ def gradients(
     grad_ys: Any = None,
     *,
     unconnected: str = "error",
+    colocate: bool = True,
     name: str = "gradients",
 ) -> Any:
     """The gradients of the sum of `ys` with respect to each of `xs`.
@@ -54,6 +63,8 @@ def gradients(
         grad_ys: adjoints of `ys`, of their types; ones by default. Complex adjoints follow
             `jax.vjp`: nothing is conjugated.
         unconnected: what to do where an x does not reach any y: "error", "zero" or "none".
+        colocate: whether the nodes ask for the devices that the nodes they differentiate ask for;
+            False: for what `gc.device` says here.
 
     Returns:
         A list of tensors of the types of `xs` (None for an unconnected one, if asked for); one
@@ -87,7 +98,7 @@ def gradients(
         _check_graph(graph, x_list)
         _refuse_carried(graph, y_list, x_list)
         targets = _tensors_of(graph, x_list)
-        found = _accumulate(graph, y_list, targets, adjoints)
+        found = _accumulate(graph, y_list, targets, adjoints, colocate)
         for i, x in enumerate(x_list):
             if found[i] is None and unconnected == "error":
                 raise _no_path(x, y_list, source)
@@ -207,6 +218,7 @@ def _accumulate(
     ys: Sequence[Tensor],
     targets: Sequence[Sequence[Tensor]],
     seeds: Sequence[Tensor | None],
+    colocate: bool = False,
 ) -> list[Tensor | None]:
     """The adjoint of each target (summed over its tensors), or None where none flows."""
     nodes = _between(graph, ys, {t for group in targets for t in group})
@@ -219,7 +231,8 @@ def _accumulate(
         found = [adjoints.get(t) for t in node.outputs]
         if all(a is None for a in found):
             continue
-        with at_source(node.source), absolute_scope(f"{outer_scope}{node.name}/"):
+        where = exact_device(node.device) if colocate else nullcontext()
+        with at_source(node.source), absolute_scope(f"{outer_scope}{node.name}/"), where:
             results = _apply_rule(context, node, found)
             for tensor, adjoint in zip(node.inputs, results, strict=True):
                 if adjoint is not None:

@@ -22,7 +22,7 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Operand, Tensor, describe_tensors
 from graphc.ir.opdef import Effects
 from graphc.ir.program import effects_of
-from graphc.ir.scopes import AMBIENT, current_graph
+from graphc.ir.scopes import AMBIENT, current_graph, requested_device
 from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Initializer, Variable
@@ -77,14 +77,15 @@ def variable(
     type, initial = _as_initial(
         init, wanted, None if dtype is None else as_dtype(dtype), graph, what, source
     )
+    full_name = graph.unique_name(name)
     result = Variable(
         graph,
-        graph.unique_name(name),
+        full_name,
         type,
         initial,
         trainable=trainable and is_inexact(type.dtype),
         collections=tuple(collections),
-        device=AMBIENT.device,
+        device=requested_device("Variable", full_name, (type,)),
         source=source,
     )
     graph.variables[result.name] = result

@@ -8,7 +8,7 @@ from typing import Any
 from graphc.cli.report import amount, duration, print_json, table
 from graphc.cli.script import load_job
 from graphc.cli.targets import ask_for_devices, strategy_for, target_of
-from graphc.cli.train import describe_devices, devices_of
+from graphc.cli.train import PARALLEL, describe_devices, devices_of
 from graphc.runtime.compiler import compile
 from graphc.runtime.executable import Executable
 
@@ -39,6 +39,7 @@ def _facts(step: Executable) -> dict[str, Any]:
         "nodes": interface.nodes,
         "feeds": {feed.name: str(feed.type) for feed in interface.feeds},
         "devices": devices_of(step),
+        "parallel": PARALLEL[interface.kind],
         "seconds": passes | dict(step.seconds),
         "cost": {name.replace(" ", "_"): cost.get(name, 0.0) for name in _COSTS},
         "memory": step.memory(),
@@ -53,7 +54,7 @@ def _text(facts: dict[str, Any]) -> list[str]:
     flops, moved = amount(cost["flops"], "FLOP"), amount(cost["bytes_accessed"], "B")
     rows = [
         ("feeds", ", ".join(f"{n}: {t}" for n, t in facts["feeds"].items()) or "none"),
-        ("runs on", describe_devices(facts["devices"])),
+        ("runs on", describe_devices(facts["devices"], facts["parallel"])),
         ("took", ", ".join(f"{name} {duration(s)}" for name, s in seconds.items())),
         ("cost", f"{flops}, {moved} accessed (XLA's estimate, each device)"),
         ("memory", ", ".join(f"{name} {amount(n, 'B')}" for name, n in facts["memory"].items())),

@@ -15,6 +15,7 @@ from graphc.cli.targets import ask_for_devices, strategy_for
 from graphc.devices.discovery import name_of
 from graphc.errors import ArtifactError, GraphcError
 from graphc.runtime.executable import Executable
+from graphc.runtime.interface import PARTITIONED, REPLICATED, SHARDED, SINGLE
 from graphc.runtime.session import Session
 from graphc.train.loop import History, Job, fit
 
@@ -66,7 +67,7 @@ def summary(session: Session, job: Job, history: History) -> dict[str, Any]:
         "graph": job.graph.name,
         "steps": history.steps,
         "devices": devices_of(step),
-        "parallel": "pmap" if session.strategy is not None else None,
+        "parallel": PARALLEL[step.interface.kind],
         "notes": step.notes,
         "compile_seconds": sum(step.seconds.values()),
         "first_step_seconds": history.first_step_seconds,
@@ -82,12 +83,18 @@ def devices_of(step: Executable) -> list[dict[str, str]]:
     return [{"name": name_of(d), "kind": str(d.device_kind)} for d in devices]
 
 
-def describe_devices(devices: list[dict[str, str]]) -> str:
+# How several devices share the work, by the kind of `Interface`.
+PARALLEL = {SINGLE: None, REPLICATED: "pmap", SHARDED: "jit", PARTITIONED: "partition"}
+
+
+def describe_devices(devices: list[dict[str, str]], parallel: str | None) -> str:
     """The devices in a few words."""
     first = devices[0]
     if len(devices) == 1:
         return f"{first['name']} ({first['kind']})"
-    return f"{len(devices)} x {first['kind']} through jax.pmap"
+    kinds = ", ".join(dict.fromkeys(device["kind"] for device in devices))
+    how = "each with nodes of its own" if parallel == "partition" else f"through jax.{parallel}"
+    return f"{len(devices)} x {kinds} {how}"
 
 
 def saved_facts(job: Job, path: str) -> dict[str, Any]:
@@ -104,7 +111,7 @@ def saved_text(saved: dict[str, Any]) -> str:
 
 def _text(facts: dict[str, Any]) -> list[str]:
     rows = [
-        ("ran on", describe_devices(facts["devices"])),
+        ("ran on", describe_devices(facts["devices"], facts["parallel"])),
         ("compile", duration(facts["compile_seconds"])),
         ("step", f"{duration(facts['step_seconds'])} (mean, without the first)"),
     ]

@@ -2,5 +2,7 @@
 
 from graphc.data.batches import Batches as Batches
 from graphc.data.bucketing import Bucketing as Bucketing
+from graphc.data.prefetching import Prefetch as Prefetch
+from graphc.data.prefetching import prefetch as prefetch
 
-__all__ = ["Batches", "Bucketing"]
+__all__ = ["Batches", "Bucketing", "Prefetch", "prefetch"]

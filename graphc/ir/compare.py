@@ -67,6 +67,8 @@ class _Comparison:
             return self._report("equalities differ", ", ".join(mine), ", ".join(other))
         if dict(a.batch_axes) != dict(b.batch_axes):
             return self._report("batch axes differ", str(a.batch_axes), str(b.batch_axes))
+        if dict(a.shards) != dict(b.shards):
+            return self._report("shards differ", str(a.shards), str(b.shards))
         return None
 
     def _ports(self, side: str, a: tuple[Port, ...], b: tuple[Port, ...]) -> str | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 from graphc.errors import DeviceError
+from graphc.ir.source import current_source
+from graphc.ir.types import TensorType
 
 _PART = re.compile(
     r"/(?:(job):([A-Za-z][\w-]*)|(replica|task):(\d+)|(?:device:)?([A-Za-z]\w*):(\d+|\*))"
@@ -49,6 +52,24 @@ class DeviceSpec:
         return "".join(parts)
 
 
+@dataclass(frozen=True)
+class DeviceRequest:
+    """What a device function is asked about: a node or variable that is being made.
+
+    Attributes:
+        op: the operator, such as "MatMul"; "Variable" for a variable.
+        name: its name, with the name scopes.
+        types: of its results; of the variable.
+    """
+
+    op: str
+    name: str
+    types: tuple[TensorType, ...]
+
+
+DeviceFunction = Callable[[DeviceRequest], "str | DeviceSpec | None"]
+
+
 @lru_cache(maxsize=1024)
 def parse_device(name: str) -> DeviceSpec:
     """The parts of a device name.
@@ -67,6 +88,7 @@ def parse_device(name: str) -> DeviceSpec:
         if match is None:
             raise DeviceError(
                 f"{name!r} is not a device name",
+                source=current_source(),
                 mend='write "/gpu:0" or "/job:worker/replica:0/task:1/device:GPU:0"',
             )
         job_key, job, number_key, number, kind, index = match.groups()

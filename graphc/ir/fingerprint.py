@@ -26,8 +26,8 @@ def fingerprint(program: Program) -> str:
     """The SHA-256 of a program's structure, as 64 hexadecimal digits.
 
     Operators (by name, and the user's own by what they calculate), operands, attributes with the
-    contents of arrays, types, devices, regions, ports, equalities and batch axes count. Program
-    and node names, sources and control inputs do not.
+    contents of arrays, types, devices, regions, ports, equalities, batch axes and shards count.
+    Program and node names, sources and control inputs do not.
 
     Raises:
         TextError: an attribute has a value without a written form.
@@ -111,8 +111,11 @@ class _Structure:
             self.lines.append(f"out {port.kind} {json.dumps(port.name)} {numbers[port.tensor]}")
         pairs = [" == ".join(sorted(map(str, pair))) for pair in program.equalities]
         self.lines += [f"size {pair}" for pair in sorted(pairs)]
+        self.lines += [f"home {json.dumps(pair)}" for pair in sorted(program.homes.items())]
         axes = sorted(program.batch_axes.items())
         self.lines += [f"batch {json.dumps(name)} {axis}" for name, axis in axes]
+        shards = sorted(program.shards.items())
+        self.lines += [f"shard {json.dumps(name)} {write_value(spec)}" for name, spec in shards]
         self.lines.append("}")
 
     def _node(self, node: Node, numbers: dict[Tensor, str]) -> None:

@@ -17,7 +17,7 @@ from graphc.ir.dims import DimConstraints, DimExpr, symbol, symbols_of
 from graphc.ir.node import EMPTY, Node, Tensor, describe_tensors
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
-from graphc.ir.scopes import AMBIENT, building
+from graphc.ir.scopes import AMBIENT, building, requested_device
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
@@ -110,7 +110,7 @@ class Graph:
         outputs = tuple(Tensor(type, f"{full_name}:{i}", self) for i, type in enumerate(types))
         node = Node(
             op, operands, outputs, attrs, regions, full_name, source,
-            AMBIENT.device, AMBIENT.control_inputs,
+            requested_device(op.name, full_name, types), AMBIENT.control_inputs,
         )  # fmt: skip
         self.nodes.append(node)
         self._by_name[full_name] = node

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Concatenate, Protocol
 
 if TYPE_CHECKING:
@@ -27,12 +28,20 @@ class Replicated:
 
 @dataclass(frozen=True)
 class Sharded:
-    """Each replica holds an equal piece, cut along `axis` in replica order."""
+    """Each replica holds an equal piece, cut along `axis` in replica order.
+
+    Attributes:
+        rows: None where the axis divides by the replicas. Otherwise it is cut as a batch of so
+            many rows is: into pieces of ceil(rows / replicas) rows, of which the last ones hold
+            padding behind the real rows. An axis of another size, where a row is several
+            elements, is cut between the same rows. Layout rules never see it.
+    """
 
     axis: int
+    rows: int | None = None
 
     def __str__(self) -> str:
-        return f"sharded({self.axis})"
+        return f"sharded({self.axis})" + ("" if self.rows is None else f" of {self.rows} rows")
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,7 @@ class Partial:
 
 
 Layout = Replicated | Sharded | Partial
+Fill = str | int
 
 REPLICATED = Replicated()
 
@@ -60,6 +70,13 @@ class LayoutPlan:
         attrs: attributes to change so that the node computes its local part; None for none.
         regions: the node's regions made local; None where they stay.
         fold_replica: the operand positions of random keys that must differ per replica.
+        fill: where results take elements of sharded operands together, as sums do: what must
+            stand in the padding of a batch that does not divide by the replicas, for the results
+            to be those of the real rows. By the position of an operand, "sum", "max" or "min" for
+            what leaves that of others as it is, or the position of another operand, whose
+            elements it then holds. None: nothing is known that would do, and such an operand is
+            gathered. Results that are all sharded need no word on it: an operator that may be
+            cut between any two rows keeps what is in the padding there.
     """
 
     operands: Sequence[Layout]
@@ -67,13 +84,21 @@ class LayoutPlan:
     attrs: Mapping[str, Any] | None = None
     regions: Sequence[Program] | None = None
     fold_replica: Sequence[int] = ()
+    fill: Mapping[int, Fill] | None = None
 
 
 class LayoutContext(Protocol):
     """What a layout rule may ask of the replicate pass."""
 
-    replicas: int
     catalogue: Mapping[str, OpDef]
+
+    @property
+    def replicas(self) -> int | Fraction:
+        """By what the sizes of sharded axes divide.
+
+        How many replicas there are; of five rows in pieces of two there are 5/2 pieces, and it is
+        that fraction.
+        """
 
     def replicate_region(
         self,

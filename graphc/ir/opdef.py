@@ -25,6 +25,7 @@ from graphc.ir.dims import Dim, DimConstraints, DimExpr, Shape
 from graphc.ir.dtypes import DType
 from graphc.ir.layouts import LayoutRule
 from graphc.ir.node import EMPTY, Tensor, describe_tensors
+from graphc.ir.sharding import is_spec
 from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 
@@ -66,6 +67,7 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
             type(p) is tuple and all(type(i) is int or isinstance(i, DimExpr) for i in p) for p in v
         )
     ),
+    "spec": is_spec,
     "array": lambda v: isinstance(v, np.ndarray),
     "attrs": lambda v: isinstance(v, Mapping),
     "function": callable,
@@ -78,8 +80,8 @@ class Attr:
 
     Attributes:
         kind: one of int, float, bool, str, dtype, dim, ints, dims, pairs (a tuple of tuples of
-            dims), array (a NumPy array), attrs (another operator's attributes), function (a
-            Python function, which has a text for reading only).
+            dims), spec (see `ir.sharding`), array (a NumPy array), attrs (another operator's
+            attributes), function (a Python function, which has a text for reading only).
         default: the value where none is given; `REQUIRED` for none. None is always allowed
             where it is the default.
         check: a predicate on top of the kind, and `must`, the words for it in an error.
@@ -190,6 +192,7 @@ class LowerContext(Protocol):
 
     axis_name: str | None  # the replica axis inside a data-parallel run, else None
     replicas: int
+    mesh: Any  # the `jax.sharding.Mesh` of a run on one, else None
     node: Node
     in_loop: bool  # inside the body of a loop, or a branch
     catalogue: Mapping[str, OpDef]

@@ -19,8 +19,9 @@ from graphc.ir.initial import make_initializer
 from graphc.ir.lexer import Cursor, Token, quote_name
 from graphc.ir.node import EMPTY, Node, Tensor
 from graphc.ir.opdef import Catalogue, OpDef
-from graphc.ir.parse_values import read_array, read_attr, read_value
+from graphc.ir.parse_values import by_name, read_array, read_attr, read_spec, read_value
 from graphc.ir.program import Port, Program
+from graphc.ir.sharding import Spec
 from graphc.ir.text import REGION_KINDS, TOP_KINDS
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
@@ -123,16 +124,20 @@ def _program(cursor: Cursor, catalogue: Catalogue, kinds: tuple[str, str]) -> Pr
     nodes: list[Node] = []
     equalities: list[tuple[Dim, Dim]] = []
     batch_axes: dict[str, int] = {}
+    shards: dict[str, Spec] = {}
     while not _statement(cursor, "return"):
         if _statement(cursor, "size"):
             equalities.append(_size(cursor))
         elif _statement(cursor, "batch_axis"):
-            batch_axes.update(_batch_axes(cursor))
+            batch_axes.update(by_name(cursor, "a feed", Cursor.integer))
+        elif _statement(cursor, "shard"):
+            shards.update(by_name(cursor, "a variable", read_spec))
         else:
             nodes.append(_node(cursor, catalogue, scope))
     outputs = _list(cursor, "}", lambda: _output(cursor, scope, kinds[1]))
     cursor.leave()
-    return Program(name, tuple(inputs), tuple(nodes), tuple(outputs), tuple(equalities), batch_axes)
+    ends, sizes = (tuple(inputs), tuple(nodes), tuple(outputs)), tuple(equalities)
+    return Program(name, *ends, sizes, batch_axes, shards)
 
 
 def _statement(cursor: Cursor, word: str) -> bool:
@@ -169,16 +174,6 @@ def _size(cursor: Cursor) -> tuple[Dim, Dim]:
     left = cursor.dim("==")
     cursor.expect("==")
     return left, cursor.dim("")
-
-
-def _batch_axes(cursor: Cursor) -> dict[str, int]:
-    axes = {}
-    while True:
-        name = cursor.name("the name of a feed")
-        cursor.expect("=")
-        axes[name] = cursor.integer()
-        if not cursor.accept(","):
-            return axes
 
 
 def _node(cursor: Cursor, catalogue: Catalogue, scope: _Scope) -> Node:
@@ -336,13 +331,14 @@ class _Graphs:
             cursor.fail_at(token, f"expected an array of {type}")
         trainable = cursor.accept("trainable")
         device = _device(cursor) if _word(cursor, "on") else ""
+        shard = read_spec(cursor) if _word(cursor, "shard") else None
         collections: list[str] = []
         if _word(cursor, "in"):
             cursor.expect("[")
             collections = _list(cursor, "]", lambda: cursor.name("the name of a collection"))
         variable = Variable(
             graph, name, type, initial,
-            trainable=trainable, collections=tuple(collections), device=device,
+            trainable=trainable, collections=tuple(collections), device=device, shard=shard,
             source=cursor.source(start),
         )  # fmt: skip
         try:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import BOOL, BY_SHORT, is_complex
 from graphc.ir.lexer import Cursor, Token
+from graphc.ir.sharding import Spec, is_spec
 from graphc.ir.types import TensorType
 from graphc.ir.values import Array, array_of, array_of_bytes
+
+T = TypeVar("T")
 
 
 def read_attr(cursor: Cursor, kind: str) -> Any:
@@ -138,10 +141,31 @@ _READERS: dict[str, Any] = {
     "ints": lambda cursor: _tuple(cursor, Cursor.integer),
     "dims": _dims,
     "pairs": lambda cursor: _tuple(cursor, _dims),
+    "spec": lambda cursor: read_spec(cursor),
     "array": lambda cursor: read_array(cursor),
     "attrs": _mapping,
     "function": _function,
 }
+
+
+def read_spec(cursor: Cursor) -> Spec:
+    """`["data", none]`: see `ir.sharding`."""
+    token = cursor.peek()
+    value = _tuple(cursor, read_value)
+    if not is_spec(value):
+        cursor.fail_at(token, 'expected a spec such as ["data", none, ["rows", "columns"]]')
+    return value
+
+
+def by_name(cursor: Cursor, what: str, read: Callable[[Cursor], T]) -> dict[str, T]:
+    """`x=0, y=1`: values for names; `what` is so called."""
+    values = {}
+    while True:
+        name = cursor.name(f"the name of {what}")
+        cursor.expect("=")
+        values[name] = read(cursor)
+        if not cursor.accept(","):
+            return values
 
 
 def read_array(cursor: Cursor) -> Array:

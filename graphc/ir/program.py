@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from graphc.ir.dims import Dim, symbols_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import PURE, Effects
+from graphc.ir.sharding import Spec
 from graphc.ir.text import print_program
 
 
@@ -40,6 +41,8 @@ class Program:
         equalities: dims that must be equal when sizes are bound and are not equal by their
             form (all others were replaced by the one that stands for them).
         batch_axes: feed name -> the axis along which the feed may be sharded.
+        homes: state name -> the device that it lies on, where nodes were placed on several.
+        shards: variable -> how its value lies on a mesh of devices, where that is said.
     """
 
     name: str
@@ -48,6 +51,9 @@ class Program:
     outputs: tuple[Port, ...]
     equalities: tuple[tuple[Dim, Dim], ...] = ()
     batch_axes: Mapping[str, int] = field(default_factory=dict)
+    shards: Mapping[str, Spec] = field(default_factory=dict)
+
+    homes: Mapping[str, str] = field(default_factory=dict)
 
     def replace(self, **changes: Any) -> Program:
         """A copy with the given fields changed."""

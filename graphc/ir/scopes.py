@@ -6,13 +6,14 @@ One stack per thread. Everything here is entered and left by `with`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from graphc.errors import AttributeValueError, GraphError
-from graphc.ir.device_spec import parse_device
+from graphc.errors import AttributeValueError, DeviceError, GraphError
+from graphc.ir.device_spec import DeviceFunction, DeviceRequest, DeviceSpec, parse_device
 from graphc.ir.source import Source, current_source
+from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
     from graphc.ir.graph import Graph
@@ -24,7 +25,8 @@ class Ambient(threading.local):
     def __init__(self) -> None:
         self.graphs: list[Graph] = []
         self.name_scope = ""  # "a/b/", with the trailing slash, or ""
-        self.device = ""
+        self.device = ""  # the names of all scopes merged
+        self.devices: tuple[str | DeviceFunction, ...] = ()  # the scopes, if one is a function
         self.control_inputs: tuple[str, ...] = ()
         self.source: Source | None = None  # set while gradients and rewrites are written
 
@@ -53,10 +55,10 @@ def building(graph: Graph) -> Iterator[Graph]:
 
     Control inputs are of one graph: they hold again where that graph is entered once more.
     """
-    saved = (AMBIENT.name_scope, AMBIENT.device, AMBIENT.control_inputs)
+    saved = (AMBIENT.name_scope, AMBIENT.device, AMBIENT.devices, AMBIENT.control_inputs)
     outer = AMBIENT.graphs[-1] if AMBIENT.graphs else None
     if graph.parent is None and (outer is None or outer.root is not graph):
-        AMBIENT.name_scope, AMBIENT.device = "", ""
+        AMBIENT.name_scope, AMBIENT.device, AMBIENT.devices = "", "", ()
     if outer is not graph:
         AMBIENT.control_inputs = ()
     AMBIENT.graphs.append(graph)
@@ -64,7 +66,7 @@ def building(graph: Graph) -> Iterator[Graph]:
         yield graph
     finally:
         AMBIENT.graphs.pop()
-        AMBIENT.name_scope, AMBIENT.device, AMBIENT.control_inputs = saved
+        AMBIENT.name_scope, AMBIENT.device, AMBIENT.devices, AMBIENT.control_inputs = saved
 
 
 @contextmanager
@@ -100,22 +102,69 @@ def absolute_scope(scope: str) -> Iterator[None]:
 
 
 @contextmanager
-def device(name: str | None) -> Iterator[None]:
+def device(name: str | DeviceSpec | DeviceFunction | None) -> Iterator[None]:
     """Asks for a device for the nodes and variables made inside.
 
     Names nest and merge: `/gpu:0` inside `/job:worker` gives `/job:worker/device:GPU:0`.
-    `None` forgets the outer scopes.
+
+    Args:
+        name: a device name, full or short; or a function, asked for each node and variable with a
+            `gc.devices.DeviceRequest`, that gives a name or, to leave it to outer scopes, None.
+            `None` forgets the outer scopes.
 
     Raises:
-        DeviceError: the name does not parse.
+        DeviceError: the name, or one that the function gave, does not parse.
     """
-    saved = AMBIENT.device
-    outer = parse_device(saved)
-    AMBIENT.device = "" if name is None else str(outer.merge(parse_device(name)))
+    saved = AMBIENT.device, AMBIENT.devices
+    if name is None:
+        AMBIENT.device, AMBIENT.devices = "", ()
+    elif callable(name):
+        AMBIENT.devices = (*(AMBIENT.devices or (AMBIENT.device,)), name)
+    else:
+        text = str(parse_device(name) if isinstance(name, str) else _spec(name))
+        AMBIENT.device = str(parse_device(AMBIENT.device).merge(parse_device(text)))
+        AMBIENT.devices = AMBIENT.devices and (*AMBIENT.devices, text)
     try:
         yield
     finally:
-        AMBIENT.device = saved
+        AMBIENT.device, AMBIENT.devices = saved
+
+
+def _spec(given: object) -> DeviceSpec:
+    if isinstance(given, DeviceSpec):
+        return given
+    raise DeviceError(
+        f"{given!r} is not a device name",
+        source=current_source(),
+        mend='pass "/gpu:0", a function of a gc.devices.DeviceRequest, or None',
+    )
+
+
+def requested_device(op: str, name: str, types: Sequence[TensorType]) -> str:
+    """What the scopes ask for, for a node or variable that is being made.
+
+    Raises:
+        DeviceError: a device function gave something that is no device name.
+    """
+    if not AMBIENT.devices:
+        return AMBIENT.device
+    request, merged = DeviceRequest(op, name, tuple(types)), DeviceSpec()
+    for scope in AMBIENT.devices:
+        asked = scope if isinstance(scope, str) else scope(request)
+        if asked is not None:
+            merged = merged.merge(parse_device(asked) if isinstance(asked, str) else _spec(asked))
+    return str(merged)
+
+
+@contextmanager
+def exact_device(name: str) -> Iterator[None]:
+    """Nodes made inside ask for this device and no other; "" for none: whatever scopes say."""
+    saved = AMBIENT.device, AMBIENT.devices
+    AMBIENT.device, AMBIENT.devices = name, ()
+    try:
+        yield
+    finally:
+        AMBIENT.device, AMBIENT.devices = saved
 
 
 @contextmanager

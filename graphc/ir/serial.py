@@ -145,6 +145,7 @@ class _Dumper:
             numbers[port.tensor] = len(numbers)
             inputs.append([port.name, port.kind, self._type(port.tensor.type)])
         nodes = self._nodes(program.nodes, numbers)
+        shards = {name: self._value(spec, name) for name, spec in program.shards.items()}
         return {
             "name": program.name,
             "inputs": inputs,
@@ -152,6 +153,7 @@ class _Dumper:
             "outputs": [[p.name, p.kind, _number(p.tensor, numbers)] for p in program.outputs],
             "equalities": _equalities(program.equalities),
             "batch_axes": dict(program.batch_axes),
+            **({"shards": shards} if shards else {}),
         }
 
     def graph(self, graph: Graph) -> Manifest:
@@ -210,6 +212,8 @@ class _Dumper:
             "collections": list(variable.collections),
             "device": variable.device,
         }
+        if variable.shard is not None:
+            record["shard"] = self._value(variable.shard, variable.name)
         if variable.source is not None:
             record["source"] = str(variable.source)
         return record

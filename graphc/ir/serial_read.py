@@ -17,6 +17,7 @@ from graphc.ir.dtypes import BY_SHORT, DType
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Catalogue
 from graphc.ir.program import Port, Program
+from graphc.ir.sharding import Spec, is_spec
 from graphc.ir.source import Source
 from graphc.ir.types import TensorType, split_dims
 from graphc.ir.values import Array, array_of_bytes
@@ -186,6 +187,7 @@ class Reader:
         axes = self.field(record, "batch_axes", dict, where)
         for name, axis in axes.items():
             self.expect(axis, int, f"{where}.batch_axes.{name}")
+        shards = self.field(record, "shards", dict, where, {})
         self._depth -= 1
         return Program(
             self.field(record, "name", str, where),
@@ -194,7 +196,16 @@ class Reader:
             tuple(outputs),
             self.equalities(record, where),
             dict(axes),
+            {name: self.spec(value, f"{where}.shards.{name}") for name, value in shards.items()},
         )
+
+    def spec(self, value: Any, where: str) -> Spec:
+        """How a tensor lies on a mesh."""
+        spec = self.value(value, where)
+        if not is_spec(spec):
+            self.fail(where, f"expected what axes are cut along, got {value!r:.80}")
+        found: Spec = spec
+        return found
 
     def equalities(self, record: Any, where: str) -> tuple[tuple[Dim, Dim], ...]:
         pairs = []

@@ -76,6 +76,7 @@ class GraphReader(Reader):
             collections=self.strings(record, "collections", where),
             device=self.device(record, where),
             source=self.source(record, where),
+            shard=self.spec(record["shard"], where) if "shard" in record else None,
         )
         self._restore(lambda: graph.restore_variable(variable), where)
 

@@ -140,6 +140,9 @@ class _Writer:
         if program.batch_axes:
             axes = [f"{quote_name(name)}={axis}" for name, axis in program.batch_axes.items()]
             lines.append(f"{_INDENT}batch_axis {', '.join(axes)}")
+        if program.shards:
+            specs = [f"{quote_name(n)}={write_value(spec)}" for n, spec in program.shards.items()]
+            lines.append(f"{_INDENT}shard {', '.join(specs)}")
         lines += self.nodes(program.nodes, tensors)
         outputs = [_output(p, tensors.get(p.tensor, UNDEFINED), kinds[1]) for p in program.outputs]
         line = f"{_INDENT}return {', '.join(outputs)}".rstrip()
@@ -206,6 +209,8 @@ class _Writer:
             words.append("trainable")
         if variable.device:
             words.append(f"on {quote_device(variable.device)}")
+        if variable.shard is not None:
+            words.append(f"shard {write_value(variable.shard)}")
         if variable.collections:
             words.append(f"in [{', '.join(map(quote_name, variable.collections))}]")
         source = "" if variable.source is None else str(variable.source)

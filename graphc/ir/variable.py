@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from graphc.ir.node import _METHODS, Operand, Tensor
+from graphc.ir.sharding import Spec
 from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -32,10 +33,14 @@ class Variable(Operand):
     Attributes:
         initial: an array, an `Initializer`, or a tensor of the same graph, computed from the
             initial values of other variables when a session starts.
+        shard: how it lies on a mesh of devices, an entry for each axis, as `gc.shard` says; None
+            where nothing is said.
+        shard_source: the line that says it.
     """
 
     __slots__ = (
-        "collections", "device", "graph", "initial", "name", "source", "trainable", "type",
+        "collections", "device", "graph", "initial", "name", "shard", "shard_source", "source",
+        "trainable", "type",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +54,7 @@ class Variable(Operand):
         collections: tuple[str, ...] = (),
         device: str = "",
         source: Source | None = None,
+        shard: Spec | None = None,
     ) -> None:
         self.graph = graph
         self.name = name
@@ -58,6 +64,8 @@ class Variable(Operand):
         self.collections = collections
         self.device = device
         self.source = source
+        self.shard = shard
+        self.shard_source = source
 
     def read(self) -> Tensor:
         """The value at this point of program order: after the assignments chosen before it."""

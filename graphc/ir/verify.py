@@ -149,6 +149,12 @@ class _Checker:
                     f"{program.name}: batch axis {axis} of {port.name!r} is no axis of it",
                     details=[f"got {port.tensor.type}"],
                 )
+            spec = program.shards.get(port.name) if port.kind == "state" else None
+            if spec is not None and len(spec) != port.tensor.type.rank:
+                raise VerifyError(
+                    f"{program.name}: {spec} does not say how {port.name!r} lies",
+                    details=[f"got {port.tensor.type}"],
+                )
         old = {port.name: port.tensor.type for port in program.inputs if port.kind == "state"}
         for port in program.new_state():
             expected = old.get(port.name)

@@ -23,6 +23,7 @@ class Emitter:
     Args:
         axis_name: the replica axis of a data-parallel run, or None.
         sizes: named sizes -> JAX's symbolic dims, at symbolic export only.
+        mesh: the devices that annotations speak of, or None.
     """
 
     def __init__(
@@ -30,8 +31,10 @@ class Emitter:
         axis_name: str | None = None,
         replicas: int = 1,
         sizes: Mapping[str, Any] | None = None,
+        mesh: jax.sharding.Mesh | None = None,
     ) -> None:
         self.axis_name = axis_name
+        self.mesh = mesh
         self.replicas = replicas
         self.catalogue: Mapping[str, OpDef] = CATALOGUE
         self.node: Node
@@ -97,11 +100,12 @@ def to_function(
     axis_name: str | None = None,
     replicas: int = 1,
     sizes: Mapping[str, Any] | None = None,
+    mesh: jax.sharding.Mesh | None = None,
 ) -> Callable[..., list[Any]]:
     """A JAX function of the program's inputs, in port order, giving the list of its outputs."""
 
     def function(*args: Any) -> list[Any]:
-        return Emitter(axis_name, replicas, sizes).run(program, args)
+        return Emitter(axis_name, replicas, sizes, mesh).run(program, args)
 
     function.__name__ = program.name
     return function

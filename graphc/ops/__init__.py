@@ -377,6 +377,7 @@ from graphc.ops.shape import (
     tile,
     transpose,
 )
+from graphc.ops.sharding import shard
 from graphc.ops.sized import (
     argwhere,
     extract,
@@ -785,6 +786,7 @@ __all__ = [
     "select",
     "setdiff1d",
     "setxor1d",
+    "shard",
     "sici",
     "sigmoid",
     "sign",

@@ -37,7 +37,7 @@ def _never(x: jax.Array) -> jax.Array:
 
 
 def _layout_after(ctx: LayoutContext, node: Node, x: Layout, *others: Layout) -> LayoutPlan:
-    return LayoutPlan([x, *others], [x])
+    return LayoutPlan([x, *others], [x], fill={})
 
 
 AFTER = OpDef(

@@ -213,7 +213,7 @@ def _scatter_along_layout(
             return LayoutPlan([layout] * 3, [layout])
     if cut and cut != [operand]:
         # Each replica adds its own updates; the operand itself must then be counted once.
-        return LayoutPlan([SUM, Sharded(axis), Sharded(axis)], [SUM])
+        return LayoutPlan([SUM, Sharded(axis), Sharded(axis)], [SUM], fill={2: "sum"})
     if SUM in (operand, updates):  # linear in both together
         return LayoutPlan([SUM, REPLICATED, SUM], [SUM])
     return replicated(ctx, node, operand, indices, updates)

@@ -208,7 +208,8 @@ def _attention_gradient_layout(ctx: LayoutContext, node: Node, *operands: Layout
         for layout, mask in zip(masks, node.inputs[4:], strict=True)
         if mask.type.dtype != BOOL
     ]
-    return LayoutPlan([*[Sharded(axis)] * 4, *masks], [*[Sharded(axis)] * 3, *biases])
+    cut = [Sharded(axis)] * 4
+    return LayoutPlan([*cut, *masks], [*cut[:3], *biases], fill={3: "sum"})
 
 
 ATTENTION = OpDef(

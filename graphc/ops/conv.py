@@ -202,7 +202,7 @@ def _images_and_images(ctx: LayoutContext, node: Node, x: Layout, dy: Layout) ->
     if _one_partial(x, dy):
         return LayoutPlan([x, dy], [SUM])
     if _BATCH in (x, dy):
-        return LayoutPlan([_BATCH, _BATCH], [SUM])
+        return LayoutPlan([_BATCH, _BATCH], [SUM], fill={0: "sum", 1: "sum"})
     return LayoutPlan([REPLICATED, REPLICATED], [REPLICATED])
 
 

@@ -216,7 +216,7 @@ def _scatter_add_layout(
             return LayoutPlan([Sharded(own), REPLICATED, updates], [Sharded(own)])
     if isinstance(indices, Sharded):
         # Each replica adds its own updates; the operand itself must then be counted once.
-        return LayoutPlan([SUM, indices, Sharded(axis + indices.axis)], [SUM])
+        return LayoutPlan([SUM, indices, Sharded(axis + indices.axis)], [SUM], fill={2: "sum"})
     if isinstance(operand, Sharded) and operand.axis != axis:
         after = operand.axis if operand.axis < axis else operand.axis + rank - 1
         return LayoutPlan([operand, REPLICATED, Sharded(after)], [operand])

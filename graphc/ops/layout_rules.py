@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from graphc.ir.dims import Dim, Shape
@@ -131,6 +132,7 @@ def moves(
     return rule
 
 
-def local_dims(dims: Sequence[Dim], axis: int, replicas: int) -> Shape:
+def local_dims(dims: Sequence[Dim], axis: int, replicas: int | Fraction) -> Shape:
     """`dims` of the piece one replica holds where `axis` is sharded."""
-    return tuple(dim // replicas if i == axis else dim for i, dim in enumerate(dims))
+    piece = dims[axis] // replicas  # type: ignore[operator]  # of ints: the program is bound
+    return (*dims[:axis], piece, *dims[axis + 1 :])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple
 
+import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
@@ -13,35 +16,78 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.broadcasting import Adjoints
+from graphc.ops.collective import axis_name_of
 from graphc.ops.emit import convert, emit, promote_operands
 from graphc.ops.layout_rules import SUM, replicated
 from graphc.ops.normalization import EPSILON, check_channels
 from graphc.ops.stable import wide
 from graphc.ops.state import stop_gradient
 
+# A piece may hold padding behind its rows, or nothing else: then (axis, size of the whole).
+_REAL = Attr(
+    "ints",
+    default=(),
+    check=lambda v: len(v) in (0, 2),
+    must="be the axis and the size of a batch that does not divide by the replicas, or nothing",
+)
+_Real = tuple[int, ...]
 
-def _normalized(x: Any, epsilon: float) -> tuple[Any, Any, Any, Any]:
+
+class _Piece(NamedTuple):
+    """A piece of the batch.
+
+    Attributes:
+        count: how many elements each channel has in its real rows, at least 1.
+        is_real: which elements these are; None: all of them.
+    """
+
+    count: Any
+    is_real: Any = None
+
+    @staticmethod
+    def of(ctx: LowerContext, x: Any, real: _Real) -> _Piece:
+        size = x.size // x.shape[-1]
+        if not real:
+            return _Piece(size)
+        axis, whole = real
+        length = x.shape[axis]
+        here = jnp.clip(whole - lax.axis_index(axis_name_of(ctx)) * length, 0, length)
+        places = lax.broadcasted_iota(np.int32, x.shape, axis)
+        return _Piece(jnp.maximum(here * (size // length), 1), places < here)
+
+    def total(self, rows: Any) -> Any:
+        """The sum of the rows that are real, for each channel."""
+        return jnp.sum(rows, axis=tuple(range(rows.ndim - 1)), where=self.is_real)
+
+
+def _normalized(x: Any, epsilon: float, piece: _Piece) -> tuple[Any, Any, Any, Any]:
     """(rows with mean 0 and variance 1, 1 / deviation, mean, variance), in a wide dtype."""
     rows = lax.convert_element_type(x, wide(x.dtype))
-    axes = tuple(range(x.ndim - 1))
-    mean = jnp.mean(rows, axis=axes)
-    variance = jnp.mean(lax.square(rows - mean), axis=axes)
+    mean = piece.total(rows) / piece.count
+    variance = piece.total(lax.square(rows - mean)) / piece.count
     inverse = lax.rsqrt(variance + epsilon)
     return (rows - mean) * inverse, inverse, mean, variance
 
 
 def _infer(
-    ctx: InferContext, x: TensorType, *parameters: TensorType, epsilon: float, parts: int
+    ctx: InferContext,
+    x: TensorType,
+    *parameters: TensorType,
+    epsilon: float,
+    parts: int,
+    real: _Real,
 ) -> tuple[TensorType, ...]:
     check_channels(ctx, x, *parameters)
     return x, parameters[0], parameters[0]
 
 
 def _lower(
-    ctx: LowerContext, x: Any, scale: Any, offset: Any, *, epsilon: float, parts: int
+    ctx: LowerContext, x: Any, scale: Any, offset: Any, *, epsilon: float, parts: int, real: _Real
 ) -> tuple[Any, ...]:
-    rows, _, mean, variance = _normalized(x, epsilon)
+    piece = _Piece.of(ctx, x, real)
+    rows, _, mean, variance = _normalized(x, epsilon, piece)
     y = lax.convert_element_type(rows * scale + offset, x.dtype)
+    # Of a piece without rows both are 0, and add nothing to the averages.
     statistics = (lax.convert_element_type(v / parts, scale.dtype) for v in (mean, variance))
     return (y, *statistics)
 
@@ -69,8 +115,16 @@ def _layout(ctx: LayoutContext, node: Node, x: Layout, *parameters: Layout) -> L
         return replicated(ctx, node, x, *parameters)
     if x.axis == node.inputs[0].ndim - 1:
         return LayoutPlan([x, Sharded(0), Sharded(0)], [x, Sharded(0), Sharded(0)])
-    parts = node.attrs["parts"] * ctx.replicas
-    return LayoutPlan([x, REPLICATED, REPLICATED], [x, SUM, SUM], {"parts": parts})
+    attrs = {"parts": node.attrs["parts"] * math.ceil(ctx.replicas), **_real(ctx, node, x)}
+    return LayoutPlan([x, REPLICATED, REPLICATED], [x, SUM, SUM], attrs, fill={})
+
+
+def _real(ctx: LayoutContext, node: Node, x: Sharded) -> dict[str, _Real]:
+    """Which rows of the pieces are real, where not all are."""
+    whole = node.inputs[0].type.shape[x.axis]
+    if isinstance(ctx.replicas, Fraction) and isinstance(whole, int):
+        return {"real": (x.axis, whole)}
+    return {}
 
 
 LOCAL_BATCH_NORM = OpDef(
@@ -85,6 +139,7 @@ LOCAL_BATCH_NORM = OpDef(
             check=lambda v: v > 0,
             must="be how many pieces the statistics are averaged over",
         ),
+        "real": _REAL,
     },
     infer=_infer,
     lower=_lower,
@@ -99,7 +154,13 @@ LOCAL_BATCH_NORM = OpDef(
 
 
 def _infer_gradient(
-    ctx: InferContext, x: TensorType, scale: TensorType, dy: TensorType, *, epsilon: float
+    ctx: InferContext,
+    x: TensorType,
+    scale: TensorType,
+    dy: TensorType,
+    *,
+    epsilon: float,
+    real: _Real,
 ) -> tuple[TensorType, ...]:
     check_channels(ctx, x, scale)
     ctx.require(dy == x, f"dy must be {x}, got {dy}")
@@ -107,14 +168,14 @@ def _infer_gradient(
 
 
 def _lower_gradient(
-    ctx: LowerContext, x: Any, scale: Any, dy: Any, *, epsilon: float
+    ctx: LowerContext, x: Any, scale: Any, dy: Any, *, epsilon: float, real: _Real
 ) -> tuple[Any, ...]:
     # The same expressions as in the forward pass: XLA computes them once.
-    rows, inverse, _, _ = _normalized(x, epsilon)
+    piece = _Piece.of(ctx, x, real)
+    rows, inverse, _, _ = _normalized(x, epsilon, piece)
     adjoint = lax.convert_element_type(dy, rows.dtype)
-    axes = tuple(range(x.ndim - 1))
-    of_scale, of_offset = jnp.sum(adjoint * rows, axis=axes), jnp.sum(adjoint, axis=axes)
-    size = x.size // x.shape[-1]
+    of_scale, of_offset = piece.total(adjoint * rows), piece.total(adjoint)
+    size = piece.count
     dx = (scale * inverse) * (adjoint - of_offset / size - rows * (of_scale / size))
     return (
         lax.convert_element_type(dx, x.dtype),
@@ -130,7 +191,10 @@ def _gradient_layout(
         if isinstance(layout, Sharded):
             if layout.axis == node.inputs[0].ndim - 1:
                 return LayoutPlan([layout, Sharded(0), layout], [layout, Sharded(0), Sharded(0)])
-            return LayoutPlan([layout, REPLICATED, layout], [layout, SUM, SUM])
+            attrs = _real(ctx, node, layout) or None
+            return LayoutPlan(
+                [layout, REPLICATED, layout], [layout, SUM, SUM], attrs, fill={2: "sum"}
+            )
     return replicated(ctx, node, x, scale, dy)
 
 
@@ -138,7 +202,7 @@ LOCAL_BATCH_NORM_GRADIENT = OpDef(
     name="LocalBatchNormGradient",
     signature="x, scale, dy -> dx, dscale, doffset",
     precision="inside",
-    attrs={"epsilon": EPSILON},
+    attrs={"epsilon": EPSILON, "real": _REAL},
     infer=_infer_gradient,
     lower=_lower_gradient,
     layout=_gradient_layout,

@@ -139,7 +139,7 @@ def _variance_layout(ctx: LayoutContext, node: Node, x: Layout, mean: Layout) ->
     if not isinstance(x, Sharded):
         return replicated(ctx, node, x, mean)
     if x.axis in node.attrs["axes"]:
-        return LayoutPlan([x, REPLICATED], [SUM])
+        return LayoutPlan([x, REPLICATED], [SUM], fill={0: 1})  # the mean does not deviate
     return LayoutPlan([x, x], [x])
 
 
@@ -236,7 +236,7 @@ def _layer_norm_gradient_layout(
 ) -> LayoutPlan:
     for layout in (x, dy):
         if isinstance(layout, Sharded) and layout.axis != node.inputs[0].ndim - 1:
-            return LayoutPlan([layout, REPLICATED, layout], [layout, SUM, SUM])
+            return LayoutPlan([layout, REPLICATED, layout], [layout, SUM, SUM], fill={2: "sum"})
     return replicated(ctx, node, x, scale, dy)
 
 

@@ -49,10 +49,10 @@ def product_layout(
         if result is None and node.outputs[0].type.dtype == BOOL:
             continue  # an "or", not a sum
         other = REPLICATED if partner is None else Sharded(partner)
-        return LayoutPlan(
-            [layout, other] if i == 0 else [other, layout],
-            [SUM if result is None else Sharded(result)],
-        )
+        operands = [layout, other] if i == 0 else [other, layout]
+        if result is None:
+            return LayoutPlan(operands, [SUM], fill={0: "sum", 1: "sum"})
+        return LayoutPlan(operands, [Sharded(result)])
     if SUM in layouts and any(isinstance(layout, Replicated) for layout in layouts):
         return LayoutPlan(list(layouts), [SUM])
     return replicated(ctx, node, *layouts)

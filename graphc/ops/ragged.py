@@ -67,7 +67,8 @@ def _dot_layout(
     if b == Sharded(2):
         return LayoutPlan([REPLICATED, b, REPLICATED], [Sharded(1)])
     if a == Sharded(1) or b == Sharded(1):
-        return LayoutPlan([Sharded(1), Sharded(1), REPLICATED], [SUM])
+        fill = {0: "sum", 1: "sum"}
+        return LayoutPlan([Sharded(1), Sharded(1), REPLICATED], [SUM], fill=fill)
     return _of_sums(ctx, node, a, b, group_sizes)
 
 

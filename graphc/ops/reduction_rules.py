@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -186,7 +187,9 @@ def partial_over(op: str) -> LayoutRule:
         if not isinstance(x, Sharded):
             return replicated(ctx, node, x)
         axis = result_axis(node, x.axis)
-        return LayoutPlan([x], [Partial(op) if axis is None else Sharded(axis)])
+        if axis is None:
+            return LayoutPlan([x], [Partial(op)], fill={0: op})
+        return LayoutPlan([x], [Sharded(axis)])
 
     return rule
 
@@ -197,7 +200,7 @@ def mean_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan
     if operands[0] == SUM or plan.results[0] != SUM or node.attrs["count"] is not None:
         return plan
     count = product(node.inputs[0].type.shape[a] for a in node.attrs["axes"])
-    return LayoutPlan(plan.operands, plan.results, {"count": count})
+    return replace(plan, attrs={"count": count})
 
 
 # -- folding -------------------------------------------------------------------------------

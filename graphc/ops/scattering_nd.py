@@ -192,7 +192,7 @@ def _scatter_layout(
             after = Sharded(frame.of_indices(axis))
             if Sharded(axis) == indices or (isinstance(indices, Replicated) and updates == after):
                 # Each replica adds its own; the operand itself must then be counted once.
-                return LayoutPlan([SUM, Sharded(axis), after], [SUM])
+                return LayoutPlan([SUM, Sharded(axis), after], [SUM], fill={2: "sum"})
     common = _common_axis(frame, operand, indices, updates)
     if common is not None:
         own = Sharded(common)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
@@ -20,7 +20,7 @@ _STEP = Attr("str", doc="the name of the training step")
 
 
 def _each_as_it_lies(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    return LayoutPlan(operands, operands)
+    return LayoutPlan(operands, operands, fill={})
 
 
 LOSS_ADJOINT = OpDef(
@@ -66,7 +66,10 @@ def _infer_updated(ctx: InferContext, *types: TensorType, step: str) -> tuple[Te
 
 
 def _updated_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    return LayoutPlan(operands, operands[len(node.outputs) :])
+    """Old values in pieces where new ones are, and the other way round: their types are equal."""
+    old, new = operands[: len(node.outputs)], operands[len(node.outputs) :]
+    beside = [b if Sharded in (type(a), type(b)) else a for a, b in zip(old, new, strict=True)]
+    return LayoutPlan([*beside, *new], new, fill={})
 
 
 def _updated_gradient(

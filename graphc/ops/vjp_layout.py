@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
+from graphc.ir.layouts import (
+    REPLICATED,
+    Fill,
+    Layout,
+    LayoutContext,
+    LayoutPlan,
+    Replicated,
+    Sharded,
+)
 from graphc.ir.node import Node
 from graphc.ir.opdef import OpDef
 from graphc.ops.layout_rules import SUM, replicated
@@ -32,7 +40,19 @@ def vjp_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
     required = [REPLICATED if layout == SUM else layout for layout in plan.results]
     results = [lies[i] for i in node.attrs["wrt"]]
     local = None if plan.attrs is None else {"attrs": {**own.attrs, **plan.attrs}}
-    return LayoutPlan([*plan.operands, *required], results, local)
+    return LayoutPlan([*plan.operands, *required], results, local, fill=_fill(plan))
+
+
+def _fill(plan: LayoutPlan) -> Mapping[int, Fill] | None:
+    """Padding for which pulling back gives zeros: what adds nothing to results, and zeros for the
+    adjoints of padding."""
+    fill = plan.fill
+    if fill is None:
+        if not all(isinstance(layout, Sharded) for layout in plan.results):
+            return None
+        fill = {}
+    first = len(plan.operands)
+    return {**fill, **{first + i: "sum" for i, _ in enumerate(plan.results)}}
 
 
 def _adjoints(plan: LayoutPlan) -> Sequence[Layout] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -22,8 +22,17 @@ from graphc.errors import (
 from graphc.ir.dtypes import is_floating
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, describe_tensors
-from graphc.ir.scopes import AMBIENT, absolute_scope, building, name_scope, no_control_inputs
-from graphc.ir.source import current_source
+from graphc.ir.program import Program
+from graphc.ir.scopes import (
+    AMBIENT,
+    absolute_scope,
+    building,
+    exact_device,
+    name_scope,
+    no_control_inputs,
+    requested_device,
+)
+from graphc.ir.source import Source, current_source
 from graphc.ir.variable import Variable
 from graphc.ops.emit import constant
 from graphc.ops.state import GROUP, node_names
@@ -87,35 +96,50 @@ def minimize(
         GraphFinalizedError: the graph has run. Errors of optax's own pass through.
     """
     source = AMBIENT.source or current_source()
-    graph = _check_loss(loss)
+    graph = check_loss(loss)
     if type(accumulate) is not int or accumulate < 1:
         raise AttributeValueError(
             f"minimize: accumulate must be an int of at least 1, got {accumulate!r}",
             source=source,
             mend="pass into how many micro-batches to cut a batch",
         )
-    if not (callable(getattr(tx, "init", None)) and callable(getattr(tx, "update", None))):
-        raise AttributeValueError(
-            f"minimize: {tx!r} is no optax transformation",
-            source=source,
-            mend="pass one, such as optax.adam(1e-3)",
-        )
+    check_transformation("minimize", tx)
     inside: AbstractContextManager[Any] = nullcontext() if AMBIENT.graphs else building(graph)
     with inside:
         label = graph.unique_name(name)
         with no_control_inputs(), absolute_scope(f"{label}/"):
             slopes = _gradients(graph, loss, variables, label)
-            assigned = _add_step(loss, tx, slopes, label, cache, accumulate)
-        items = [*updates_of(graph, loss), *assigned]
-        chosen = tuple(dict.fromkeys(AMBIENT.control_inputs + node_names(items)))
-        node = Node(
-            GROUP, (), (), name=label, source=source, device=AMBIENT.device, control_inputs=chosen
-        )
-        graph.restore(node)  # under the name that was taken for it before its parts were made
+            with exact_device(""):  # the placer puts updates where their variables are
+                assigned = add_step(
+                    "minimize", tx, slopes, label, cache, loss=loss, accumulate=accumulate,
+                    objective=lambda parameters: objective_of(loss, parameters),
+                )  # fmt: skip
+        return step_node(graph, label, [*updates_of(graph, loss), *assigned], source)
+
+
+def step_node(graph: Graph, label: str, items: Iterable[Any], source: Source | None) -> Node:
+    """The node that runs `items`, under the name that was taken for it before they were made."""
+    chosen = tuple(dict.fromkeys(AMBIENT.control_inputs + node_names(items)))
+    device = requested_device(GROUP.name, label, ())
+    node = Node(GROUP, (), (), name=label, source=source, device=device, control_inputs=chosen)
+    graph.restore(node)
     return node
 
 
-def _check_loss(loss: Any) -> Graph:
+def check_transformation(caller: str, tx: Any) -> None:
+    """
+    Raises:
+        AttributeValueError: `tx` is no optax transformation.
+    """
+    if not (callable(getattr(tx, "init", None)) and callable(getattr(tx, "update", None))):
+        raise AttributeValueError(
+            f"{caller}: {tx!r} is no optax transformation",
+            source=AMBIENT.source or current_source(),
+            mend="pass one, such as optax.adam(1e-3)",
+        )
+
+
+def check_loss(loss: Any) -> Graph:
     """The graph of the loss.
 
     Raises:
@@ -170,43 +194,73 @@ def _gradients(
     return slopes
 
 
-def _add_step(
-    loss: Tensor,
+def add_step(
+    caller: str,
     tx: Any,
     slopes: Mapping[Variable, Tensor],
     label: str,
     cache: Cache,
-    accumulate: int,
+    *,
+    loss: Tensor | None,
+    objective: Callable[[Sequence[Variable]], Objective],
+    accumulate: int = 1,
 ) -> list[Tensor]:
-    """The nodes of the step; gives the assignments."""
+    """The nodes of one step of `tx` along `slopes`; gives the assignments.
+
+    Args:
+        caller: what the user called, for errors.
+        loss: None where there is none to show to the transformation.
+        objective: gives the loss as a function of the parameters, if it is asked for that.
+
+    Raises:
+        JaxImportError: the transformation holds what cannot become nodes.
+        GradientError: it looks at the loss, and there is none. Errors of `objective` pass through.
+    """
     parameters = sorted(slopes, key=lambda v: v.name)  # as JAX sorts dicts
     reads = [v.read() for v in parameters]
     types = {v.name: t.type for v, t in zip(parameters, reads, strict=True)}
-    objective: Objective | None = None
+    value = constant(0, "float32") if loss is None else loss
+    evaluated: Objective | None = None
     try:
         try:
-            recipe = recipe_of(tx, types, loss.type, label, cache)
+            recipe = recipe_of(tx, types, value.type, label, cache)
         except NeedsObjective:
-            objective = objective_of(loss, parameters)
-            captured = [t.type for t in objective.captured]
-            recipe = recipe_of(tx, types, loss.type, label, cache, captured)
+            evaluated = objective(parameters)
+            captured = [t.type for t in evaluated.captured]
+            recipe = recipe_of(tx, types, value.type, label, cache, captured)
+        if loss is None and _uses_last(recipe.update):
+            raise _no_loss(caller)
         with name_scope("init"):
             slots = make_slots(recipe.slots, paste(recipe.init, reads), parameters, label)
         state = [slot.read() for slot in slots]
         adjoints = step_gradients([slopes[v] for v in parameters], label, accumulate)
-        taken = [*adjoints, *state, *reads, loss]
+        taken = [*adjoints, *state, *reads, value]
         with name_scope("update"):
-            if objective is None:
+            if evaluated is None:
                 results = paste(recipe.update, taken)
             else:
-                taken += objective.captured
-                results = paste(recipe.update, taken, objective.body_for)
+                taken += evaluated.captured
+                results = paste(recipe.update, taken, evaluated.body_for)
     except JaxImportError as error:
         raise JaxImportError(
-            f"minimize: this optax transformation cannot be used: {error.what}",
+            f"{caller}: this optax transformation cannot be used: {error.what}",
             details=error.details,
             source=AMBIENT.source or current_source(),
             mend=error.mend,
         ) from error
     results = list(step_updates([*reads, *state], results, label))
     return [v.assign(t) for v, t in zip([*parameters, *slots], results, strict=True)]
+
+
+def _uses_last(program: Program) -> bool:
+    """Whether a program looks at the last of its inputs."""
+    last = program.input_tensors()[-1]
+    return last in program.users() or last in program.output_tensors()
+
+
+def _no_loss(caller: str) -> GradientError:
+    return GradientError(
+        f"{caller}: this optax transformation looks at the loss, and none is given",
+        source=AMBIENT.source or current_source(),
+        mend="pass loss= the mean of the towers' losses, say",
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import lru_cache
@@ -20,22 +20,25 @@ def in_background(make: Callable[[], T]) -> Future[T]:
 
     A Python process ends only when its threads have.
     """
-    settings = _own_settings()
+    settings = own_settings()
     if not all(hasattr(jax, name) for name in settings):  # another thread could not have them
         done: Future[T] = Future()
         done.set_result(make())
         return done
+    return _threads().submit(under, settings, make)
 
-    def call() -> T:
-        with ExitStack() as stack:
-            for name, value in settings.items():
+
+def under(settings: Mapping[str, Any], make: Callable[[], T]) -> T:
+    """What `make` gives under JAX settings that `own_settings` found in another thread; those
+    that cannot be set for one thread are left out."""
+    with ExitStack() as stack:
+        for name, value in settings.items():
+            if hasattr(jax, name):
                 stack.enter_context(getattr(jax, name)(value))
-            return make()
-
-    return _threads().submit(call)
+        return make()
 
 
-def _own_settings() -> dict[str, Any]:
+def own_settings() -> dict[str, Any]:
     """What this thread has set otherwise than a new one would have it, as by `jax.enable_x64`: by
     the names of such functions."""
     others: dict[str, Any] = {}

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from threading import RLock
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 from weakref import WeakKeyDictionary
 
 import jax
 
 from graphc.build.specs import TensorSpec
 from graphc.config import CompileOptions
-from graphc.devices.strategy import DataParallel
+from graphc.devices.asynchronous import AsyncDataParallel
+from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError, FeedError, GraphError
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
+from graphc.passes.manager import PassReport
 from graphc.runtime.background import in_background
 from graphc.runtime.batches import checked_count
 from graphc.runtime.executable import Executable
@@ -26,6 +28,7 @@ from graphc.runtime.initial import state_types
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.making import Insides, Making
 from graphc.runtime.physical import propose
+from graphc.runtime.placement_log import PlacementLog
 from graphc.runtime.prepare import Prepared, prepare
 from graphc.runtime.stored import Place, Shelf
 from graphc.runtime.tuned import find_tuned
@@ -37,8 +40,10 @@ def compile(
     fetches: Any,
     feeds: Mapping[Any, Any] | None = None,
     *,
-    strategy: DataParallel | None = None,
+    strategy: Strategy | None = None,
     options: CompileOptions | None = None,
+    soft_placement: bool = True,
+    log_placement: bool = False,
     steps: int | None = None,
     wait: Literal[True] = True,
 ) -> Executable: ...
@@ -48,8 +53,10 @@ def compile(
     fetches: Any,
     feeds: Mapping[Any, Any] | None = None,
     *,
-    strategy: DataParallel | None = None,
+    strategy: Strategy | None = None,
     options: CompileOptions | None = None,
+    soft_placement: bool = True,
+    log_placement: bool = False,
     steps: int | None = None,
     wait: Literal[False],
 ) -> Future[Executable]: ...
@@ -58,8 +65,10 @@ def compile(
     fetches: Any,
     feeds: Mapping[Any, Any] | None = None,
     *,
-    strategy: DataParallel | None = None,
+    strategy: Strategy | None = None,
     options: CompileOptions | None = None,
+    soft_placement: bool = True,
+    log_placement: bool = False,
     steps: int | None = None,
     wait: bool = True,
 ) -> Executable | Future[Executable]:
@@ -69,8 +78,9 @@ def compile(
         fetches: a nest (lists, tuples, dicts) of tensors, variables, nodes and names.
         feeds: tensor or name -> the global shape it will be fed with, as a tuple, a
             `TensorSpec`, or anything with a shape and a dtype.
-        strategy: a `gc.devices.DataParallel`, or None for one device.
+        strategy: a `gc.devices.DataParallel`, a `gc.devices.Mesh`, or None for one device.
         options: see `CompileOptions`.
+        soft_placement, log_placement: as for `Session`.
         steps: how many steps a call makes, in a loop on the device: feeds and fetched values
             then have a leading axis of that size, beside the shapes in `feeds`. None for one
             step without such an axis. See `Session.run_steps`.
@@ -89,6 +99,7 @@ def compile(
             mend="gc.compile(graph, fetches, feeds)",
         )
     options = checked_options(options)
+    refuse_workers(strategy, "compile")
     count = None if steps is None else checked_count(steps, "compile: steps")
     nest = FetchNest(graph, fetches)
     by_tensor = resolve_feeds(graph, {} if feeds is None else feeds)
@@ -98,7 +109,17 @@ def compile(
     with _LOCK:
         layout = _LAYOUTS.get(graph, StateLayout({})).with_variables(state_types(graph))
         step = build(
-            graph, nest, list(given), prepared, shapes, layout, strategy, options, steps=count
+            graph,
+            nest,
+            list(given),
+            prepared,
+            shapes,
+            layout,
+            strategy,
+            options,
+            steps=count,
+            soft=soft_placement,
+            log=PlacementLog() if log_placement else None,
         )
         _LAYOUTS[graph] = step.layout
     return step.wait() if wait else in_background(step.wait)
@@ -124,6 +145,15 @@ def checked_options(options: CompileOptions | None) -> CompileOptions:
     return options
 
 
+def refuse_workers(strategy: object, function: str) -> None:
+    """Raises `AttributeValueError` for a strategy that says nothing of single steps."""
+    if isinstance(strategy, AsyncDataParallel):
+        raise AttributeValueError(
+            f"{function}: AsyncDataParallel is for sessions, and a step by itself has no workers",
+            mend="gc.Session(graph, strategy=...).run_workers(fetches, batches)",
+        )
+
+
 def build(
     graph: Graph,
     nest: FetchNest,
@@ -131,21 +161,31 @@ def build(
     prepared: Prepared,
     shapes: Sequence[Sequence[int]],
     layout: StateLayout,
-    strategy: DataParallel | None,
+    strategy: Strategy | None,
     options: CompileOptions,
     device: jax.Device | None = None,
     steps: int | None = None,
+    *,
+    base: str | None = None,
+    soft: bool = True,
+    log: PlacementLog | None = None,
 ) -> Executable:
     """The executable of a fetch set for feeds of these shapes: from the cache, or one that lowers
     and compiles when it is first asked to, and has gone through the passes. Finalizes the graph.
 
     Args:
         layout: of the state there is; that of the executable may have further groups.
-        device: the one that state lies on already, which overrides what the program asks for.
+        device: the one that everything is to run on, whatever the program asks for.
         steps: None, or how many steps it is to make in a loop on the device; `shapes` are then
             those of one step.
+        base, soft: see `Making`.
+        log: is told where everything is.
     """
-    making = Making(prepared, shapes, strategy, options, device, steps)
+    making = Making(prepared, shapes, strategy, options, device, steps, base=base, soft=soft)
+    if log is not None:
+        log.add(making)
+    if making.placement is not None:
+        layout = layout.parted(making.placement.homes)
     tuned = find_tuned(making, layout)
     if tuned is not None:
         making = making.under(tuned.choice.apply(options))
@@ -164,34 +204,60 @@ def assemble(
     layout: StateLayout,
 ) -> Executable:
     """The executable of what is to be made: found in `shelf`, or made and kept there."""
-    found = shelf.find()
-    if found is not None:
-        layout, interface, report = found.layout, found.interface, found.report
-        insides = Insides(making, layout, budget=found.budget)
-        executor = Executor(
-            interface, lambda: found.compiled, making.devices, making.options.max_in_flight
-        )
-    else:
-        layout = layout.with_groups(propose(making.program, layout))
-        insides, report = Insides(making, layout, shelf.keep), making.report
-        executor = Executor(
-            insides.interface,
-            lambda: insides.compiled,
-            making.devices,
-            making.options.max_in_flight,
-        )
+    made = make(making, shelf, layout)
     return Executable(
         graph,
-        executor,
+        made.executor,
         feeds=feeds,
         rebuild=nest.rebuild,
-        layout=layout,
-        report=report,
+        layout=made.layout,
+        report=made.report,
         key=making.key,
-        insides=insides,
-        load_seconds=None if found is None else found.seconds,
+        insides=made.insides,
+        load_seconds=made.seconds,
         notes=making.notes,
     )
+
+
+class Made(NamedTuple):
+    """A program through the compiler: found in the cache, or compiled when it first runs.
+
+    Attributes:
+        executor: runs it.
+        insides: what it is made from.
+        layout: of the state; it has the buffers that the program touches.
+        report: what the passes did.
+        seconds: that reading it from the cache took; None where it was not there.
+    """
+
+    executor: Executor
+    insides: Insides
+    layout: StateLayout
+    report: PassReport
+    seconds: float | None
+
+
+def make(making: Making, shelf: Place, layout: StateLayout, *, grow: bool = True) -> Made:
+    """What is to be made: found in `shelf`, or made and kept there.
+
+    Args:
+        layout: of the state there is.
+        grow: whether state may be put into further groups; otherwise it stays as it is.
+    """
+    found = shelf.find()
+    if found is not None and (grow or found.layout.buffers == layout.buffers):
+        insides = Insides(making, found.layout, budget=found.budget)
+        executor = Executor(
+            found.interface, lambda: found.compiled, making.devices, making.options.max_in_flight
+        )
+        return Made(executor, insides, found.layout, found.report, found.seconds)
+    if grow:
+        layout = layout.with_groups(propose(making.program, layout))
+    insides = Insides(making, layout, shelf.keep if found is None else None)
+    executor = Executor(
+        insides.interface, lambda: insides.compiled, making.devices, making.options.max_in_flight
+    )
+    return Made(executor, insides, layout, making.report, None)
 
 
 def shape_of(tensor: Tensor, value: Any) -> tuple[int, ...]:

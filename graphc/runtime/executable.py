@@ -7,23 +7,28 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import jax
+import numpy as np
 
-from graphc.errors import ExecutionError, FeedError, GraphcError, StateError
+from graphc.devices.partition import Partition
+from graphc.devices.schedule import Span
+from graphc.errors import ExecutionError, FeedError, GraphcError, GraphError, StateError
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
 from graphc.passes.manager import PassReport
-from graphc.runtime.executors import Executor
+from graphc.runtime.executors import Executor, put_on
 from graphc.runtime.failures import in_words
-from graphc.runtime.feeds import FeedSpec
+from graphc.runtime.feeds import FeedSpec, own
 from graphc.runtime.fetches import resolve_feeds
 from graphc.runtime.initial import initial_values
 from graphc.runtime.layout import Buffer, StateLayout
 from graphc.runtime.making import Insides
 from graphc.runtime.numerics import complaint
 from graphc.runtime.packing import pack
+from graphc.runtime.partitioned import PartitionedProgram
 from graphc.runtime.pass_history import PassHistory, pass_history
 from graphc.runtime.state import State
+from graphc.runtime.timing import measured_timeline
 
 
 class Places(NamedTuple):
@@ -77,7 +82,7 @@ class Executable:
         self.cached = load_seconds is not None
         self.devices = executor.devices
         self.notes = [*notes, *self.interface.notes]
-        on_cpu = self.devices[0].platform == "cpu"
+        on_cpu = any(device.platform == "cpu" for device in self.devices)
         self._specs = [
             FeedSpec(Port(feed.name, "feed", Tensor(feed.type, feed.name)), source, copy=on_cpu)
             for feed, source in zip(
@@ -133,6 +138,20 @@ class Executable:
         elif not places.assigned:
             return self._rebuild(fetched), state
         return self._rebuild(fetched), state.followed_by(buffers, self._executor)
+
+    def put(self, feeds: Mapping[Any, Any]) -> dict[Any, jax.Array]:
+        """Starts copying feeds to where this step takes them: see `Session.put`.
+
+        Raises:
+            FeedError: a wrong, missing or superfluous feed.
+        """
+        given = self._ordered(feeds)
+        values = self.convert_feeds(given)
+        for i, value in enumerate(values):
+            if value is given[i] and isinstance(value, np.ndarray):
+                values[i] = own(value)  # the transfer may go on while the caller writes to it
+        placed = dict(zip(self._feeds, put_on(values, self.feed_homes), strict=True))
+        return dict(zip(feeds, [placed[t] for t in resolve_feeds(self._graph, feeds)], strict=True))
 
     def step(self, buffers: list[Any], feeds: Sequence[Any], places: Places | None = None) -> Any:
         """Runs on `buffers` and puts the new ones in their places; gives the fetched values.
@@ -263,6 +282,11 @@ class Executable:
         """Where each buffer of state lies that this step touches."""
         return self._executor.homes
 
+    @property
+    def feed_homes(self) -> Sequence[jax.sharding.Sharding]:
+        """Where each feed lies that this step takes without moving it."""
+        return self._executor.feed_homes
+
     def _settle(self, buffers: list[Any], layout: StateLayout) -> bool:
         """Moves those of `buffers` that this step touches to where it wants them; whether any
         had to be moved."""
@@ -337,6 +361,40 @@ class Executable:
             LayoutError: the strategy cannot be followed.
         """
         return pass_history(self.insides.making, self.layout, self.insides.budget)
+
+    @property
+    def partition(self) -> Partition | None:
+        """What each device runs, where the program is on several; printing it shows all clusters
+        and what is sent. None on one device, and under a strategy."""
+        made = self.insides.in_jax
+        return made.partition if isinstance(made, PartitionedProgram) else None
+
+    def timeline(self, state: State, feeds: Mapping[Any, Any] | None = None) -> list[Span]:
+        """When each cluster of a program over several devices would run in a step, in seconds, if
+        devices did not share processors: each is run alone, and timed.
+
+        `gc.devices.idle_part` of it is the part of the time in which devices wait.
+
+        Args:
+            state, feeds: as for a call; the state is not consumed.
+
+        Raises:
+            GraphError: the program is not on several devices, or makes several steps in a call.
+            FeedError: as for a call.
+        """
+        parts = self.partition
+        compiled = self._executor.compiled
+        if parts is None or compiled.script.turns is not None:
+            raise GraphError(
+                "timeline: the program is not on several devices, or makes several steps",
+                mend="place parts of it with gc.device; compile it for one step",
+            )
+        places = self._places if state.layout is self.layout else self._places_in(state)
+        buffers = list(state.buffers)
+        self._settle(buffers, state.layout)
+        values = self.convert_feeds(self._ordered({} if feeds is None else feeds))
+        taken = [buffers[i] for i in (*places.written, *places.read)]
+        return measured_timeline(parts.clusters, compiled, taken, values, self.interface.wide)
 
     def __repr__(self) -> str:
         found = self.interface

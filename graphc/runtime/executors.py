@@ -15,9 +15,10 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from graphc.devices.mesh import jax_mesh
 from graphc.errors import ExecutionError, StateError
 from graphc.ir.types import TensorType
-from graphc.runtime.interface import PARTITIONED, SINGLE, Home, Interface
+from graphc.runtime.interface import PARTITIONED, SHARDED, SINGLE, Home, Interface
 from graphc.runtime.layout import Buffer, elements
 
 AXIS_NAME = "replica"
@@ -66,6 +67,11 @@ class Executor:
         """The value of a buffer of state where this executor wants it, if it touches it."""
         return place_on(value, self.homes.get(buffer, self._default))
 
+    @property
+    def feed_homes(self) -> list[jax.sharding.Sharding]:
+        """Where it takes each of the feeds."""
+        return list(self._feeds)
+
     def __call__(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
         """(fetched values, assigned state). Feeds have their global shapes."""
         feeds = [spread(value, where) for value, where in zip(feeds, self._feeds, strict=True)]
@@ -85,21 +91,25 @@ class Shardings(NamedTuple):
     Attributes:
         homes: each buffer of state that it touches.
         default: any other.
-        feeds: in order; None: wherever the caller has it.
+        feeds: in order.
     """
 
     homes: Mapping[Buffer, jax.sharding.Sharding]
     default: jax.sharding.Sharding
-    feeds: Sequence[jax.sharding.Sharding | None]
+    feeds: Sequence[jax.sharding.Sharding]
 
 
 def shardings(interface: Interface, devices: Sequence[jax.Device]) -> Shardings:
     """How state and each of the feeds lie on the devices."""
     default: jax.sharding.Sharding = jax.sharding.SingleDeviceSharding(devices[0])
-    feeds: Sequence[jax.sharding.Sharding | None] = [default] * len(interface.feeds)
+    feeds: Sequence[jax.sharding.Sharding] = [default] * len(interface.feeds)
     mesh = None
     if interface.kind == PARTITIONED:
-        feeds = [None] * len(interface.feeds)  # each cluster takes them where it runs
+        feeds = [jax.sharding.SingleDeviceSharding(devices[f.device]) for f in interface.feeds]
+    elif interface.kind == SHARDED:
+        mesh = jax_mesh(interface.mesh, devices)
+        default = NamedSharding(mesh, PartitionSpec())
+        feeds = [NamedSharding(mesh, PartitionSpec(*feed.spec)) for feed in interface.feeds]
     elif interface.kind != SINGLE:
         mesh = Mesh(np.array(devices), (AXIS_NAME,))
         default = cut_along(mesh, None)
@@ -132,9 +142,17 @@ def place_on(value: Any, where: Any) -> jax.Array:
         return placed
 
 
-def spread(value: Any, where: jax.sharding.Sharding | None) -> Any:
+def put_on(values: Sequence[Any], where: Sequence[jax.sharding.Sharding]) -> list[jax.Array]:
+    """Arrays that nobody writes to, on their way to where they belong, 64-bit dtypes kept; what
+    lies there already stays as it is."""
+    with jax.enable_x64(True):
+        placed: list[jax.Array] = jax.device_put(list(values), list(where))
+        return placed
+
+
+def spread(value: Any, where: jax.sharding.Sharding) -> Any:
     """A feed that is on devices already, moved to where its pieces belong."""
-    if where is not None and isinstance(value, jax.Array) and value.sharding != where:
+    if isinstance(value, jax.Array) and value.sharding != where:
         with jax.enable_x64(True):  # without it JAX would take a 64-bit array for a 32-bit one
             return jax.device_put(value, where)
     return value
@@ -154,8 +172,11 @@ class InFlight:
         self._bound = bound
         self._waiting: deque[Any] = deque()
         sizes = [_bytes(value.type) for value in interface.fetches] or [0]
-        self._watched = self._assigned + sizes.index(min(sizes))
         self._fetched = self._assigned + len(interface.fetches)
+        watched = self._assigned + sizes.index(min(sizes))
+        self._watched = slice(watched, watched + 1)
+        if interface.kind == PARTITIONED:  # a token of each device: see `runtime.scripts`
+            self._watched = slice(self._fetched, None)
 
     def wait(self) -> None:
         """Waits until one more step may be dispatched.
@@ -166,7 +187,9 @@ class InFlight:
         waiting = self._waiting
         while len(waiting) >= self._bound:
             try:
-                waiting[0].block_until_ready()
+                for value in waiting[0]:
+                    if not value.is_deleted():  # by the caller
+                        value.block_until_ready()
             except Exception as error:
                 waiting.clear()
                 kind = StateError if self._assigned else ExecutionError

@@ -61,9 +61,7 @@ class FeedSpec:
         """
         if type(value) is np.ndarray:
             if value.dtype == self.dtype:
-                if self.copy and copy and _may_change(value):
-                    return value.copy() if value.nbytes < _LARGE else _aligned_copy(value)
-                return value
+                return own(value) if self.copy and copy else value
             return self._cast(value)
         if isinstance(value, jax.Array):
             return self._convert_jax(value)
@@ -136,6 +134,13 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     start = -memory.ctypes.data % _ALIGNMENT
     array: np.ndarray[Any, Any] = memory[start : start + count].view(dtype).reshape(shape)
     return array
+
+
+def own(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array, or a copy of it if somebody can write to it."""
+    if not _may_change(array):
+        return array
+    return array.copy() if array.nbytes < _LARGE else _aligned_copy(array)
 
 
 def _aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

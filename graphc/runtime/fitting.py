@@ -14,7 +14,7 @@ import jax
 from graphc.errors import ExecutionError
 from graphc.passes.peak import bytes_of, peak
 from graphc.passes.recompute import Recompute
-from graphc.runtime.lowered import JaxProgram
+from graphc.runtime.lowered import InJax
 
 _TRIES = 6
 _SLACK = (1.02, 1.05, 1.1)  # of estimates
@@ -30,7 +30,7 @@ class Try(NamedTuple):
     """
 
     budget: int
-    made: JaxProgram
+    made: InJax
     lowered: Any
     compiled: jax.stages.Compiled
     estimate: int
@@ -60,9 +60,9 @@ def _analysis(compiled: jax.stages.Compiled) -> Any:
 
 
 def fit(
-    plain: JaxProgram,
-    make: Callable[[int], JaxProgram],
-    compile: Callable[[JaxProgram], tuple[Any, jax.stages.Compiled]],
+    plain: InJax,
+    make: Callable[[int], InJax],
+    compile: Callable[[InJax], tuple[Any, jax.stages.Compiled]],
     limit: int,
 ) -> Try:
     """The fastest program found that takes at most `limit` bytes, compiled.
@@ -88,8 +88,8 @@ class _Search:
 
     def __init__(
         self,
-        make: Callable[[int], JaxProgram],
-        compile: Callable[[JaxProgram], tuple[Any, jax.stages.Compiled]],
+        make: Callable[[int], InJax],
+        compile: Callable[[InJax], tuple[Any, jax.stages.Compiled]],
         limit: int,
     ) -> None:
         self._make, self._compile, self._limit = make, compile, limit
@@ -165,7 +165,7 @@ class _Search:
         )
 
 
-def _computes_again(made: JaxProgram) -> bool:
+def _computes_again(made: InJax) -> bool:
     rows = [row for row in made.report.rows if row.name == Recompute.class_name()]
     return any(row.changed for row in rows)
 

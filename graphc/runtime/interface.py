@@ -6,15 +6,17 @@ program is needed for that, so it can be read from a file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from graphc.errors import GraphError
+from graphc.ir.sharding import Spec
 from graphc.ir.types import TensorType, parse_type
 from graphc.runtime.layout import Buffer
 
 SINGLE, REPLICATED, PARTITIONED = "single", "replicated", "partitioned"
+SHARDED = "sharded"
 
 
 @dataclass(frozen=True)
@@ -28,16 +30,21 @@ class Home:
     """
 
     device: int | None = None
-    spec: tuple[str | None, ...] = ()
+    spec: Spec = ()
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {"device": self.device, "spec": list(self.spec)}
+        return {"device": self.device, "spec": self.spec}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Home:
         """The home that `to_json` wrote."""
-        return Home(data["device"], tuple(data["spec"]))
+        return Home(data["device"], _spec(data["spec"]))
+
+
+def _spec(data: Sequence[Any]) -> Spec:
+    """What JSON made lists of."""
+    return tuple([tuple(entry) if isinstance(entry, list) else entry for entry in data])
 
 
 @dataclass(frozen=True)
@@ -48,20 +55,31 @@ class Value:
         name: of the feed as users know it, for errors; of a fetch, for print-outs.
         type: dtype and global shape.
         axis: what the replicas share it along; None where each has the whole.
+        spec: what its axes are cut along, where it lies on a mesh.
+        device: the number of the device that takes it first, where each has nodes of its own.
     """
 
     name: str
     type: TensorType
     axis: int | None = None
+    spec: Spec = ()
+    device: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {"name": self.name, "type": str(self.type), "axis": self.axis}
+        return {
+            "name": self.name,
+            "type": str(self.type),
+            "axis": self.axis,
+            "spec": self.spec,
+            "device": self.device,
+        }
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Value:
         """The value that `to_json` wrote."""
-        return Value(data["name"], parse_type(data["type"]), data["axis"])
+        type, spec = parse_type(data["type"]), _spec(data["spec"])
+        return Value(data["name"], type, data["axis"], spec, data["device"])
 
 
 @dataclass(frozen=True)
@@ -72,7 +90,8 @@ class Interface:
     Attributes:
         name: of the program.
         kind: "single": on one device; "replicated": one replica on each of several;
-            "partitioned": each of several has nodes of its own.
+            "partitioned": each of several has nodes of its own; "sharded": one program over a
+            mesh of them.
         replicas: how many devices it runs on.
         wide: whether it holds 64-bit values, so that JAX must be told.
         donate: whether the buffers in `written` are given away.
@@ -86,6 +105,7 @@ class Interface:
             are checked (see `passes.check_numerics`); None where they are not.
         homes: where each of `buffers` lies, in their order; none given: on the one device, or
             whole on each of several.
+        mesh: the axes of the mesh with their sizes; none elsewhere.
     """
 
     name: str
@@ -102,6 +122,7 @@ class Interface:
     notes: tuple[str, ...] = ()
     checks: Mapping[str, Any] | None = None
     homes: tuple[Home, ...] = ()
+    mesh: tuple[tuple[str, int], ...] = ()
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -140,6 +161,7 @@ class Interface:
             "notes": list(self.notes),
             "checks": self.checks,
             "homes": [home.to_json() for home in self.homes],
+            "mesh": self.mesh,
         }
 
     @staticmethod
@@ -163,6 +185,8 @@ class Interface:
             }
             notes, checks = tuple(data["notes"]), data.get("checks")
             homes = tuple(Home.from_json(home) for home in data["homes"])
-            return Interface(**plain, **buffers, **values, notes=notes, checks=checks, homes=homes)
+            more: dict[str, Any] = {"notes": notes, "checks": checks, "homes": homes}
+            mesh = tuple([(str(name), int(size)) for name, size in data["mesh"]])
+            return Interface(**plain, **buffers, **values, **more, mesh=mesh)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise GraphError(f"this is no interface of a program: {error}") from error

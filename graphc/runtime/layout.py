@@ -209,6 +209,17 @@ class StateLayout:
                 result[added.get(member) or Buffer.own(member, type)] = None
         return StateLayout(self.types, tuple(result))
 
+    def parted(self, homes: Mapping[str, str]) -> StateLayout:
+        """With a buffer of its own for each variable of a buffer whose members lie on several
+        devices.
+
+        Args:
+            homes: the devices of variables, by name.
+        """
+        mixed = [b for b in self.buffers if len({homes[m] for m in b.members if m in homes}) > 1]
+        rows = [(m, t) for b in mixed for m, t in zip(b.members, b.types, strict=True)]
+        return self.with_buffers([Buffer.own(*row) for row in rows]) if rows else self
+
     def touched(self, names: Iterable[str]) -> list[Buffer]:
         """The buffers that these variables are in, in the layout's order."""
         numbers = {self.slots[name].buffer for name in names if name in self.slots}

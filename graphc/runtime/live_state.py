@@ -30,11 +30,13 @@ class LiveState:
         layout: how they lie.
         buffers: in the order of the layout, each on the host until an executable that touches it
             says where. Executables put new ones in their places.
+        shared: whether others hold the buffers too, so that none is written over.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.layout = StateLayout({})
         self.buffers: list[Any] = []
+        self.shared = False
         self._graph = graph
         self._homes: dict[Buffer, jax.sharding.Sharding] = {}
 
@@ -109,7 +111,7 @@ class LiveState:
         buffer, old = self.layout.buffers[number], self.buffers[number]
         if len(members) == 1 < len(buffer.members):
             ((name, value),) = members.items()
-            return put(old, buffer, buffer.members.index(name), value, donate=True)
+            return put(old, buffer, buffer.members.index(name), value, donate=not self.shared)
         if len(members) < len(buffer.members):
             members = {**unpack(buffer, old), **members}
         return self._placed(pack(buffer, members), buffer)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 from jax import numpy as jnp
@@ -16,6 +16,7 @@ from graphc.errors import ExecutionError
 from graphc.ir.layouts import REPLICATED, Layout, Sharded
 from graphc.ir.program import Port, Program
 from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.passes.base import Pass
 from graphc.passes.manager import PassManager, PassReport
 from graphc.passes.pipelines import on_device
 from graphc.passes.without import without
@@ -66,6 +67,25 @@ class PortOrder:
             inputs=(*self.written, *self.read, *self.feeds),
             outputs=(*self.assigned, *self.fetches),
         )
+
+
+class InJax(Protocol):
+    """A physical program that JAX has not traced yet, whatever devices it is for: what
+    `JaxProgram` and `partitioned.PartitionedProgram` have in common."""
+
+    @property
+    def interface(self) -> Interface: ...
+    @property
+    def devices(self) -> Sequence[jax.Device]: ...
+    @property
+    def program(self) -> Program: ...
+    @property
+    def local(self) -> Program: ...
+    @property
+    def report(self) -> PassReport: ...
+    def lower(self) -> Any: ...
+    def compile(self, lowered: Any, options: CompileOptions) -> Any: ...
+    def xla_options(self, options: CompileOptions) -> dict[str, str | int | bool | float]: ...
 
 
 class JaxProgram(NamedTuple):
@@ -159,8 +179,10 @@ def on_one_device(
         for p in program.inputs
     ]
     function = with_token(program, to_function(program))
-    # Without `keep_unused`: JAX 0.12 never frees what it lowered with that.
-    jitted = jax.jit(function, donate_argnums=donated(order, options))
+    # Without `keep_unused`: JAX 0.12 never frees what it lowered with that. Of what takes nothing
+    # only its results can say where it is.
+    where = None if arguments else home
+    jitted = jax.jit(function, donate_argnums=donated(order, options), out_shardings=where)
     wide = needs_x64(program)
     interface = interface_of(program, order, layout, options, kind=SINGLE, wide=wide, checks=checks)
     return JaxProgram(interface, [device], program, jitted, arguments, local, report)
@@ -172,12 +194,16 @@ def suited(
     platform: str,
     budget: int | None = None,
     replicas: int = 1,
+    first: Sequence[Pass] = (),
 ) -> tuple[Program, PassReport]:
     """What one device runs after the passes for that, and what those did.
 
     What one of several replicas runs means nothing alone, so it is not validated.
+
+    Args:
+        first: passes that a strategy adds.
     """
-    chosen = without(on_device(options, platform, budget), options)
+    chosen = without([*first, *on_device(options, platform, budget)], options)
     if not chosen:
         return program, PassReport(())
     passes = PassManager(

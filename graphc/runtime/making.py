@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 import jax
 
 from graphc.config import CompileOptions
-from graphc.devices.placer import place
-from graphc.devices.strategy import DataParallel
+from graphc.devices.discovery import available
+from graphc.devices.mesh import Mesh, Strategy
+from graphc.devices.placer import Placement, place
 from graphc.ir.fingerprint import cache_key, calls_back
 from graphc.ir.program import Program
 from graphc.ir.verify import verify
@@ -24,16 +25,19 @@ from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.vjp_layout import differentiated
 from graphc.passes.manager import PassReport, tell_of
 from graphc.passes.target import Target
+from graphc.runtime.annotated import feed_specs
 from graphc.runtime.feeds import bind_feeds
 from graphc.runtime.fitting import Try, fit
 from graphc.runtime.interface import Interface
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.loading import noting_reuse
-from graphc.runtime.lowered import JaxProgram, on_one_device
+from graphc.runtime.lowered import InJax, on_one_device
 from graphc.runtime.once import Once
+from graphc.runtime.partitioned import on_devices
 from graphc.runtime.physical import physical
 from graphc.runtime.prepare import Prepared, bind
 from graphc.runtime.replicated import on_replicas
+from graphc.runtime.sharded import on_mesh
 from graphc.runtime.steps import physical_steps
 from graphc.store.environment import environment
 
@@ -45,7 +49,10 @@ class Making:
 
     Args:
         shapes: of the feeds, global.
-        device: the one that state lies on already, which overrides what the program asks for.
+        device: the one that everything is to run on, whatever the program asks for.
+        base: the name of the one that everything lies on that asks for none; None: see
+            `devices.placer`.
+        soft: whether a request for a device that is not there is overridden.
         steps: None, or how many steps it makes in a loop; `shapes` are those of one.
 
     Attributes:
@@ -61,24 +68,35 @@ class Making:
         self,
         prepared: Prepared,
         shapes: Sequence[Sequence[int]],
-        strategy: DataParallel | None,
+        strategy: Strategy | None,
         options: CompileOptions,
         device: jax.Device | None = None,
         steps: int | None = None,
+        *,
+        base: str | None = None,
+        soft: bool = True,
     ) -> None:
         self.prepared, self.strategy, self.options = prepared, strategy, options
         self.steps = steps
+        self.placement: Placement | None = None
         self.bindings = bind_feeds(prepared.functional, shapes, prepared.sources)
-        self._bound = Once(lambda: bind(prepared, self.bindings, options, self.target))
+        self._bound = Once(lambda: bind(self.prepared, self.bindings, options, self.target))
         self.notes: list[str] = []
         self.devices: Sequence[jax.Device]
         if strategy is not None:
             self.devices = strategy.resolve()
             return
-        wanted, self.notes = place(prepared.functional)
-        if device is not None and device != wanted:
-            self.notes = [*self.notes, f"runs on {device}, where the state is, not on {wanted}"]
-        self.devices = [device or wanted]
+        if device is not None:
+            self.devices = [device]
+            return
+        self.placement = place(
+            prepared.functional, prepared.requests, whole=prepared.whole, base=base, soft=soft
+        )
+        self.notes = list(self.placement.notes)
+        known = available()
+        self.devices = [known[name] for name in self.placement.devices]
+        if len(self.devices) > 1:
+            self.prepared = prepared.placed(self.placement.program, self.placement.base)
 
     def under(self, options: CompileOptions) -> Making:
         """The same under other options."""
@@ -91,8 +109,10 @@ class Making:
 
     @property
     def target(self) -> Target:
-        """What passes are told of the devices."""
-        return Target(self.devices[0].platform, 1 if self.strategy is None else len(self.devices))
+        """What passes are told of the devices: of several kinds, nothing that suits one only."""
+        platforms = {device.platform for device in self.devices}
+        platform = platforms.pop() if len(platforms) == 1 else "several"
+        return Target(platform, 1 if self.strategy is None else self.strategy.replicas)
 
     @cached_property
     def environment(self) -> dict[str, str]:
@@ -119,7 +139,7 @@ class Making:
             bindings=self.bindings,
             options={
                 **self.options.meaning(),
-                "parallel": self.strategy is not None,
+                "parallel": None if self.strategy is None else self.strategy.meaning(),
                 "steps": self.steps,
                 "pulled": contents,  # what a VJP node itself says may be out of date
             },
@@ -136,7 +156,7 @@ class Making:
         """What each pass did."""
         return self.prepared.report + self._bound()[1]
 
-    def in_jax(self, layout: StateLayout, budget: int | None = None) -> JaxProgram:
+    def in_jax(self, layout: StateLayout, budget: int | None = None) -> InJax:
         """The program as a JAX function of the buffers of `layout`.
 
         Args:
@@ -147,7 +167,8 @@ class Making:
         """
         program = self.program
         start = time.perf_counter()
-        if self.steps is None:
+        apart = self.strategy is None and len(self.devices) > 1
+        if self.steps is None or apart:
             local = physical(program, layout)
         else:
             local = physical_steps(program, layout, self.steps)
@@ -158,8 +179,14 @@ class Making:
         # A function that raises would take donated state with it, and so would a check that fails.
         if calls_back(local) or options.check_numerics:
             options = replace(options, donate=False)
+        if apart and self.placement is not None:
+            names = dict(zip(self.placement.devices, self.devices, strict=True))
+            return on_devices(local, layout, options, names, self.placement.base, self.steps)
         if self.strategy is None:
             return on_one_device(local, layout, options, self.devices[0], budget)
+        if isinstance(self.strategy, Mesh):
+            feeds, lines = feed_specs(self.prepared.functional), self.prepared.shard_sources
+            return on_mesh(local, layout, options, self.strategy, feeds, lines)
         sources = self.prepared.sources
         return on_replicas(local, layout, options, self.strategy, sources, budget)
 
@@ -184,7 +211,7 @@ class Insides:
         self._keep = keep
         self._seconds: dict[str, float] = {}
         self._reused: list[jax.stages.Compiled] = []  # what JAX had in a cache of its own
-        self._in_jax: Once[JaxProgram] = Once(
+        self._in_jax: Once[InJax] = Once(
             lambda: self._timed("layout", lambda: making.in_jax(layout, budget))
         )
         self._lowered: Once[Any] = Once(lambda: self._lower(self.in_jax))
@@ -201,7 +228,7 @@ class Insides:
         return self.making.program
 
     @property
-    def in_jax(self) -> JaxProgram:
+    def in_jax(self) -> InJax:
         """The physical program, not traced yet: as it is before a limit of memory, where there
         is one.
 
@@ -274,19 +301,21 @@ class Insides:
     def _fit(self, limit: int) -> Try:
         """The program under a limit of memory."""
 
-        def compiled(made: JaxProgram) -> tuple[Any, jax.stages.Compiled]:
+        def compiled(made: InJax) -> tuple[Any, jax.stages.Compiled]:
             lowered = self._lower(made)
             return lowered, self._through_xla(made, lowered)
 
         making, layout = self.making, self._layout
         return fit(self.in_jax, lambda budget: making.in_jax(layout, budget), compiled, limit)
 
-    def _lower(self, made: JaxProgram) -> Any:
+    def _lower(self, made: InJax) -> Any:
         return self._timed("lower", made.lower)
 
-    def _through_xla(self, made: JaxProgram, lowered: Any) -> jax.stages.Compiled:
+    def _through_xla(self, made: InJax, lowered: Any) -> jax.stages.Compiled:
         with noting_reuse() as reused:
-            compiled = self._timed("compile", lambda: made.compile(lowered, self.making.options))
+            compiled: jax.stages.Compiled = self._timed(
+                "compile", lambda: made.compile(lowered, self.making.options)
+            )
         if reused:
             self._reused.append(compiled)
         return compiled

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
 
 from graphc.runtime.layout import FLAT, OWN, STACKED, Buffer, StateLayout, elements
 
@@ -73,8 +74,11 @@ def take(array: jax.Array, buffer: Buffer, member: int) -> jax.Array:
 
     Compiled once for a type of buffer and of member, not for each place in it.
     """
+    where: Any = array.sharding
+    if isinstance(where, NamedSharding):  # of a buffer in pieces, all have the member
+        where = NamedSharding(where.mesh, PartitionSpec())
     with jax.enable_x64(True):
-        taken: jax.Array = _taker(buffer.kind, buffer.types[member].shape, array.sharding)(
+        taken: jax.Array = _taker(buffer.kind, buffer.types[member].shape, where)(
             array, np.int32(buffer.starts[member])
         )
         return taken

@@ -34,7 +34,9 @@ def propose(program: Program, layout: StateLayout) -> list[Group]:
 
     Stacked: what a `Stack` node takes from state, all of one type. Flat: the small rest that
     still has buffers of its own, by dtype and by the way it is updated. A program that only
-    reads groups what it reads as one that trains will, so that their layouts agree.
+    reads groups what it reads as one that trains will, so that their layouts agree. What the user
+    says of where variables lie on a mesh holds them out of flat buffers, on any devices, and out
+    of stacks with such as lie otherwise; what lies on several devices shares no buffer.
     """
     state = {port.tensor: port.name for port in program.ports("state")}
     groups: list[Group] = []
@@ -43,7 +45,9 @@ def propose(program: Program, layout: StateLayout) -> list[Group]:
         if node.op is not STACK or node.attrs["axis"] != 0 or len(node.inputs) < 2:
             continue
         members = tuple([state[t] for t in node.inputs if t in state])
-        if len(members) == len(node.inputs) and grouped.isdisjoint(members):
+        places = {(program.shards.get(name), program.homes.get(name)) for name in members}
+        alike = len(places) == 1
+        if len(members) == len(node.inputs) and alike and grouped.isdisjoint(members):
             grouped.update(members)
             groups.append(Group(STACKED, members))
     return groups + _flat_groups(program, layout.with_groups(groups))
@@ -56,9 +60,10 @@ def _flat_groups(program: Program, layout: StateLayout) -> list[Group]:
     found: dict[object, list[str]] = {}
     for name in sorted(role_of, key=order.__getitem__):
         type = layout.types[name]
-        own = layout.buffer_of(name).kind == OWN
+        own = layout.buffer_of(name).kind == OWN and name not in program.shards
         if own and elements(type) <= SMALL and _fills_bytes(type.dtype):
-            found.setdefault((type.dtype, role_of[name]), []).append(name)
+            key = (type.dtype, role_of[name], program.homes.get(name))
+            found.setdefault(key, []).append(name)
     return [Group(FLAT, tuple(names)) for names in found.values() if len(names) > 1]
 
 

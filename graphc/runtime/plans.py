@@ -41,8 +41,10 @@ class Plan:
             for port in prepared.functional.ports("feed")
         ]
 
-    def copy_feeds(self, copy: bool) -> None:
-        """Says whether host arrays have to be copied."""
+    def copy_feeds(self) -> None:
+        """Finds out whether host arrays have to be copied: only on CPU JAX may alias them."""
+        devices = {d for executable in self.executables.values() for d in executable.devices}
+        copy = not devices or any(device.platform == "cpu" for device in devices)
         for spec in self.specs:
             spec.copy = copy
 

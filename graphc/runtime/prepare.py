@@ -16,7 +16,7 @@ from graphc.errors import FeedError
 from graphc.ir.capture import Fetch, capture
 from graphc.ir.dims import symbols_of
 from graphc.ir.graph import Graph
-from graphc.ir.node import Tensor
+from graphc.ir.node import EMPTY, Tensor
 from graphc.ir.program import Program, attribute_symbols
 from graphc.ir.rewrite import bind_sizes
 from graphc.lowering.emit_jax import needs_x64, to_function
@@ -26,6 +26,7 @@ from graphc.passes.manager import PassManager, PassReport
 from graphc.passes.pipelines import adding_state, after_accumulation, after_binding, pipeline
 from graphc.passes.target import Target
 from graphc.passes.without import without
+from graphc.runtime.annotated import annotated
 from graphc.runtime.counters import COUNTERS
 from graphc.runtime.once import Once
 
@@ -37,18 +38,47 @@ class Prepared:
     Attributes:
         functional: pure but unoptimised: what a cache key is taken of.
         sources: feed name -> the user's line of the placeholder.
+        shard_sources: variable -> the user's line that says how it lies on a mesh.
+        requests: variable -> the device that it asks for, where it does.
+        whole: all nodes of the graph, for what they ask for together.
     """
 
     def __init__(
-        self, functional: Program, sources: Mapping[str, Any], options: CompileOptions
+        self,
+        functional: Program,
+        sources: Mapping[str, Any],
+        options: CompileOptions,
+        shard_sources: Mapping[str, Any] = EMPTY,
+        requests: Mapping[str, str] = EMPTY,
+        whole: Program | None = None,
     ) -> None:
         self.functional = functional
         self.sources = sources
+        self.shard_sources = shard_sources
+        self.requests = requests
+        self.whole = whole
+        self._options = options
+        self._placed: dict[str, Prepared] = {}
         self._optimised = Once(lambda: _run(manager(options), functional))
 
     def under(self, options: CompileOptions) -> Prepared:
         """The same fetch set under other options."""
-        return Prepared(self.functional, self.sources, options)
+        return Prepared(
+            self.functional,
+            self.sources,
+            options,
+            self.shard_sources,
+            self.requests,
+            self.whole,
+        )
+
+    def placed(self, program: Program, base: str) -> Prepared:
+        """The same with its nodes on several devices, what is said nowhere on `base`."""
+        found = self._placed.get(base)
+        if found is None:
+            found = Prepared(program, self.sources, self._options)
+            self._placed[base] = found
+        return found
 
     @property
     def program(self) -> Program:
@@ -79,7 +109,10 @@ def prepare(
     _check_sizes(functional)
     ports = functional.ports("feed")
     sources = {port.name: feed.node.source for port, feed in zip(ports, feeds, strict=True)}
-    return Prepared(functional, sources, options)
+    functional, lines = annotated(graph, functional)
+    requests = {v.name: v.device for v in graph.variables.values() if v.device}
+    whole = Program(graph.name, (), tuple(graph.nodes), ())
+    return Prepared(functional, sources, options, lines, requests, whole)
 
 
 def _check_needed(captured: Program, feeds: Sequence[Tensor]) -> None:

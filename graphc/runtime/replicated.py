@@ -1,6 +1,7 @@
 """A program for several devices at once, through `jax.pmap`: one replica a device.
 
-State is whole on every device and has no leading device axis. Feeds and fetches keep their
+State has no leading device axis; it is whole on every device, but for the slots of optimizers
+where the strategy has them cut. Feeds and fetches keep their
 global shapes: the compiled function itself cuts what is sharded and joins it again, which moves
 no data, since a piece lies on the device that works on it.
 """
@@ -17,6 +18,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from graphc.config import CompileOptions
+from graphc.devices.bucketing import BucketCollectives
 from graphc.devices.localize import Local
 from graphc.devices.replicate import Replicate
 from graphc.devices.strategy import DataParallel
@@ -43,6 +45,7 @@ from graphc.runtime.lowered import (
     with_token,
 )
 from graphc.runtime.numerics import Table, checked
+from graphc.runtime.slot_pieces import homes_of, slot_pieces
 
 
 def on_replicas(
@@ -63,16 +66,21 @@ def on_replicas(
 
     Raises:
         DeviceError: devices that are not there.
-        LayoutError: no feed has a batch axis, or one that the devices cannot share equally.
+        LayoutError: no feed has a batch axis.
     """
     order = PortOrder.of(program)
     program = order.reorder(program)
     devices = strategy.resolve()
     start = time.perf_counter()
-    local = Replicate(len(devices), sources=sources).replicate(program)
+    cut, notes = dict[str, Sharded](), list[str]()
+    if strategy.shard_optimizer:
+        names = [port.name for port in (*order.written, *order.read, *order.assigned)]
+        cut, notes = slot_pieces(layout, names, len(devices))
+    local = Replicate(len(devices), sources=sources, state_layouts=cut).replicate(program)
     tell_of("replicate", program, local.program, time.perf_counter() - start)
     platform = devices[0].platform
-    inside, report = suited(local.program, options, platform, budget, len(devices))
+    first = [BucketCollectives(strategy.bucket_bytes)] if strategy.bucket_bytes else []
+    inside, report = suited(local.program, options, platform, budget, len(devices), first)
     local = replace(local, program=inside)
     plain = local.program
     local, checks = _checked(local, options)
@@ -106,9 +114,10 @@ def on_replicas(
         replicas=len(devices),
         inputs=local.inputs,
         outputs=local.outputs,
-        notes=local.notes,
+        notes=(*notes, *local.notes),
         checks=checks,
     )
+    interface = replace(interface, homes=homes_of(interface.buffers, cut))
     return JaxProgram(interface, devices, program, jitted, arguments, plain, report)
 
 
@@ -134,11 +143,14 @@ def _on_replicas(
     replicas = len(devices)
     one_replica = to_function(local.program, axis_name=AXIS_NAME, replicas=replicas)
     in_axes = tuple(axis_of(layout) for layout in local.inputs)
+    inside = with_token(local.program, one_replica)
+    # `jax.pmap` wants an operand that is cut: there is none where all batches are uneven.
+    ranks = [np.arange(replicas)] if all(axis is None for axis in in_axes) else []
     mapped = jax.pmap(
-        with_token(local.program, one_replica),
+        lambda *values: inside(*values[len(ranks) :]),
         axis_name=AXIS_NAME,
         devices=devices,
-        in_axes=in_axes,
+        in_axes=(*[0] * len(ranks), *in_axes),
         out_axes=list(out_axes),
     )
 
@@ -149,7 +161,7 @@ def _on_replicas(
         ]
         return [
             result if axis is None else _join(result, axis)
-            for result, axis in zip(mapped(*pieces), out_axes, strict=True)
+            for result, axis in zip(mapped(*ranks, *pieces), out_axes, strict=True)
         ]
 
     step.__name__ = local.program.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self, overload
 
@@ -11,32 +12,41 @@ import jax
 import numpy as np
 
 from graphc.config import CompileOptions
-from graphc.devices.strategy import DataParallel
-from graphc.errors import (
-    GraphError,
-    StateError,
-)
+from graphc.devices.asynchronous import AsyncDataParallel
+from graphc.devices.mesh import Strategy
+from graphc.errors import GraphError, StateError
 from graphc.ir.graph import Graph
 from graphc.ir.variable import Variable
 from graphc.runtime.background import in_background
 from graphc.runtime.batches import checked_count, leading, stack, take_batches
 from graphc.runtime.compiler import build, checked_options, shape_of
 from graphc.runtime.executable import Executable
-from graphc.runtime.feed_places import FeedPlaces, places_for
+from graphc.runtime.feed_places import FeedPlacer
 from graphc.runtime.fetches import FetchNest, in_program_order, resolve_feeds
+from graphc.runtime.layout import StateLayout
 from graphc.runtime.live_state import LiveState
+from graphc.runtime.placement_log import PlacementLog
 from graphc.runtime.plans import Plan, fetch_key
 from graphc.runtime.prepare import prepare
 from graphc.runtime.state import State
+from graphc.runtime.step_parts import Homes
+from graphc.runtime.workers import HasWorkers, Workers
 
 
-class Session:
+class Session(HasWorkers):
     """Runs a graph.
 
     Args:
         graph: finalized by the first run.
-        strategy: `gc.devices.DataParallel(...)` to run every step on several devices.
+        strategy: `gc.devices.DataParallel(...)` or `gc.devices.Mesh(...)` to run every step on
+            several devices; `gc.devices.AsyncDataParallel(...)` for `run_workers`, beside which
+            steps run on one device, the server's, and donate nothing.
         options: see `CompileOptions`.
+        soft_placement: whether a request of `gc.device` for a device that is not there is
+            overridden, with a note in `Executable.notes`; otherwise it is an error of the first
+            run that meets it.
+        log_placement: whether to print the devices there are, and for each node and variable that
+            is compiled the one it is on.
 
     The first run of a set of fetches compiles it; later runs with feeds of the same shapes only
     run it. Values come back as `jax.Array`s, before they are computed: reading one waits.
@@ -46,8 +56,10 @@ class Session:
         self,
         graph: Graph,
         *,
-        strategy: DataParallel | None = None,
+        strategy: Strategy | AsyncDataParallel | None = None,
         options: CompileOptions | None = None,
+        soft_placement: bool = True,
+        log_placement: bool = False,
     ) -> None:
         if not isinstance(graph, Graph):
             raise GraphError(
@@ -55,14 +67,21 @@ class Session:
                 mend="gc.Session(graph)",
             )
         self.graph = graph
-        self.strategy = strategy
         self.options = checked_options(options)
         if strategy is not None:
             strategy.resolve()  # more devices than exist: said now, not at the first run
         self._plans: dict[Any, Plan] = {}
-        self._places: dict[Any, FeedPlaces] = {}
         self._state = LiveState(graph)
-        self._device: jax.Device | None = None  # that of a one-device session, once it has run
+        self._device: jax.Device | None = None  # of all there is, where there is a server
+        if isinstance(strategy, AsyncDataParallel):
+            self.options = replace(self.options, donate=False)
+            self._workers = Workers(graph, strategy, self.options, self._state, self._adopt)
+            self._device, strategy = self._workers.server_device, None
+        self.strategy = strategy  # of single steps
+        self._placer = FeedPlacer(graph, strategy)
+        self._base: str | None = None  # of what is said nowhere, once something has run
+        self._soft = soft_placement
+        self._log = PlacementLog() if log_placement else None
         self._broken: str | None = None
         self._closed = False
 
@@ -129,36 +148,21 @@ class Session:
         return self._carry_out(plan, executable, values)
 
     def put(self, feeds: Any, *, steps: int | None = None) -> dict[Any, jax.Array]:
-        """Starts copying feeds to where the steps of this session take them.
+        """Starts copying feeds to where the steps of this session take them; from any thread.
 
-        A run that is fed the arrays that come back copies and converts nothing: worth it for
-        what is fed again and again, and done ahead of the steps by `gc.data.prefetch`. Until
-        the first run it is taken for granted that the session runs where the whole graph asks
-        to; should it run elsewhere, these feeds are moved once more. May be called from any
-        thread, while another runs steps.
+        A run that is fed the arrays that come back copies and converts nothing: for what is fed
+        again and again. `gc.data.prefetch` does it ahead of the steps.
 
         Args:
-            feeds: as for `run`; with `steps` as the batches of `run_steps`.
+            feeds: as for `run`; with `steps` what `run_steps` takes as batches.
             steps: how many, where it is for `run_steps`.
 
-        Returns:
-            The arrays, by the same keys: global ones. Under a strategy, each piece of a feed
-            with a batch axis is on the device of its replica, and other feeds are on all.
-
         Raises:
-            AttributeValueError: `steps` is no number of steps.
-            FeedError, UnknownNameError, LayoutError: they do not fit the graph, or the replicas
-                cannot share them.
-            StateError: the session was closed or broken by a failed run.
+            AttributeValueError, FeedError, UnknownNameError, StateError: as for `run_steps`.
         """
-        n = None if steps is None else checked_count(steps, "put: steps")
-        stacked = isinstance(feeds, Mapping)
-        taken = [feeds] if stacked or n is None else take_batches(feeds, n)
         if self._broken is not None or self._closed:
             self._refuse()
-        keys = tuple(taken[0]) if isinstance(taken[0], Mapping) else ()
-        places = places_for(self._places, self.graph, keys, self.strategy, self._device)
-        return places.put(taken[0]) if n is None else places.put_steps(taken, n)
+        return self._placer.put(feeds, steps, list(self._plans.values()))
 
     def _carry_out(self, plan: Plan, executable: Executable, values: list[Any]) -> Any:
         try:
@@ -268,11 +272,16 @@ class Session:
             self.options,
             self._device,
             steps,
+            base=self._base,
+            soft=self._soft,
+            log=self._log,
         )
         if wait:
             executable.wait()
         self._rearrange(executable)
         plan.executables[key] = executable
+        for known in self._plans.values():
+            known.copy_feeds()
         return executable
 
     def _refuse(self) -> None:
@@ -286,22 +295,26 @@ class Session:
     # -- state ------------------------------------------------------------------------------
 
     def _rearrange(self, executable: Executable) -> None:
-        """Puts state where a new executable wants it, and into its buffers.
+        """Puts state where a new executable wants it, and into its buffers: see `_adopt`."""
+        placement = executable.insides.making.placement
+        if placement is not None:
+            self._base = placement.base
+        self._adopt(executable.layout, executable.homes)
+
+    def _adopt(self, layout: StateLayout, homes: Homes) -> None:
+        """Puts state into the buffers of another layout, and those of `homes` where that says.
 
         Executables that need a buffer that is no more are dropped, and compiled again by the
         next run that wants one.
         """
-        if self.strategy is None:
-            self._device = executable.devices[0]
         try:
-            self._state.move(executable.layout, executable.homes)
+            self._state.move(layout, homes)
         except Exception as error:
             self._broken = f"an earlier run failed: {error}"
             raise StateError(self._broken) from error
         for plan in self._plans.values():
-            plan.copy_feeds(executable.devices[0].platform == "cpu")  # only there JAX may alias
             for key, known in list(plan.executables.items()):
-                moved = known.move_to(executable.layout)
+                moved = known.move_to(layout)
                 if not moved or not self._state.agrees(known.homes):
                     del plan.executables[key]
 
@@ -363,7 +376,6 @@ class Session:
         """Frees the state and the executables; the session cannot run any more."""
         self._closed = True
         self._plans.clear()
-        self._places.clear()
         self._state.buffers.clear()
 
     def __enter__(self) -> Self:

@@ -13,10 +13,11 @@ import jax
 from graphc.errors import CacheError
 from graphc.passes.manager import PassReport, PassRow
 from graphc.runtime.counters import COUNTERS
-from graphc.runtime.interface import Interface
+from graphc.runtime.interface import PARTITIONED, Interface
 from graphc.runtime.layout import Buffer, StateLayout, groups_of
 from graphc.runtime.loading import from_bytes, to_bytes
 from graphc.runtime.making import Insides, Making
+from graphc.runtime.scripts import CompiledPartition
 from graphc.store.files import Entry
 from graphc.store.folder import ExecutableCache, open_cache, warn_once
 
@@ -77,7 +78,10 @@ class Shelf:
             return
         making, interface = self._making, insides.interface
         try:
-            payload = to_bytes(compiled)
+            if isinstance(compiled, CompiledPartition):
+                payload = compiled.to_bytes()
+            else:
+                payload = to_bytes(compiled)
         except CacheError as error:
             warn_once(error.what)
             return
@@ -116,10 +120,13 @@ class Shelf:
         layout = fitted(self._layout, interface.buffers)
         if layout is None:
             return None
+        devices = self._making.devices
         try:
-            compiled = from_bytes(
-                entry.payload, interface.arguments, interface.results, self._making.devices
-            )
+            if interface.kind == PARTITIONED:
+                compiled: Any = CompiledPartition.from_bytes(entry.payload, devices)
+            else:
+                arguments, results = interface.arguments, interface.results
+                compiled = from_bytes(entry.payload, arguments, results, devices)
         except CacheError:
             return None
         report = PassReport(tuple(PassRow(**row) for row in facts["passes"]))

@@ -13,7 +13,7 @@ import numpy as np
 
 from graphc.collection import without_collection
 from graphc.config import CompileOptions
-from graphc.devices.strategy import DataParallel
+from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError, GraphError
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.graph import Graph
@@ -22,7 +22,7 @@ from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.passes.validate import random_value
 from graphc.runtime.batches import checked_count
-from graphc.runtime.compiler import assemble, checked_options, shape_of
+from graphc.runtime.compiler import assemble, checked_options, refuse_workers, shape_of
 from graphc.runtime.executable import Executable
 from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import FetchNest, in_program_order, resolve_feeds
@@ -43,7 +43,7 @@ def tune(
     fetches: Any,
     feeds: Mapping[Any, Any] | None = None,
     *,
-    strategy: DataParallel | None = None,
+    strategy: Strategy | None = None,
     options: CompileOptions | None = None,
     steps: int | None = None,
     seconds: float = 120.0,
@@ -85,6 +85,7 @@ def tune(
     if tolerance is not None:
         _check_number("tolerance", tolerance)
     options = checked_options(options)
+    refuse_workers(strategy, "tune")
     count = None if steps is None else checked_count(steps, "tune: steps")
     nest = FetchNest(graph, fetches)
     by_tensor = resolve_feeds(graph, {} if feeds is None else feeds)

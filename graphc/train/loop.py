@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from graphc.artifacts.signature import Signature
+from graphc.data import prefetching
 from graphc.errors import AttributeValueError, FeedError
 from graphc.ir.graph import Graph
 from graphc.ir.source import current_source
@@ -62,14 +65,25 @@ class History:
         return self.seconds / max(self.steps - 1, 1)
 
 
-def fit(session: Session, job: Job, *, steps: int | None = None, progress: bool = True) -> History:
+def fit(
+    session: Session,
+    job: Job,
+    *,
+    steps: int | None = None,
+    progress: bool = True,
+    prefetch: int | None = None,
+) -> History:
     """Runs the job's training steps in `session`.
 
     Args:
         steps: instead of the job's.
         progress: show a progress bar on standard error.
+        prefetch: how many batches to have ready on the device, made by a thread of their own;
+            see `gc.data.prefetch`. None: each is made when its step comes. No more batches are
+            read than there are steps.
 
     Raises:
+        AttributeValueError: `steps` or `prefetch` is no number of at least 1.
         FeedError: the batches end before the steps do.
     """
     count = job.steps if steps is None else steps
@@ -79,10 +93,12 @@ def fit(session: Session, job: Job, *, steps: int | None = None, progress: bool 
         )
     fetches = {"train": job.train, "metrics": dict(job.metrics)}
     values: list[Mapping[str, Any]] = []
-    batches = iter(job.batches)
     begin = time.perf_counter()
     started = begin
-    with tqdm(total=count, disable=not progress, unit="step", dynamic_ncols=True) as bar:
+    with (
+        _stream(session, job.batches, count, prefetch) as batches,
+        tqdm(total=count, disable=not progress, unit="step", dynamic_ncols=True) as bar,
+    ):
         for step in range(count):
             feeds = next(batches, None)
             if feeds is None:
@@ -98,6 +114,18 @@ def fit(session: Session, job: Job, *, steps: int | None = None, progress: bool 
     done = time.perf_counter()
     metrics = {name: np.asarray([float(v[name]) for v in values]) for name in job.metrics}
     return History(count, metrics, done - started, started - begin)
+
+
+@contextmanager
+def _stream(
+    session: Session, batches: Iterable[Any], count: int, size: int | None
+) -> Iterator[Iterator[Any]]:
+    """The feeds of `count` steps: on the device, at most `size` ahead, where that is given."""
+    if size is None:
+        yield iter(batches)
+        return
+    with prefetching.prefetch(islice(batches, count), session, size=size) as stream:
+        yield stream
 
 
 def _wait(metrics: Mapping[str, Any]) -> None:

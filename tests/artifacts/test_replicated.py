@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import graphc as gc
-from graphc.errors import ArtifactError, AttributeValueError, LayoutError
+from graphc.errors import ArtifactError, AttributeValueError
 from tests.artifacts.models import batch, classifier
 
 DEVICES = 4
@@ -91,14 +91,15 @@ def test_other_numbers_of_devices_take_the_graph(saved) -> None:
     assert train.way == "graph"
     assert train.notes == ["stablehlo: saved for 4 devices, and it is to run on 2"]
     assert len(state["out/kernel"].sharding.device_set) == 2
-    with pytest.raises(LayoutError, match=r"8.*3"):
-        model = gc.load(path, strategy=gc.devices.DataParallel(3))
-        model.signatures["train"](model.state(), **batch(8, 10, "float64"))
+    model = gc.load(path, strategy=gc.devices.DataParallel(3))  # of 8 rows two devices have 3
+    _, state = model.signatures["train"](model.state(), **batch(8, 10, "float64"))
+    assert len(state["out/kernel"].sharding.device_set) == 3
     with pytest.raises(AttributeValueError, match="strategy must be a strategy, got 2"):
         gc.load(path, strategy=2)
 
 
-def test_without_randomness_any_number_gives_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rows", [8, 6])
+def test_without_randomness_any_number_gives_the_same(tmp_path: Path, rows: int) -> None:
     graph = gc.Graph()
     with graph:
         x = gc.placeholder(("batch", 3), "float64", name="x")
@@ -106,11 +107,11 @@ def test_without_randomness_any_number_gives_the_same(tmp_path: Path) -> None:
         loss = gc.reduce_mean(gc.square(gc.reduce_sum(x * w, axis=1)))
         step = w.assign_sub(0.1 * gc.gradients(loss, [w])[0])
     signature = gc.Signature(
-        {"x": x}, {"loss": loss}, updates=[step], sizes={"batch": 8}, replicated=True
+        {"x": x}, {"loss": loss}, updates=[step], sizes={"batch": rows}, replicated=True
     )
     session = gc.Session(graph, strategy=gc.devices.DataParallel(4))
     gc.save(session, tmp_path / "m.gcx", signatures={"train": signature})
-    x = np.random.default_rng(0).normal(size=(8, 3))
+    x = np.random.default_rng(0).normal(size=(rows, 3))
     results = []
     for count in (1, 2, 4):
         model = gc.load(tmp_path / "m.gcx", strategy=gc.devices.DataParallel(count))
@@ -154,9 +155,6 @@ def test_what_cannot_be_saved_replicated(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="its sizes batch are open") as info:
         gc.save(session, path, signatures={"train": train})
     assert "sizes={'batch': ...}" in str(info.value)
-    odd = dataclasses.replace(train, sizes={"batch": 7})
-    with pytest.raises(LayoutError, match="7"):
-        gc.save(session, path, signatures={"train": odd})
     even = dataclasses.replace(train, sizes={"batch": 8})
     with pytest.raises(AttributeValueError, match="the session has no strategy"):
         gc.save(gc.Session(graph), path, signatures={"train": even})

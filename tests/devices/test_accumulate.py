@@ -249,7 +249,7 @@ def test_devices_exchange_what_they_do_for_the_whole_batch() -> None:
             loss = gc.reduce_mean(gc.square(gc.nn.Dense(2, name="d")(x)))
             train = gc.minimize(loss, optax.sgd(0.1), accumulate=accumulate)
         options = gc.CompileOptions(cache=None)
-        strategy = gc.devices.DataParallel(2)
+        strategy = gc.devices.DataParallel(2, bucket_bytes=None)
         step = gc.compile(graph, [train, loss], {x: (8, 3)}, strategy=strategy, options=options)
         names = r"stablehlo\.(all_\w+|collective_\w+|reduce_scatter)"
         return re.findall(names, step.stablehlo())

@@ -17,6 +17,7 @@ from graphc.ops.collective import (
     all_gather,
     all_reduce,
     on_replica_zero,
+    reduce_scatter,
     replica_index,
     shard_slice,
 )
@@ -101,6 +102,22 @@ def test_gather_and_slice_are_inverse(dtype: str) -> None:
     np.testing.assert_array_equal(piece, x.reshape(8, 1, 3)[:REPLICAS])
 
 
+def test_reduce_scatter_gives_each_its_piece_of_the_sum() -> None:
+    x = np.arange(4 * 8 * 4).reshape(REPLICAS, 8, 4).astype(np.float64)
+    rows, columns, whole = replicated(
+        lambda x: [
+            reduce_scatter(x, 0, REPLICAS),
+            reduce_scatter(x, 1, REPLICAS),
+            all_gather(reduce_scatter(x, 1, REPLICAS), 1, REPLICAS),
+        ],
+        x,
+    )
+    total = x.sum(0)
+    np.testing.assert_array_equal(rows.reshape(8, 4), total)
+    np.testing.assert_array_equal(np.concatenate(list(columns), axis=1), total)
+    np.testing.assert_array_equal(whole, np.tile(total, (REPLICAS, 1, 1)))
+
+
 def test_replica_index() -> None:
     x = np.ones((REPLICAS, 3), np.float32)
     index, only, total = replicated(
@@ -116,6 +133,8 @@ def test_bad_input() -> None:
         x = placeholder((6, 3), "float32")
         with pytest.raises(ShapeError, match=r"cannot be cut into 4 equal pieces[\s\S]*test_coll"):
             shard_slice(x, 0, REPLICAS)
+        with pytest.raises(ShapeError, match="cannot be cut into 4 equal pieces"):
+            reduce_scatter(x, 0, REPLICAS)
         with pytest.raises(ShapeError, match="axis 2 is out of range"):
             all_gather(x, 2, REPLICAS)
         with pytest.raises(AttributeValueError, match='op must be "sum", "max" or "min"'):

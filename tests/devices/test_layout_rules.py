@@ -31,7 +31,7 @@ Layouts = tuple[object, ...]  # for each operand "whole", an axis, "sum" or "max
 
 def possible(array):
     """The layouts that an operand of this value may have."""
-    found = [axis for axis, size in enumerate(array.shape) if size % REPLICAS == 0]
+    found = [axis for axis, size in enumerate(array.shape) if size > 1]  # even ones or not
     if array.dtype.itemsize >= 4 and np.all(np.isfinite(array)):  # narrow integers sum up wider
         found.append("sum")
     if is_floating(array.dtype):

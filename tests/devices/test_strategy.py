@@ -1,4 +1,4 @@
-"""Device discovery, strategies as records, and the placer."""
+"""Device discovery, and strategies as records."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ import pytest
 import graphc as gc
 from graphc.devices import DataParallel, available
 from graphc.devices.discovery import find_devices, name_of
-from graphc.devices.placer import place
 from graphc.errors import AttributeValueError, DeviceError
-from graphc.ir.program import Program
-from tests.passes.check import program
 
 CPU = jax.devices("cpu")
 
@@ -60,40 +57,3 @@ def test_devices_that_are_not_there() -> None:
         DataParallel(["gpu zero"])
     with pytest.raises(DeviceError, match="one replica only, got /device:CPU:0, /device:CPU:0"):
         DataParallel(["/cpu:0", "/device:CPU:0"]).resolve()
-
-
-# -- the placer --------------------------------------------------------------------------------
-
-
-def asking(*devices: str) -> Program:
-    """A program whose nodes ask for these devices, one each."""
-    lines = [f"%{i} = Negative(x) : f32[2]" for i in range(len(devices))]
-    start = program("\n".join(["program p(x: f32[2]) {", *lines, "return y = %0", "}"]))
-    nodes = zip(start.nodes, devices, strict=True)
-    return start.replace(nodes=tuple(node.replace(device=device) for node, device in nodes))
-
-
-def test_a_program_runs_where_all_its_nodes_ask_to() -> None:
-    default = jax.local_devices()[0]
-    assert place(asking("", "")) == (default, [])
-    assert place(asking("/device:CPU:2", "")) == (CPU[2], [])
-    assert place(asking("/device:CPU:2", "/device:CPU:*", "/cpu:2")) == (CPU[2], [])
-
-
-def test_requests_that_cannot_be_followed_are_noted() -> None:
-    device, notes = place(asking("/device:TPU:0", "/device:CPU:1"))
-    assert device == CPU[1]
-    assert notes == ["no device /device:TPU:0 for Negative at model.py:2: it runs on another"]
-    device, notes = place(asking("/device:CPU:1", "/device:CPU:2"))
-    assert device == jax.local_devices()[0]
-    assert (
-        len(notes) == 1 and "ask for different devices (/device:CPU:1, /device:CPU:2)" in notes[0]
-    )
-
-
-def test_without_soft_placement_they_are_errors() -> None:
-    with pytest.raises(DeviceError, match=r"(?s)no device '/device:TPU:0'.*at model.py:2"):
-        place(asking("/device:TPU:0"), soft=False)
-    with pytest.raises(DeviceError, match="ask for different devices"):
-        place(asking("/device:CPU:1", "/device:CPU:2"), soft=False)
-    assert place(asking("/device:CPU:1"), soft=False).device == CPU[1]

@@ -14,9 +14,16 @@ import optax
 import pytest
 
 import graphc as gc
+from graphc.passes import pipelines
 
 F64, WIDTH, ROWS, STEPS = "float64", 6, 8, 4
 NORMAL = gc.nn.initializers.Normal(stddev=0.3)
+
+
+@pytest.fixture(autouse=True)
+def few_turns_are_worth_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On CPU it takes six; the programs without loops compile sooner with four blocks."""
+    monkeypatch.setattr(pipelines, "_FEWEST_TURNS", 3)
 
 
 class Model(NamedTuple):
@@ -41,7 +48,7 @@ def block(x, rate=0.0):
     return x + gc.sin(y) * gc.cos(y) + gc.nn.softmax(y)
 
 
-def built(body: Callable[[gc.Tensor, int], gc.Tensor], tx: Any = None, blocks: int = 7) -> Model:
+def built(body: Callable[[gc.Tensor, int], gc.Tensor], tx: Any = None, blocks: int = 4) -> Model:
     """A model of `blocks` blocks and its training step: adam by default."""
     graph = gc.Graph(seed=3)
     with graph:
@@ -75,7 +82,7 @@ def alternating(h, i):
 def ends_differ(h, i):
     if i == 0:
         return gc.nn.relu(block(h))
-    return block(h) if i < 8 else block(h) * 2.0
+    return block(h) if i < 4 else block(h) * 2.0
 
 
 def normed(h, i):
@@ -92,8 +99,8 @@ def clipped() -> Model:
 
 MODELS: dict[str, Callable[[], Model]] = {
     "plain": lambda: built(lambda h, i: block(h)),
-    "ends differ": lambda: built(ends_differ, blocks=9),
-    "alternating": lambda: built(alternating, blocks=14),
+    "ends differ": lambda: built(ends_differ, blocks=5),
+    "alternating": lambda: built(alternating, blocks=8),
     "dropout": lambda: built(lambda h, i: block(h, rate=0.3)),
     "shared weights": shared_weights,
     "batch norm": lambda: built(normed),
@@ -139,7 +146,7 @@ def test_training_is_the_same_rolled_and_unrolled(name: str) -> None:
 
 def test_the_program_does_not_grow_with_depth() -> None:
     sizes = []
-    for blocks in (7, 14):
+    for blocks in (4, 8):
         model = built(lambda h, i: block(h), blocks=blocks)
         sess = session(model)
         sess.run([model.train, model.loss], data())
@@ -188,7 +195,7 @@ def test_variables_keep_their_names() -> None:
 def test_one_state_serves_every_executable() -> None:
     model = built(lambda h, i: block(h))
     rolled, unrolled = session(model), session(model, "O1")
-    inner = "block4/up/MatMul:0"
+    inner = "block2/up/MatMul:0"
     for fetches in [[model.loss], [model.train, model.loss], [model.loss], [inner], [model.train]]:
         feeds = {"x": data()["x"]} if fetches == [inner] else data()
         a, b = rolled.run(fetches, feeds)[-1], unrolled.run(fetches, feeds)[-1]
@@ -211,13 +218,13 @@ def test_on_two_devices_as_on_one(name: str) -> None:
 
 def test_replicas_exchange_what_is_stacked_at_once() -> None:
     counts = []
-    for blocks in (7, 14):
+    for blocks in (4, 8):
         model = built(lambda h, i: block(h), blocks=blocks)
         step = gc.compile(
             model.graph,
             [model.train, model.loss],
             {"x": (ROWS, WIDTH), "y": (ROWS, WIDTH)},
-            strategy=gc.devices.DataParallel(2),
+            strategy=gc.devices.DataParallel(2, bucket_bytes=None),
         )
         counts.append(step.stablehlo().count("all_reduce"))
     assert counts[0] == counts[1]
@@ -237,7 +244,7 @@ def test_a_function_of_jax_is_rolled_too() -> None:
     rng = np.random.default_rng(0)
     start = [
         {"w": rng.standard_normal((WIDTH, WIDTH)), "b": rng.standard_normal(WIDTH)}
-        for _ in range(12)
+        for _ in range(6)
     ]
     tx = optax.adam(1e-2)
 

@@ -60,6 +60,20 @@ def test_each_device_has_its_own() -> None:
     assert not np.allclose(y, run(False)[0][0], rtol=1e-3)
 
 
+@pytest.mark.parametrize("rows", [6, 7])
+def test_a_batch_that_does_not_divide(rows: int) -> None:
+    """Of 6 rows the fourth device has none, and no part in the averages; of 7 it has one."""
+    (y, slope), state = run(True, X[:rows], strategy=gc.devices.DataParallel(4))
+    parts = [X[i : min(i + 2, rows)] for i in range(0, rows, 2)]
+    found, averages = pieces(parts)
+    np.testing.assert_allclose(y, np.concatenate([f[0] for f in found]), rtol=1e-9)
+    slopes = [f[1] * len(part) / rows for f, part in zip(found, parts, strict=True)]
+    np.testing.assert_allclose(slope, np.concatenate(slopes), atol=1e-12)
+    equal = rows == 6  # else parameters follow the larger pieces
+    for name in averages if equal else ("norm/mean", "norm/variance"):
+        np.testing.assert_allclose(state[name], averages[name], rtol=1e-9, err_msg=name)
+
+
 @pytest.mark.parametrize("devices", [1, 2])
 def test_so_has_each_micro_batch(devices: int) -> None:
     """A micro-batch is a run of examples of each device's part of the batch."""

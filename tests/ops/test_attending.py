@@ -49,7 +49,7 @@ def operands(time: int, source: int, masked: bool, kept: bool) -> Operands:
 def test_it_is_attention_at_once(time: int, source: int, causal: bool) -> None:
     kinds = [operands(time, source, m, k) for m, k in ((True, False), (False, True), (True, True))]
 
-    def compute(steps: dict[str, object]) -> object:
+    def compute(kinds: list[Operands], steps: dict[str, object]) -> object:
         results = []
         for of, mean in zip(kinds, (False, False, True), strict=True):
             how = How(0.5, causal, 0.25 if of.kept is not None else 0.0, mean, **steps)
@@ -57,7 +57,7 @@ def test_it_is_attention_at_once(time: int, source: int, causal: bool) -> None:
         return results
 
     with jax.enable_x64(True):
-        wanted, *found = jax.jit(lambda: [compute(steps) for steps in ({}, *STEPS)])()
+        wanted, *found = jax.jit(lambda k: [compute(k, steps) for steps in ({}, *STEPS)])(kinds)
     for result in found:
         for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(wanted), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
@@ -80,13 +80,16 @@ def test_a_query_that_sees_nothing(mask: np.ndarray) -> None:
         weights = jax.nn.softmax(jnp.where(seen, logits, -1e9))
         return jnp.einsum("bhts,bshd->bthd", weights, value)
 
-    with jax.enable_x64(True):
+    def compute(of: Operands) -> list[tuple[jax.Array, ...]]:
         y, pull = jax.vjp(by_hand, *of[:3])
-        for steps in ({}, {"rows": 1}):
-            how = How(0.5, True, 0.0, True, **steps)
-            found = (attend(of, how), *adjoints(of, how))
-            for a, b in zip(found, (y, *pull(of.dy)), strict=True):
-                np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+        hows = [How(0.5, True, 0.0, True, **steps) for steps in ({}, {"rows": 1})]
+        return [(y, *pull(of.dy)), *((attend(of, how), *adjoints(of, how)) for how in hows)]
+
+    with jax.enable_x64(True):
+        wanted, *found = jax.jit(compute)(of)
+    for result in found:
+        for a, b in zip(result, wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
 def test_narrow_sums_are_wide_over_all_turns() -> None:
@@ -133,9 +136,7 @@ def test_by_cudnn(masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         mask, _, _, _, _, bias, _ = of.masks
         of = of._replace(masks=(mask, bias))
     of = jax.tree.map(lambda x: x if x.dtype == bool else np.float32(x), of)
-    results = []
-    for flash in (False, True):
-        how = How(0.5, not masked, 0.0, flash=flash)
-        results.append(jax.tree.leaves((attend(of, how), adjoints(of, how))))
-    for a, b in zip(*results, strict=True):
+    hows = [How(0.5, not masked, 0.0, flash=flash) for flash in (False, True)]
+    results = jax.jit(lambda of: [(attend(of, how), adjoints(of, how)) for how in hows])(of)
+    for a, b in zip(*map(jax.tree.leaves, results), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)

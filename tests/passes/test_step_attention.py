@@ -11,6 +11,7 @@ import graphc as gc
 from graphc.config import CompileOptions
 from graphc.devices.strategy import DataParallel
 from graphc.ir.program import Program
+from graphc.passes import attention_steps
 from graphc.passes.step_attention import StepAttention
 from graphc.passes.target import Target
 from graphc.runtime.prepare import prepare
@@ -83,22 +84,27 @@ def test_steps(program: Program, target: Target, wanted: list[tuple[str, Any]]) 
     assert found(program, target) == wanted
 
 
-def test_on_replicas_and_in_loops_of_steps() -> None:
-    """A model whose blocks are rolled, on one device and two, one step at a time and three."""
+def test_on_replicas_and_in_loops_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model whose blocks are rolled, on one device and two, one step at a time and three.
+
+    Short ones are counted as long.
+    """
+    for name, value in {"_SHORTEST": 32, "_FEWEST_WEIGHTS": {"cpu": 1 << 16}, "_ROWS": 16}.items():
+        monkeypatch.setattr(attention_steps, name, value)
+    time, shape = 64, (4, 64, 16)
     rng = np.random.default_rng(0)
-    feeds = rng.standard_normal((3, 4, 512, 16))
+    feeds = rng.standard_normal((3, *shape))
     kernels = rng.standard_normal((3, 16, 16)) / 4
 
     def losses(strategy: DataParallel | None, together: bool, **options: Any) -> np.ndarray:
         with gc.Graph() as graph:
-            x = gc.placeholder((4, 512, 16), "float64", name="x", batch_axis=0)
+            x = gc.placeholder(shape, "float64", name="x", batch_axis=0)
             variables = [gc.variable(w, name=f"w{i}") for i, w in enumerate(kernels)]
             h = x
             for w in variables:
-                q = gc.transpose(gc.reshape(h @ w, (4, 512, 8, 2)), (0, 2, 1, 3))
-                h = h + gc.reshape(
-                    gc.transpose(plain(q, gc.tanh(q), q), (0, 2, 1, 3)), (4, 512, 16)
-                )
+                q = gc.transpose(gc.reshape(h @ w, (4, time, 8, 2)), (0, 2, 1, 3))
+                y = gc.transpose(plain(q, gc.tanh(q), q), (0, 2, 1, 3))
+                h = h + gc.reshape(y, shape)
             loss = gc.reduce_mean(h * h)
             slopes = gc.gradients(loss, variables)
             pairs = zip(variables, slopes, strict=True)

@@ -59,3 +59,23 @@ def test_an_artifact_runs_on_the_gpu(tmp_path) -> None:
     gc.save(s, tmp_path / "m.gcx", signatures={"loss": signature})
     saved = gc.load(tmp_path / "m.gcx").signatures["loss"](**feeds)["loss"]
     np.testing.assert_allclose(saved, s.run(loss, feeds), rtol=1e-5)
+
+
+def test_an_embedding_on_the_processor_and_the_rest_on_the_gpu() -> None:
+    def train(place: str | None) -> tuple[list[float], gc.Session]:
+        g = gc.Graph(seed=0)
+        with g:
+            ids = gc.placeholder((16,), "int32", name="ids")
+            with gc.device(place):
+                rows = gc.nn.Embedding(1000, 8, name="words")(ids)
+            loss = gc.reduce_mean(gc.square(gc.nn.Dense(1, name="out")(rows) - 1.0), name="loss")
+            step = gc.minimize(loss, optax.adagrad(0.1), name="train")
+        session = gc.Session(g)
+        batch = {ids: np.arange(16, dtype=np.int32)}
+        return [float(session.run([step, loss], batch)[1]) for _ in range(20)], session
+
+    expected, _ = train(None)
+    got, session = train("/cpu:0")
+    np.testing.assert_allclose(got, expected, rtol=1e-4)
+    assert session.get("words/table").devices().pop().platform == "cpu"
+    assert session.get("out/kernel").devices().pop().platform == "gpu"

@@ -87,11 +87,11 @@ def test_the_first_run_that_changed_something_or_one_by_its_number(one: Executab
 
 def test_what_each_replica_runs() -> None:
     history = step(gc.devices.DataParallel(2)).pass_history()
-    names = [s.row.name for s in history.steps[-3:]]
-    assert names == ["physical", "replicate", "update-in-place"]
+    names = [s.row.name for s in history.steps[-4:]]
+    assert names == ["physical", "replicate", "bucket-collectives", "update-in-place"]
     assert "AllReduce" in operators(history.after("replicate"))
     assert "AllReduce" not in operators(history.before("replicate"))
-    local, whole = history.steps[-2].row.flops, history.steps[-3].row.flops
+    local, whole = history.steps[-3].row.flops, history.steps[-4].row.flops
     assert local is not None and whole is not None and 0.5 * whole <= local < 0.7 * whole
 
 

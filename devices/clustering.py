@@ -1,0 +1,158 @@
+"""Which nodes become one cluster: as few clusters as can run one after the other."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Effects
+from graphc.ir.program import Program, effects_of, is_pure
+from graphc.passes.costs import bytes_of_type
+
+
+class Key(NamedTuple):
+    """What nodes of a cluster have in common: their device, and the micro-batch they are for."""
+
+    device: str
+    micro_batch: int | None = None
+
+
+def grouped(program: Program, keys: Mapping[Node, Key]) -> list[list[Node]]:
+    """The nodes of each cluster, in an order in which the clusters can run.
+
+    First by levels: how often the way to a node changes its key, at most. No edge leads to a lower
+    level, and one between two keys leads to a higher one: so what has one key and level can run at
+    once. For a micro-batch only the way inside of it counts, since what leaves one never comes
+    back: so all micro-batches are cut alike, and share executables. Then clusters of one key are
+    joined wherever no way leads from one to the other through a third. (The fewest possible are a
+    shortest common supersequence, for which no quick method is known: Maier 1978; of two keys in
+    turn, levels are the fewest.)
+
+    Args:
+        keys: of each node; those without one are left out.
+    """
+    makers: dict[Tensor, Node] = {}
+    earlier: dict[Node, list[Node]] = {}  # what each node has to wait for
+    last_effect: list[Node] = []
+    level: dict[Node, int] = {}
+    inside: dict[Node, int] = {}  # counted from the beginning of the micro-batch
+    groups: dict[tuple[Key, int], list[Node]] = {}
+    for node in program.nodes:
+        if node not in keys:
+            continue
+        key = keys[node]
+        before = [makers[t] for t in node.inputs if t in makers]
+        if effects_of(node) & Effects.HOST:  # in program order, on whatever devices
+            before += last_effect
+            last_effect = [node]
+        earlier[node] = before
+        level[node] = max((level[b] + (keys[b] != key) for b in before), default=0)
+        near = [b for b in before if keys[b].micro_batch == key.micro_batch]
+        inside[node] = max((inside[b] + (keys[b] != key) for b in near), default=0)
+        own = level if key.micro_batch is None else inside
+        groups.setdefault((key, own[node]), []).append(node)
+        makers.update(dict.fromkeys(node.outputs, node))
+    found = _Joining(groups, earlier).run([key for key, _ in groups])
+    return _late(program, found, keys)
+
+
+def _late(program: Program, groups: list[list[Node]], keys: Mapping[Node, Key]) -> list[list[Node]]:
+    """Moves nodes that only a later cluster of their key needs into that one, where it needs no
+    more bytes for it than it was sent.
+
+    So what is kept between two clusters is what it was computed from, which may be there anyway;
+    and state is read where it is updated, so that it can be written over.
+    """
+    of = {node: i for i, group in enumerate(groups) for node in group}
+    users, outputs = program.users(), set(program.output_tensors())
+    made = {t for node in of for t in node.outputs}.union(program.input_tensors())
+    takes = [{t for node in group for t in node.inputs} for group in groups]
+    for node in reversed(program.nodes):
+        if node not in of or not outputs.isdisjoint(node.outputs) or not is_pure(node):
+            continue
+        into = {of.get(user) for tensor in node.outputs for user in users.get(tensor, ())}
+        target = next(iter(into), None)
+        if len(into) != 1 or target is None or target == of[node]:
+            continue
+        if keys[groups[target][0]] != keys[node]:
+            continue
+        new = [t for t in node.inputs if t not in takes[target]]
+        more = sum(bytes_of_type(t.type) for t in dict.fromkeys(new) if t in made)
+        if more <= sum(bytes_of_type(t.type) for t in node.outputs):
+            groups[of[node]].remove(node)
+            groups[target].append(node)
+            of[node] = target
+            takes[target].update(node.inputs)
+    return [group for group in groups if group]
+
+
+class _Joining:
+    """Clusters by number, which ones come right after each, and joining two of them."""
+
+    def __init__(
+        self, groups: Mapping[tuple[Key, int], list[Node]], earlier: Mapping[Node, list[Node]]
+    ) -> None:
+        self._nodes: dict[int, list[Node]] = dict(enumerate(groups.values()))
+        number = {node: i for i, nodes in self._nodes.items() for node in nodes}
+        self._after: dict[int, set[int]] = {i: set() for i in self._nodes}
+        for i, nodes in self._nodes.items():
+            for before in {number[other] for node in nodes for other in earlier[node]} - {i}:
+                self._after[before].add(i)
+
+    def run(self, keys: list[Key]) -> list[list[Node]]:
+        by_key: dict[Key, list[int]] = {}
+        for i, key in enumerate(keys):
+            by_key.setdefault(key, []).append(i)
+        for alike in by_key.values():
+            kept: list[int] = []
+            for i in alike:
+                into = next((j for j in kept if self._may_join(j, i)), None)
+                if into is None:
+                    kept.append(i)
+                else:
+                    self._join(into, i)
+        return [self._nodes[i] for i in self._order()]
+
+    def _may_join(self, one: int, other: int) -> bool:
+        """Whether no way leads from one to the other through a third."""
+        pairs = ((one, other), (other, one))
+        return not any(self._reaches(self._after[a] - {b}, b) for a, b in pairs)
+
+    def _join(self, into: int, other: int) -> None:
+        self._nodes[into] += self._nodes.pop(other)
+        self._after[into] = (self._after[into] | self._after.pop(other)) - {into, other}
+        for i, after in self._after.items():
+            if other in after:
+                after.discard(other)
+                after.update({into} - {i})
+
+    def _reaches(self, starts: Iterable[int], end: int) -> bool:
+        seen = set(starts)
+        pending = list(seen)
+        while pending:
+            i = pending.pop()
+            if i == end:
+                return True
+            pending += self._after[i] - seen
+            seen |= self._after[i]
+        return False
+
+    def _order(self) -> list[int]:
+        """Kahn's (1962), of those that may come next the first of the program."""
+        waits = dict.fromkeys(self._after, 0)
+        for after in self._after.values():
+            for i in after:
+                waits[i] += 1
+        ready = [i for i, count in waits.items() if not count]
+        heapq.heapify(ready)
+        found = []
+        while ready:
+            i = heapq.heappop(ready)
+            found.append(i)
+            for j in self._after[i]:
+                waits[j] -= 1
+                if not waits[j]:
+                    heapq.heappush(ready, j)
+        return found

@@ -1,0 +1,101 @@
+"""Several exchanges between replicas as one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import OpDef
+from graphc.ops.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
+from graphc.ops.joining import CONCATENATE, SPLIT
+from graphc.ops.shape import RESHAPE, TRANSPOSE
+from graphc.passes.building import node_of
+
+# What is joined of these kinds is laid out anew, there and back. With arrays of 64 KiB a training
+# step on XLA:CPU took 0.92 of the time for it, with arrays of 256 KiB 1.2 times the time.
+COPIED: Final = (REDUCE_SCATTER, ALL_GATHER)
+LARGE: Final = 2**17
+
+
+def joined(nodes: Sequence[Node]) -> list[Node]:
+    """Nodes that give what these exchanges of one kind and dtype do, with a single one."""
+    if nodes[0].op is ALL_REDUCE:
+        return [_all_reduce(nodes)]
+    return _InRows(nodes).run()
+
+
+def _all_reduce(nodes: Sequence[Node]) -> Node:
+    """Its lowering lays small operands side by side."""
+    inputs = tuple([t for node in nodes for t in node.inputs])
+    outputs = tuple([t for node in nodes for t in node.outputs])
+    return nodes[0].replace(inputs=inputs, outputs=outputs, name=f"{nodes[0].name}/bucket")
+
+
+class _InRows:
+    """Reduce-scatters, or all-gathers, of arrays that are cut along any axes, as one.
+
+    Whole values are laid out as [replicas, elements of a piece], pieces as [1, elements]; so those
+    of several lie side by side, and the exchange is along the first axis.
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        self._replicas: int = nodes[0].attrs["replicas"]
+        self._made: list[Node] = []
+
+    def run(self) -> list[Node]:
+        nodes, op, replicas = self._nodes, self._nodes[0].op, self._replicas
+        rows = [self._rows_of(node) for node in nodes]
+        side_by_side = self._emit(CONCATENATE, rows, axis=1)
+        result = self._emit(op, [side_by_side], axis=0, replicas=replicas)
+        sizes = tuple([_int(row.type.shape[1]) for row in rows])
+        split = node_of(SPLIT, (result,), like=nodes[0], axis=1, sizes=sizes)
+        self._made.append(split)
+        for node, part in zip(nodes, split.outputs, strict=True):
+            self._finish(node, part)
+        return self._made
+
+    def _rows_of(self, node: Node) -> Tensor:
+        """The operand of an exchange as rows."""
+        (x,) = node.inputs
+        if node.op is REDUCE_SCATTER:
+            axis = node.attrs["axis"]
+            x = self._emit(RESHAPE, [x], shape=_cut(x, axis, self._replicas))
+            if axis:
+                order = (axis, *[i for i in range(x.type.rank) if i != axis])
+                x = self._emit(TRANSPOSE, [x], perm=order)
+            return self._emit(RESHAPE, [x], shape=(self._replicas, _elements(x) // self._replicas))
+        return self._emit(RESHAPE, [x], shape=(1, _elements(x)))
+
+    def _finish(self, node: Node, rows: Tensor) -> None:
+        """The result of an exchange from its rows."""
+        (result,) = node.outputs
+        if node.op is not REDUCE_SCATTER:
+            axis, shape = node.attrs["axis"], node.inputs[0].type.shape
+            if axis:
+                rows = self._emit(RESHAPE, [rows], shape=(self._replicas, *shape))
+                order = (*range(1, axis + 1), 0, *range(axis + 1, rows.type.rank))
+                rows = self._emit(TRANSPOSE, [rows], perm=order)
+        shape = result.type.shape
+        self._made.append(node_of(RESHAPE, (rows,), [result], like=node, shape=shape))
+
+    def _emit(self, op: OpDef, inputs: Sequence[Tensor], **attrs: Any) -> Tensor:
+        node = node_of(op, inputs, like=self._nodes[0], name=f"bucket/{op.name}", **attrs)
+        self._made.append(node)
+        return node.outputs[0]
+
+
+def _cut(x: Tensor, axis: int, replicas: int) -> tuple[int, ...]:
+    """[.., d, ..] as [.., replicas, d / replicas, ..]."""
+    shape = [_int(dim) for dim in x.type.shape]
+    return (*shape[:axis], replicas, shape[axis] // replicas, *shape[axis + 1 :])
+
+
+def _elements(x: Tensor) -> int:
+    return math.prod(map(_int, x.type.shape))
+
+
+def _int(dim: Any) -> int:
+    return int(dim)  # the program is bound

@@ -1,0 +1,132 @@
+"""Loops over micro-batches written out turn by turn, where their body is on several devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from graphc.devices.placer import devices_of
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program
+from graphc.ir.rewrite import substitute
+from graphc.ops.control import SCAN
+from graphc.ops.stacking import STACK, UNSTACK
+from graphc.ops.state import IDENTITY
+from graphc.passes.building import node_of
+
+
+def unrolled(
+    program: Program, at: Mapping[Tensor, str], base: str, turns: dict[Node, int]
+) -> Program:
+    """The program without loops whose body names several devices.
+
+    All turns are alike node for node: slices are cut, and sums begun, before the first one. So
+    each stage of a pipeline is compiled once for all micro-batches.
+
+    Args:
+        at: where the state inputs lie.
+        base: the device of what is said nowhere.
+        turns: gets the turn of each node that is made.
+    """
+    if not any(_is_spread(node) for node in program.nodes):
+        return program
+    places = dict(at)
+    nodes: list[Node] = []
+    instead: dict[Tensor, Tensor] = {}
+    for node in program.nodes:
+        if _is_spread(node):
+            new = _Turns(node, places, base, turns)
+            nodes += new.nodes
+            instead.update(zip(node.outputs, new.results, strict=True))
+            places.update({t: places[r] for t, r in instead.items() if r in places})
+        else:
+            devices_of([node], places, base)
+            nodes.append(node)
+    return substitute(program.replace(nodes=tuple(nodes)), instead)
+
+
+def _is_spread(node: Node) -> bool:
+    if node.op is not SCAN or type(node.attrs["length"]) is not int:
+        return False
+    return len({inner.device for inner in node.regions[0].nodes if inner.device}) > 1
+
+
+class _Turns:
+    """One loop written out.
+
+    Attributes:
+        nodes: what stands in its place.
+        results: the tensors for those that it gave.
+    """
+
+    def __init__(
+        self, loop: Node, at: dict[Tensor, str], base: str, turns: dict[Node, int]
+    ) -> None:
+        self.nodes: list[Node] = []
+        self._loop, self._turns = loop, turns
+        (body,) = loop.regions
+        consts, carries = loop.attrs["consts"], loop.attrs["carries"]
+        length = loop.attrs["length"]
+        taken = body.input_tensors()
+        inside = {t: at[o] for t, o in zip(taken, loop.inputs[:consts], strict=False) if o in at}
+        devices_of(body.nodes, inside, base)
+        self._first_user = _first_users(body, inside)
+        given = body.output_tensors()
+        held = [
+            self._start(tensor, inside.get(last))
+            for tensor, last in zip(loop.inputs[consts : consts + carries], given, strict=False)
+        ]
+        slices = [
+            self._slices(stack, own)
+            for stack, own in zip(
+                loop.inputs[consts + carries :], taken[consts + carries :], strict=True
+            )
+        ]
+        stacked: list[list[Tensor]] = [[] for _ in given[carries:]]
+        order = range(length - 1, -1, -1) if loop.attrs["reverse"] else range(length)
+        for turn in order:
+            operands = [*loop.inputs[:consts], *held, *(pieces[turn] for pieces in slices)]
+            results = self._turn(body, operands, turn)
+            held = results[:carries]
+            for stack, piece in zip(stacked, results[carries:], strict=True):
+                stack.append(piece)
+        if loop.attrs["reverse"]:
+            stacked = [stack[::-1] for stack in stacked]
+        self.results = [*held, *(self._add(node_of(STACK, s, axis=0), None)[0] for s in stacked)]
+
+    def _start(self, tensor: Tensor, device: str | None) -> Tensor:
+        """A value that is made before the first turn."""
+        return self._add(node_of(IDENTITY, (tensor,), name="micro_batches/start"), device)[0]
+
+    def _slices(self, stack: Tensor, own: Tensor) -> Sequence[Tensor]:
+        """What each turn takes of a stack, cut where it is used first."""
+        device = self._first_user.get(own)
+        held = self._start(stack, device)  # of constants too: or each turn would cut its own
+        return self._add(node_of(UNSTACK, (held,), name="micro_batches/slices", axis=0), device)
+
+    def _turn(self, body: Program, operands: Sequence[Tensor], turn: int) -> list[Tensor]:
+        copies = dict(zip(body.input_tensors(), operands, strict=True))
+        for node in body.nodes:
+            outputs = tuple([Tensor(t.type, t.name) for t in node.outputs])
+            copies.update(zip(node.outputs, outputs, strict=True))
+            new = node.replace(inputs=tuple([copies[t] for t in node.inputs]), outputs=outputs)
+            self._turns[new] = turn
+            self.nodes.append(new)
+        return [copies[t] for t in body.output_tensors()]
+
+    def _add(self, node: Node, device: str | None) -> tuple[Tensor, ...]:
+        node = node.replace(source=self._loop.source, device=device or "")
+        self.nodes.append(node)
+        return node.outputs
+
+
+def _first_users(body: Program, at: Mapping[Tensor, str]) -> dict[Tensor, str]:
+    """The device of the first node that uses each of the body's inputs, through nodes that are on
+    none."""
+    found: dict[Tensor, str] = {}
+    for node in reversed(body.nodes):
+        places = [at[t] for t in node.outputs if t in at] or [
+            found[t] for t in node.outputs if t in found
+        ]
+        if places:
+            found.update(dict.fromkeys(node.inputs, places[0]))
+    return found

@@ -1,0 +1,310 @@
+"""A step in two halves: what each worker computes, and what the server of parameters applies.
+
+For `AsyncDataParallel`. A worker's half takes a batch and the state as the worker has read it, and
+gives what crosses over: gradients, mostly. The server's half takes that and the state as it is by
+then, and gives the new state. Which node belongs where follows from what it is made of:
+
+- what is made of the gradients of `minimize` is the server's: the update, with the slots, the
+  schedule and the parameters as they are now;
+- what is made of state alone is the server's where new state is made of it, so counters count
+  exactly, and the worker's where something else is: a value may be computed on both sides;
+- what is made of feeds or random draws is the worker's, but for the end of a read-modify-write:
+  in `average * 0.9 + statistic * 0.1`, or `seen + n`, the product with the average and the sum
+  are the server's. So moving averages and counts lose no update either, nor does a
+  hand-written `w.assign_sub(rate * gradient)`.
+
+What is assigned without a look at the old value (`last_loss.assign(loss)`) crosses over as it is:
+the last writer wins. So it is with what a loop or branch assigns that the gradients need too.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from typing import NamedTuple
+
+from graphc.errors import GraphError
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Effects
+from graphc.ir.program import Port, Program, effects_of
+from graphc.ops.powers import RECIPROCAL
+from graphc.ops.training import GRADIENTS
+from graphc.passes.functionalize import RNG_COUNTER, RNG_KEY
+from graphc.passes.scale_loss import LOSS_SCALE
+
+
+class Halves(NamedTuple):
+    """The two programs of a step.
+
+    Attributes:
+        worker: takes the step's feeds, then what it draws from, if it draws, and state; gives its
+            part of the fetches, then what crosses over.
+        server: takes what crosses over as feeds, in the same order, and state; gives its part of
+            the fetches, and the new state.
+        on_server: of each fetch of the step, whether the server gives it.
+        draws: the names of the worker's last feeds: `RNG_KEY`, `RNG_COUNTER` or both.
+    """
+
+    worker: Program
+    server: Program
+    on_server: tuple[bool, ...]
+    draws: tuple[str, ...]
+
+
+class _Kind(enum.Enum):
+    """What a value is made of."""
+
+    STATE = "of state alone"
+    WORKER = "of what is fed or drawn"
+    GRADIENT = "a gradient"
+    SERVER = "of gradients"
+    UPDATED = "new state, or of such and state alone"
+
+
+_CROSSING = (_Kind.WORKER, _Kind.GRADIENT)
+
+
+def step_halves(program: Program) -> Halves:
+    """The halves of a functional program whose sizes are ints.
+
+    Raises:
+        GraphError: nothing that it assigns; or a host function that both halves would call.
+    """
+    if not program.new_state():
+        raise GraphError(
+            "run_workers: nothing that is fetched assigns a variable, so there is nothing for the "
+            "server to apply",
+            mend="fetch a training step too; session.run is for the rest",
+        )
+    first = _Kinds(program, ())
+    return _Cut(program, _Kinds(program, _tails(program, first))).run()
+
+
+class _Kinds:
+    """The kinds of a program's nodes and values.
+
+    Attributes:
+        nodes, tensors: the kind of each.
+    """
+
+    def __init__(self, program: Program, tails: Collection[Node]) -> None:
+        self._scale = {p.tensor for p in program.ports("state") if p.name == LOSS_SCALE}
+        self._keys = {p.tensor for p in program.ports("state") if p.name == RNG_KEY}
+        new_state = {port.tensor for port in program.new_state()}
+        self.nodes: dict[Node, _Kind] = {}
+        self.tensors: dict[Tensor, _Kind] = {
+            p.tensor: _Kind.WORKER if p.kind == "feed" else _Kind.STATE for p in program.inputs
+        }
+        for node in program.nodes:
+            kind = _Kind.UPDATED if node in tails else self._of(node)
+            self.nodes[node] = kind
+            # What takes a new value, as a second step in the same run does, begins anew.
+            new = kind if kind in _CROSSING else _Kind.UPDATED
+            self.tensors.update((t, new if t in new_state else kind) for t in node.outputs)
+
+    def _of(self, node: Node) -> _Kind:
+        if node.op is GRADIENTS:
+            return _Kind.GRADIENT
+        operands = {self.tensors[t] for t in node.inputs}
+        if _Kind.SERVER in operands or _Kind.GRADIENT in operands:
+            return _Kind.SERVER
+        if _Kind.WORKER in operands:
+            return _Kind.WORKER
+        if _Kind.UPDATED in operands:
+            return _Kind.UPDATED
+        return _Kind.WORKER if self._is_pinned(node) else _Kind.STATE
+
+    def _is_pinned(self, node: Node) -> bool:
+        """Whether the server must not compute it again: draws, which would be others; the inverse
+        of the scale that the worker's gradients have; and calls of host functions."""
+        if not self._keys.isdisjoint(node.inputs) or effects_of(node) & Effects.HOST:
+            return True
+        return node.op is RECIPROCAL and not self._scale.isdisjoint(node.inputs)
+
+
+# -- read, modify, write ------------------------------------------------------------------------
+
+
+def _tails(program: Program, kinds: _Kinds) -> set[Node]:
+    """The nodes with which read-modify-writes of workers' values end."""
+    old = {port.name: port.tensor for port in program.ports("state")}
+    found: set[Node] = set()
+    for port in program.new_state():
+        if port.name in old and kinds.tensors[port.tensor] is _Kind.WORKER:
+            tail = _tail(program, kinds, old[port.name], port.tensor)
+            if any(node.regions for node in tail) and not tail.isdisjoint(_working(program)):
+                continue  # a loop with the forward pass in it: not twice
+            found |= tail
+    return found
+
+
+def _tail(program: Program, kinds: _Kinds, old: Tensor, new: Tensor) -> set[Node]:
+    """The end of the way from a variable's old value to its new one: all that the server has to do
+    by itself, for the variable may have changed since the worker read it.
+
+    That is what comes after the last node that takes the old value (or what state alone makes of
+    it) together with a worker's; and whole ways from there on which every value has the shape of
+    the variable: there the server is exact and costs little. Forward and backward pass take the
+    parameters earlier, and by way of other shapes: they stay with the worker.
+    """
+    own = {old}
+    makers = [node for node in program.nodes if kinds.nodes[node] is _Kind.WORKER]
+    for node in program.nodes:
+        if kinds.nodes[node] is _Kind.STATE and not own.isdisjoint(node.inputs):
+            own.update(node.outputs)
+    leading = _leading_to(makers, {new})
+    entries = [node for node in leading if not own.isdisjoint(node.inputs)]
+    before_others = set(_leading_to(leading, {t for node in entries for t in node.inputs}))
+    last = [node for node in entries if node not in before_others]
+    short = _shaped_paths(leading, entries, old, new)
+    return set(_following(leading, last)) | short
+
+
+def _leading_to(nodes: list[Node], wanted: set[Tensor]) -> list[Node]:
+    """Those of the nodes that these values are made by, in their order."""
+    needed, found = set(wanted), []
+    for node in reversed(nodes):
+        if not needed.isdisjoint(node.outputs):
+            needed.update(node.inputs)
+            found.append(node)
+    return found[::-1]
+
+
+def _following(nodes: list[Node], first: Collection[Node]) -> list[Node]:
+    """`first`, and those of the nodes that take what they make."""
+    made: set[Tensor] = set()
+    found = []
+    for node in nodes:
+        if node in first or not made.isdisjoint(node.inputs):
+            made.update(node.outputs)
+            found.append(node)
+    return found
+
+
+def _shaped_paths(nodes: list[Node], first: list[Node], old: Tensor, new: Tensor) -> set[Node]:
+    """The nodes on ways from `first` to `new` on which all values have the shape of `old`."""
+    shaped = [
+        node
+        for node in nodes
+        if not node.regions
+        and node.op.precision != "narrow"  # a product may have that shape by chance
+        and all(t.type.shape == old.type.shape for t in node.outputs)
+    ]
+    return set(_leading_to(_following(shaped, [n for n in first if n in shaped]), {new}))
+
+
+def _working(program: Program) -> set[Node]:
+    """The nodes that lead to gradients, or to fetched values other than new state."""
+    new_state = {p.tensor for p in program.new_state()}
+    wanted = {p.tensor for p in program.ports("fetch")} - new_state
+    wanted.update(t for node in program.nodes if node.op is GRADIENTS for t in node.inputs)
+    return set(_leading_to(list(program.nodes), wanted))
+
+
+# -- the cut ------------------------------------------------------------------------------------
+
+
+class _Cut:
+    """One cut of a program."""
+
+    def __init__(self, program: Program, kinds: _Kinds) -> None:
+        self._program, self._kinds = program, kinds
+        self._fetches = program.ports("fetch")
+        self._on_server = tuple(self._is_made_on_server(p.tensor) for p in self._fetches)
+
+    def run(self) -> Halves:
+        applied = self._server_nodes()
+        crossing = self._crossing(applied)
+        computed = self._worker_nodes(crossing)
+        self._check_host(set(applied) & set(computed))
+        worker, draws = self._worker(computed, crossing)
+        return Halves(worker, self._server(applied, crossing), self._on_server, draws)
+
+    def _is_made_on_server(self, tensor: Tensor) -> bool:
+        return self._kinds.tensors[tensor] in (_Kind.SERVER, _Kind.UPDATED)
+
+    def _fetched(self, on_server: bool) -> list[Port]:
+        rows = zip(self._fetches, self._on_server, strict=True)
+        return [port for port, there in rows if there is on_server]
+
+    def _server_nodes(self) -> list[Node]:
+        program, kinds = self._program, self._kinds
+        ports = [*program.new_state(), *self._fetched(on_server=True)]
+        needed = {port.tensor for port in ports}
+        found = []
+        for node in reversed(program.nodes):
+            kind = kinds.nodes[node]
+            calls = kind is not _Kind.STATE and effects_of(node) & Effects.HOST
+            if kind not in _CROSSING and (calls or not needed.isdisjoint(node.outputs)):
+                needed.update(node.inputs)
+                found.append(node)
+        return found[::-1]
+
+    def _crossing(self, applied: list[Node]) -> list[Tensor]:
+        """What the server takes of the worker, in the order in which it is made."""
+        taken = {t for node in applied for t in node.inputs}
+        taken.update(port.tensor for port in self._program.new_state())
+        kinds = self._kinds.tensors  # in program order
+        return [t for t, kind in kinds.items() if kind in _CROSSING and t in taken]
+
+    def _worker_nodes(self, crossing: list[Tensor]) -> list[Node]:
+        needed = {*crossing, *(port.tensor for port in self._fetched(on_server=False))}
+        found = []
+        for node in reversed(self._program.nodes):
+            calls = self._kinds.nodes[node] in _CROSSING and effects_of(node) & Effects.HOST
+            if calls or not needed.isdisjoint(node.outputs):
+                needed.update(node.inputs)
+                found.append(node)
+        return found[::-1]
+
+    def _check_host(self, both: set[Node]) -> None:
+        for node in self._program.nodes:
+            if node in both and effects_of(node) & Effects.HOST:
+                raise GraphError(
+                    f"run_workers: {node.op.name} {node.name!r} takes an updated value, and what "
+                    "comes after it is needed for gradients: it would be called twice in a step",
+                    source=node.source,
+                    mend="leave it out, or run the two training steps one after the other",
+                )
+
+    def _worker(self, nodes: list[Node], crossing: list[Tensor]) -> tuple[Program, tuple[str, ...]]:
+        ports = self._fetched(on_server=False)
+        used = {t for node in nodes for t in node.inputs} | {*crossing, *(p.tensor for p in ports)}
+        state = [p for p in self._program.ports("state") if p.tensor in used]
+        drawn = [p._replace(kind="feed") for p in state if p.name in (RNG_KEY, RNG_COUNTER)]
+        read = [p for p in state if p.name not in (RNG_KEY, RNG_COUNTER)]
+        worker = self._program.replace(
+            name=f"{self._program.name}_worker",
+            inputs=(*self._program.ports("feed"), *drawn, *read),
+            nodes=tuple(nodes),
+            outputs=(*ports, *_ports("fetch", crossing)),
+        )
+        return worker, tuple(port.name for port in drawn)
+
+    def _server(self, nodes: list[Node], crossing: list[Tensor]) -> Program:
+        """With the marks of the gradients: what comes after them is never computed narrow."""
+        marked = {t: Tensor(t.type, t.name) for t in crossing if self._is_gradient(t)}
+        marks = []
+        for node in self._program.nodes:
+            taken = tuple(t for t in node.outputs if t in marked)
+            if taken:
+                attrs = {**node.attrs, "accumulate": 1}
+                inputs = tuple(marked[t] for t in taken)
+                marks.append(node.replace(inputs=inputs, outputs=taken, attrs=attrs))
+        ports = [*self._fetched(on_server=True), *self._program.new_state()]
+        used = {t for node in nodes for t in node.inputs} | {p.tensor for p in ports}
+        read = [p for p in self._program.ports("state") if p.tensor in used]
+        return self._program.replace(
+            name=f"{self._program.name}_server",
+            inputs=(*_ports("feed", [marked.get(t, t) for t in crossing]), *read),
+            nodes=(*marks, *nodes),
+            outputs=tuple(ports),
+            batch_axes={},
+        )
+
+    def _is_gradient(self, tensor: Tensor) -> bool:
+        return self._kinds.tensors[tensor] is _Kind.GRADIENT
+
+
+def _ports(kind: str, tensors: list[Tensor]) -> list[Port]:
+    return [Port(f"crossing/{i}", kind, tensor) for i, tensor in enumerate(tensors)]

@@ -1,0 +1,198 @@
+"""Workers that wait for each other against workers that do not, on handwritten digits.
+
+python examples/asynchronous.py --workers 4 --staleness 8
+
+Both train the same network on the same examples in the same order. Synchronous: each step takes
+one batch, which the devices share, and all of them wait for the sum of the gradients. Asynchronous:
+each worker takes a piece of the batch for itself, and its gradient is applied when it is there, to
+parameters that others may have changed meanwhile. So there are more updates of smaller batches;
+what staleness alone does is seen beside the same updates one at a time, with staleness 0.
+
+How asynchronous runs interleave is chance: their figures differ a little each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import digits
+import jax
+import numpy as np
+import optax
+
+import graphc as gc
+
+Feeds = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run.
+
+    Attributes:
+        examples, seconds, losses: how many examples were seen, after how long, and the loss of
+            the batch there, for each update.
+        accuracy: of the test set in the end.
+        staleness: how many updates had each; empty for a synchronous run.
+    """
+
+    name: str
+    examples: np.ndarray
+    seconds: np.ndarray
+    losses: np.ndarray
+    accuracy: float
+    staleness: Mapping[int, int]
+
+
+def build() -> gc.Graph:
+    """A multi-layer perceptron with its training step."""
+    graph = gc.Graph(seed=0, name="asynchronous")
+    with graph:
+        x = gc.placeholder((None, 8, 8, 1), name="x")
+        y = gc.placeholder((None,), "int32", name="y")
+        hidden = gc.nn.Dense(64, activation=gc.nn.relu, name="hidden")(gc.nn.Flatten()(x))
+        logits = gc.nn.Dense(10, name="out")(hidden)
+        losses = gc.nn.sparse_softmax_cross_entropy(logits=logits, labels=y)
+        loss = gc.reduce_mean(losses, name="loss")
+        gc.minimize(loss, optax.adam(1e-3), name="train")
+        correct = gc.equal(gc.argmax(logits, axis=-1), y)
+        gc.reduce_mean(gc.cast(correct, "float32"), name="accuracy")
+    return graph
+
+
+def pieces(batches: Iterator[Feeds], count: int) -> Iterator[Feeds]:
+    """Each batch in `count` equal pieces."""
+    for feeds in batches:
+        size = len(feeds["y"]) // count
+        for start in range(0, size * count, size):
+            yield {name: value[start : start + size] for name, value in feeds.items()}
+
+
+def accuracy_of(session: gc.Session, data: Feeds) -> float:
+    return float(session.run("accuracy:0", {"x": data["x_test"], "y": data["y_test"]}))
+
+
+def synchronous(graph: gc.Graph, data: Feeds, batches: Sequence[Feeds], devices: int) -> Curve:
+    """`DataParallel`: one step for each batch."""
+    session = gc.Session(graph, strategy=gc.devices.DataParallel(devices))
+    start = session.values()
+    session.run(["train", "loss"], batches[0])  # compiles
+    session.set_all(start)
+    losses, seconds = [], []
+    begin = time.perf_counter()
+    for feeds in batches:
+        losses.append(float(session.run(["train", "loss"], feeds)[1]))
+        seconds.append(time.perf_counter() - begin)
+    examples = np.cumsum([len(feeds["y"]) for feeds in batches])
+    accuracy = accuracy_of(session, data)
+    return Curve("synchronous", examples, np.array(seconds), np.array(losses), accuracy, {})
+
+
+def asynchronous(
+    name: str,
+    graph: gc.Graph,
+    data: Feeds,
+    batches: Sequence[Feeds],
+    workers: int,
+    staleness: int,
+) -> Curve:
+    """`AsyncDataParallel`: an update for each piece of a batch."""
+    strategy = gc.devices.AsyncDataParallel(workers, server="/cpu:0", staleness=staleness)
+    session = gc.Session(graph, strategy=strategy)
+    start = session.values()
+    fetches = ["train", "loss"]
+    first = list(pieces(iter(batches[:1]), workers))
+    session.run_workers(fetches, [[piece] for piece in first])  # compiles, for each device
+    session.set_all(start)
+    losses, seconds = [], []
+    begin = time.perf_counter()
+
+    def note(step: Any) -> None:
+        losses.append(float(step.values[1]))
+        seconds.append(time.perf_counter() - begin)
+
+    run = session.run_workers(fetches, pieces(iter(batches), workers), on_step=note)
+    examples = np.arange(1, run.updates + 1) * len(first[0]["y"])
+    accuracy = accuracy_of(session, data)
+    return Curve(name, examples, np.array(seconds), np.array(losses), accuracy, run.staleness)
+
+
+def report(curve: Curve) -> None:
+    tenth = max(len(curve.losses) // 10, 1)
+    loss = curve.losses[-tenth:].mean()
+    print(
+        f"{curve.name:<14}test accuracy {curve.accuracy:.4f}  loss {loss:.4f}  "
+        f"{len(curve.losses)} updates in {curve.seconds[-1]:.2f} s"
+    )
+    most = max(curve.staleness.values(), default=0)
+    for staleness, count in curve.staleness.items():
+        print(f"  staleness {staleness:>3} {count:>6} {'#' * -(-40 * count // most)}")
+
+
+def plot(curves: Sequence[Curve], path: str) -> None:
+    """Losses by examples and by seconds, and the staleness, as a PNG."""
+    try:
+        import matplotlib
+    except ImportError:
+        print('no plot: matplotlib is not installed; pip install "graphc[examples]"')
+        return
+    matplotlib.use("Agg")  # draws into files, without a display
+    from matplotlib import pyplot
+
+    figure, (by_examples, by_seconds, stale) = pyplot.subplots(
+        1, 3, figsize=(13, 4.3), layout="constrained"
+    )
+    for curve, colour in zip(curves, ("tab:blue", "tab:green", "tab:orange"), strict=True):
+        width = max(len(curve.losses) // 40, 1)  # a moving average of the losses
+        smooth = np.convolve(curve.losses, np.full(width, 1 / width), mode="valid")
+        label = f"{curve.name}, test accuracy {curve.accuracy:.3f}"
+        for axes, along in ((by_examples, curve.examples), (by_seconds, curve.seconds)):
+            axes.plot(along[width - 1 :], smooth, color=colour, label=label)
+        if curve.name == "asynchronous":
+            stale.bar(list(curve.staleness), list(curve.staleness.values()), color=colour)
+    for axes, words in ((by_examples, "examples seen"), (by_seconds, "seconds")):
+        axes.set(xlabel=words, ylabel="training loss (moving average)", yscale="log")
+        axes.grid(alpha=0.3)
+    figure.legend(*by_examples.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    by_examples.set_title("the same examples")
+    by_seconds.set_title("on this machine")
+    stale.set_title("asynchronous: staleness of the updates")
+    stale.set(xlabel="updates of others since the read", ylabel="updates")
+    stale.xaxis.get_major_locator().set_params(integer=True)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+    print(f"plot in {path}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--staleness", type=int, default=8)
+    parser.add_argument("--batch", type=int, default=128, help="of all workers together")
+    parser.add_argument("--steps", type=int, default=300, help="synchronous ones")
+    parser.add_argument("--plot", default="asynchronous.png", help="where the plot goes")
+    options = parser.parse_args()
+    if "host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        jax.config.update("jax_num_cpu_devices", options.workers)  # a virtual one for each
+    data, graph = digits.load(), build()
+    stream = gc.data.Batches({"x": data["x_train"], "y": data["y_train"]}, options.batch, seed=1)
+    batches = list(islice(stream, options.steps))
+    devices = min(options.workers, len(jax.devices()))
+    curves = [
+        synchronous(graph, data, batches, devices),
+        asynchronous("one at a time", graph, data, batches, options.workers, 0),
+        asynchronous("asynchronous", graph, data, batches, options.workers, options.staleness),
+    ]
+    for curve in curves:
+        report(curve)
+    plot(curves, options.plot)
+
+
+if __name__ == "__main__":
+    main()

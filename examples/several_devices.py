@@ -1,0 +1,18 @@
+"""Devices for examples that want several: the GPUs there are, or virtual ones on the CPU."""
+
+from __future__ import annotations
+
+import os
+
+import graphc as gc
+
+_COUNT = "--xla_force_host_platform_device_count"
+_flags = os.environ.get("XLA_FLAGS", "")
+if _COUNT not in _flags:  # XLA reads it when the first device is made
+    os.environ["XLA_FLAGS"] = f"{_flags} {_COUNT}=4".strip()
+
+
+def names(count: int) -> list[str]:
+    """The names of `count` devices of one kind: GPUs if there are so many."""
+    gpus = [name for name in gc.devices.available() if "GPU" in name]
+    return gpus[:count] if len(gpus) >= count else [f"/device:CPU:{i}" for i in range(count)]

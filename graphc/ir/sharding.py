@@ -1,0 +1,122 @@
+"""How a tensor is cut over the axes of a mesh of devices: one entry for each axis of the tensor.
+
+An entry is None (whole), the name of a mesh axis, or a tuple of names (cut along all of them, the
+first one outermost). The field's notation: GSPMD (Xu et al. 2021), `jax.sharding.PartitionSpec`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from graphc.errors import AttributeValueError, LayoutError, ShapeError
+from graphc.ir.source import Source
+from graphc.ir.types import TensorType
+
+Entry = str | tuple[str, ...] | None
+Spec = tuple[Entry, ...]
+
+
+def is_spec(value: Any) -> bool:
+    """Whether this is a `Spec`, no mesh axis in it twice."""
+    if type(value) is not tuple or not all(map(_is_entry, value)):
+        return False
+    names = names_in(value)
+    return len(set(names)) == len(names)
+
+
+def _is_entry(value: Any) -> bool:
+    if type(value) is tuple:
+        return bool(value) and all(map(is_axis_name, value))
+    return value is None or is_axis_name(value)
+
+
+def is_axis_name(value: Any) -> bool:
+    """Whether a mesh axis may be called so."""
+    return type(value) is str and value.isidentifier()
+
+
+def names_of(entry: Entry) -> tuple[str, ...]:
+    """The mesh axes that one axis is cut along, the outermost first."""
+    if entry is None:
+        return ()
+    return (entry,) if isinstance(entry, str) else entry
+
+
+def names_in(spec: Spec) -> list[str]:
+    """All mesh axes of a spec, in order."""
+    return [name for entry in spec for name in names_of(entry)]
+
+
+def as_spec(given: Any, type: TensorType, what: str, source: Source | None) -> Spec:
+    """What a user gives as a spec, with an entry for each axis of `type`.
+
+    Raises:
+        AttributeValueError: it is none, or has a mesh axis twice.
+        ShapeError: it has more entries than there are axes.
+    """
+    spec = _tuples(given)
+    if not is_spec(spec):
+        twice = spec is not None and all(map(_is_entry, spec))
+        raise AttributeValueError(
+            f"{what}: {given!r} "
+            + (
+                "has an axis of the mesh twice" if twice else "does not say what axes are cut along"
+            ),
+            source=source,
+            mend='pass an entry for each axis, each mesh axis once: ("data", None, "model"), or '
+            '(("data", "model"), None)',
+        )
+    assert spec is not None
+    if len(spec) > type.rank:
+        raise ShapeError(
+            f"{what}: {len(spec)} entries for {type}, which has {type.rank} axes",
+            source=source,
+            mend="pass one entry for each axis; those left out at the end are None",
+        )
+    return (*spec, *[None] * (type.rank - len(spec)))
+
+
+def _tuples(given: Any) -> tuple[Any, ...] | None:
+    if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
+        return None
+    return tuple([tuple(entry) if isinstance(entry, list) else entry for entry in given])
+
+
+def trimmed(spec: Sequence[Entry]) -> Spec:
+    """Without the entries at the end that cut nothing."""
+    count = max((i + 1 for i, entry in enumerate(spec) if entry is not None), default=0)
+    return tuple(spec[:count])
+
+
+def check_on_mesh(
+    spec: Spec, type: TensorType, axes: Mapping[str, int], what: str, source: Source | None
+) -> None:
+    """Refuses a spec that a mesh cannot follow.
+
+    Args:
+        axes: the mesh's, with their sizes.
+
+    Raises:
+        LayoutError: it has no such axis, or an axis of the tensor does not divide by its size.
+    """
+    for axis, (entry, size) in enumerate(zip(spec, type.shape, strict=False)):
+        parts = 1
+        for name in names_of(entry):
+            if name not in axes:
+                raise LayoutError(
+                    f"{what}: the mesh has no axis {name!r}",
+                    details=[f"spec {spec}", f"mesh {dict(axes)}"],
+                    source=source,
+                    mend=f"name one of its axes ({', '.join(axes)}), or give the mesh that axis",
+                )
+            parts *= axes[name]
+        if isinstance(size, int) and size % parts:
+            of = " x ".join(f"{name}={axes[name]}" for name in names_of(entry))
+            raise LayoutError(
+                f"{what}: axis {axis} of {type} has {size} elements, which the mesh's {of} "
+                "cannot share equally",
+                details=[f"spec {spec}", f"mesh {dict(axes)}"],
+                source=source,
+                mend=f"choose a size that divides by {parts}, or None for that axis",
+            )

@@ -1,0 +1,136 @@
+"""`apply_gradients`: one step of an optax transformation along gradients that are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NoReturn
+
+import optax
+
+from graphc.collection import without_collection
+from graphc.config import DEFAULT
+from graphc.errors import DTypeError, GradientError, GraphError, ShapeError
+from graphc.ir.graph import Graph
+from graphc.ir.node import Node, Tensor, describe_tensors
+from graphc.ir.scopes import AMBIENT, absolute_scope, building, exact_device, no_control_inputs
+from graphc.ir.source import current_source
+from graphc.ir.variable import Variable
+from graphc.optim.kept import Cache
+from graphc.optim.step import add_step, check_loss, check_transformation, step_node
+
+
+@without_collection()
+def apply_gradients(
+    grads_and_vars: Iterable[tuple[Tensor | None, Variable]],
+    tx: optax.GradientTransformation,
+    *,
+    loss: Tensor | None = None,
+    name: str = "train",
+    cache: Cache = DEFAULT,
+) -> Node:
+    """One step of `tx` along given gradients: a node to fetch in each training run.
+
+    What `gc.minimize` does once it has the gradients, with the same names and slots: for gradients
+    that are averaged over towers, clipped or made up by hand. The assignments of the collection
+    "updates" (moving averages of batch norm) are not part of it: `gc.group` them with it. Nor
+    does dynamic loss scaling touch gradients that were not made from a scaled loss.
+
+    Args:
+        grads_and_vars: pairs of a gradient and a variable, of one shape and dtype. Those with None
+            in the place of a gradient are left out.
+        tx: any optax transformation; see `gc.minimize`.
+        loss: a floating scalar, for transformations that look at it
+            (`optax.contrib.reduce_on_plateau`).
+        name: of the node, and the scope of what it is made of.
+        cache: as of `gc.minimize`.
+
+    Returns:
+        The node; fetching it gives None.
+
+    Raises:
+        GradientError: no gradients at all, two for one variable, or the transformation looks at
+            the loss and there is none; line searches need more of it, and `gc.minimize`.
+        GraphError: something else than pairs of a tensor and a variable of one graph.
+        ShapeError, DTypeError: a gradient is not of its variable's type.
+        JaxImportError: the transformation holds what cannot become nodes.
+        GraphFinalizedError: the graph has run. Errors of optax's own pass through.
+
+    Source: tf.compat.v1.train.Optimizer.apply_gradients.
+    """
+    source = AMBIENT.source or current_source()
+    slopes = _checked(grads_and_vars)
+    check_transformation("apply_gradients", tx)
+    graph = _graph_of(slopes, loss)
+    inside: AbstractContextManager[Any] = nullcontext() if AMBIENT.graphs else building(graph)
+    with inside:
+        label = graph.unique_name(name)
+        with no_control_inputs(), absolute_scope(f"{label}/"), exact_device(""):
+            assigned = add_step(
+                "apply_gradients", tx, slopes, label, cache, loss=loss, objective=_no_objective
+            )
+        return step_node(graph, label, assigned, source)
+
+
+def _checked(pairs: Iterable[Any]) -> dict[Variable, Tensor]:
+    """The gradients by variable."""
+    source = AMBIENT.source or current_source()
+    found: dict[Variable, Tensor] = {}
+    for pair in pairs:
+        whole = isinstance(pair, Sequence) and len(pair) == 2
+        gradient, variable = pair if whole else (None, None)
+        if not isinstance(gradient, Tensor | None) or not isinstance(variable, Variable):
+            raise GraphError(
+                f"apply_gradients: expected pairs (gradient, variable), got {pair!r}",
+                source=source,
+                mend="apply_gradients(zip(gc.gradients(loss, variables), variables), tx)",
+            )
+        if gradient is None:
+            continue
+        if variable in found:
+            raise GradientError(
+                f"apply_gradients: two gradients for the variable {variable.name!r}",
+                source=source,
+                mend="add them up, or average them, first",
+            )
+        _check_type(gradient, variable)
+        found[variable] = gradient
+    if not found:
+        raise GradientError("apply_gradients: there are no gradients", source=source)
+    return found
+
+
+def _check_type(gradient: Tensor, variable: Variable) -> None:
+    if gradient.type == variable.type:
+        return
+    error = DTypeError if gradient.dtype != variable.type.dtype else ShapeError
+    raise error(
+        f"apply_gradients: the gradient of {variable.name!r} must be {variable.type}, "
+        f"got {gradient.type}",
+        details=describe_tensors({"gradient": gradient}),
+        source=AMBIENT.source or current_source(),
+    )
+
+
+def _graph_of(slopes: dict[Variable, Tensor], loss: Tensor | None) -> Graph:
+    """The one graph of all gradients and of the loss."""
+    first = next(iter(slopes.values()))
+    graph = first.graph if loss is None else check_loss(loss)
+    elsewhere = bool(AMBIENT.graphs) and AMBIENT.graphs[-1] is not graph
+    strange = next((t for t in slopes.values() if t.graph is not graph), None)
+    if graph is None or graph.parent is not None or elsewhere or strange is not None:
+        raise GraphError(
+            f"apply_gradients: the gradient {(strange or first).name!r} is not of the graph being "
+            "built",
+            source=AMBIENT.source or current_source(),
+            mend="apply gradients in their own graph, outside the bodies of gc.scan and the like",
+        )
+    return graph
+
+
+def _no_objective(parameters: Sequence[Variable]) -> NoReturn:
+    raise GradientError(
+        "apply_gradients: this optax transformation evaluates the loss at other parameters",
+        source=AMBIENT.source or current_source(),
+        mend="use gc.minimize(loss, tx), which knows how the loss is calculated",
+    )

@@ -1,0 +1,210 @@
+"""Moving averages of parameters, kept beside them for evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from graphc.build.initializers import Zeros
+from graphc.build.variables import variable
+from graphc.errors import AttributeValueError, DTypeError, GraphError, ShapeError, UnknownNameError
+from graphc.ir.dtypes import FLOAT32, DType, is_floating, is_inexact
+from graphc.ir.graph import Graph
+from graphc.ir.node import Node, Tensor
+from graphc.ir.scopes import AMBIENT, absolute_scope, building, exact_device
+from graphc.ir.source import current_source
+from graphc.ir.variable import Variable
+from graphc.ops.arithmetic import minimum
+from graphc.ops.emit import constant, convert, to_dtype
+from graphc.ops.stable import wide
+from graphc.ops.state import group
+
+
+class MovingAverages:
+    """What `moving_averages` makes.
+
+    Attributes:
+        update: the node that brings the averages up to date; fetching it gives None.
+        variables: those that are averaged.
+    """
+
+    def __init__(self, update: Node, averages: Mapping[Variable, Variable]) -> None:
+        self.update = update
+        self.variables = tuple(averages)
+        self._averages = dict(averages)
+
+    def average(self, variable: Variable) -> Variable:
+        """The variable that holds the average of `variable`, to read, fetch and save.
+
+        Raises:
+            UnknownNameError: it is not averaged.
+        """
+        found = self._averages.get(variable)
+        if found is None:
+            name = getattr(variable, "name", variable)
+            raise UnknownNameError(
+                f"no moving average is kept of {name!r}",
+                details=[v.name for v in self.variables],
+                source=current_source(),
+                mend="average one of these, or pass it to gc.train.moving_averages",
+            )
+        return found
+
+    @contextmanager
+    def swapped(self, session: Any) -> Iterator[None]:
+        """Inside, the session's variables have the values of their averages: for evaluation.
+
+        Afterwards they have those they had before, whatever was assigned meanwhile.
+
+        Raises:
+            StateError: the session is closed or broken.
+        """
+        before = {v: session.get(v) for v in self._averages}
+        session.set_all({v: session.get(average) for v, average in self._averages.items()})
+        try:
+            yield
+        finally:
+            session.set_all(before)
+
+
+def moving_averages(
+    variables: Iterable[Variable] | None = None,
+    decay: Any = 0.999,
+    *,
+    num_updates: Any = None,
+    zero_debias: bool = False,
+    name: str = "average",
+) -> MovingAverages:
+    """Moving averages of variables, `average = decay * average + (1 - decay) * value`.
+
+    Evaluated by its averaged parameters a model is often better than by the last ones. The values
+    are those after the assignments that stand before this call in the graph: call it after
+    `gc.minimize`, and fetch `gc.group(train, averages.update)`. Under a strategy averages are whole
+    on each device, as the variables are.
+
+    Args:
+        variables: floating or complex; by default all trainable variables of the graph.
+        decay: a number in [0, 1), or a floating scalar that the graph computes.
+        num_updates: a scalar or variable that counts the steps, n: the decay is then
+            min(decay, (1 + n) / (10 + n)), so that early averages follow sooner.
+        zero_debias: True: the average of the values seen so far, with weights that add up to 1, and
+            zeros before the first update. False: averages start as the variables do, and the
+            initial values keep a weight.
+        name: an average is called `<variable>/<name>`, is not trainable and of the variable's
+            type, or float32 for narrower floats, whose steps would be too large for it.
+
+    Returns:
+        `.update`, the node that brings them up to date; `.average(variable)`, the variable that
+        holds one; and `.swapped(session)`, inside which the session's variables have the values of
+        their averages.
+
+    Raises:
+        AttributeValueError: a decay out of range.
+        DTypeError: a variable of integers, or a decay that is not floating.
+        GraphError: there is nothing to average, or no graph is being built.
+        GraphFinalizedError: the graph has run.
+
+    Sources: Polyak and Juditsky, Acceleration of stochastic approximation by averaging, 1992;
+    tf.compat.v1.train.ExponentialMovingAverage; for `zero_debias`, Kingma and Ba,
+    arXiv:1412.6980, section 3.
+    """
+    chosen = list(dict.fromkeys(_trainable() if variables is None else variables))
+    graph = _checked(chosen)
+    with building(graph), absolute_scope(f"{graph.unique_name(name)}/"):
+        share = 1 - _decay(decay, num_updates, _widest(chosen))
+        averages = {v: _average_of(v, name, zero_debias) for v in chosen}
+        assigned: list[Tensor] = []
+        if zero_debias:
+            weight = variable(np.zeros((), share.dtype), trainable=False, name="weight")
+            total = weight.assign(weight.read() + (1 - weight.read()) * share)
+            assigned.append(total)
+            share = share / total
+        for each, average in averages.items():
+            with exact_device(each.device):
+                dtype, old = average.type.dtype, average.read()
+                new = old + (to_dtype(each.read(), dtype) - old) * to_dtype(share, dtype)
+                assigned.append(average.assign(new))
+        update = group(assigned, name="update")
+    return MovingAverages(update, averages)
+
+
+def _trainable() -> list[Variable]:
+    graph = AMBIENT.graphs[-1].root if AMBIENT.graphs else None
+    return [] if graph is None else [v for v in graph.variables.values() if v.trainable]
+
+
+def _checked(variables: list[Any]) -> Graph:
+    """The graph that the averages are made in."""
+    source = current_source()
+    for each in variables:
+        if not isinstance(each, Variable):
+            raise GraphError(f"moving_averages: {each!r} is no variable", source=source)
+        if not is_inexact(each.type.dtype):
+            raise DTypeError(
+                f"moving_averages: {each.name!r} must be floating or complex, got {each.type}",
+                source=source,
+                mend="leave it out of the variables",
+            )
+    if not variables or not AMBIENT.graphs:
+        raise GraphError(
+            "moving_averages: there are no variables to average"
+            if AMBIENT.graphs
+            else "moving_averages: no graph is being built",
+            source=source,
+            mend="call it inside `with graph:`, after the variables are made",
+        )
+    return AMBIENT.graphs[-1]
+
+
+def _average_of(each: Variable, name: str, zero_debias: bool) -> Variable:
+    """The variable for the average of another, where that one lies."""
+    with absolute_scope(""), exact_device(each.device):
+        dtype = wide(each.type.dtype)
+        initial = Zeros() if zero_debias else to_dtype(each.read(), dtype)
+        return variable(
+            initial,
+            shape=each.type.shape,
+            dtype=dtype,
+            trainable=False,
+            name=f"{each.name}/{name}",
+        )
+
+
+def _widest(variables: Iterable[Variable]) -> DType:
+    """What to compute decays in: not less than float32, where 0.999 and 1 differ."""
+    double = any(np.finfo(wide(v.type.dtype)).bits == 64 for v in variables)
+    return np.dtype(np.float64) if double else FLOAT32
+
+
+def _decay(decay: Any, num_updates: Any, dtype: DType) -> Tensor:
+    """The decay of this run.
+
+    Raises:
+        AttributeValueError: it is out of range.
+        DTypeError, ShapeError: a tensor that is no floating scalar.
+    """
+    source = current_source()
+    if isinstance(decay, (int, float)):
+        if not 0 <= decay < 1:
+            raise AttributeValueError(
+                f"moving_averages: decay must be in [0, 1), got {decay!r}",
+                source=source,
+                mend="0.99 averages over about 100 steps, 0.999 over 1000",
+            )
+        result = constant(decay, dtype)
+    else:
+        result = convert(decay)
+        if not is_floating(result.dtype) or result.shape != ():
+            error = ShapeError if is_floating(result.dtype) else DTypeError
+            raise error(
+                f"moving_averages: decay must be a floating scalar, got {result.type}",
+                source=source,
+            )
+        result = to_dtype(result, dtype)
+    if num_updates is None:
+        return result
+    n = to_dtype(convert(num_updates), dtype)
+    return minimum(result, (1 + n) / (10 + n))

@@ -1,0 +1,120 @@
+"""`apply_gradients`: what `minimize` does with its gradients, for gradients that are given."""
+
+from __future__ import annotations
+
+import numpy as np
+import optax
+import pytest
+
+import graphc as gc
+from graphc.errors import (
+    AttributeValueError,
+    DTypeError,
+    GradientError,
+    GraphError,
+    ShapeError,
+)
+
+QUICK = gc.CompileOptions(xla_options={"xla_backend_optimization_level": 0})
+
+
+def network():
+    """A graph with a loss, and its variables."""
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder((None, 3), "float64", name="x")
+        h = gc.nn.Dense(4, activation=gc.nn.tanh, dtype="float64", name="hidden")(x)
+        y = gc.nn.Dense(2, dtype="float64", name="out")(h)
+        loss = gc.reduce_mean(gc.square(y - 1.0))
+    return graph, loss, list(graph.variables.values())
+
+
+def trained(graph, train, steps=3, fed=True):
+    session = gc.Session(graph, options=QUICK)
+    for i in range(steps):
+        feeds = {"x": np.random.default_rng(i).normal(size=(5, 3))}
+        assert session.run(train, feeds if fed else {}) is None
+    return session.values()
+
+
+def test_it_is_minimize_with_the_gradients_in_sight() -> None:
+    """By names and by values, whatever order the pairs come in."""
+    tx = optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.1))
+    graph, loss, _ = network()
+    with graph:
+        train = gc.minimize(loss, tx)
+    wanted = trained(graph, train)
+    graph, loss, variables = network()
+    with graph:
+        pairs = list(zip(gc.gradients(loss, variables), variables, strict=True))
+        train = gc.train.apply_gradients(reversed(pairs), tx)
+    found = trained(graph, train)
+    assert found.keys() == wanted.keys() and "out/kernel/train/1/0/mu" in found
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-12, err_msg=name)
+
+
+def test_gradients_of_ones_own_and_variables_without_any() -> None:
+    graph, _, (kernel, bias, *_) = network()
+    with graph:
+        up = gc.constant(np.arange(4.0))
+        train = gc.train.apply_gradients([(None, kernel), (up, bias)], optax.sgd(0.5), name="own")
+    start, after = gc.Session(graph).values(), trained(graph, train, fed=False)
+    np.testing.assert_array_equal(after["hidden/bias"], -1.5 * np.arange(4))
+    np.testing.assert_array_equal(after["hidden/kernel"], start["hidden/kernel"])
+
+
+def test_the_loss_is_for_those_who_look_at_it() -> None:
+    plateau = optax.chain(optax.sgd(1.0), optax.contrib.reduce_on_plateau(factor=0.5, patience=1))
+    graph, loss, variables = network()
+    with graph:
+        pairs = [(gc.ones(v.shape, "float64"), v) for v in variables]
+        with pytest.raises(GradientError, match=r"looks at the loss(.|\n)*mend: pass loss="):
+            gc.train.apply_gradients(pairs, plateau)
+        train = gc.train.apply_gradients(pairs, plateau, loss=gc.constant(1.0))
+    found = trained(graph, train, steps=6, fed=False)  # the rate falls: there is no progress
+    np.testing.assert_allclose(found["out/bias"], found["out/bias"][0])
+    assert -6 < found["out/bias"][0] < -1
+    with graph.extend(), pytest.raises(GradientError, match=r"at other parameters(.|\n)*minimize"):
+        gc.train.apply_gradients(pairs, optax.lbfgs())
+
+
+def test_float16_gradients_of_ones_own_are_not_taken_for_scaled_ones() -> None:
+    """Only `minimize` scales its loss; both may stand in one program."""
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder((None, 3), "float32", name="x")
+        w, u = (gc.variable(np.ones((3, 2), np.float32), name=name) for name in "wu")
+        both = [gc.reduce_mean(gc.matmul(x, v)) for v in (w, u)]
+        scaled = gc.minimize(both[0], optax.sgd(1.0), variables=[w])
+        own = gc.train.apply_gradients([(gc.gradients(both[1], u), u)], optax.sgd(1.0), name="own")
+    session = gc.Session(graph, options=gc.CompileOptions(precision="f16"))
+    session.run([scaled, own], {x: np.ones((4, 3), np.float32)})
+    np.testing.assert_array_equal(session.get("w"), 0.5)
+    np.testing.assert_array_equal(session.get("u"), 0.5)
+
+
+def test_errors() -> None:
+    graph, loss, (kernel, *_) = network()
+    with graph:
+        g = gc.ones(kernel.shape, "float64")
+        tx = optax.sgd(0.1)
+        apply = gc.train.apply_gradients
+        with pytest.raises(GradientError, match="there are no gradients"):
+            apply([(None, kernel)], tx)
+        with pytest.raises(GradientError, match="two gradients for the variable 'hidden/kernel'"):
+            apply([(g, kernel), (g, kernel)], tx)
+        with pytest.raises(GraphError, match=r"expected pairs \(gradient, variable\)"):
+            apply([g], tx)
+        with pytest.raises(GraphError, match="expected pairs"):
+            apply([(kernel, g)], tx)
+        with pytest.raises(ShapeError, match=r"must be f64\[3, 4\], got f64\[4\]"):
+            apply([(g[0], kernel)], tx)
+        with pytest.raises(DTypeError, match=r"must be f64\[3, 4\], got f32\[3, 4\]"):
+            apply([(gc.cast(g, "float32"), kernel)], tx)
+        with pytest.raises(AttributeValueError, match="apply_gradients: 3 is no optax"):
+            apply([(g, kernel)], 3)
+    with gc.Graph(), pytest.raises(GraphError, match="not of the graph being built"):
+        apply([(g, kernel)], tx)
+    train = apply([(g, kernel)], tx)  # outside of a `with`: in the gradients' own graph
+    assert graph.node(train.name) is train

@@ -1,0 +1,128 @@
+"""Steps after the first: nothing is compiled any more, and nothing is left behind."""
+
+from __future__ import annotations
+
+import gc as garbage
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+import graphc as gc
+from graphc.devices import DataParallel
+from graphc.runtime.counters import COUNTERS
+
+STATM = Path("/proc/self/statm")
+ROWS, COLUMNS = 8, 512  # 16 kB of floats: if one is left behind in each step, it shows
+
+
+@pytest.fixture(scope="module")
+def graph() -> gc.Graph:
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder(("batch", COLUMNS), name="x")
+        rate = gc.placeholder((), name="rate")
+        w = gc.variable(np.ones((COLUMNS, 1), np.float32), name="w")
+        h = gc.random.dropout(gc.matmul(x, w), 0.1)
+        loss = gc.reduce_mean(gc.square(h), name="loss")
+        falling = optax.linear_schedule(1e-2, 1e-4, 20)
+        gc.minimize(loss * rate, optax.sgd(falling, momentum=0.9), name="train")
+    return graph
+
+
+def session_on(graph: gc.Graph, devices: int) -> gc.Session:
+    strategy = DataParallel(devices) if devices > 1 else None
+    return gc.Session(graph, strategy=strategy, options=gc.CompileOptions(cache=None))
+
+
+def batches(count: int) -> Iterator[dict[str, Any]]:
+    """Each of its own numbers, and its own learning rate, as Python's number or NumPy's."""
+    rng = np.random.default_rng(0)
+    some = rng.normal(size=(4, ROWS, COLUMNS)).astype(np.float32)
+    for i in range(count):
+        rate = 0.1 / (1 + i)
+        yield {"x": some[i % 4] + i % 7, "rate": rate if i % 2 else np.float32(rate)}
+
+
+def stream(session: gc.Session, count: int, prefetch: bool) -> Any:
+    return gc.data.prefetch(batches(count), session) if prefetch else batches(count)
+
+
+class Lines(logging.Handler):
+    """The messages of JAX about what it traces and compiles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+@contextmanager
+def compilations() -> Iterator[list[str]]:
+    lines, logger = Lines(), logging.getLogger("jax")
+    logger.addHandler(lines)
+    try:
+        with jax.log_compiles():
+            yield lines.texts
+    finally:
+        logger.removeHandler(lines)
+
+
+@pytest.mark.parametrize("prefetch", [False, True], ids=["host", "prefetch"])
+@pytest.mark.parametrize("devices", [1, 4])
+def test_only_the_first_step_compiles(graph: gc.Graph, devices: int, prefetch: bool) -> None:
+    session = session_on(graph, devices)
+    losses = []
+    with compilations() as texts:
+        feeds = iter(stream(session, 30, prefetch))
+        losses.append(float(session.run(["train", "loss"], next(feeds))[1]))
+        assert any("XLA compilation" in text for text in texts)
+        texts.clear()
+        before = COUNTERS.snapshot()
+        for feed in feeds:
+            losses.append(float(session.run(["train", "loss"], feed)[1]))
+        assert texts == []
+    assert len(set(losses)) == 30
+    assert session.compile_count == 1
+    assert COUNTERS.snapshot() == before
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def held() -> tuple[int, int, int]:
+    """Bytes in memory, JAX arrays, and Python objects that can be part of a cycle."""
+    garbage.collect()
+    return resident(), len(jax.live_arrays()), len(garbage.get_objects())
+
+
+@pytest.mark.skipif(not STATM.exists(), reason="memory is read as Linux tells it")
+@pytest.mark.parametrize(("devices", "prefetch"), [(1, False), (2, False), (1, True), (2, True)])
+def test_a_thousand_steps_leave_nothing_behind(
+    graph: gc.Graph, devices: int, prefetch: bool
+) -> None:
+    session = session_on(graph, devices)
+
+    def train(count: int) -> None:
+        for feed in stream(session, count, prefetch):
+            loss = session.run(["train", "loss"], feed)[1]
+        loss.block_until_ready()
+
+    train(200)
+    memory, arrays, objects = held()
+    train(1000)
+    memory_after, arrays_after, objects_after = held()
+    assert arrays_after - arrays <= 0
+    assert objects_after - objects < 500  # an object a step would be 1,000
+    assert memory_after - memory < 8 * 2**20  # 16 kB a step would be 16 MB
