@@ -14,7 +14,6 @@ How asynchronous runs interleave is chance: their figures differ a little each t
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +21,9 @@ from itertools import islice
 from typing import Any
 
 import digits
-import jax
 import numpy as np
 import optax
+import several_devices
 
 import graphc as gc
 
@@ -178,12 +177,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300, help="synchronous ones")
     parser.add_argument("--plot", default="asynchronous.png", help="where the plot goes")
     options = parser.parse_args()
-    if "host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        jax.config.update("jax_num_cpu_devices", options.workers)  # a virtual one for each
     data, graph = digits.load(), build()
     stream = gc.data.Batches({"x": data["x_train"], "y": data["y_train"]}, options.batch, seed=1)
     batches = list(islice(stream, options.steps))
-    devices = min(options.workers, len(jax.devices()))
+    devices = several_devices.most(options.workers)
     curves = [
         synchronous(graph, data, batches, devices),
         asynchronous("one at a time", graph, data, batches, options.workers, 0),

@@ -16,3 +16,12 @@ def names(count: int) -> list[str]:
     """The names of `count` devices of one kind: GPUs if there are so many."""
     gpus = [name for name in gc.devices.available() if "GPU" in name]
     return gpus[:count] if len(gpus) >= count else [f"/device:CPU:{i}" for i in range(count)]
+
+
+def most(count: int) -> int:
+    """How many devices JAX uses by default, at most `count`."""
+    return min(count, sum(1 for name in gc.devices.available() if name.startswith(_default())))
+
+
+def _default() -> str:
+    return next(iter(gc.devices.available())).rsplit(":", 1)[0]

@@ -5,7 +5,7 @@ and the units of the wide layers lie on "model": the first of two products is cu
 second by rows, so that a block exchanges two sums forward and two backward. Shoeybi et al.,
 "Megatron-LM", 2019; what is not annotated XLA works out: Xu et al., "GSPMD", 2021.
 
-XLA_FLAGS=--xla_force_host_platform_device_count=4 python examples/tensor_parallel.py
+python examples/tensor_parallel.py --data 2 --model 2
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 
 import digits
 import optax
+import several_devices
 
 import graphc as gc
 
@@ -94,7 +95,8 @@ def main() -> None:
     parser.add_argument("--model", type=int, default=2, help="devices along heads and units")
     parser.add_argument("--steps", type=int, default=300)
     options = parser.parse_args()
-    mesh = gc.devices.Mesh({"data": options.data, "model": options.model})
+    devices = several_devices.names(options.data * options.model)
+    mesh = gc.devices.Mesh({"data": options.data, "model": options.model}, devices=devices)
     job = build()
     session = gc.Session(job.graph, strategy=mesh)
     gc.train.fit(session, job, steps=options.steps)

@@ -17,6 +17,7 @@ import argparse
 import digits
 import numpy as np
 import optax
+import several_devices
 
 import graphc as gc
 
@@ -56,6 +57,7 @@ def build(*, towers: int = 4, dtype: str = "float32", batch: int = 128) -> gc.tr
         towers: into how many equal parts a batch is cut, one for each device.
     """
     data = digits.load(dtype)
+    places = several_devices.names(towers)
     graph = gc.Graph(seed=0, name="towers")
     with graph:
         x = gc.placeholder(("batch", 8, 8, 1), dtype, name="x")
@@ -64,12 +66,12 @@ def build(*, towers: int = 4, dtype: str = "float32", batch: int = 128) -> gc.tr
         losses, gradients = [], []
         parts = zip(gc.split(x, towers), gc.split(y, towers), strict=True)
         for i, (images, labels) in enumerate(parts):
-            with gc.device(f"/cpu:{i}"), gc.name_scope(f"tower_{i}"):
+            with gc.device(places[i]), gc.name_scope(f"tower_{i}"):
                 add_losses(graph, network(images), labels)
                 losses.append(sum(graph.collection("losses", scope=f"tower_{i}")))
                 variables = [v for v in graph.variables.values() if v.trainable]
                 gradients.append(gc.gradients(losses[-1], variables))
-        with gc.device("/cpu:0"):
+        with gc.device(places[0]):
             loss = gc.divide(sum(losses), towers, name="loss")
             rate = optax.exponential_decay(0.1, STEPS // 3, 0.3, staircase=True)
             apply = gc.train.apply_gradients(

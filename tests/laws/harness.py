@@ -101,11 +101,16 @@ RANDOM_STATE = {
 }
 
 
+def random_state(program: Program) -> list[Array]:
+    """The random state that a program takes after its feeds."""
+    return [RANDOM_STATE[port.name] for port in program.ports("state")]
+
+
 def evaluate(
     program: Program, feeds: Sequence[Array], xla_options: dict[str, Any] | None = None
 ) -> list[Array]:
     """The fetches of a program; random state starts at a fixed key."""
-    values = [*feeds, *(RANDOM_STATE[p.name] for p in program.ports("state"))]
+    values = [*feeds, *random_state(program)]
     count = len(program.ports("fetch"))
     with jax.enable_x64(True):
         compiled = jax.jit(to_function(program)).lower(*values).compile(xla_options)
