@@ -90,6 +90,11 @@ class _Batch:
     def plan(self, node: Node, layouts: Sequence[Layout]) -> LayoutPlan | None:
         """The rule's answer; None where it cannot be followed."""
         rule = node.op.layout or replicated
+        if node.regions and self._rows is not None:  # what is cut otherwise is none of this batch
+            layouts = [
+                REPLICATED if isinstance(lies, Sharded) and lies.rows is None else lies
+                for lies in layouts
+            ]
         try:
             plan = rule(self, node, *map(_plain, layouts))
             operands = self._cut(plan.operands, [t.type for t in node.inputs])

@@ -1,4 +1,4 @@
-"""XLA with most of its optimisations off."""
+"""How XLA compiles for a test."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import jax
 
 FUSIONS = "xla_cpu_use_fusion_emitters"
+OPTION = "jax_disable_most_optimizations"
 
 
 def fusions_as_users() -> dict[str, bool]:
@@ -17,13 +18,26 @@ def fusions_as_users() -> dict[str, bool]:
     return {FUSIONS: True} if f"{FUSIONS}=false" in os.environ["XLA_FLAGS"] else {}
 
 
+def _few_optimisations() -> None:
+    jax.config.update(OPTION, os.environ.get(OPTION.upper()) != "0")
+
+
 @contextmanager
-def unoptimised() -> Iterator[None]:
-    """What is compiled inside compiles in two thirds of the time. For large programs that run once
-    and ask what gradients, layouts and imported functions mean, not what XLA makes of them; as
-    context or decorator."""
-    jax.config.update("jax_disable_most_optimizations", True)
+def optimised() -> Iterator[None]:
+    """What is compiled inside is compiled as for users, with all optimisations; elsewhere in the
+    tests LLVM makes few (tests/conftest.py). As context or decorator."""
+    jax.config.update(OPTION, False)
     try:
         yield
     finally:
-        jax.config.update("jax_disable_most_optimizations", False)
+        _few_optimisations()
+
+
+@contextmanager
+def unoptimised() -> Iterator[None]:
+    """What is compiled inside is not, also where the environment asks for all optimisations."""
+    jax.config.update(OPTION, True)
+    try:
+        yield
+    finally:
+        _few_optimisations()

@@ -1,6 +1,7 @@
-"""What every test runs under: four virtual CPU devices, no GPU tests where there is no GPU, and a
-cache of its own for compiled programs."""
+"""What every test runs under: four virtual CPU devices, compilation that does not take long, no GPU
+tests where there is no GPU, and a cache of its own for compiled programs."""
 
+import gc
 import os
 import shutil
 import tempfile
@@ -16,8 +17,10 @@ _DEVICE_COUNT = "--xla_force_host_platform_device_count"
 _flags = os.environ.get("XLA_FLAGS", "")
 if _DEVICE_COUNT not in _flags:
     _flags = f"{_flags} {_DEVICE_COUNT}=4"
-# The suite compiles much and runs little, and the older way in which XLA:CPU writes fusions takes
-# half the time to compile. Newer JAX has one way alone: there programs run as users' do.
+# The suite compiles much and runs little: without LLVM's optimisations programs compile in half the
+# time, and on JAX 0.10 in a fifth with the older way in which XLA:CPU writes fusions (newer JAX has
+# one way alone). What must run as users' programs do is in `optimised` of tests/compiling.py.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 _FUSIONS = "--xla_cpu_use_fusion_emitters"
 if version("jaxlib").startswith("0.10.") and _FUSIONS not in _flags:
     _flags = f"{_flags} {_FUSIONS}=false"
@@ -52,3 +55,10 @@ def _has_gpu() -> bool:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and not _has_gpu():
         pytest.skip("needs a GPU")
+
+
+def pytest_collection_finish() -> None:
+    """What there is by now stays to the end: Python need not look through it for garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(5_000, 10, 10)

@@ -9,7 +9,7 @@ from typing import Any
 from graphc.errors import DTypeError
 from graphc.ir.dims import Shape
 from graphc.ir.dtypes import BOOL, is_floating
-from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
+from graphc.ir.layouts import REPLICATED, Fill, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
@@ -209,7 +209,11 @@ def _attention_gradient_layout(ctx: LayoutContext, node: Node, *operands: Layout
         if mask.type.dtype != BOOL
     ]
     cut = [Sharded(axis)] * 4
-    return LayoutPlan([*cut, *masks], [*cut[:3], *biases], fill={3: "sum"})
+    fills: dict[int, Fill] = dict.fromkeys(range(4), "sum")  # 0 * NaN would be NaN
+    for i, (layout, mask) in enumerate(zip(masks, node.inputs[4:], strict=True), 4):
+        if isinstance(layout, Sharded) and mask.type.dtype != BOOL:
+            fills[i] = "sum"
+    return LayoutPlan([*cut, *masks], [*cut[:3], *biases], fill=fills)
 
 
 ATTENTION = OpDef(

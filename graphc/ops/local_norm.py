@@ -193,7 +193,10 @@ def _gradient_layout(
                 return LayoutPlan([layout, Sharded(0), layout], [layout, Sharded(0), Sharded(0)])
             attrs = _real(ctx, node, layout) or None
             return LayoutPlan(
-                [layout, REPLICATED, layout], [layout, SUM, SUM], attrs, fill={2: "sum"}
+                [layout, REPLICATED, layout],
+                [layout, SUM, SUM],
+                attrs,
+                fill={0: "sum", 2: "sum"},
             )
     return replicated(ctx, node, x, scale, dy)
 

@@ -205,7 +205,7 @@ def _gradient_layout(
     if lies == Sharded(3):
         return LayoutPlan([lies, Sharded(2), lies], [lies, Sharded(2)])
     if lies == Sharded(0):
-        return LayoutPlan([lies, REPLICATED, lies], [lies, SUM], fill={2: "sum"})
+        return LayoutPlan([lies, REPLICATED, lies], [lies, SUM], fill={0: "sum", 2: "sum"})
     return LayoutPlan([REPLICATED] * 3, [REPLICATED] * 2)
 
 

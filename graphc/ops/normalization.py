@@ -236,7 +236,9 @@ def _layer_norm_gradient_layout(
 ) -> LayoutPlan:
     for layout in (x, dy):
         if isinstance(layout, Sharded) and layout.axis != node.inputs[0].ndim - 1:
-            return LayoutPlan([layout, REPLICATED, layout], [layout, SUM, SUM], fill={2: "sum"})
+            return LayoutPlan(
+                [layout, REPLICATED, layout], [layout, SUM, SUM], fill={0: "sum", 2: "sum"}
+            )
     return replicated(ctx, node, x, scale, dy)
 
 

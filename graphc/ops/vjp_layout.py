@@ -40,7 +40,9 @@ def vjp_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
     required = [REPLICATED if layout == SUM else layout for layout in plan.results]
     results = [lies[i] for i in node.attrs["wrt"]]
     local = None if plan.attrs is None else {"attrs": {**own.attrs, **plan.attrs}}
-    return LayoutPlan([*plan.operands, *required], results, local, fill=_fill(plan))
+    # Of sums over the batch padding is no part only if it is finite, which nobody knows here.
+    fill = None if SUM in results else _fill(plan)
+    return LayoutPlan([*plan.operands, *required], results, local, fill=fill)
 
 
 def _fill(plan: LayoutPlan) -> Mapping[int, Fill] | None:

@@ -24,7 +24,7 @@ from graphc.devices.replicate import Replicate
 from graphc.devices.strategy import DataParallel
 from graphc.ir.dtypes import INT32
 from graphc.ir.layouts import REPLICATED as WHOLE
-from graphc.ir.layouts import Sharded
+from graphc.ir.layouts import Layout, Sharded
 from graphc.ir.node import EMPTY, Node, Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.types import TensorType
@@ -76,7 +76,12 @@ def on_replicas(
     if strategy.shard_optimizer:
         names = [port.name for port in (*order.written, *order.read, *order.assigned)]
         cut, notes = slot_pieces(layout, names, len(devices))
-    local = Replicate(len(devices), sources=sources, state_layouts=cut).replicate(program)
+    whole = dict[str, Layout]()
+    if options.check_numerics and _is_uneven(program, len(devices)):
+        whole = dict.fromkeys(program.batch_axes, WHOLE)  # in padding there may be a NaN
+        notes = [*notes, "numerics are checked, and the batch is uneven: each device has all of it"]
+    replicate = Replicate(len(devices), sources=sources, state_layouts=cut, input_layouts=whole)
+    local = replicate.replicate(program)
     tell_of("replicate", program, local.program, time.perf_counter() - start)
     platform = devices[0].platform
     first = [BucketCollectives(strategy.bucket_bytes)] if strategy.bucket_bytes else []
@@ -119,6 +124,13 @@ def on_replicas(
     )
     interface = replace(interface, homes=homes_of(interface.buffers, cut))
     return JaxProgram(interface, devices, program, jitted, arguments, plain, report)
+
+
+def _is_uneven(program: Program, replicas: int) -> bool:
+    """Whether the batch of a feed does not divide by the replicas."""
+    types = {port.name: port.tensor.type for port in program.ports("feed")}
+    sizes = [types[name].shape[axis] for name, axis in program.batch_axes.items()]
+    return any(not isinstance(size, int) or size % replicas for size in sizes)
 
 
 def _checked(local: Local, options: CompileOptions) -> tuple[Local, Table | None]:

@@ -269,3 +269,42 @@ def test_operators_that_do_not_say_what_padding_may_hold_are_given_the_whole() -
     even, uneven = (executable.notes for executable in session.executables)
     assert not even
     assert "gathered Tanh for SumOfExp" in uneven[0] and "its rows to divide" in uneven[0]
+
+
+def test_what_is_no_number_in_padding_alone_reaches_no_sum() -> None:
+    """A gradient of padding is 0; divided by its length it is 0 / 0, and goes on as an input."""
+    after = []
+    for strategy, options in (
+        (None, None),
+        (DataParallel(4), None),
+        (DataParallel(4), gc.CompileOptions(check_numerics=True)),
+    ):
+        with gc.Graph(seed=0) as g:
+            x = gc.placeholder((None, 4), "float64", name="x")
+            norm = gc.nn.LayerNorm(name="norm", dtype="float64")
+            out = gc.nn.Dense(1, name="out", dtype="float64")
+            (slope,) = gc.gradients(gc.reduce_mean(gc.square(out(norm(x)) - 1.0)), [x])
+            length = gc.sqrt(gc.reduce_sum(slope * slope, 1, keepdims=True))
+            worse = gc.stop_gradient(x + 0.1 * slope / length)
+            loss = gc.reduce_mean(gc.square(out(norm(worse)) - 1.0))
+            train = gc.minimize(loss, optax.sgd(0.1), name="train")
+        session = gc.Session(g, strategy=strategy, options=options)
+        session.run(train, {x: np.random.default_rng(0).normal(size=(5, 4))})
+        after.append(session.values())
+    for name, value in after[0].items():
+        for other in after[1:]:
+            np.testing.assert_allclose(other[name], value, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+def test_a_loop_of_steps_over_uneven_batches_with_a_sharded_optimizer() -> None:
+    with gc.Graph(seed=0) as g:
+        x = gc.placeholder((None, 12), "float64", name="x")
+        y = gc.nn.Dense(12, name="dense", dtype="float64")(x)
+        train = gc.minimize(gc.reduce_mean(gc.square(y - 1.0)), optax.adam(0.1), name="train")
+    after = []
+    for strategy in (None, DataParallel(4, shard_optimizer=True)):
+        session = gc.Session(g, strategy=strategy)
+        session.run_steps(train, iter([{x: np.ones((6, 12))}] * 3), 3)
+        after.append(session.values())
+    for name, value in after[0].items():
+        np.testing.assert_allclose(after[1][name], value, rtol=1e-9, atol=1e-12, err_msg=name)

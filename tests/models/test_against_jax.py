@@ -16,6 +16,7 @@ from jax import lax
 from jax import numpy as jnp
 
 import graphc as gc
+from tests.compiling import optimised
 
 STEPS, ROWS, F64 = 10, 8, "float64"
 
@@ -258,7 +259,7 @@ def trained_by_jax(model: Model, params: dict[str, np.ndarray]) -> tuple[list[fl
 
     losses = []
     with jax.enable_x64(True):
-        state = model.tx.init(params)
+        state = jax.jit(model.tx.init)(params)
         for _ in range(STEPS):
             params, state, loss = step(params, state)
             losses.append(float(loss))
@@ -266,6 +267,7 @@ def trained_by_jax(model: Model, params: dict[str, np.ndarray]) -> tuple[list[fl
 
 
 @pytest.mark.parametrize("make", [residual_network, transformer, recurrent_network, critic])
+@optimised()
 def test_a_model_trains_as_in_jax_on_one_device_and_on_four(make):
     model = make()
     trainable = [name for name, v in model.graph.variables.items() if v.trainable]
@@ -282,6 +284,7 @@ def test_a_model_trains_as_in_jax_on_one_device_and_on_four(make):
         assert session.executables[0].notes == []  # nothing had to be gathered
 
 
+@optimised()
 def test_two_optimizers_of_one_graph_update_their_own_variables():
     """A generator and its discriminator, in turns and in one run."""
     rng = np.random.default_rng(4)

@@ -123,14 +123,17 @@ def test_an_interrupt_while_waiting_loses_no_state(monkeypatch) -> None:
     session.run(more)
 
     class Interrupted:
+        def is_deleted(self) -> bool:
+            return False
+
         def block_until_ready(self) -> None:
             raise KeyboardInterrupt
 
     waiting = session.executables[0]._executor._in_flight._waiting
-    waiting[0] = Interrupted()
+    waiting[0] = [Interrupted()]
     with pytest.raises(KeyboardInterrupt):
         session.run(more)
-    waiting[0] = jax.numpy.zeros(())
+    waiting[0] = [jax.numpy.zeros(())]
     assert session.run(more) == 2
 
 
@@ -140,10 +143,13 @@ def test_an_earlier_failure_breaks_a_session_whose_state_came_of_it() -> None:
     session.run(more)
 
     class Failed:
+        def is_deleted(self) -> bool:
+            return False
+
         def block_until_ready(self) -> None:
             raise RuntimeError("out of luck")
 
-    session.executables[0]._executor._in_flight._waiting[0] = Failed()
+    session.executables[0]._executor._in_flight._waiting[0] = [Failed()]
     with pytest.raises(StateError, match="an earlier run failed: out of luck"):
         session.run(more)
     with pytest.raises(StateError, match="the session is broken"):
