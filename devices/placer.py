@@ -42,7 +42,7 @@ class Placement:
         devices: the names of those it runs on, that of `base` first if it is among them.
         base: what is said nowhere lies here.
         homes: where each variable lies that the program touches.
-        rows: for the log: variables, then nodes in program order.
+        at: where each node is, or else where its users are; not there: on `base`.
         notes: what could not be done as asked, one line each.
     """
 
@@ -50,8 +50,15 @@ class Placement:
     devices: tuple[str, ...]
     base: str
     homes: Mapping[str, str]
-    rows: Sequence[Row] = field(repr=False)
+    at: Mapping[str, tuple[str, ...]] = field(repr=False)
     notes: Sequence[str] = ()
+
+    def rows(self) -> list[Row]:
+        """For the log: variables, then nodes in program order."""
+        variables = [(n, home) for n, home in self.homes.items() if not n.startswith("__")]
+        found = [Row(name, "Variable", (home,)) for name, home in variables]
+        nodes = [n for n in self.program.nodes if n.name and n.op not in MARKS]
+        return found + [Row(n.name, n.op.name, self.at.get(n.name, (self.base,))) for n in nodes]
 
 
 def place(
@@ -88,8 +95,13 @@ def place(
         DeviceError: a name does not parse; or no device fits a request, and `soft` is False.
     """
     names = _names() if known is None else {name: name for name in known}
-    placing = _Placing(program, variables or {}, names, soft)
-    return placing.run(base or placing.base(program if whole is None else whole))
+    variables, whole = variables or {}, program if whole is None else whole
+    if not variables and not any(node.device for node in whole.walk()):  # as most graphs are
+        base = base or next(iter(names))
+        ports = [*program.ports("state"), *program.new_state()]
+        return Placement(program, (base,), base, {port.name: base for port in ports}, {})
+    placing = _Placing(program, variables, names, soft)
+    return placing.run(base or placing.base(whole))
 
 
 class _Placing:
@@ -135,8 +147,7 @@ class _Placing:
             f"no device {request} for {who}: it runs on {base}"
             for request, who in self._missing.items()
         ]
-        rows = self._rows(homes, base)
-        return Placement(program, names, base, homes, rows, [*notes, *self._notes])
+        return Placement(program, names, base, homes, self._at_last(), [*notes, *self._notes])
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -250,18 +261,17 @@ class _Placing:
         regions = tuple([_unplaced(body) for body in node.regions])
         return node.replace(device=self._devices.get(node, ""), regions=regions)
 
-    def _rows(self, homes: Mapping[str, str], base: str) -> list[Row]:
-        rows = [Row(n, "Variable", (d,)) for n, d in homes.items() if not n.startswith("__")]
+    def _at_last(self) -> dict[str, tuple[str, ...]]:
+        """Where each node is, by its name; of constants where their users are."""
         users = self._program.users()
+        found: dict[str, tuple[str, ...]] = {
+            node.name: (device,) for node, device in self._devices.items()
+        }
         for node in self._program.nodes:
-            if node.op in MARKS or not node.name:
-                continue
             near = [self._devices.get(u) for t in node.outputs for u in users.get(t, ())]
-            found = dict.fromkeys(
-                filter(None, [self._devices.get(node)] if node in self._devices else near)
-            )
-            rows.append(Row(node.name, node.op.name, tuple(found) or (base,)))
-        return rows
+            if node.name not in found and any(near):
+                found[node.name] = tuple(dict.fromkeys(filter(None, near)))
+        return found
 
 
 def _names() -> dict[str, str]:

@@ -43,7 +43,7 @@ def placement_lines(making: Making) -> Iterator[str]:
 def placement_rows(making: Making) -> list[Row]:
     """Variables, then nodes in program order, with their devices."""
     if making.placement is not None:
-        return list(making.placement.rows)
+        return making.placement.rows()
     names = tuple(map(name_of, making.devices))
     program = making.prepared.functional
     ports = dict.fromkeys(p.name for p in (*program.ports("state"), *program.new_state()))

@@ -28,7 +28,7 @@ def placed(graph: gc.Graph, fetches: object, known: list[str] | None, **how: obj
 
 
 def devices(placement: Placement) -> dict[str, tuple[str, ...]]:
-    return {row.name: row.devices for row in placement.rows}
+    return {row.name: row.devices for row in placement.rows()}
 
 
 def test_what_says_nothing_goes_to_the_accelerator() -> None:
