@@ -51,17 +51,30 @@ def _count(start: Dim, limit: Dim, stride: int) -> Dim:
 
 
 def _slice_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    pads = []
-    for dim, count, start, stride in zip(
+    pads: list[Triple] = []
+    rows = zip(
         node.inputs[0].type.shape,
         node.outputs[0].type.shape,
         node.attrs["starts"],
         node.attrs["strides"],
         strict=True,
-    ):
-        covered = 0 if count == 0 else (count - 1) * stride + 1
-        pads.append((start, dim - start - covered, stride - 1))
+    )
+    for axis, (dim, count, start, stride) in enumerate(rows):
+        if stride > 1 and not isinstance(count, int):  # it may turn out to be 0
+            dy = _spaced(ctx, dy, axis, stride)
+            pads.append((start, dim - start - count * stride, 0))
+        else:
+            covered = 0 if count == 0 else (count - 1) * stride + 1
+            pads.append((start, dim - start - covered, stride - 1))
     return [pad_with(dy, 0, pads)]
+
+
+def _spaced(ctx: GradientContext, x: Tensor, axis: int, stride: int) -> Tensor:
+    """`x` with `stride - 1` zeros behind each element along `axis`: nothing, if there are none."""
+    before, size, behind = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    wide = ctx.ops.reshape(x, (*before, size, 1, *behind))
+    pads = [(0, stride - 1 if i == axis + 1 else 0, 0) for i in range(len(wide.shape))]
+    return ctx.ops.reshape(pad_with(wide, 0, pads), (*before, size * stride, *behind))
 
 
 def _place_slice(ctx: LayoutContext, node: Node, axis: int) -> Any:

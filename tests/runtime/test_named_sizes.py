@@ -73,3 +73,13 @@ def test_nothing_in_a_batch(graph) -> None:
 def test_a_loop_cannot_have_a_negative_length(graph) -> None:
     with pytest.raises(ShapeError, match="negative"):
         gc.scan(lambda c, _: (c, None), 0.0, length=-1)
+
+
+def test_the_gradient_of_a_strided_slice_that_may_be_empty(graph) -> None:
+    x = gc.placeholder((None, 3), name="x")
+    slope = gc.gradients(gc.reduce_sum(gc.square(x[1::2, ::2])), [x])[0]
+    session = gc.Session(graph)
+    for rows in (1, 2, 5):
+        expected = np.zeros((rows, 3), np.float32)
+        expected[1::2, ::2] = 2.0
+        np.testing.assert_array_equal(session.run(slope, {x: ones(rows, 3)}), expected)
