@@ -74,7 +74,8 @@ def _spaced(ctx: GradientContext, x: Tensor, axis: int, stride: int) -> Tensor:
     before, size, behind = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
     wide = ctx.ops.reshape(x, (*before, size, 1, *behind))
     pads = [(0, stride - 1 if i == axis + 1 else 0, 0) for i in range(len(wide.shape))]
-    return ctx.ops.reshape(pad_with(wide, 0, pads), (*before, size * stride, *behind))
+    spaced: Tensor = ctx.ops.reshape(pad_with(wide, 0, pads), (*before, size * stride, *behind))
+    return spaced
 
 
 def _place_slice(ctx: LayoutContext, node: Node, axis: int) -> Any:
