@@ -254,12 +254,13 @@ def test_feeds_of_several_batch_sizes() -> None:
     agree(graph, fetches, lambda _: feeds, [5])
 
 
-def test_operators_that_do_not_say_what_padding_may_hold_are_given_the_whole() -> None:
+def test_operators_that_do_not_say_what_padding_may_hold_are_given_the_whole(monkeypatch) -> None:
     """Exponentials of zeros would count; this rule does not know of padding at all."""
 
     def rule(ctx, node, x):
         return LayoutPlan([x], [Partial("sum") if isinstance(x, Sharded) else REPLICATED])
 
+    monkeypatch.setattr(CATALOGUE, "_ops", dict(CATALOGUE._ops))  # for this test only
     total = gc.register_op("SumOfExp", lambda x: jnp.sum(jnp.exp(x)), layout=rule)
     graph = gc.Graph()
     with graph:
