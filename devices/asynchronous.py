@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import jax
 
 from graphc.devices.discovery import find_devices, name_of, no_such_device
+from graphc.devices.strategy import checked_devices
 from graphc.errors import AttributeValueError, DeviceError
 from graphc.ir.device_spec import parse_device
 from graphc.ir.source import current_source
@@ -55,7 +56,8 @@ class AsyncDataParallel:
     staleness: int | None = None
 
     def __post_init__(self) -> None:
-        self._check_workers()
+        workers = checked_devices(self.workers, "AsyncDataParallel", "worker")
+        object.__setattr__(self, "workers", workers)
         if isinstance(self.server, str):
             parse_device(self.server)
         elif not isinstance(self.server, jax.Device):
@@ -72,29 +74,6 @@ class AsyncDataParallel:
                 source=current_source(),
                 mend="pass how many updates of others a worker may miss: staleness=3",
             )
-
-    def _check_workers(self) -> None:
-        given = self.workers
-        if type(given) is int:
-            if given < 1:
-                raise AttributeValueError(
-                    f"AsyncDataParallel: needs a worker at least, got {given}",
-                    source=current_source(),
-                    mend="pass a number of 1 or more, or a list of devices",
-                )
-            return
-        items = tuple(given) if isinstance(given, (list, tuple)) else ()
-        if not items or not all(isinstance(item, (str, jax.Device)) for item in items):
-            raise AttributeValueError(
-                f"AsyncDataParallel: {given!r} is neither a number of workers nor a list of their "
-                "devices",
-                source=current_source(),
-                mend='AsyncDataParallel(4), or AsyncDataParallel(["/gpu:0", "/gpu:1"])',
-            )
-        for item in items:
-            if isinstance(item, str):
-                parse_device(item)
-        object.__setattr__(self, "workers", items)
 
     def resolve(self) -> tuple[jax.Device, ...]:
         """The workers' devices, one a worker.

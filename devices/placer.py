@@ -54,9 +54,14 @@ class Placement:
     notes: Sequence[str] = ()
 
     def rows(self) -> list[Row]:
-        """For the log: variables, then nodes in program order."""
+        """For the log: variables; what is fed, where it is used; nodes in program order."""
         variables = [(n, home) for n, home in self.homes.items() if not n.startswith("__")]
         found = [Row(name, "Variable", (home,)) for name, home in variables]
+        users = self.program.users()
+        for port in self.program.ports("feed"):
+            near = [self.at.get(n.name, (self.base,)) for n in users.get(port.tensor, ())]
+            places = dict.fromkeys(place for row in near for place in row)
+            found.append(Row(port.name, "Placeholder", tuple(places) or (self.base,)))
         nodes = [n for n in self.program.nodes if n.name and n.op not in MARKS]
         return found + [Row(n.name, n.op.name, self.at.get(n.name, (self.base,))) for n in nodes]
 

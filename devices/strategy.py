@@ -83,8 +83,13 @@ class DataParallel:
         return resolve_devices(self.devices, "DataParallel", "replica")
 
 
-def checked_devices(given: Any, what: str) -> int | tuple[jax.Device | str, ...]:
+def checked_devices(
+    given: Any, what: str, each: str = "device"
+) -> int | tuple[jax.Device | str, ...]:
     """A number of devices, or which, as a strategy called `what` is given them.
+
+    Args:
+        each: what the strategy takes a device for.
 
     Raises:
         AttributeValueError: neither a positive number nor a sequence of devices.
@@ -93,7 +98,7 @@ def checked_devices(given: Any, what: str) -> int | tuple[jax.Device | str, ...]
     if type(given) is int:
         if given < 1:
             raise AttributeValueError(
-                f"{what}: needs a device at least, got {given}",
+                f"{what}: needs a {each} at least, got {given}",
                 source=current_source(),
                 mend="pass a number of 1 or more, or a list of devices",
             )
@@ -101,7 +106,8 @@ def checked_devices(given: Any, what: str) -> int | tuple[jax.Device | str, ...]
     items = tuple(given) if isinstance(given, (list, tuple)) else ()
     if not items or not all(isinstance(item, (str, jax.Device)) for item in items):
         raise AttributeValueError(
-            f"{what}: {given!r} is neither a number of devices nor a list of them",
+            f"{what}: {given!r} is neither a number of {each}s nor a list of devices",
+            source=current_source(),
             mend='pass 4, ["/gpu:0", "/gpu:1"] or jax.devices()',
         )
     for item in items:

@@ -18,10 +18,6 @@ def fusions_as_users() -> dict[str, bool]:
     return {FUSIONS: True} if f"{FUSIONS}=false" in os.environ["XLA_FLAGS"] else {}
 
 
-def _few_optimisations() -> None:
-    jax.config.update(OPTION, os.environ.get(OPTION.upper()) != "0")
-
-
 @contextmanager
 def optimised() -> Iterator[None]:
     """What is compiled inside is compiled as for users, with all optimisations; elsewhere in the
@@ -30,14 +26,4 @@ def optimised() -> Iterator[None]:
     try:
         yield
     finally:
-        _few_optimisations()
-
-
-@contextmanager
-def unoptimised() -> Iterator[None]:
-    """What is compiled inside is not, also where the environment asks for all optimisations."""
-    jax.config.update(OPTION, True)
-    try:
-        yield
-    finally:
-        _few_optimisations()
+        jax.config.update(OPTION, os.environ.get(OPTION.upper()) != "0")

@@ -41,12 +41,13 @@ def placement_lines(making: Making) -> Iterator[str]:
 
 
 def placement_rows(making: Making) -> list[Row]:
-    """Variables, then nodes in program order, with their devices."""
+    """Variables, what is fed, then nodes in program order, with their devices."""
     if making.placement is not None:
         return making.placement.rows()
     names = tuple(map(name_of, making.devices))
     program = making.prepared.functional
     ports = dict.fromkeys(p.name for p in (*program.ports("state"), *program.new_state()))
     rows = [Row(name, "Variable", names) for name in ports if not name.startswith("__")]
+    rows += [Row(port.name, "Placeholder", names) for port in program.ports("feed")]
     nodes = [node for node in program.nodes if node.name and node.op not in MARKS]
     return rows + [Row(node.name, node.op.name, names) for node in nodes]

@@ -71,7 +71,6 @@ def on_replicas(
     order = PortOrder.of(program)
     program = order.reorder(program)
     devices = strategy.resolve()
-    start = time.perf_counter()
     cut, notes = dict[str, Sharded](), list[str]()
     if strategy.shard_optimizer:
         names = [port.name for port in (*order.written, *order.read, *order.assigned)]
@@ -81,6 +80,7 @@ def on_replicas(
         whole = dict.fromkeys(program.batch_axes, WHOLE)  # in padding there may be a NaN
         notes = [*notes, "numerics are checked, and the batch is uneven: each device has all of it"]
     replicate = Replicate(len(devices), sources=sources, state_layouts=cut, input_layouts=whole)
+    start = time.perf_counter()
     local = replicate.replicate(program)
     tell_of("replicate", program, local.program, time.perf_counter() - start)
     platform = devices[0].platform

@@ -132,6 +132,21 @@ def test_nodes_of_passes_follow_their_operands_and_constants_their_users() -> No
     assert found.program.producers()[send.tensor].op.name == "Add"
 
 
+def test_what_only_a_later_cluster_needs_is_computed_there() -> None:
+    """So state is read where it is updated, and nothing made of it waits in between."""
+    text = """
+    program p(x: f32[2], v: state f32[2]) {
+      %0 = Exp(x) : f32[2]
+      %1 = Multiply(v, v) : f32[2]
+      %2 = Tanh(%0) : f32[2]
+      %3 = Add(%1, %2) : f32[2]
+      return state v = %3
+    }
+    """
+    found = parts(text, [A, A, B, A], {"v": A})
+    assert shape(found) == [(A, ["Exp"]), (B, ["Tanh"]), (A, ["Multiply", "Add"])]
+
+
 def test_state_goes_home_and_outputs_have_a_cluster() -> None:
     text = """
     program p(x: f32[2], v: state f32[2], w: state f32[2]) {

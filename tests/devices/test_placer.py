@@ -28,7 +28,8 @@ def placed(graph: gc.Graph, fetches: object, known: list[str] | None, **how: obj
 
 
 def devices(placement: Placement) -> dict[str, tuple[str, ...]]:
-    return {row.name: row.devices for row in placement.rows()}
+    rows = placement.rows()
+    return {row.name: row.devices for row in rows if row.op not in ("Variable", "Placeholder")}
 
 
 def test_what_says_nothing_goes_to_the_accelerator() -> None:
@@ -240,6 +241,7 @@ def test_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     where = "/job:localhost/replica:0/task:0/device:CPU:"
     assert capsys.readouterr().out.splitlines() == [
         f"w: (Variable) {where}1",
+        f"x: (Placeholder) {where}1",
         f"hidden/Mul: (Multiply) {where}1",
         f"z: (Exp) {where}2",
     ]

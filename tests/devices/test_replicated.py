@@ -101,17 +101,20 @@ def test_a_training_step_has_the_collectives_of_one_written_by_hand() -> None:
         assert other not in step.hlo()
 
 
-def test_training_equals_one_device() -> None:
-    one, four = compiled(None), compiled(DataParallel(REPLICAS))
+@pytest.mark.parametrize(
+    ("dtype", "steps", "atol"), [("float64", 50, 1e-12), ("float32", 20, 1e-4)]
+)
+def test_training_equals_one_device(dtype: str, steps: int, atol: float) -> None:
+    one, four = compiled(None, dtype=dtype), compiled(DataParallel(REPLICAS), dtype=dtype)
     a, b = one.init(), four.init()
-    for i in range(50):
-        feeds = dict(zip("xy", batch(seed=i), strict=True))
+    for i in range(steps):
+        feeds = dict(zip("xy", batch(seed=i, dtype=dtype), strict=True))
         (_, loss, out), a = one(a, feeds)
         (_, loss4, out4), b = four(b, feeds)
-        np.testing.assert_allclose(np.asarray(loss4), np.asarray(loss), atol=1e-12)
-        np.testing.assert_allclose(np.asarray(out4), np.asarray(out), atol=1e-12)
+        np.testing.assert_allclose(np.asarray(loss4), np.asarray(loss), atol=atol)
+        np.testing.assert_allclose(np.asarray(out4), np.asarray(out), atol=atol)
     for name in a:
-        np.testing.assert_allclose(np.asarray(b[name]), np.asarray(a[name]), atol=1e-12)
+        np.testing.assert_allclose(np.asarray(b[name]), np.asarray(a[name]), atol=atol)
 
 
 def test_many_steps_in_a_row() -> None:

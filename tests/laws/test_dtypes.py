@@ -13,7 +13,7 @@ import pytest
 
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.graph import Graph
-from tests.compiling import fusions_as_users, unoptimised
+from tests.compiling import fusions_as_users
 from tests.laws.dtypes import representatives
 from tests.laws.harness import Array, Built, build_case, evaluate, functional, tolerance, widened
 
@@ -31,7 +31,6 @@ WITHOUT_ORACLE = {
 
 
 @pytest.mark.parametrize("op", sorted(REPRESENTATIVES))
-@unoptimised()
 def test_every_dtype(op: str) -> None:
     """One program over all the dtypes that the operator accepts."""
     case, outcomes = REPRESENTATIVES[op]

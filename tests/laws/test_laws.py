@@ -31,7 +31,6 @@ from graphc.lowering.emit_jax import to_function
 from graphc.ops.catalogue import CATALOGUE, FUNCTIONS
 from graphc.ops.catalogue import FAMILIES as FAMILIES_OF_OPERATORS
 from graphc.runtime.session import Session
-from tests.compiling import unoptimised
 from tests.laws.case import Bad, Case
 from tests.laws.dtypes import representatives
 from tests.laws.harness import (
@@ -188,7 +187,6 @@ DIFFERENTIABLE = sorted(
 
 
 @pytest.mark.parametrize("op", DIFFERENTIABLE)
-@unoptimised()
 def test_gradient(op: str) -> None:
     cases = [c for c in BY_OP[op] if c.gradient and "float64" in c.dtypes]
     graph, built = build_all(cases, only="float64")
@@ -286,7 +284,6 @@ LAYOUT_DTYPES = ("float64", "float32", "int32", "bool", "complex64")
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
-@unoptimised()
 def test_layout(family: str) -> None:
     """On four devices a family's program gives what it gives on one; for two, with operands in
     every layout, see tests/devices/test_layout_rules.py."""

@@ -12,7 +12,6 @@ from graphc.autodiff.reverse import gradients
 from graphc.build.placeholders import placeholder
 from graphc.ir.graph import Graph
 from graphc.ops.gamma_slopes import igamma_grad_a, random_gamma_grad
-from tests.compiling import unoptimised
 from tests.laws.harness import evaluate, functional
 
 STEP = 1e-5
@@ -91,7 +90,6 @@ def test_exponential_integrals_near_zero() -> None:
     np.testing.assert_allclose(got, special.expn(orders.astype(int), xs), rtol=1e-12)
 
 
-@unoptimised()
 def test_hypergeometric_derivatives() -> None:
     """In x by the formula, in the parameters by JAX's series."""
     xs = np.array([-5.0, 0.3, 0.8])
