@@ -13,8 +13,17 @@ from jax import numpy as jnp
 
 import graphc as gc
 from benchmarks.timing import compare
+from benchmarks.transformer import Attention, jax_attention
 
-WIDTH, HEADS, RATE = 128, 4, 1e-3
+RATE = 1e-3
+
+
+class Size(NamedTuple):
+    """How long the one sequence is, and how wide the layer."""
+
+    length: int
+    width: int = 128
+    heads: int = 4
 
 
 class Side(NamedTuple):
@@ -24,25 +33,25 @@ class Side(NamedTuple):
     temporaries: int
 
 
-def weights() -> list[np.ndarray]:
+def weights(width: int) -> list[np.ndarray]:
     """Those of queries, keys, values and of the result, [width, width] each."""
     rng = np.random.default_rng(0)
-    return [rng.standard_normal((WIDTH, WIDTH)).astype(np.float32) / WIDTH for _ in range(4)]
+    return [rng.standard_normal((width, width)).astype(np.float32) / width for _ in range(4)]
 
 
-def text(length: int) -> np.ndarray:
-    """[1, length, width], read-only: neither side copies it."""
-    x = np.random.default_rng(1).standard_normal((1, length, WIDTH)).astype(np.float32)
-    x.flags.writeable = False
-    return x
+def text(size: Size) -> jax.Array:
+    """[1, length, width], on the device."""
+    rng = np.random.default_rng(1)
+    return jnp.asarray(rng.standard_normal((1, size.length, size.width)).astype(np.float32))
 
 
-def in_graphc(length: int, train: bool, **options: Any) -> Side:
+def in_graphc(size: Size, train: bool, **options: Any) -> Side:
     """Causal attention of a sequence over itself, forward or a step of gradient descent."""
+    length = size.length
     with gc.Graph() as graph:
-        x = gc.placeholder((1, length, WIDTH), name="x")
-        kernels = [gc.variable(w, name=f"w{i}") for i, w in enumerate(weights())]
-        heads = (1, length, HEADS, WIDTH // HEADS)
+        x = gc.placeholder((1, length, size.width), name="x")
+        kernels = [gc.variable(w, name=f"w{i}") for i, w in enumerate(weights(size.width))]
+        heads = (1, length, size.heads, size.width // size.heads)
         q, k, v = (gc.transpose(gc.reshape(x @ w, heads), (0, 2, 1, 3)) for w in kernels[:3])
         logits = gc.matmul(q, k, transpose_b=True) / math.sqrt(heads[-1])
         position = gc.arange(length)
@@ -58,10 +67,10 @@ def in_graphc(length: int, train: bool, **options: Any) -> Side:
     step = gc.compile(
         graph,
         fetches=fetches,
-        feeds={x: (1, length, WIDTH)},
+        feeds={x: x.shape},
         options=gc.CompileOptions(cache=None, **options),
     )
-    holder, feed = {"state": step.init()}, text(length)
+    holder, feed = {"state": step.init()}, text(size)
 
     def run() -> None:
         fetched, holder["state"] = step(holder["state"], {x: feed})
@@ -70,22 +79,23 @@ def in_graphc(length: int, train: bool, **options: Any) -> Side:
     return Side(run, step.memory()["temporaries"])
 
 
-def in_jax(length: int, train: bool) -> Side:
-    """The same, by hand."""
+def in_jax(
+    size: Size, train: bool, dtype: Any = jnp.float32, attention: Attention = jax_attention
+) -> Side:
+    """The same by hand, in `dtype` with float32 kernels."""
+    heads = (1, size.length, size.heads, size.width // size.heads)
 
     def loss_of(kernels: list[jax.Array], x: jax.Array) -> jax.Array:
-        heads = (1, length, HEADS, WIDTH // HEADS)
-        q, k, v = ((x @ w).reshape(heads).transpose(0, 2, 1, 3) for w in kernels[:3])
-        logits = q @ k.swapaxes(-1, -2) / math.sqrt(heads[-1])
-        logits = jnp.where(jnp.tril(jnp.ones((length, length), bool)), logits, -1e9)
-        mixed = (jax.nn.softmax(logits) @ v).transpose(0, 2, 1, 3).reshape(x.shape)
-        return jnp.square(mixed @ kernels[3] - x).mean()
+        narrow = [w.astype(dtype) for w in kernels]
+        mixed = attention(*((x.astype(dtype) @ w).reshape(heads) for w in narrow[:3]))
+        y = mixed.reshape(x.shape) @ narrow[3]
+        return jnp.square(y.astype(jnp.float32) - x).mean()
 
     def step(kernels: list[jax.Array], x: jax.Array) -> tuple[list[jax.Array], jax.Array]:
         loss, slopes = jax.value_and_grad(loss_of)(kernels, x)
         return [w - RATE * g for w, g in zip(kernels, slopes, strict=True)], loss
 
-    holder, feed = {"kernels": [jnp.asarray(w) for w in weights()]}, text(length)
+    holder, feed = {"kernels": [jnp.asarray(w) for w in weights(size.width)]}, text(size)
     if not train:
         forward = jax.jit(loss_of).lower(holder["kernels"], feed).compile()
         return Side(
@@ -109,11 +119,11 @@ def rows(length: int = 4096, rounds: int = 3) -> list[tuple[str, str, str]]:
     """Rows: temporaries and time, to plain JAX and to graphc without the pass."""
     found = []
     for train in (False, True):
-        ours = in_graphc(length, train)
+        ours = in_graphc(Size(length), train)
         what = f"attention over {length} tokens, {'training step' if train else 'forward'}"
         for name, other in (
-            ("plain JAX", in_jax(length, train)),
-            ("graphc without the pass", in_graphc(length, train, fuse_attention=False)),
+            ("plain JAX", in_jax(Size(length), train)),
+            ("graphc without the pass", in_graphc(Size(length), train, fuse_attention=False)),
         ):
             ratio = ours.temporaries / other.temporaries
             sizes = f"{ours.temporaries / 1e6:.0f} MB against {other.temporaries / 1e6:.0f} MB"
@@ -127,7 +137,8 @@ def rows(length: int = 4096, rounds: int = 3) -> list[tuple[str, str, str]]:
 
 def _short(length: int = 256) -> list[tuple[str, str, str]]:
     """Below the threshold: the same program with the pass and without."""
-    ours, without = in_graphc(length, True), in_graphc(length, True, fuse_attention=False)
+    size = Size(length)
+    ours, without = in_graphc(size, True), in_graphc(size, True, fuse_attention=False)
     ratio = compare(ours.run, without.run, calls=10, rounds=20).ratio
     label = f"attention over {length} tokens, training step, time to graphc without the pass"
     return [(label, f"{ratio:.2f}x", "at most 1.05x")]

@@ -83,13 +83,14 @@ def start(network: Network) -> tuple[Params, Params]:
     return params, averages
 
 
-def jax_step(network: Network) -> Callable[..., Any]:
-    """`(params, averages, opt_state, x, y)` to the same and the loss: one step by hand."""
+def jax_step(network: Network, dtype: Any = jnp.float32) -> Callable[..., Any]:
+    """`(params, averages, opt_state, x, y)` to the same and the loss: one step by hand, its layers
+    in `dtype`, with parameters and the loss in float32."""
     tx = network.optimizer
 
     def loss_of(params: Params, averages: Params, x: jax.Array, y: jax.Array) -> Any:
         averages = dict(averages)
-        logits = network.logits(params, averages, x)
+        logits = network.logits(params, averages, x.astype(dtype)).astype(jnp.float32)
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, y)
         return losses.mean(), averages
 
@@ -104,7 +105,12 @@ def jax_step(network: Network) -> Callable[..., Any]:
 def _conv(x: jax.Array, w: jax.Array, stride: int, padding: int) -> jax.Array:
     dims = ("NHWC", "HWIO", "NHWC")
     sides = [(padding, padding)] * 2
+    w = w.astype(x.dtype)
     return lax.conv_general_dilated(x, w, (stride, stride), sides, dimension_numbers=dims)
+
+
+def _dense(x: jax.Array, params: Params, name: str) -> jax.Array:
+    return x @ params[f"{name}/kernel"].astype(x.dtype) + params[f"{name}/bias"].astype(x.dtype)
 
 
 def _max_pool(x: jax.Array, padding: int) -> jax.Array:
@@ -164,16 +170,17 @@ def _resnet_jax(stages: Stages, params: Params, averages: Params, x: jax.Array) 
             y = jax.nn.relu(unit(y, f"{name}/b", stride))
             y = unit(y, f"{name}/c")
             h = jax.nn.relu(y + (h if block else unit(h, f"{name}/d", stride)))
-    return h.mean((1, 2)) @ params["out/kernel"] + params["out/bias"]
+    return _dense(h.mean((1, 2)), params, "out")
 
 
 def _batch_norm(x: jax.Array, params: Params, averages: Params, name: str) -> jax.Array:
-    mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
+    wide = x.astype(jnp.float32)
+    mean, variance = wide.mean((0, 1, 2)), wide.var((0, 1, 2))
     for part, value in (("mean", mean), ("variance", variance)):
         old = averages[f"{name}/{part}"]
         averages[f"{name}/{part}"] = MOMENTUM * old + (1 - MOMENTUM) * lax.stop_gradient(value)
     scale, offset = params[f"{name}/scale"], params[f"{name}/offset"]
-    return (x - mean) * lax.rsqrt(variance + EPSILON) * scale + offset
+    return ((wide - mean) * lax.rsqrt(variance + EPSILON) * scale + offset).astype(x.dtype)
 
 
 # -- AlexNet -----------------------------------------------------------------------------------
@@ -205,13 +212,13 @@ def _alexnet(classes: int, x: gc.Tensor) -> gc.Tensor:
 
 def _alexnet_jax(params: Params, averages: Params, x: jax.Array) -> jax.Array:
     for i, (_, _, stride, padding, pooled) in enumerate(CONVS):
-        x = _conv(x, params[f"conv{i}/kernel"], stride, padding) + params[f"conv{i}/bias"]
-        x = jax.nn.relu(x)
+        x = _conv(x, params[f"conv{i}/kernel"], stride, padding)
+        x = jax.nn.relu(x + params[f"conv{i}/bias"].astype(x.dtype))
         x = _max_pool(x, 0) if pooled else x
     x = x.reshape(x.shape[0], -1)
     for i in range(2):
-        x = jax.nn.relu(x @ params[f"dense{i}/kernel"] + params[f"dense{i}/bias"])
-    return x @ params["out/kernel"] + params["out/bias"]
+        x = jax.nn.relu(_dense(x, params, f"dense{i}"))
+    return _dense(x, params, "out")
 
 
 # -- 784-500-10 --------------------------------------------------------------------------------
@@ -228,8 +235,7 @@ def _mlp(x: gc.Tensor) -> gc.Tensor:
 
 
 def _mlp_jax(params: Params, averages: Params, x: jax.Array) -> jax.Array:
-    x = jax.nn.relu(x @ params["hidden/kernel"] + params["hidden/bias"])
-    return x @ params["out/kernel"] + params["out/bias"]
+    return _dense(jax.nn.relu(_dense(x, params, "hidden")), params, "out")
 
 
 NETWORKS: Mapping[str, Callable[[], Network]] = {

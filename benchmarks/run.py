@@ -29,6 +29,7 @@ from benchmarks import (
     cpu,
     depth,
     frozen,
+    gpu,
     memory,
     parallel,
     peers,
@@ -50,6 +51,7 @@ NAMED = {
     "sparse": [sparse.rows],
     "cpu": [cpu.rows],
     "peers": [peers.rows],
+    "gpu": [gpu.rows],
 }
 
 

@@ -23,6 +23,7 @@ import graphc as gc
 VOCABULARY = 256  # bytes
 SOURCES = ("argparse.py", "inspect.py", "subprocess.py", "typing.py")
 Values = dict[str, np.ndarray]
+Attention = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]  # of [batch, time, heads, depth]
 
 
 class Model(NamedTuple):
@@ -145,41 +146,80 @@ def stacked(values: Values, size: Size) -> dict[str, Any]:
 
 
 def layer_norm(x: jax.Array, scale: jax.Array, offset: jax.Array) -> jax.Array:
-    mean = x.mean(-1, keepdims=True)
-    variance = jnp.square(x - mean).mean(-1, keepdims=True)
-    return (x - mean) * jax.lax.rsqrt(variance + 1e-5) * scale + offset
+    wide = x.astype(jnp.float32)
+    mean = wide.mean(-1, keepdims=True)
+    variance = jnp.square(wide - mean).mean(-1, keepdims=True)
+    y = (wide - mean) * jax.lax.rsqrt(variance + 1e-5) * scale + offset
+    return y.astype(x.dtype)
 
 
-def jax_block(size: Size, x: jax.Array, p: dict[str, jax.Array]) -> jax.Array:
+def jax_attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    """Causal, written out, the softmax in float32: [batch, time, heads, depth], as its operands."""
+    q, k, v = (t.transpose(0, 2, 1, 3) for t in (q, k, v))
+    scores = (q @ k.swapaxes(-1, -2)).astype(jnp.float32) / math.sqrt(q.shape[-1])
+    causal = jnp.tril(jnp.ones(scores.shape[-2:], bool))
+    weights = jax.nn.softmax(jnp.where(causal, scores, -1e9)).astype(v.dtype)
+    return (weights @ v).transpose(0, 2, 1, 3)
+
+
+def jax_flash(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    """The same by cuDNN: 16-bit floats on a GPU."""
+    return jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation="cudnn")
+
+
+def jax_block(
+    size: Size,
+    x: jax.Array,
+    p: dict[str, jax.Array],
+    attention: Attention = jax_attention,
+) -> jax.Array:
+    """In the dtype of `x`, the norms in float32 whatever it is."""
     heads = (size.batch, size.sequence, size.heads, size.width // size.heads)
-    qkv = layer_norm(x, p["norm1/scale"], p["norm1/offset"]) @ p["qkv/kernel"]
-    q, k, v = (t.reshape(heads).transpose(0, 2, 1, 3) for t in jnp.split(qkv, 3, axis=-1))
-    scores = q @ k.swapaxes(-1, -2) / math.sqrt(heads[-1])
-    causal = jnp.tril(jnp.ones((size.sequence, size.sequence), bool))
-    mixed = jax.nn.softmax(jnp.where(causal, scores, -1e9)) @ v
-    x = x + mixed.transpose(0, 2, 1, 3).reshape(x.shape) @ p["out/kernel"]
-    hidden = layer_norm(x, p["norm2/scale"], p["norm2/offset"]) @ p["up/kernel"]
-    return x + jax.nn.gelu(hidden) @ p["down/kernel"]
+
+    def dense(x: jax.Array, name: str) -> jax.Array:
+        return x @ p[f"{name}/kernel"].astype(x.dtype)
+
+    qkv = dense(layer_norm(x, p["norm1/scale"], p["norm1/offset"]), "qkv")
+    mixed = attention(*(t.reshape(heads) for t in jnp.split(qkv, 3, axis=-1)))
+    x = x + dense(mixed.reshape(x.shape), "out")
+    hidden = dense(layer_norm(x, p["norm2/scale"], p["norm2/offset"]), "up")
+    return x + dense(jax.nn.gelu(hidden), "down")
 
 
-def jax_loss(size: Size, scan: bool, params: dict[str, Any], tokens: jax.Array) -> jax.Array:
-    block = functools.partial(jax_block, size)
-    x = params["tokens/table"][tokens[:, :-1]] + params["positions"]
+def jax_loss(
+    size: Size,
+    scan: bool,
+    params: dict[str, Any],
+    tokens: jax.Array,
+    dtype: Any = jnp.float32,
+    attention: Attention = jax_attention,
+) -> jax.Array:
+    block = functools.partial(jax_block, size, attention=attention)
+    x = (params["tokens/table"][tokens[:, :-1]] + params["positions"]).astype(dtype)
     if scan:
         x, _ = jax.lax.scan(lambda x, p: (block(x, p), None), x, params["blocks"])
     else:
         for p in params["blocks"]:
             x = block(x, p)
-    logits = layer_norm(x, params["norm/scale"], params["norm/offset"]) @ params["head/kernel"]
+    x = layer_norm(x, params["norm/scale"], params["norm/offset"])
+    logits = (x @ params["head/kernel"].astype(dtype)).astype(jnp.float32)
     return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:]).mean()
 
 
-def jax_step(size: Size, *, scan: bool) -> Callable[..., Any]:
-    """`(params, opt_state, tokens) -> (params, opt_state, loss)`, unrolled or with a scan."""
+def jax_step(
+    size: Size,
+    *,
+    scan: bool,
+    dtype: Any = jnp.float32,
+    attention: Attention = jax_attention,
+) -> Callable[..., Any]:
+    """`(params, opt_state, tokens) -> (params, opt_state, loss)`, unrolled or with a scan; in
+    `dtype` with float32 parameters."""
     tx = optimizer()
+    loss_of = functools.partial(jax_loss, size, scan, dtype=dtype, attention=attention)
 
     def step(params: Any, opt_state: Any, tokens: jax.Array) -> Any:
-        loss, slopes = jax.value_and_grad(functools.partial(jax_loss, size, scan))(params, tokens)
+        loss, slopes = jax.value_and_grad(loss_of)(params, tokens)
         updates, opt_state = tx.update(slopes, opt_state, params)
         return optax.apply_updates(params, updates), opt_state, loss
 

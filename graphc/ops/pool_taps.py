@@ -41,13 +41,18 @@ def max_gradient_by_taps(x: Any, dy: Any, attrs: dict[str, Any]) -> Any:
     padded, strides = _padded(x, attrs), attrs["strides"]
     numbers, starts = _first_largest(padded, attrs)
     sizes = [-(-n // step) for n, step in zip(padded.shape[1:-1], strides, strict=True)]
-    zero, none = np.zeros((), dy.dtype), np.array(-1, numbers.dtype)
+    most = [last // step for last, step in zip(starts[-1], strides, strict=True)]
+    rows = zip(most, sizes, dy.shape[1:-1], strict=True)
+    sides = [(0, 0, 0), *((shift, size - n, 0) for shift, size, n in rows), (0, 0, 0)]
+    # Padded once and cut for each tap: XLA would make an array of each of several paddings.
+    zero = np.zeros((), dy.dtype)
+    dy, numbers = lax.pad(dy, zero, sides), lax.pad(numbers, np.array(-1, numbers.dtype), sides)
     classes: dict[Ints, Any] = {}
     for tap, start in enumerate(starts):
-        shifts = [first // step for first, step in zip(start, strides, strict=True)]
-        rows = zip(shifts, sizes, dy.shape[1:-1], strict=True)
-        sides = [(0, 0, 0), *((shift, size - n - shift, 0) for shift, size, n in rows), (0, 0, 0)]
-        part = jnp.where(lax.pad(numbers, none, sides) == tap, lax.pad(dy, zero, sides), zero)
+        pairs = zip(start, strides, most, strict=True)
+        firsts = [shift - first // step for first, step, shift in pairs]
+        cut = [slice(first, first + size) for first, size in zip(firsts, sizes, strict=True)]
+        part = jnp.where(numbers[:, *cut, :] == tap, dy[:, *cut, :], zero)
         rest = tuple(first % step for first, step in zip(start, strides, strict=True))
         classes[rest] = classes[rest] + part if rest in classes else part
     whole = _interleaved(classes, strides)

@@ -26,8 +26,11 @@ _WINDOW_ATTRS = {
     "strides": positive_ints("steps of the window along each spatial axis"),
     "padding": PADDING,
 }
-_MAX_ATTRS = {**_WINDOW_ATTRS, "dilation": positive_ints("steps between the taps of the window")}
-_BY_TAPS = Attr("bool", default=False, doc="how: written out, or XLA's SelectAndScatter")
+_MAX_ATTRS = {
+    **_WINDOW_ATTRS,
+    "dilation": positive_ints("steps between the taps of the window"),
+    "by_taps": Attr("bool", default=False, doc="how: written out, or by XLA's own operators"),
+}
 _AVG_ATTRS = {
     **_WINDOW_ATTRS,
     "count_include_pad": Attr("bool", default=False, doc="whether padding counts as zeros"),
@@ -63,8 +66,13 @@ def _over_space(spatial: tuple[Any, ...], outer: Any) -> tuple[Any, ...]:
 # -- max ------------------------------------------------------------------------------------
 
 
+def _by_taps(attrs: dict[str, Any]) -> bool:
+    # JAX does not differentiate a dilated reduce_window, select-and-scatter knows no dilation.
+    return attrs["by_taps"] or max(attrs["dilation"]) > 1
+
+
 def _max_pool(x: Any, attrs: dict[str, Any]) -> Any:
-    if max(attrs["dilation"]) > 1:  # JAX does not differentiate a dilated reduce_window
+    if _by_taps(attrs):
         return max_by_taps(x, attrs)
     return lax.reduce_window(
         x,
@@ -96,10 +104,8 @@ def _infer_max_pool_gradient(
     return x
 
 
-def _lower_max_pool_gradient(
-    ctx: LowerContext, x: Any, dy: Any, *, by_taps: bool, **attrs: Any
-) -> Any:
-    if by_taps or max(attrs["dilation"]) > 1:  # select-and-scatter knows no dilation
+def _lower_max_pool_gradient(ctx: LowerContext, x: Any, dy: Any, **attrs: Any) -> Any:
+    if _by_taps(attrs):
         return max_gradient_by_taps(x, dy, attrs)
     return jax.vjp(lambda x: _max_pool(x, attrs), x)[1](dy)[0]
 
@@ -132,7 +138,7 @@ MAX_POOL_GRADIENT = OpDef(
     name="MaxPoolGradient",
     signature="x, dy -> dx",
     precision="follow",
-    attrs={**_MAX_ATTRS, "by_taps": _BY_TAPS},
+    attrs=_MAX_ATTRS,
     infer=_infer_max_pool_gradient,
     lower=in_wider(_lower_max_pool_gradient),
     layout=_same_axis,

@@ -128,6 +128,11 @@ CASES = (
         [In((4, 6, 2), batch_axis=0, distinct=True)],
         lambda x: max_pool(x, (3,), (2,), padding=((1, 1),)), label="one axis",
     ),
+    Case(
+        "MaxPool",
+        lambda x: emit(ops.MAX_POOL, (x,), dilation=(1, 1), by_taps=True, **OVERLAP),
+        [X], lambda x: max_pool(x, **OVERLAP), label="taps",
+    ),
     max_gradient_case(dict(window=(2, 2), strides=(2, 2)), (4, 2, 2, 2), "apart"),
     max_gradient_case(OVERLAP, (4, 3, 4, 2), "overlap"),
     max_gradient_case(DILATED, (4, 4, 3, 2), "dilation"),

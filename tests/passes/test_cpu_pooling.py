@@ -1,4 +1,4 @@
-"""What CpuPooling makes of the gradients of max pooling, and that these are the same."""
+"""What CpuPooling makes of max pooling and its gradient, and that these are the same."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from graphc.ops.pool_taps import max_gradient_by_taps
+from graphc.ops.pool_taps import max_by_taps, max_gradient_by_taps
 from graphc.passes.cpu_pooling import CpuPooling
 from tests.passes.check import check_pair, check_stays, pair
 
@@ -19,11 +19,13 @@ def test_small_windows_are_written_out() -> None:
         CpuPooling(),
         f"""
         x: f32[2, 7, 7, 3], dy: f32[2, 3, 3, 3]
-          %0 = MaxPoolGradient(x, dy) {{window=[3, 3], {ATTRS}}} : f32[2, 7, 7, 3]
-          return out = %0
+          %0 = MaxPool(x) {{window=[3, 3], {ATTRS}}} : f32[2, 3, 3, 3]
+          %1 = MaxPoolGradient(x, dy) {{window=[3, 3], {ATTRS}}} : f32[2, 7, 7, 3]
+          return y = %0, dx = %1
         =>
-          %0 = MaxPoolGradient(x, dy) {{window=[3, 3], {ATTRS}, by_taps=true}} : f32[2, 7, 7, 3]
-          return out = %0
+          %0 = MaxPool(x) {{window=[3, 3], {ATTRS}, by_taps=true}} : f32[2, 3, 3, 3]
+          %1 = MaxPoolGradient(x, dy) {{window=[3, 3], {ATTRS}, by_taps=true}} : f32[2, 7, 7, 3]
+          return y = %0, dx = %1
         """,
     )
 
@@ -63,5 +65,6 @@ def test_ties_go_to_the_first_as_in_select_and_scatter(
     y, pull = jax.vjp(pool, x)
     dy = rng.standard_normal(y.shape).astype(np.float32)
     attrs = {"window": window, "strides": strides, "padding": padding, "dilation": (1, 1)}
+    np.testing.assert_array_equal(max_by_taps(x, attrs), y)
     got = max_gradient_by_taps(x, dy, attrs)
     np.testing.assert_allclose(got, pull(dy)[0], rtol=1e-6, atol=1e-6)

@@ -305,8 +305,10 @@ def test_an_interrupt_stops_the_workers() -> None:
 
     def told(step) -> None:
         applied.append(step.update)
-        if step.update == 20:
-            signal.raise_signal(signal.SIGINT)  # Python handles it in the main thread
+        # Python handles it in the main thread; where that is just in a callback of the garbage
+        # collector (JAX has one), the interrupt is lost, and the user asks again.
+        if step.update % 1000 == 20:
+            signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
         session.run_workers([train, gap], batches(5000), on_step=told)

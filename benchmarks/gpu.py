@@ -1,0 +1,171 @@
+"""On one GPU: bf16 training of a transformer and of ResNet-50, and attention over long sequences.
+
+Ratios to hand-written JAX, all forms timed in turn in one run; batches lie on the device. By hand
+means float32 parameters cast to bf16 where they are used, with norms, softmax and loss in float32;
+"flash" is `jax.nn.dot_product_attention` by cuDNN. `python -m benchmarks.run depth` has the deep
+model, on a GPU as on CPU.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+
+import graphc as gc
+from benchmarks import attention, networks, transformer
+from benchmarks.cpu import ratios, repeated
+from benchmarks.timing import compare
+
+Row = tuple[str, str, str]
+Step = Callable[[], float]  # some training steps; gives the loss of the first
+STEPS, ROUNDS = 5, 9
+
+# By the name of a row: what is a GPU's worth of work.
+TRANSFORMERS = {
+    "GPT-2 small, 16 x 1024 tokens": transformer.Size(12, 768, 12, 1024, 16),
+    "24 blocks of width 1024, 8 x 1024 tokens": transformer.Size(24, 1024, 16, 1024, 8),
+}
+LENGTHS = {8192: attention.Size(8192, 1024, 16), 32768: attention.Size(32768, 1024, 16)}
+RESNET_BATCH = 128
+
+
+def rows() -> Iterator[Row]:
+    """The transformers, ResNet-50, then attention over both lengths."""
+    for what, size in TRANSFORMERS.items():
+        yield from transformer_rows(what, size)
+    yield from resnet_rows(RESNET_BATCH)
+    for size in LENGTHS.values():
+        yield from attention_rows(size)
+
+
+def forms() -> dict[str, transformer.Attention]:
+    """How attention is computed by hand."""
+    written = {"written out": transformer.jax_attention}
+    flash = {"flash": transformer.jax_flash} if jax.default_backend() == "gpu" else {}
+    return written | flash
+
+
+def transformer_rows(what: str, size: transformer.Size) -> list[Row]:
+    """A training step: time and temporaries to each form by hand."""
+    made = {f"JAX, {name}": jax_transformer(size, form) for name, form in forms().items()}
+    made |= {
+        "graphc": graphc_transformer(size),
+        "graphc without fuse-attention": graphc_transformer(size, fuse_attention=False),
+    }
+    return _compared(f"{what}, training step in bf16", made, "at most 1.00x")
+
+
+def resnet_rows(batch: int) -> list[Row]:
+    """ResNet-50's training step on 224x224 images, likewise."""
+    network = networks.resnet50()
+    x, y = (jnp.asarray(part) for part in networks.data(network, batch))
+    made = {"JAX": jax_resnet(network, x, y)}
+    for form, pipeline in (("graphc", "O2"), ("graphc, O3", "O3")):
+        options = gc.CompileOptions(precision="bf16", pipeline=pipeline, cache=None)
+        fetches = [network.train, network.loss]
+        feeds = {"x": x.shape, "y": y.shape}
+        step = gc.compile(network.graph, fetches, feeds, options=options)
+        temporaries = step.memory()["temporaries"]
+        made[form] = (repeated(step, x, y, STEPS), temporaries)
+    return _compared(
+        f"ResNet-50, batch {batch}, training step in bf16", made, "at most 1.00x"
+    )
+
+
+def attention_rows(size: attention.Size) -> list[Row]:
+    """Forward and a training step; a form that the device has no memory for has no ratio."""
+    found = []
+    for train in (False, True):
+        what = f"attention over {size.length} tokens, bf16, {'training' if train else 'forward'}"
+        ours = attention.in_graphc(size, train, precision="bf16")
+        for name, form in forms().items():
+            label = f"{what}, to JAX {name}"
+            try:
+                other = attention.in_jax(size, train, jnp.bfloat16, form)
+                timed = compare(ours.run, other.run, calls=STEPS, rounds=ROUNDS)
+            except jax.errors.JaxRuntimeError as error:
+                print(f"{label}: {str(error)[:200]}", file=sys.stderr)
+                found.append((label, "JAX does not run", ""))
+                continue
+            ratio = ours.temporaries / max(other.temporaries, 1)
+            found.append(
+                (
+                    f"{label} ({1e3 * timed.theirs:.2f} ms, {other.temporaries / 1e6:.0f} MB)",
+                    f"time {timed.ratio:.2f}x, temporaries {ratio:.3f}x",
+                    "",
+                )
+            )
+    return found
+
+
+def _compared(what: str, made: dict[str, tuple[Step, int]], target: str) -> list[Row]:
+    """graphc's rows over the others': time and temporaries."""
+    steps = {form: step for form, (step, _) in made.items()}
+    losses = {form: step() for form, step in steps.items()}
+    for form, loss in losses.items():
+        np.testing.assert_allclose(loss, losses["graphc"], rtol=1e-2, err_msg=form)
+    found = ratios(steps, ROUNDS, base="graphc")
+    milliseconds = 1e3 * found["seconds"] / STEPS
+    ours = made["graphc"][1]
+    return [
+        (
+            f"{what} ({milliseconds:.1f} ms, {ours / 1e6:.0f} MB), over {form}",
+            f"time {1 / found[form]:.2f}x, temporaries {ours / max(temporaries, 1):.2f}x",
+            target if form.startswith("JAX") else "",
+        )
+        for form, (_, temporaries) in made.items()
+        if form != "graphc"
+    ]
+
+
+def jax_transformer(size: transformer.Size, form: transformer.Attention) -> tuple[Step, int]:
+    """By hand, in the faster way for a step's time: unrolled."""
+    params = jax.device_put(transformer.nested(transformer.initial(size), size))
+    values: list[Any] = [params, transformer.optimizer().init(params)]
+    step = transformer.jax_step(size, scan=False, dtype=jnp.bfloat16, attention=form)
+    return _by_hand(step, values, [jnp.asarray(transformer.batches(size, 1)[0])])
+
+
+def graphc_transformer(size: transformer.Size, **options: Any) -> tuple[Step, int]:
+    """Layer by layer, in float32 as it is written, compiled for bf16."""
+    model = transformer.graphc_model(size)
+    tokens = jnp.asarray(transformer.batches(size, 1)[0])
+    options = gc.CompileOptions(precision="bf16", cache=None, **options)
+    session, fetches = gc.Session(model.graph, options=options), [model.train, model.loss]
+    for name, value in transformer.initial(size).items():
+        session.set(name, value)
+
+    def run() -> float:
+        made = [session.run(fetches, {"text": tokens}) for _ in range(STEPS)]
+        jax.block_until_ready(made)
+        return float(made[0][1])
+
+    step = session.compile(fetches, {"text": tokens.shape})
+    return run, step.memory()["temporaries"]
+
+
+def jax_resnet(network: networks.Network, x: Any, y: Any) -> tuple[Step, int]:
+    params, averages = networks.start(network)
+    values = [params, averages, network.optimizer.init(params)]
+    return _by_hand(networks.jax_step(network, jnp.bfloat16), values, [x, y])
+
+
+def _by_hand(step: Callable[..., Any], values: list[Any], batch: list[Any]) -> tuple[Step, int]:
+    """So many steps that give new values and the loss; and the bytes of its temporaries."""
+    donated = tuple(range(len(values)))
+    compiled = jax.jit(step, donate_argnums=donated).lower(*values, *batch).compile()
+
+    def run() -> float:
+        losses = []
+        for _ in range(STEPS):
+            *values[:], loss = compiled(*values, *batch)
+            losses.append(loss)
+        return float(jax.block_until_ready(losses)[0])
+
+    return run, int(compiled.memory_analysis().temp_size_in_bytes)
