@@ -8,7 +8,6 @@ model, on a GPU as on CPU.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -73,9 +72,7 @@ def resnet_rows(batch: int) -> list[Row]:
         step = gc.compile(network.graph, fetches, feeds, options=options)
         temporaries = step.memory()["temporaries"]
         made[form] = (repeated(step, x, y, STEPS), temporaries)
-    return _compared(
-        f"ResNet-50, batch {batch}, training step in bf16", made, "at most 1.00x"
-    )
+    return _compared(f"ResNet-50, batch {batch}, training step in bf16", made, "at most 1.00x")
 
 
 def attention_rows(size: attention.Size) -> list[Row]:

@@ -49,10 +49,10 @@ def max_gradient_by_taps(x: Any, dy: Any, attrs: dict[str, Any]) -> Any:
     dy, numbers = lax.pad(dy, zero, sides), lax.pad(numbers, np.array(-1, numbers.dtype), sides)
     classes: dict[Ints, Any] = {}
     for tap, start in enumerate(starts):
-        pairs = zip(start, strides, most, strict=True)
-        firsts = [shift - first // step for first, step, shift in pairs]
-        cut = [slice(first, first + size) for first, size in zip(firsts, sizes, strict=True)]
-        part = jnp.where(numbers[:, *cut, :] == tap, dy[:, *cut, :], zero)
+        shifts = [first // step for first, step in zip(start, strides, strict=True)]
+        froms = [last - shift for last, shift in zip(most, shifts, strict=True)]
+        there = [slice(first, first + size) for first, size in zip(froms, sizes, strict=True)]
+        part = jnp.where(numbers[:, *there, :] == tap, dy[:, *there, :], zero)
         rest = tuple(first % step for first, step in zip(start, strides, strict=True))
         classes[rest] = classes[rest] + part if rest in classes else part
     whole = _interleaved(classes, strides)

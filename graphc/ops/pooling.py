@@ -68,7 +68,7 @@ def _over_space(spatial: tuple[Any, ...], outer: Any) -> tuple[Any, ...]:
 
 def _by_taps(attrs: dict[str, Any]) -> bool:
     # JAX does not differentiate a dilated reduce_window, select-and-scatter knows no dilation.
-    return attrs["by_taps"] or max(attrs["dilation"]) > 1
+    return bool(attrs["by_taps"]) or max(attrs["dilation"]) > 1
 
 
 def _max_pool(x: Any, attrs: dict[str, Any]) -> Any:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from jax import lax
 
+from graphc.ir.verify import verify
 from graphc.ops.pool_taps import max_by_taps, max_gradient_by_taps
 from graphc.passes.cpu_pooling import CpuPooling
-from tests.passes.check import check_pair, check_stays, pair
+from graphc.passes.validate import check_meaning
+from graphc.runtime.prepare import evaluate
+from tests.passes.check import check_pair, check_stays, pair, program
 
 ATTRS = "strides=[2, 2], padding=[[0, 0], [0, 0]], dilation=[1, 1]"
 
@@ -39,6 +44,96 @@ def test_large_ones_and_those_that_are_stay() -> None:
         => stays
         """
         check_stays(CpuPooling(), pair(text)[0])
+
+
+MASKED = """
+    x: f32[2, 7, 7, 3], dy: f32[2, 3, 3, 3]
+      %0 = Constant() {{value=f32[] 0.0}} : f32[]
+      %1 = MaxPoolGradient(x, dy) {{window=[3, 3], {attrs}}} : f32[2, 7, 7, 3]
+      %2 = Greater(x, %0) : bool[2, 7, 7, 3]
+      %3 = Where(%2, %1, %0) : f32[2, 7, 7, 3]
+      %4 = ReduceSum(%3) {{axes=[0, 1, 2]}} : f32[3]
+      return dx = %3, db = %4"""
+
+
+def test_windows_are_asked_for_the_relu_before_and_summed_for_its_bias() -> None:
+    taps = f"window=[3, 3], {ATTRS}, by_taps=true"
+    check_pair(
+        CpuPooling(),
+        f"""{MASKED.format(attrs=ATTRS)}
+        =>
+          %1 = MaxPool(x) {{{taps}}} : f32[2, 3, 3, 3]
+          %2 = Constant() {{value=f32[] 0.0}} : f32[]
+          %3 = Greater(%1, %2) : bool[2, 3, 3, 3]
+          %4 = Constant() {{value=f32[] 0.0}} : f32[]
+          %5 = Where(%3, dy, %4) : f32[2, 3, 3, 3]
+          %6 = MaxPoolGradient(x, %5) {{{taps}}} : f32[2, 7, 7, 3]
+          %7 = ReduceSum(%5) {{axes=[0, 1, 2]}} : f32[3]
+          return dx = %6, db = %7
+        """,
+    )
+
+
+def test_padding_may_swallow_what_is_summed() -> None:
+    padded = ATTRS.replace("padding=[[0, 0], [0, 0]]", "padding=[[1, 0], [0, 0]]")
+    after = CpuPooling().run(program(pair(MASKED.format(attrs=padded) + "\n => stays")[0])).program
+    (total,) = [node for node in after.nodes if node.op.name == "ReduceSum"]
+    assert after.producers()[total.inputs[0]].op.name == "MaxPoolGradient"
+
+
+@pytest.mark.parametrize("ends", ["%3, other = %1", "%3, other = %4"])
+def test_a_gradient_with_other_users_is_not_computed_twice(ends: str) -> None:
+    text = f"""
+    x: f32[2, 7, 7, 3], dy: f32[2, 3, 3, 3]
+      %0 = Constant() {{value=f32[] 0.0}} : f32[]
+      %1 = MaxPoolGradient(x, dy) {{window=[3, 3], {ATTRS}, by_taps=true}} : f32[2, 7, 7, 3]
+      %2 = Greater(x, %0) : bool[2, 7, 7, 3]
+      %3 = Where(%2, %1, %0) : f32[2, 7, 7, 3]
+      %4 = Negative(%1) : f32[2, 7, 7, 3]
+      return dx = {ends}
+    => stays
+    """
+    check_stays(CpuPooling(), pair(text)[0])
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    axes=st.lists(
+        st.tuples(*[st.integers(1, 3)] * 2, st.integers(0, 4), *[st.integers(0, 2)] * 2),
+        min_size=1,
+        max_size=2,
+    ),
+    bound=st.sampled_from([0.0, 0.5, -1.0]),
+    seed=st.integers(0, 3),
+)
+def test_meaning(axes: list[tuple[int, ...]], bound: float, seed: int) -> None:
+    """Pooling, its gradient, that of a ReLU before it and of a bias before that."""
+    window, strides = [taps for taps, *_ in axes], [step for _, step, *_ in axes]
+    sides = [[min(low, taps - 1), min(high, taps - 1)] for taps, *_, low, high in axes]
+    size = [taps + more for taps, _, more, *_ in axes]
+    rows = zip(size, window, strides, sides, strict=True)
+    places = [(n + low + high - taps) // step + 1 for n, taps, step, (low, high) in rows]
+    attrs = f"window={window}, strides={strides}, padding={sides}, dilation={[1] * len(axes)}"
+    image, result = [2, *size, 3], [2, *places, 3]
+    before = program(
+        f"""
+        program p(x: f64{image}, dy: f64{result}) {{
+          %0 = Constant() {{value=f64[] {bound}}} : f64[]
+          %1 = Constant() {{value=f64[] 0.0}} : f64[]
+          %2 = MaxPool(x) {{{attrs}}} : f64{result}
+          %3 = MaxPoolGradient(x, dy) {{{attrs}}} : f64{image}
+          %4 = Greater(x, %0) : bool{image}
+          %5 = Where(%4, %3, %1) : f64{image}
+          %6 = ReduceSum(%5) {{axes={list(range(len(axes) + 1))}}} : f64[3]
+          return y = %2, dx = %5, db = %6
+        }}
+        """
+    )
+    after, changed = CpuPooling().run(before)
+    assert changed >= 3
+    verify(after, "functional")
+    difference = check_meaning(before, after, evaluate, seed)
+    assert difference is None, difference
 
 
 POOLINGS = {

@@ -32,20 +32,17 @@ PAIRS = {
       %10 = Conv(%4, %9) {strides=[1], padding=[[0, 0]], dilation=[1]} : f32[8, 4, 16]
       return out = %10
     """,
-    "the kernel's gradient": """
-    x: f32[8, 8, 8, 3], dy: f32[8, 3, 3, 16]
-      %0 = ConvKernelGradient(x, dy) {size=[3, 4], strides=[2, 2], padding=[[0, 0], [0, 0]], dilation=[1, 1]} : f32[3, 4, 3, 16]
+    "the kernel's gradient of patches": """
+    x: f32[8, 8, 9, 3], dy: f32[8, 4, 3, 16]
+      %0 = ConvKernelGradient(x, dy) {size=[2, 3], strides=[2, 3], padding=[[0, 0], [0, 0]], dilation=[1, 1]} : f32[2, 3, 3, 16]
       return out = %0
     =>
-      %1 = Reshape(x) {shape=[8, 4, 2, 4, 2, 3]} : f32[8, 4, 2, 4, 2, 3]
-      %2 = Transpose(%1) {perm=[0, 1, 3, 2, 4, 5]} : f32[8, 4, 4, 2, 2, 3]
-      %3 = Reshape(%2) {shape=[8, 4, 4, 12]} : f32[8, 4, 4, 12]
-      %4 = ConvKernelGradient(%3, dy) {size=[2, 2], strides=[1, 1], padding=[[0, 0], [0, 0]], dilation=[1, 1]} : f32[2, 2, 12, 16]
-      %5 = Reshape(%4) {shape=[2, 2, 2, 2, 3, 16]} : f32[2, 2, 2, 2, 3, 16]
-      %6 = Transpose(%5) {perm=[0, 2, 1, 3, 4, 5]} : f32[2, 2, 2, 2, 3, 16]
-      %7 = Reshape(%6) {shape=[4, 4, 3, 16]} : f32[4, 4, 3, 16]
-      %8 = Slice(%7) {starts=[0,0,0,0], limits=[3,4,3,16], strides=[1,1,1,1]} : f32[3, 4, 3, 16]
-      return out = %8
+      %1 = Reshape(x) {shape=[8, 4, 2, 3, 3, 3]} : f32[8, 4, 2, 3, 3, 3]
+      %2 = Transpose(%1) {perm=[0, 1, 3, 2, 4, 5]} : f32[8, 4, 3, 2, 3, 3]
+      %3 = Reshape(%2) {shape=[8, 4, 3, 18]} : f32[8, 4, 3, 18]
+      %4 = ConvKernelGradient(%3, dy) {size=[1, 1], strides=[1, 1], padding=[[0, 0], [0, 0]], dilation=[1, 1]} : f32[1, 1, 18, 16]
+      %5 = Reshape(%4) {shape=[2, 3, 3, 16]} : f32[2, 3, 3, 16]
+      return out = %5
     """,  # noqa: E501
 }
 
@@ -99,8 +96,8 @@ def test_patches_become_a_product() -> None:
 @given(
     axes=st.lists(
         st.tuples(
-            st.integers(2, 3), st.integers(0, 3), st.integers(0, 6), st.integers(0, 2),
-            st.integers(0, 2),
+            st.integers(2, 3), st.sampled_from([0, 0, 1, 2, 3]), st.integers(0, 6),
+            st.integers(0, 2), st.integers(0, 2),
         ),
         min_size=1, max_size=2,
     ),
@@ -127,7 +124,7 @@ def test_meaning(axes: list[tuple[int, ...]], channels: int, seed: int) -> None:
         """
     )
     after, changed = CpuSpaceToDepth(stride=2).run(before)
-    assert changed == 2
+    assert changed == (2 if window == strides else 1)  # the gradient of patches alone
     verify(after, "functional")
     difference = check_meaning(before, after, evaluate, seed)
     assert difference is None, difference
