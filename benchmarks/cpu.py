@@ -27,7 +27,8 @@ class Goal(NamedTuple):
     """What is measured of a network, and the ratio to plain JAX that is aimed at.
 
     Attributes:
-        steps: of one call.
+        steps: that are timed at a time. Several of graphc are one call, as `Session.run_steps`
+            makes it; JAX's are as many calls that run ahead.
     """
 
     batch: int
@@ -65,14 +66,17 @@ def rows() -> Iterator[Row]:
 def ratios(steps: Steps, rounds: int, base: str = "jax") -> dict[str, float]:
     """The median over rounds of each form's time over that of `base`, and "seconds" of that.
 
-    All forms run once in each round, and once before to warm up.
+    All forms run once in each round, and once before to warm up; each round begins with another
+    one, for what ran just before matters: it leaves the system's memory in its own state.
     """
     found: dict[str, list[float]] = {name: [] for name in (*steps, "seconds")}
+    names = list(steps)
     for number in range(rounds + 1):
         taken = {}
-        for name, step in steps.items():
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
             begin = time.perf_counter()
-            step()
+            steps[name]()
             taken[name] = time.perf_counter() - begin
         if number:
             for name in steps:
@@ -155,13 +159,29 @@ def graphc_network(
 ) -> Callable[[], float]:
     """The same in graphc."""
     options = gc.CompileOptions(pipeline=pipeline, cache=None)
-    return repeated(compiled(network, x, y, options), x, y, steps)
+    if steps == 1:
+        return repeated(compiled(network, x, y, options), x, y, 1)
+    return looped(compiled(network, x, y, options, steps), x, y, steps)
 
 
-def compiled(network: Network, x: Any, y: Any, options: gc.CompileOptions) -> gc.Executable:
-    """The network's training step; fetches the loss."""
-    fetches = [network.train, network.loss]
-    return gc.compile(network.graph, fetches, {"x": x.shape, "y": y.shape}, options=options)
+def compiled(
+    network: Network, x: Any, y: Any, options: gc.CompileOptions, steps: int | None = None
+) -> gc.Executable:
+    """The network's training step, or a loop of so many; fetches the loss."""
+    fetches, feeds = [network.train, network.loss], {"x": x.shape, "y": y.shape}
+    return gc.compile(network.graph, fetches, feeds, options=options, steps=steps)
+
+
+def looped(step: gc.Executable, x: Any, y: Any, steps: int) -> Callable[[], float]:
+    """One call of a loop of so many steps; gives the loss of the first."""
+    holder = [step.init()]
+    batches = {"x": jnp.stack([x] * steps), "y": jnp.stack([y] * steps)}
+
+    def run() -> float:
+        (_, losses), holder[0] = step(holder[0], batches)
+        return float(losses[0])
+
+    return run
 
 
 def repeated(step: gc.Executable, x: Any, y: Any, steps: int) -> Callable[[], float]:
