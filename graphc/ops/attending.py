@@ -82,7 +82,7 @@ def attend(of: Operands, how: How) -> Any:
 def adjoints(of: Operands, how: How) -> tuple[Any, ...]:
     """The adjoints of query, key, value and the biases, from `of.dy`."""
     four = of._replace(masks=tuple(map(_four_axes, of.masks)))
-    found = _adjoints_by_cudnn(four, how) if how.flash else _adjoints(four, how)
+    found = Adjoints(*_by_cudnn(four, how)[1](of.dy)) if how.flash else _adjoints(four, how)
     like = (of.query, of.key, of.value, *_biases(of))
     flat = (found.query, found.key, found.value, *found.biases)
     return tuple(
@@ -93,7 +93,7 @@ def adjoints(of: Operands, how: How) -> tuple[Any, ...]:
 
 def _attend(of: Operands, how: How) -> Any:
     if how.flash:
-        return _by_cudnn(of, how)
+        return _by_cudnn(of, how)[0]
     if how.each_entry and of.query.shape[0] > 1:
         entries, entry_of = _entries(of)
         return lax.map(lambda parts: _attend(entry_of(parts), how)[0], entries)
@@ -363,30 +363,31 @@ def _summed_to(adjoint: Any, bias: Any) -> Any:
 # -- by cuDNN -------------------------------------------------------------------------------
 
 
-def _by_cudnn(of: Operands, how: How) -> Any:
-    biases, seen = _biases(of), [mask for mask in of.masks if mask.dtype == BOOL]
-    mask = functools.reduce(jnp.logical_and, seen) if seen else None
-    y = jax.nn.dot_product_attention(
-        of.query,
-        of.key,
-        of.value,
-        bias=sum(biases[1:], biases[0]) if biases else None,
-        mask=mask,
-        scale=how.scale,
-        is_causal=how.causal,
-        implementation="cudnn",
-    )
-    if mask is None or how.mean_if_blind:
-        return y
-    # Queries that see nothing get the mean of all values there.
-    sees = jnp.any(mask, axis=3, keepdims=True)
-    return jnp.where(sees.transpose(0, 2, 1, 3), y, 0)
+def _by_cudnn(of: Operands, how: How) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """The result, and what takes its adjoint to those of query, key, value and the biases.
 
+    Forward passes ask for both too: cuDNN keeps a sum a query for the way back, and a call that
+    keeps it is another one than one that does not. Alike, XLA makes one of the two.
+    """
 
-def _adjoints_by_cudnn(of: Operands, how: How) -> Adjoints:
     def compute(query: Any, key: Any, value: Any, biases: Sequence[Any]) -> Any:
         seen = [mask for mask in of.masks if mask.dtype == BOOL]
-        return _by_cudnn(Operands(query, key, value, (*biases, *seen)), how)
+        mask = functools.reduce(jnp.logical_and, seen) if seen else None
+        y = jax.nn.dot_product_attention(
+            query,
+            key,
+            value,
+            bias=sum(biases[1:], biases[0]) if biases else None,
+            mask=mask,
+            scale=how.scale,
+            is_causal=how.causal,
+            implementation="cudnn",
+        )
+        if mask is None or how.mean_if_blind:
+            return y
+        # Queries that see nothing get the mean of all values there.
+        sees = jnp.any(mask, axis=3, keepdims=True)
+        return jnp.where(sees.transpose(0, 2, 1, 3), y, 0)
 
-    _, pull = jax.vjp(compute, *of[:3], tuple(_biases(of)))
-    return Adjoints(*pull(of.dy))
+    y, pull = jax.vjp(compute, *of[:3], tuple(_biases(of)))
+    return y, pull

@@ -79,3 +79,25 @@ def test_an_embedding_on_the_processor_and_the_rest_on_the_gpu() -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-4)
     assert session.get("words/table").devices().pop().platform == "cpu"
     assert session.get("out/kernel").devices().pop().platform == "gpu"
+
+
+def test_long_attention_in_bfloat16_runs_by_cudnn_forward_once() -> None:
+    def step(**options: object) -> tuple[gc.Executable, list[np.ndarray]]:
+        with gc.Graph(seed=0) as g:
+            x = gc.placeholder((2, 256, 4, 64), name="x")
+            weights = gc.variable(np.full((64, 64), 1 / 64, np.float32), name="weights")
+            q = gc.matmul(x, weights)
+            y = gc.nn.attention(q, q + x, x, causal=True)
+            fetches = [y, gc.gradients(gc.reduce_sum(gc.square(y)), weights)]
+        made = gc.compile(g, fetches, {x: x.shape}, options=gc.CompileOptions(**options))
+        data = np.random.default_rng(0).standard_normal(x.shape).astype(np.float32)
+        (y, slopes), _ = made(made.init(), {"x": data})
+        return made, [np.asarray(y, np.float32), np.asarray(slopes[0])]
+
+    narrow, got = step(precision="bf16")
+    _, expected = step(fuse_attention=False)
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-2 * np.abs(b).max())
+    calls = [line for line in narrow.hlo().splitlines() if "custom-call(" in line]
+    assert sum("__cudnn$fmhaSoftmax\"" in line for line in calls) == 1
+    assert sum("__cudnn$fmhaSoftmaxBackward\"" in line for line in calls) == 1
