@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -21,8 +21,11 @@ from graphc.ir.program import Program
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.runtime.executors import AXIS_NAME, cut_along
 from graphc.runtime.layout import StateLayout
-from graphc.runtime.lowered import suited, with_token
+from graphc.runtime.lowered import chosen_xla_options, suited, with_token
 from graphc.runtime.replicated import on_replicas
+
+DEFAULT: Final = CompileOptions()
+EMPTY: Final[Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Function:
     Attributes:
         splits: of each input of the program that is fed, the axis that the replicas share.
         notes: what costs time on several devices, one line each.
+        xla_options: what it is compiled with for the device that it is made for.
     """
 
     jitted: Any
@@ -66,6 +70,7 @@ class Function:
     wide: bool
     splits: tuple[int | None, ...]
     notes: Sequence[str] = ()
+    xla_options: Mapping[str, str | int | bool | float] = field(default_factory=dict)
 
     def lower(self) -> Any:
         """JAX's lowered stage."""
@@ -78,6 +83,7 @@ def for_one(
     donated: int,
     sizes: Mapping[str, Any] | None = None,
     device: jax.Device | None = None,
+    options: CompileOptions = DEFAULT,
 ) -> Function:
     """A program whose ports are in order, for one device.
 
@@ -85,9 +91,12 @@ def for_one(
         donated: how many of the first arguments are given away.
         sizes: named sizes -> JAX's symbolic ones.
         device: None for any.
+        options: of the passes for that device, and of XLA there.
     """
+    xla_options = {}
     if device is not None:
-        program, _ = suited(program, CompileOptions(), device.platform)
+        program, _ = suited(program, options, device.platform)
+        xla_options = chosen_xla_options(program, options, device.platform)
     wide = needs_x64(program)
     function = with_token(program, to_function(program, sizes=sizes))
     jitted = jax.jit(
@@ -101,10 +110,13 @@ def for_one(
             jax.ShapeDtypeStruct(t.type.bind(sizes or {}).shape, t.type.dtype)
             for t in program.input_tensors()
         ]
-    return Function(jitted, arguments, wide, (None,) * len(program.ports("feed")))
+    splits = (None,) * len(program.ports("feed"))
+    return Function(jitted, arguments, wide, splits, xla_options=xla_options)
 
 
-def for_replicas(program: Program, devices: Sequence[jax.Device]) -> Function:
+def for_replicas(
+    program: Program, devices: Sequence[jax.Device], options: CompileOptions = DEFAULT
+) -> Function:
     """A bound program whose ports are in order, with its batch shared among devices; the state
     that it assigns is given away.
 
@@ -113,14 +125,24 @@ def for_replicas(program: Program, devices: Sequence[jax.Device]) -> Function:
     """
     state = [*program.ports("state"), *program.new_state()]
     layout = StateLayout({port.name: port.tensor.type for port in state})
-    made = on_replicas(program, layout, CompileOptions(), DataParallel(list(devices)))
+    options = replace(options, check_numerics=False)  # what a check finds no file could tell
+    made = on_replicas(program, layout, options, DataParallel(list(devices)))
     splits = tuple(feed.axis for feed in made.interface.feeds)
-    arguments = list(made.arguments)
-    return Function(made.jitted, arguments, made.interface.wide, splits, made.interface.notes)
+    return Function(
+        made.jitted,
+        list(made.arguments),
+        made.interface.wide,
+        splits,
+        made.interface.notes,
+        made.xla_options(options),
+    )
 
 
 def compiled_program(
-    key: Mapping[str, str], lower: Callable[[], Any], devices: Sequence[jax.Device]
+    key: Mapping[str, str],
+    lower: Callable[[], Any],
+    devices: Sequence[jax.Device],
+    xla_options: Mapping[str, str | int | bool | float] = EMPTY,
 ) -> Any:
     """What runs: `lower()` through XLA. The one place where programs of artifacts are compiled.
 
@@ -128,12 +150,13 @@ def compiled_program(
         key: what `lower` depends on, beside the environment: the checksum of the program, the
             form it has, the sizes it is for.
         devices: those it is for.
+        xla_options: of XLA's compiler by name.
 
     Raises:
         ExecutionError: XLA refuses it.
     """
     try:
-        return lower().compile()
+        return lower().compile(compiler_options=dict(xla_options) or None)
     except GraphcError:
         raise
     except Exception as error:

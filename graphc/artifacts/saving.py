@@ -83,8 +83,9 @@ def save(
     Args:
         signatures: name -> entry point.
         platforms: among "cpu", "cuda", "rocm" and "tpu"; none of them need be here.
-        native: also put in machine code for this very environment, of those signatures whose
-            sizes are all fixed; used by `gc.load(path, trust_native=True)` only.
+        native: also put in machine code for this very environment, with the passes for this
+            machine, of those signatures whose sizes are all fixed; used by
+            `gc.load(path, trust_native=True)` only.
         options: of the passes; those of the session otherwise.
 
     Raises:
@@ -256,8 +257,9 @@ def _lowered(
         ) from error
     code = None
     if native and not program.symbols():
-        members[f"programs/{name}.native"] = _native_code(name, function, devices)
         where = devices or jax.local_devices()[:1]
+        donated = len(order.written)
+        members[f"programs/{name}.native"] = _native_code(name, program, donated, where, options)
         code = Native(f"programs/{name}.native", environment(where))
     entry = Entry(
         stablehlo=f"programs/{name}.stablehlo",
@@ -319,8 +321,21 @@ def _function(
     return for_one(program, donated)
 
 
-def _native_code(name: str, function: Function, devices: Sequence[jax.Device]) -> bytes:
-    compiled = compiled_program({}, function.lower, devices)
+def _native_code(
+    name: str,
+    program: Program,
+    donated: int,
+    devices: Sequence[jax.Device],
+    options: CompileOptions,
+) -> bytes:
+    """The program as the machine at hand runs it best; the other forms are for all."""
+    target = Target(devices[0].platform, len(devices))
+    program = graphs.bound(name, program, {}, options, target)
+    if len(devices) > 1:
+        function = for_replicas(program, devices, options)
+    else:
+        function = for_one(program, donated, device=devices[0], options=options)
+    compiled = compiled_program({}, function.lower, devices, function.xla_options)
     try:
         return to_bytes(compiled)
     except CacheError as error:

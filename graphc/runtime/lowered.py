@@ -133,17 +133,22 @@ class JaxProgram(NamedTuple):
         return compiled
 
     def xla_options(self, options: CompileOptions) -> dict[str, str | int | bool | float]:
-        """Those that it is compiled with: the user's, and before them those that suit it."""
-        suited = self._suited() if options.pipeline == "O3" else {}
-        return {**suited, **options.xla_options}
-
-    def _suited(self) -> Mapping[str, str]:
-        """XLA options for what each device runs, where this XLA knows them."""
-        found = suited_options(self.local, self.devices[0].platform)
-        return found if found and _understood(tuple(sorted(found.items()))) else {}
+        """See `chosen_xla_options`."""
+        return chosen_xla_options(self.local, options, self.devices[0].platform)
 
     def _widths(self) -> AbstractContextManager[Any]:
         return jax.enable_x64(True) if self.interface.wide else nullcontext()
+
+
+def chosen_xla_options(
+    program: Program, options: CompileOptions, platform: str
+) -> dict[str, str | int | bool | float]:
+    """Those that what a device runs is compiled with: the user's, and before them, at O3, those
+    that suit it, where this XLA knows them."""
+    suited = suited_options(program, platform) if options.pipeline == "O3" else {}
+    if suited and not _understood(tuple(sorted(suited.items()))):
+        suited = {}
+    return {**suited, **options.xla_options}
 
 
 @cache

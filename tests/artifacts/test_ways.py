@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import graphc as gc
-from graphc.artifacts import safe_reading, ways
+from graphc.artifacts import safe_reading, saving, ways
 from graphc.errors import ArtifactCorruptError, ArtifactError, ArtifactVersionError
 from tests.artifacts.forge import entry, forge, member
 from tests.artifacts.models import batch, classifier, linear
@@ -189,6 +189,37 @@ def test_native_code_is_used_where_it_is_trusted(native: Path) -> None:
     elsewhere = gc.load(native, trust_native=True, device=jax.devices()[1])
     assert float(elsewhere.signatures["predict"](x=X)["y"][0, 0]) == 5.0
     assert "made for another environment: devices" in elsewhere.signatures["predict"].notes[0]
+
+
+def test_native_code_is_compiled_for_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with gc.Graph(seed=0) as graph:
+        x = gc.placeholder((2, 6, 6, 3), name="x")
+        y = gc.nn.max_pool(gc.nn.Conv2D(4, 1, name="conv")(x), 3, 2)
+    lowered = []
+    compiled_program = saving.compiled_program
+
+    def compiled(key: Any, lower: Any, devices: Any, options: Any) -> Any:
+        lowered.append((lower().as_text(), dict(options)))
+        return compiled_program(key, lower, devices, options)
+
+    monkeypatch.setattr(saving, "compiled_program", compiled)
+    path = tmp_path / "m.gcx"
+    options = gc.CompileOptions(
+        pipeline="O3", xla_options={"xla_cpu_enable_fast_math": False}, check_numerics=True
+    )
+    session = gc.Session(graph, options=options)
+    gc.save(session, path, signatures={"y": gc.Signature({"x": x}, {"y": y})}, native=True)
+    ((text, given),) = lowered
+    assert given == {"xla_cpu_enable_fast_math": False}
+    assert "stablehlo.dot_general" in text and "stablehlo.convolution" not in text
+    data = np.random.default_rng(0).standard_normal(x.shape).astype(np.float32)
+    expected = session.run(y, {x: data})
+    for trusted, way in ((True, "native"), (False, "stablehlo")):
+        predict = gc.load(path, trust_native=trusted).signatures["y"]
+        np.testing.assert_allclose(predict(x=data)["y"], expected, rtol=1e-5)
+        assert predict.way == way
 
 
 def test_native_code_is_put_in_on_request_only(whole: Path, tmp_path: Path) -> None:
