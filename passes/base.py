@@ -40,6 +40,7 @@ class Pass(ABC):
     """
 
     once: ClassVar[bool] = False  # of no use, or wrong, in a second round
+    optional: ClassVar[bool] = True  # what `without_passes` may leave out
     exact: ClassVar[bool] = True  # else it rounds otherwise than before: not to be validated
 
     @property

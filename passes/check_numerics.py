@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -44,6 +44,8 @@ class CheckNumerics(Pass):
     It comes last, since it changes the ports and speaks of places in this very program: `table`
     says what stands there. Conditions of loops are not looked into.
     """
+
+    optional: ClassVar[bool] = False
 
     def run(self, program: Program) -> PassResult:
         width = _width(program)

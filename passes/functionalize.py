@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,6 +38,8 @@ class Functionalize(Pass):
     A read sees the last assignment before it in program order. A run that draws takes the root
     key and a counter as hidden state and returns the counter advanced.
     """
+
+    optional: ClassVar[bool] = False
 
     def run(self, program: Program) -> PassResult:
         state = _Threading()

@@ -15,12 +15,18 @@ def without(passes: Sequence[Pass], options: CompileOptions) -> list[Pass]:
     """`passes` but those that `options.without_passes` names.
 
     Raises:
-        AttributeValueError: there is no pass of such a name.
+        AttributeValueError: there is no pass of such a name, or it cannot be left out.
     """
     if not options.without_passes:
         return list(passes)
-    known = {each.class_name() for each in _below(Pass) if not isabstract(each)}
+    classes = [each for each in _below(Pass) if not isabstract(each)]
+    known = {each.class_name() for each in classes if each.optional}
+    needed = {each.class_name() for each in classes} - known
     for name in options.without_passes:
+        if name in needed:
+            raise AttributeValueError(
+                f"CompileOptions: without_passes names {name!r}, which nothing works without",
+            )
         if name not in known:
             raise AttributeValueError(
                 f"CompileOptions: without_passes names {name!r}, which is no pass",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -326,20 +327,26 @@ def _positive(text: str) -> int:
 
 
 def _seconds(text: str) -> float:
-    value = _tolerance(text)
-    if value == 0:
+    value = _number(text)
+    if value <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return value
 
 
 def _tolerance(text: str) -> float:
+    value = _number(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
+    return value
+
+
+def _number(text: str) -> float:
+    """-1 for what is no finite number."""
     try:
         value = float(text)
     except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
-    return value
+        return -1.0
+    return value if math.isfinite(value) else -1.0
 
 
 def _pair(text: str) -> tuple[str, str]:

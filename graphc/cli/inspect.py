@@ -10,6 +10,7 @@ from graphc.cli.report import amount, print_json, table
 from graphc.cli.script import load_job
 from graphc.cli.targets import Target, ask_for_devices, strategy_for, target_of
 from graphc.config import CompileOptions
+from graphc.errors import GraphcError
 from graphc.ir.dims import product
 from graphc.ir.opdef import Effects
 from graphc.ir.program import Program
@@ -29,6 +30,13 @@ def run(options: argparse.Namespace) -> None:
     """Prints a summary, or the parts that were asked for."""
     if not options.target.endswith(".py"):
         return show_artifact(options)
+    asked = _asked(options)
+    for part in ("fetch", "feed"):
+        if getattr(options, part) and not asked:
+            raise GraphcError(
+                f"--{part} says what programs are of, and none was asked for",
+                mend=f"add one of {', '.join(f'--{part}' for part in _OF_FETCHES)}",
+            )
     ask_for_devices(options.devices)
     job = load_job(options.target, options.arguments)
     facts: dict[str, Any] = {"graph": job.graph.name}
@@ -36,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
     if options.graph:
         facts["text"] = print_graph(job.graph, elide=True)
         texts.append(facts["text"])
-    if any(getattr(options, part) for part in _OF_FETCHES):
+    if asked:
         target = target_of(job, options.fetch, options.feed)
         texts += _show_program(options, job, target, facts)
     if not texts:
@@ -48,12 +56,17 @@ def run(options: argparse.Namespace) -> None:
         print("\n".join(texts))
 
 
+def _asked(options: argparse.Namespace) -> list[str]:
+    """The parts that show what becomes of fetches, of those that were asked for."""
+    return [part for part in _OF_FETCHES if getattr(options, part) not in (None, False)]
+
+
 def _show_program(
     options: argparse.Namespace, job: Job, target: Target, facts: dict[str, Any]
 ) -> list[str]:
     """The parts that show what becomes of a set of fetches."""
     texts = []
-    if options.passes or options.before or options.after or options.cost:
+    if any(part != "stablehlo" for part in _asked(options)):
         making = _making(options, job, target)
         history = pass_history(making, layout_for(job.graph, making))
         if options.passes:

@@ -11,6 +11,7 @@ from inspect import isfunction
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from zipfile import is_zipfile
 
 from graphc.cli.failures import code_of
 from graphc.errors import GraphcError, nearest
@@ -54,6 +55,11 @@ def _imported(script: str, arguments: Sequence[str]) -> ModuleType:
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise GraphcError(f"script {script!r} {what}", mend="give a Python file")
+    if is_zipfile(path):  # as artifacts are
+        raise GraphcError(
+            f"script {script!r} is an archive of programs, as gc.save writes it",
+            mend="give the Python file that it was made by",
+        )
     loader = SourceFileLoader(_MODULE, str(path.resolve()))  # whatever the file's name ends in
     spec = spec_from_file_location(_MODULE, path.resolve(), loader=loader)
     if spec is None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program
 from graphc.ir.variable import Variable
 from graphc.ops.arithmetic import ADD, MULTIPLY
 from graphc.ops.emit import CAST, CONSTANT
+from graphc.ops.local_norm import LOCAL_BATCH_NORM
 from graphc.ops.normalization import BATCH_NORM
-from graphc.ops.state import ASSIGN, READ_VARIABLE
+from graphc.ops.state import ASSIGN, READ_VARIABLE, STOP_GRADIENT
 
 UPDATES = "updates"  # the collection that layers (batch norm, ...) put their assignments in
 
@@ -21,6 +25,7 @@ def moving_averages(graph: Graph) -> dict[Tensor, Variable]:
     called in the body of a loop has none there.
     """
     normalised_by = {t for n in graph.nodes if n.op is BATCH_NORM for t in n.inputs[1:3]}
+    normalised_by |= {t for n in graph.nodes if n.op is LOCAL_BATCH_NORM for t in n.outputs[1:3]}
     found = {}
     for item in graph.collection(UPDATES):
         node = item.node if isinstance(item, Tensor) else item
@@ -30,6 +35,25 @@ def moving_averages(graph: Graph) -> dict[Tensor, Variable]:
             if statistic in normalised_by and statistic.type.shape == variable.type.shape:
                 found[statistic] = variable
     return found
+
+
+def by_given_statistics(program: Program, given: Collection[Tensor]) -> Program:
+    """A captured program in which LocalBatchNorm, which computes its statistics and normalises by
+    them, is BatchNorm by those statistics of it that are fed."""
+    return program.replace(nodes=tuple([_by_given(node, given) for node in program.nodes]))
+
+
+def _by_given(node: Node, given: Collection[Tensor]) -> Node:
+    own = node.outputs[0].node if node.op is LOCAL_BATCH_NORM else None
+    if own is None or not all(statistic in given for statistic in own.outputs[1:]):
+        return node
+    x, *parameters = node.inputs
+    return node.replace(
+        op=BATCH_NORM,
+        inputs=(x, *own.outputs[1:], *parameters),
+        outputs=node.outputs[:1],
+        attrs=BATCH_NORM.complete({"epsilon": node.attrs["epsilon"]}),
+    )
 
 
 def _averaged(graph: Graph, assign: Node, variable: Variable) -> Tensor | None:
@@ -54,4 +78,7 @@ def _averaged(graph: Graph, assign: Node, variable: Variable) -> Tensor | None:
         return None
     statistic = kept[False][0]
     maker = graph.find_producer(statistic)
-    return maker.inputs[0] if maker is not None and maker.op is CAST else statistic
+    while maker is not None and maker.op in (CAST, STOP_GRADIENT):
+        statistic = maker.inputs[0]
+        maker = graph.find_producer(statistic)
+    return statistic

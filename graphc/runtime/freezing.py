@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,22 +10,18 @@ import numpy as np
 
 from graphc.collection import without_collection
 from graphc.config import CompileOptions
-from graphc.errors import AttributeValueError, FeedError, FetchError, ShapeError
-from graphc.ir.capture import Fetch, capture, port_name
-from graphc.ir.dims import as_symbol
+from graphc.errors import AttributeValueError, FeedError, FetchError
+from graphc.ir.capture import Fetch
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
-from graphc.ir.program import Port, Program
-from graphc.ir.rewrite import bind_sizes, substitute
+from graphc.ir.program import Program
 from graphc.ir.source import current_source
-from graphc.ir.variable import Variable
 from graphc.ir.verify import verify
-from graphc.ops.emit import CAST, CONSTANT
-from graphc.ops.state import READ_VARIABLE
+from graphc.ops.emit import CONSTANT
 from graphc.passes.base import Pass
 from graphc.passes.fold_norms import FoldNorms
 from graphc.passes.frozen import split_frozen
-from graphc.passes.functionalize import RNG_COUNTER, RNG_KEY, Functionalize
+from graphc.passes.functionalize import RNG_COUNTER, RNG_KEY
 from graphc.passes.hoist_frozen import HoistFrozen
 from graphc.passes.manager import PassManager
 from graphc.passes.pipelines import pipeline
@@ -33,9 +29,8 @@ from graphc.passes.prune import Prune
 from graphc.passes.remove_dropout import RemoveDropout
 from graphc.passes.sink_constants import SinkConstants
 from graphc.passes.without import without
-from graphc.runtime.averages import moving_averages
-from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import resolve_feed, resolve_feeds, resolve_fetch
+from graphc.runtime.freeze_capture import by_name, captured, feed_name, fetch_name, state_of
 from graphc.runtime.prepare import evaluate
 from graphc.runtime.regraph import RANDOM_STATE, as_graph
 from graphc.runtime.session import Session
@@ -59,7 +54,8 @@ def freeze(
     program. Dropout is removed; branches that `given` decides are too. Batch normalisation uses
     its moving averages, also where it was called with `training=True`, and goes into the kernel
     and bias of the layer before it, where that is a convolution or a product and nothing else
-    uses what the layer gives. Results are the same but for rounding.
+    uses what the layer gives. Results are the same but for rounding. Gradients through such a
+    layer keep the terms of a batch's own statistics: take gradients of the frozen graph instead.
 
     The graph is one as any other: a session runs it, `gc.save` writes it. Its collections
     "inputs" and "outputs" hold its ends.
@@ -99,8 +95,8 @@ def freeze(
             source=current_source(),
         )
     graph = session.graph
-    feeds = {n: resolve_feed(graph, t) for n, t in _by_name(inputs, _feed_name(graph)).items()}
-    fetches = {n: resolve_fetch(graph, t) for n, t in _by_name(outputs, _fetch_name(graph)).items()}
+    feeds = {n: resolve_feed(graph, t) for n, t in by_name(inputs, feed_name(graph)).items()}
+    fetches = {n: resolve_fetch(graph, t) for n, t in by_name(outputs, fetch_name(graph)).items()}
     named: dict[Tensor, str] = {}
     for name, tensor in feeds.items():
         if named.setdefault(tensor, name) != name:
@@ -111,7 +107,9 @@ def freeze(
             )
     if not fetches:
         raise FetchError("freeze: there are no outputs", source=current_source())
-    frozen = freeze_program(session, list(feeds.values()), fetches, given or {}, literals=literals)
+    frozen = freeze_program(
+        session, list(feeds.values()), fetches, {} if given is None else given, literals=literals
+    )
     program = _renamed(frozen.program, list(feeds))
     sources = {name: t.node.source for name, t in feeds.items()}
     return as_graph(program, frozen.values, name=graph.name, seed=graph.seed, sources=sources)
@@ -157,7 +155,7 @@ def freeze_program(
     both = [t.name for t in known if t in feeds]
     if both:
         raise FeedError(f"freeze: {both[0]!r} is an input and given", source=current_source())
-    program = _captured(session.graph, feeds, fetches, known)
+    program = captured(session.graph, feeds, fetches, known)
     plain = replace(options, pipeline="O1", precision=None, sparse_updates="off")
     program = _by(RemoveDropout(), program, options)
     program = _by(SinkConstants(), _through(program, plain), options)
@@ -176,125 +174,6 @@ def freeze_program(
     program, values = _with_literals(program, values, literals)
     program = _through(program, plain)
     return _scoped(Frozen(program, values), session.graph, scope)
-
-
-# -- what is asked for ----------------------------------------------------------------------
-
-
-def _by_name(items: Any, name_of: Any) -> dict[str, Any]:
-    """The tensors by name, as they are given or by the names they have."""
-    if isinstance(items, Mapping):
-        for name in items:
-            if not isinstance(name, str) or not name or ":" in name:
-                raise AttributeValueError(
-                    f"freeze: {name!r} is not a name", source=current_source()
-                )
-        return dict(items)
-    if isinstance(items, (str, Tensor, Variable)):
-        items = [items]
-    if not isinstance(items, Iterable):
-        raise AttributeValueError(
-            f"freeze: inputs and outputs are mappings or lists, got {items!r}",
-            source=current_source(),
-            mend='gc.freeze(session, {"x": x}, {"logits": logits})',
-        )
-    return {name_of(item): item for item in items}
-
-
-def _feed_name(graph: Graph) -> Any:
-    return lambda key: port_name(resolve_feed(graph, key))
-
-
-def _fetch_name(graph: Graph) -> Any:
-    def name_of(key: Any) -> str:
-        fetch = resolve_fetch(graph, key)
-        return fetch.name if isinstance(fetch, (Variable, Node)) else port_name(fetch)
-
-    return name_of
-
-
-def _captured(
-    graph: Graph,
-    feeds: Sequence[Tensor],
-    fetches: Mapping[str, Fetch],
-    given: Mapping[Tensor, Any],
-) -> Program:
-    """The functional program: given values are constants, statistics the averages of them."""
-    for name, fetch in fetches.items():
-        if isinstance(fetch, Node):
-            raise FetchError(
-                f"freeze: output {name!r} is a step without a value",
-                source=fetch.source,
-                mend="a frozen graph has no steps; fetch what it computes",
-            )
-    fed = {*feeds, *given}
-    averages = {t: v for t, v in moving_averages(graph).items() if t not in fed}
-    distinct = list(dict.fromkeys(fetches.values()))
-    captured = capture(graph, distinct, [*feeds, *given, *averages], READ_VARIABLE)
-    program = Functionalize().run(captured).program
-    by_fetch = dict(zip(distinct, program.ports("fetch"), strict=True))
-    named = tuple(by_fetch[fetch]._replace(name=name) for name, fetch in fetches.items())
-    program = program.replace(outputs=(*named, *program.new_state()))
-    program = _with_averages(program, len(feeds) + len(given), list(averages.values()))
-    return _with_given(program, len(feeds), given)
-
-
-def _state(program: Program) -> dict[str, Tensor]:
-    return {port.name: port.tensor for port in program.ports("state")}
-
-
-def _with_averages(program: Program, start: int, variables: Sequence[Variable]) -> Program:
-    """The program whose feeds from `start` on are variables."""
-    ports = program.ports("feed")
-    state = _state(program)
-    added: list[Port] = []
-    casts: list[Node] = []
-    instead: dict[Tensor, Tensor] = {}
-    for port, variable in zip(ports[start:], variables, strict=True):
-        value = state.get(variable.name)
-        if value is None:
-            value = state[variable.name] = Tensor(variable.type, variable.name)
-            added.append(Port(variable.name, "state", value))
-        if value.type == port.tensor.type:
-            instead[port.tensor] = value
-        else:
-            attrs = CAST.complete({"dtype": port.tensor.type.dtype})
-            casts.append(Node(CAST, (value,), (port.tensor,), attrs, name=port.name))
-    inputs = [p for p in program.inputs if p not in ports[start:]]
-    program = substitute(program.replace(inputs=(*inputs, *added)), instead)
-    return program.replace(nodes=(*casts, *program.nodes))
-
-
-def _with_given(program: Program, start: int, given: Mapping[Tensor, Any]) -> Program:
-    """The program whose feeds from `start` on are constants."""
-    arrays: list[Array] = []
-    sizes: dict[str, int] = {}
-    for port, (tensor, value) in zip(program.ports("feed")[start:], given.items(), strict=True):
-        type = port.tensor.type
-        array = np.asarray(FeedSpec.of_type(port.name, type, tensor.node.source).convert(value))
-        fits = array.ndim == type.rank
-        for dim, size in zip(type.shape, array.shape, strict=False):
-            symbol = as_symbol(dim)
-            fits = fits and (dim if symbol is None else sizes.setdefault(symbol, size)) == size
-        if not fits:
-            raise ShapeError(
-                f"freeze: given {port.name!r} must be {type}, got shape {array.shape}",
-                source=tensor.node.source,
-            )
-        array.flags.writeable = False
-        arrays.append(array)
-    program = bind_sizes(program, sizes) if sizes else program
-    ports = program.ports("feed")[start:]
-    constants = [
-        Node(CONSTANT, (), (port.tensor,), CONSTANT.complete({"value": array}), name=port.name)
-        for port, array in zip(ports, arrays, strict=True)
-    ]
-    inputs = tuple(port for port in program.inputs if port not in ports)
-    axes = {n: axis for n, axis in program.batch_axes.items() if n not in {p.name for p in ports}}
-    return program.replace(inputs=inputs, nodes=(*constants, *program.nodes), batch_axes=axes)
-
-
-# -- what is done ---------------------------------------------------------------------------
 
 
 def _by(a_pass: Pass, program: Program, options: CompileOptions) -> Program:
@@ -322,7 +201,7 @@ def _without_state(program: Program, graph: Graph) -> Program:
     Raises:
         FetchError: it assigns a variable.
     """
-    taken = _state(program)
+    taken = state_of(program)
     for port in program.new_state():
         if port.name not in RANDOM_STATE and taken.get(port.name) is not port.tensor:
             variable = graph.variables.get(port.name)

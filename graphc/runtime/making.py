@@ -23,6 +23,7 @@ from graphc.ir.program import Program
 from graphc.ir.verify import verify
 from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.vjp_layout import differentiated
+from graphc.passes.check_numerics import table
 from graphc.passes.manager import PassReport, tell_of
 from graphc.passes.target import Target
 from graphc.runtime.annotated import feed_specs
@@ -142,6 +143,8 @@ class Making:
                 "parallel": None if self.strategy is None else self.strategy.meaning(),
                 "steps": self.steps,
                 "pulled": contents,  # what a VJP node itself says may be out of date
+                # The entry tells of names and lines, which are no part of what a program means.
+                "places": table(program) if self.options.check_numerics else None,
             },
             extra=self.environment,
         )

@@ -85,6 +85,12 @@ def tune(
     if tolerance is not None:
         _check_number("tolerance", tolerance)
     options = checked_options(options)
+    if options.check_numerics:
+        raise AttributeValueError(
+            "tune: check_numerics=True looks for errors, which costs more than any choice saves",
+            source=current_source(),
+            mend="tune without it",
+        )
     refuse_workers(strategy, "tune")
     count = None if steps is None else checked_count(steps, "tune: steps")
     nest = FetchNest(graph, fetches)

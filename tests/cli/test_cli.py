@@ -442,6 +442,10 @@ BAD_INPUT = [
     ("inspect {npz}", "is not a graphc artifact"),
     ("inspect {artifact} --graph", "--graph needs a script"),
     ("inspect {artifact} --feed x=1", "--feed needs a script"),
+    ("inspect {script} --fetch loss", "--fetch says what programs are of, and none was asked for"),
+    ("inspect {script} --before=", "no pass ''"),
+    ("tune {artifact}", "is an archive of programs, as gc.save writes it; give the Python file"),
+    ("tune {script} --seconds nan", "'nan' is not a number above 0"),
     ("export {script} {folder}/e.gcx --platforms gpu", "'gpu' is not a platform"),
     ("export {script} {folder}/e.gcx --tolerance 0.1", "--tolerance is for --validate"),
     (

@@ -54,13 +54,16 @@ LAYERS: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("training", [False, True])
+CALLS = {"serving": (False, False), "training": (True, False), "local": (True, True)}
+
+
+@pytest.mark.parametrize(("training", "local"), CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize("layer", LAYERS)
-def test_batch_norm_goes_into_the_layer_before_it(layer: str, training: bool) -> None:
+def test_batch_norm_goes_into_the_layer_before_it(layer: str, training: bool, local: bool) -> None:
     make, operator = LAYERS[layer]
     with gc.Graph() as g:
         x = gc.placeholder((None, 6, 6, 4), name="x")
-        first, norm = make(), gc.nn.BatchNorm(name="norm")
+        first, norm = make(), gc.nn.BatchNorm(name="norm", local=local)
         y = norm(first(x), training=training)
         served = norm(first(x), training=False)
     session = shuffled(gc.Session(g, options=OFF))
@@ -300,6 +303,7 @@ BAD: dict[str, tuple[Callable[..., Any], type[GraphcError], str]] = {
     "literals": (
         lambda s, t: gc.freeze(s, ["x"], ["y"], literals=-1), AttributeValueError, "literals",
     ),
+    "given": (lambda s, t: gc.freeze(s, ["x"], ["y"], given=False), FeedError, "a mapping, got bool"),
     "updates": (
         lambda s, t: gc.Signature({}, {}, updates=[t["step"]], freeze=True),
         AttributeValueError, "no updates",

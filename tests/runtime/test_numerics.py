@@ -222,6 +222,21 @@ def test_ahead_of_time_and_from_the_cache() -> None:
         assert np.isfinite(value)
 
 
+def test_the_cache_tells_no_old_names_and_lines() -> None:
+    options = gc.CompileOptions(check_numerics=True)
+    told = []
+    for name in ("old", "new", "new"):
+        g = gc.Graph()
+        with g:
+            x = gc.placeholder((3,), name="x")
+            y = gc.log(x, name=name)
+        step = gc.compile(g, y, {x: (3,)}, options=options)
+        with pytest.raises(NumericsError, match=f"Log '{name}' made an infinity"):
+            step(step.init(), {x: np.zeros(3, "f")})
+        told.append(step.cached)
+    assert told == [False, False, True]
+
+
 def test_repeated_layers_that_became_a_loop() -> None:
     with gc.Graph() as g:
         h = x = gc.placeholder((4, 64), name="x")

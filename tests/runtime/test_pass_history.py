@@ -107,6 +107,8 @@ def test_no_such_pass(one: Executable) -> None:
     with pytest.raises(UnknownNameError, match=r"no pass 'roll-repeat' ran.*") as error:
         history.after("roll-repeat")
     assert error.value.mend == "did you mean 'roll-repeats'?"
+    with pytest.raises(AttributeValueError, match="names 'functionalize', which nothing works"):
+        step(without_passes=["functionalize"])
     for name in ("prune:9", "prune:0", "prune:x"):
         with pytest.raises(UnknownNameError, match=r"pass 'prune' has no run"):
             history.before(name)
@@ -147,3 +149,5 @@ def test_options_are_checked() -> None:
     with pytest.raises(AttributeValueError, match="names 'rol-repeats', which is no pass") as error:
         step(without_passes=["rol-repeats"])
     assert error.value.mend == "did you mean 'roll-repeats'?"
+    with pytest.raises(AttributeValueError, match="names 'functionalize', which nothing works"):
+        step(without_passes=["functionalize"])

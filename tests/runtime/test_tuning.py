@@ -412,6 +412,11 @@ def test_a_wrong_number(name: str, value: Any) -> None:
         Model(layers=1).tune(**{name: value})
 
 
+def test_a_search_for_errors_is_not_tuned() -> None:
+    with pytest.raises(AttributeValueError, match="check_numerics=True looks for errors"):
+        Model(layers=1).tune(options=gc.CompileOptions(check_numerics=True))
+
+
 def test_no_graph() -> None:
     with pytest.raises(GraphError, match=r"gc\.tune\(graph, fetches, feeds\)"):
         gc.tune("graph", [])  # type: ignore[arg-type]
