@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -55,10 +55,17 @@ def max_gradient_by_taps(x: Any, dy: Any, attrs: dict[str, Any]) -> Any:
         part = jnp.where(numbers[:, *there, :] == tap, dy[:, *there, :], zero)
         rest = tuple(first % step for first, step in zip(start, strides, strict=True))
         classes[rest] = classes[rest] + part if rest in classes else part
-    whole = _interleaved(classes, strides)
-    pairs = zip(x.shape[1:-1], attrs["padding"], strict=True)
-    cut = [slice(low, low + size) for size, (low, _) in pairs]
-    return whole[:, *cut, :]
+    return sum(_spread(part, rest, x.shape, attrs) for rest, part in classes.items())
+
+
+def _spread(part: Any, rest: Ints, shape: Ints, attrs: dict[str, Any]) -> Any:
+    """A class where its elements lie in x, of this shape, and zeros between."""
+    sides = []
+    rows = zip(rest, attrs["strides"], attrs["padding"], part.shape[1:-1], shape[1:-1], strict=True)
+    for first, step, (low, _), count, size in rows:
+        before = first - low
+        sides.append((before, size - before - (count - 1) * step - 1, step - 1))
+    return lax.pad(part, np.zeros((), part.dtype), [(0, 0, 0), *sides, (0, 0, 0)])
 
 
 def _first_largest(padded: Any, attrs: dict[str, Any]) -> tuple[Any, list[Ints]]:
@@ -77,26 +84,6 @@ def _first_largest(padded: Any, attrs: dict[str, Any]) -> tuple[Any, list[Ints]]
         numbers = jnp.where(more, np.array(tap, dtype), numbers)
     # Kept: XLA would search the window again for each of its taps (7 times slower).
     return lax.optimization_barrier(numbers), starts
-
-
-def _interleaved(classes: dict[Ints, Any], strides: Sequence[int]) -> Any:
-    """One array whose element `i * stride + rest` along each spatial axis is element i of the
-    class `rest`; zeros where there is no such class."""
-    for axis in reversed(range(len(strides))):
-        step = strides[axis]
-        if step == 1:
-            classes = {rest[:axis]: value for rest, value in classes.items()}
-            continue
-        joined: dict[Ints, Any] = {}
-        for rest in dict.fromkeys(key[:axis] for key in classes):
-            parts = [classes.get((*rest, i)) for i in range(step)]
-            like = next(part for part in parts if part is not None)
-            filled = [jnp.zeros_like(like) if part is None else part for part in parts]
-            stacked = jnp.stack(filled, axis=axis + 2)
-            shape = (*like.shape[: axis + 1], step * like.shape[axis + 1], *like.shape[axis + 2 :])
-            joined[rest] = stacked.reshape(shape)
-        classes = joined
-    return classes[()]
 
 
 def _padded(x: Any, attrs: dict[str, Any]) -> Any:

@@ -303,7 +303,7 @@ BAD: dict[str, tuple[Callable[..., Any], type[GraphcError], str]] = {
     "literals": (
         lambda s, t: gc.freeze(s, ["x"], ["y"], literals=-1), AttributeValueError, "literals",
     ),
-    "given": (lambda s, t: gc.freeze(s, ["x"], ["y"], given=False), FeedError, "a mapping, got bool"),
+    "given": (lambda s, t: gc.freeze(s, ["x"], ["y"], given=False), FeedError, "mapping, got bool"),
     "updates": (
         lambda s, t: gc.Signature({}, {}, updates=[t["step"]], freeze=True),
         AttributeValueError, "no updates",
