@@ -369,5 +369,6 @@ def _check_no_index(node: Node, body: Program) -> None:
                 f"minimize(accumulate=): in the body of {node.op.name} {node.name!r}, "
                 f"{inner.name!r} differs from micro-batch to micro-batch",
                 source=inner.source or node.source,
-                mend="draw random numbers outside of the body, and give them to it",
+                mend="what one micro-batch alone adds, random numbers say, is for outside of the "
+                "body: make it there, and give it to the body",
             )

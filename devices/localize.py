@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from graphc.devices.layout_flow import LayoutFlow
 from graphc.devices.uneven import is_uneven, piece_type
 from graphc.ir.dtypes import INT32
@@ -33,6 +35,7 @@ from graphc.ops.collective import (
 )
 from graphc.ops.emit import CONSTANT
 from graphc.ops.random_keys import FOLD_IN
+from graphc.ops.shape import BROADCAST_TO
 from graphc.ops.slicing import SLICE
 from graphc.ops.uneven import FILL_PADDING, PADDED_PIECE, neutral
 
@@ -87,6 +90,7 @@ class Localizer:
         self._keys: dict[Tensor, Tensor] = {}  # random key -> this replica's own
         # (piece, what stands in its padding) -> the piece with that
         self._with_fill: dict[tuple[Tensor, Tensor | str], Tensor] = {}
+        self._zeros: set[Tensor] = set()  # what is 0 throughout, whole on each replica
         self._index: Tensor | None = None
         self._notes: dict[str, None] = {}
         self._collectives = 0
@@ -134,6 +138,9 @@ class Localizer:
         self._nodes.append(node if inputs == node.inputs else node.replace(inputs=inputs))
         for tensor in node.outputs:
             local[tensor] = tensor
+        spread = node.op is BROADCAST_TO and inputs[0] in self._zeros
+        if spread or (node.op is CONSTANT and not np.any(node.attrs["value"])):
+            self._zeros.update(node.outputs)
 
     def _rewrite(self, node: Node, plan: LayoutPlan) -> None:
         inputs = [
@@ -222,6 +229,8 @@ class Localizer:
                 return self._emit(PADDED_PIECE, (whole,), type_, tensor, "piece", attrs)
             return self._emit(SHARD_SLICE, (whole,), type_, tensor, "piece", attrs)
         if wanted == Partial("sum"):
+            if whole in self._zeros:  # as a lookup's gradient begins with
+                return whole
             return self._emit(ON_REPLICA_ZERO, (whole,), tensor.type, tensor, "term")
         return whole  # the maximum, or minimum, of equal values is the value
 

@@ -10,7 +10,7 @@ from graphc.ir.dtypes import BOOL
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ir.types import TensorType
-from graphc.ops.comparison import GREATER, WHERE
+from graphc.ops.comparison import GREATER, LESS_EQUAL, WHERE
 from graphc.ops.pooling import MAX_POOL, MAX_POOL_GRADIENT
 from graphc.ops.reduction import REDUCE_SUM
 from graphc.passes.base import Pass, PassResult
@@ -64,7 +64,7 @@ class CpuPooling(Pass):
 
 
 def _asked_of_windows(rewriter: Rewriter, node: Node, alone: Callable[[Tensor], bool]) -> Answer:
-    """`where(x > a, dx, 0)` as the gradient of a pooling of x by `where(max > a, dy, 0)`."""
+    """`where(x > a, dx, 0)` as the gradient of a pooling of x by `where(max <= a, 0, dy)`."""
     condition, dx, other = node.inputs
     greater = rewriter.maker(condition, GREATER)
     gradient = rewriter.maker(dx, MAX_POOL_GRADIENT)
@@ -76,8 +76,10 @@ def _asked_of_windows(rewriter: Rewriter, node: Node, alone: Callable[[Tensor], 
         return None
     most = rewriter.emit(gradient, MAX_POOL, (x,), dy.type, **gradient.attrs)
     asked = TensorType(BOOL, dy.type.shape)
-    above = rewriter.emit(greater, GREATER, (most, rewriter.constant(gradient, bound)), asked)
-    operands = (above, dy, rewriter.constant(gradient, 0))
+    # Of a window with NaN, x may be greater where the gradient goes: what comes, NaN as a rule,
+    # goes on.
+    below = rewriter.emit(greater, LESS_EQUAL, (most, rewriter.constant(gradient, bound)), asked)
+    operands = (below, rewriter.constant(gradient, 0), dy)
     masked = rewriter.emit(node, WHERE, operands, dy.type)
     return change(node, MAX_POOL_GRADIENT, (x, masked), **gradient.attrs)
 

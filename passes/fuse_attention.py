@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from graphc.errors import VerifyError
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ir.rewrite import sort_nodes, substitute
@@ -93,7 +94,10 @@ class FuseAttention(Pass):
         if built is None:
             return None
         more, instead = built
-        ordered = sort_nodes([*substitute(nodes, instead), *more])
+        try:
+            ordered = sort_nodes([*substitute(nodes, instead), *more])
+        except VerifyError:  # an operand comes from what is to be replaced, as where the adjoint
+            return None  # of a softmax over another axis looks like an attention of its own
         return substitute(program.replace(nodes=ordered), instead)
 
     def _built(

@@ -10,7 +10,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Port, Program
 from graphc.ir.types import TensorType
-from graphc.ops.arithmetic import ADD, MAXIMUM, MULTIPLY
+from graphc.ops.arithmetic import ADD, MAXIMUM, MINIMUM, MULTIPLY
 from graphc.ops.comparison import GREATER_EQUAL, IS_FINITE, LOGICAL_AND, WHERE
 from graphc.ops.emit import CAST
 from graphc.ops.powers import RECIPROCAL
@@ -27,6 +27,7 @@ GOOD_STEPS = "__loss_scale__/good_steps"
 SCALE_TYPE = TensorType(FLOAT32, ())
 STEPS_TYPE = TensorType(INT32, ())
 FIRST_SCALE = 2.0**15
+_LARGEST_SCALE = 2.0**127  # of float32's powers of two: no step would lead back from infinity
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,8 @@ class _Scaling:
         zero, one = self._constant(0, steps.type), self._constant(1, steps.type)
         more = self.emit(ADD, (steps, one))
         grows = self.emit(GREATER_EQUAL, (more, self._constant(growth, steps.type)))
-        doubled = self.emit(MULTIPLY, (self.scale, self._constant(2, SCALE_TYPE)))
+        twice = self.emit(MULTIPLY, (self.scale, self._constant(2, SCALE_TYPE)))
+        doubled = self.emit(MINIMUM, (twice, self._constant(_LARGEST_SCALE, SCALE_TYPE)))
         halved = self.emit(MULTIPLY, (self.scale, self._constant(0.5, SCALE_TYPE)))
         least = self.emit(MAXIMUM, (halved, self._constant(1, SCALE_TYPE)))
         kept = self.emit(WHERE, (grows, doubled, self.scale))

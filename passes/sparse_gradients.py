@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from graphc.errors import LayoutError
 from graphc.ir.dims import Dim, Shape, product
 from graphc.ir.node import Node
 from graphc.ir.program import Program, is_pure
 from graphc.ir.rewrite import used_from
 from graphc.ops.indexing import SCATTER_ADD
+from graphc.ops.training import GRADIENTS
 from graphc.passes.base import Pass, PassResult
 from graphc.passes.ends import End, in_bodies, states
 from graphc.passes.row_analysis import Group, RowAnalysis, chooses_by_itself
@@ -61,6 +64,8 @@ class SparseGradients(Pass):
         live = used_from(program.nodes, program.output_tensors(), lambda node: not is_pure(node))
         analysis = RowAnalysis(live)
         for group in analysis.groups():
+            if self.lazy:
+                _check_no_micro_batches(live, analysis, group)
             try:
                 choice = self._choice(program, analysis, group, ends)
                 if choice is not None and not chooses_by_itself(program, group):
@@ -106,3 +111,17 @@ class SparseGradients(Pass):
         if not (isinstance(size, int) and isinstance(rows, int) and isinstance(lookups, int)):
             return False  # until sizes are bound
         return size >= self.smallest and lookups * self.fewest <= rows
+
+
+def _check_no_micro_batches(nodes: Iterable[Node], analysis: RowAnalysis, group: Group) -> None:
+    """Raises where gradients by rows are summed over micro-batches before they are used: lazy
+    updates would be of all rows then, and mean something else."""
+    for node in nodes:
+        if node.op is GRADIENTS and any(analysis.belongs(t, group) for t in node.inputs):
+            raise LayoutError(
+                f'sparse_updates="lazy" does not go with minimize(accumulate='
+                f"{node.attrs['accumulate']}): micro-batches look up rows of their own",
+                source=node.source or group.sources[0].source,
+                mend='take sparse_updates="exact", under which all rows are updated, or '
+                "accumulate=1",
+            )

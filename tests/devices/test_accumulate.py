@@ -11,14 +11,14 @@ import pytest
 
 import graphc as gc
 from graphc.devices.accumulate import Accumulate, is_accumulated
-from graphc.errors import AttributeValueError, GraphcError
+from graphc.errors import AttributeValueError, GraphcError, LayoutError
 from tests.passes.check import check, check_stays
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 6, 4))
 Y = (X.sum((1, 2)) > 0).astype("i4")
 STEPS = 3
-KINDS = ("dense", "lstm", "conv", "jax", "deep")
+KINDS = ("dense", "lstm", "conv", "jax", "deep", "lookups in a loop")
 
 
 def body(kind: str, x: Any) -> Any:
@@ -27,6 +27,14 @@ def body(kind: str, x: Any) -> Any:
     if kind == "conv":
         h = gc.nn.Conv1D(5, 3, name="conv", dtype="float64")(x)
         return gc.reduce_mean(gc.nn.max_pool(gc.nn.relu(h)[:, :, None], (2, 1)), axis=(1, 2))
+    if kind == "lookups in a loop":
+        table = gc.variable(np.sin(np.arange(35.0)).reshape(7, 5), name="table")
+        places = gc.cast(gc.abs(3 * x[:, :, 0]), "int32")
+
+        def turn(h: Any, now: Any) -> tuple[Any, None]:
+            return gc.tanh(h + gc.take(table, now, axis=0) + table[1:2]), None
+
+        return gc.scan(turn, 0 * gc.take(table, places[:, 0], axis=0), gc.transpose(places))[0]
     if kind == "jax":
         import jax
 
@@ -216,6 +224,20 @@ def test_errors_when_compiled(call: Any, text: str) -> None:
         call()
     if "no feed" not in text:
         assert "test_accumulate.py" in str(caught.value)
+
+
+def test_lazy_updates_are_refused_not_made_whole() -> None:
+    for others in ((), (gc.variable,)):
+        with gc.Graph() as graph:
+            ids = gc.placeholder((None,), "int32", name="ids")
+            table = gc.variable(np.ones((200, 4), "f"), name="table")
+            h = gc.take(table, ids, axis=0)
+            for make in others:
+                h = h + make(np.zeros(4, "f"), name="bias")
+            train = gc.minimize(gc.reduce_mean(gc.square(h)), optax.adam(0.1), accumulate=2)
+        session = gc.Session(graph, options=gc.CompileOptions(sparse_updates="lazy", cache=None))
+        with pytest.raises(LayoutError, match=r"(?s)lazy.*accumulate=2\).*rows of their own"):
+            session.run(train, {ids: [1, 2]})
 
 
 @pytest.mark.parametrize("accumulate", [0, -1, 2.0, True])

@@ -440,8 +440,7 @@ def test_a_loop_that_adds_up_partial_sums_ends_in_one_collective() -> None:
         program p(x: f32[5, 2], steps: f32[5]) {
           batch_axis x=1
           %0 = Constant() {value=f32[] 0.0} : f32[]
-          %t = OnReplicaZero(%0) : f32[]
-          %1, %2 = Scan(%t, x) {consts=0, carries=1, length=5} : f32[], f32[5]
+          %1, %2 = Scan(%0, x) {consts=0, carries=1, length=5} : f32[], f32[5]
             with body(c: f32[], s: f32[2]) {
               %a = ReduceSum(s) {axes=[0], keepdims=false} : f32[]
               %b = Add(c, %a) : f32[]

@@ -64,14 +64,30 @@ def test_windows_are_asked_for_the_relu_before_and_summed_for_its_bias() -> None
         =>
           %1 = MaxPool(x) {{{taps}}} : f32[2, 3, 3, 3]
           %2 = Constant() {{value=f32[] 0.0}} : f32[]
-          %3 = Greater(%1, %2) : bool[2, 3, 3, 3]
+          %3 = LessEqual(%1, %2) : bool[2, 3, 3, 3]
           %4 = Constant() {{value=f32[] 0.0}} : f32[]
-          %5 = Where(%3, dy, %4) : f32[2, 3, 3, 3]
+          %5 = Where(%3, %4, dy) : f32[2, 3, 3, 3]
           %6 = MaxPoolGradient(x, %5) {{{taps}}} : f32[2, 7, 7, 3]
           %7 = ReduceSum(%5) {{axes=[0, 1, 2]}} : f32[3]
           return dx = %6, db = %7
         """,
     )
+
+
+def test_nan_goes_on_as_it_did() -> None:
+    text = """program p(x: f32[1, 4, 1], dy: f32[1, 1, 1]) {
+      %0 = Constant() {value=f32[] 0.0} : f32[]
+      %1 = MaxPoolGradient(x, dy) {window=[4], strides=[4], padding=[[0, 0]], dilation=[1]} : f32[1, 4, 1]
+      %2 = Greater(x, %0) : bool[1, 4, 1]
+      %3 = Where(%2, %1, %0) : f32[1, 4, 1]
+      return dx = %3
+    }"""  # noqa: E501
+    before = program(text)
+    after = CpuPooling().run(before).program
+    for x, dy in (([1, 2, np.nan, 3], 5), ([1, 2, 4, 3], np.nan), ([-1, -2, -4, -3], 5)):
+        given = [np.float32(x).reshape(1, 4, 1), np.float32(dy).reshape(1, 1, 1)]
+        (want,), (got,) = evaluate(before, given), evaluate(after, given)
+        np.testing.assert_array_equal(got, want)
 
 
 def test_padding_may_swallow_what_is_summed() -> None:

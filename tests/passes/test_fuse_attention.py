@@ -407,6 +407,19 @@ def test_weights_that_much_else_depends_on_stay() -> None:
     check_stays(FUSE, text)
 
 
+def test_an_adjoint_that_looks_like_attention_and_needs_its_own_result_stays() -> None:
+    """Of a softmax over the queries, dv = weights^T dy is one over the last axis of k q^T."""
+    with gc.Graph() as graph:
+        q, k, v = (
+            gc.placeholder((2, n, 8), name=name) for name, n in (("q", 6), ("k", 5), ("v", 5))
+        )
+        weights = gc.softmax(gc.matmul(q, gc.transpose(k, (0, 2, 1))), axis=1)
+        y = gc.matmul(weights, v)
+        fetches = [y, *gc.gradients(gc.reduce_sum(gc.sin(y)), [q, k, v])]
+    before = prepare(graph, fetches, [q, k, v], CompileOptions()).program
+    assert FUSE.run(before).program is before
+
+
 def test_several_and_in_bodies() -> None:
     """Each is found; a loop's body is a program of its own."""
     with gc.Graph() as graph:
