@@ -1,0 +1,42 @@
+"""The benchmark for GPUs, tiny and on CPU: that it runs, and that its sides compute the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from jax import numpy as jnp
+
+from benchmarks import attention, gpu, transformer
+
+SMALL = attention.Size(64, 32, 4)
+
+
+def test_a_transformer_by_hand_and_in_graphc() -> None:
+    rows = gpu.transformer_rows("tiny", transformer.Size(1, 32, 2, 16, 2))  # compares the losses
+    assert [what.partition(", over ")[2] for what, *_ in rows] == [
+        "JAX, written out",
+        "graphc without fuse-attention",
+    ]
+
+
+def test_sides_that_differ_are_refused() -> None:
+    made = {"graphc": (lambda: 1.0, 1), "JAX": (lambda: 1.1, 1)}
+    with pytest.raises(AssertionError, match="JAX"):
+        gpu._compared("a step", made)
+
+
+def test_attention_by_hand() -> None:
+    rng = np.random.default_rng(0)
+    q, k, v = (jnp.asarray(rng.standard_normal((1, 5, 2, 4)), jnp.float32) for _ in range(3))
+    scores = np.einsum("bthd,bshd->bhts", q, k) / 2
+    scores[..., ~np.tri(5, dtype=bool)] = -np.inf
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    want = np.einsum("bhts,bshd->bthd", weights, v)
+    np.testing.assert_allclose(transformer.jax_attention(q, k, v), want, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_of_attention() -> None:
+    (forward, _, _), (training, ratio, _) = gpu.attention_rows(SMALL)
+    assert "64 tokens, bf16, forward" in forward and "training" in training
+    assert ratio.startswith("time ")
