@@ -27,9 +27,10 @@ class Size(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One way to run a program: a call of it, and the bytes of its temporaries."""
+    """One way to run a program: a call of it, which gives the loss, and the bytes of its
+    temporaries."""
 
-    run: Callable[[], object]
+    run: Callable[[], jax.Array]
     temporaries: int
 
 
@@ -72,9 +73,9 @@ def in_graphc(size: Size, train: bool, **options: Any) -> Side:
     )
     holder, feed = {"state": step.init()}, text(size)
 
-    def run() -> None:
+    def run() -> jax.Array:
         fetched, holder["state"] = step(holder["state"], {x: feed})
-        fetched[-1].block_until_ready()
+        return fetched[-1].block_until_ready()
 
     return Side(run, step.memory()["temporaries"])
 
@@ -104,9 +105,9 @@ def in_jax(
         )
     compiled = jax.jit(step, donate_argnums=0).lower(holder["kernels"], feed).compile()
 
-    def run() -> None:
+    def run() -> jax.Array:
         holder["kernels"], loss = compiled(holder["kernels"], feed)
-        loss.block_until_ready()
+        return loss.block_until_ready()
 
     return Side(run, _temporaries(compiled))
 

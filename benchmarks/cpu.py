@@ -139,19 +139,27 @@ def network_row(name: str) -> Row:
 def jax_network(network: Network, x: Any, y: Any, steps: int) -> Callable[[], float]:
     """So many steps by hand; gives the loss of the first."""
     params, averages = start(network)
-    values: list[Any] = [params, averages, network.optimizer.init(params)]
-    step = jax.jit(jax_step(network), donate_argnums=(0, 1, 2))
-    compiled = step.lower(*values, x, y).compile()
+    values = [params, averages, network.optimizer.init(params)]
+    return by_hand(jax_step(network), values, [x, y], steps)[0]
+
+
+def by_hand(
+    step: Callable[..., Any], values: list[Any], batch: list[Any], steps: int
+) -> tuple[Callable[[], float], int]:
+    """So many steps in JAX, which take and give `values`, and give the loss; the call gives that
+    of the first. And the bytes of a step's temporaries."""
+    donated = tuple(range(len(values)))
+    compiled = jax.jit(step, donate_argnums=donated).lower(*values, *batch).compile()
 
     def run() -> float:
         first = None
         for _ in range(steps):
-            *values[:], loss = compiled(*values, x, y)
+            *values[:], loss = compiled(*values, *batch)
             first = loss if first is None else first
         loss.block_until_ready()
         return float(first)
 
-    return run
+    return run, int(compiled.memory_analysis().temp_size_in_bytes)
 
 
 def graphc_network(

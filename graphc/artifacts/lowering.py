@@ -17,6 +17,7 @@ from jax.sharding import Mesh, Sharding, SingleDeviceSharding
 from graphc.config import CompileOptions
 from graphc.devices.strategy import DataParallel
 from graphc.errors import ExecutionError, GraphcError
+from graphc.ir.node import EMPTY
 from graphc.ir.program import Program
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.runtime.executors import AXIS_NAME, cut_along
@@ -24,8 +25,7 @@ from graphc.runtime.layout import StateLayout
 from graphc.runtime.lowered import chosen_xla_options, suited, with_token
 from graphc.runtime.replicated import on_replicas
 
-DEFAULT: Final = CompileOptions()
-EMPTY: Final[Mapping[str, Any]] = {}
+_DEFAULT: Final = CompileOptions()
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def for_one(
     donated: int,
     sizes: Mapping[str, Any] | None = None,
     device: jax.Device | None = None,
-    options: CompileOptions = DEFAULT,
+    options: CompileOptions = _DEFAULT,
 ) -> Function:
     """A program whose ports are in order, for one device.
 
@@ -93,7 +93,7 @@ def for_one(
         device: None for any.
         options: of the passes for that device, and of XLA there.
     """
-    xla_options = {}
+    xla_options: Mapping[str, str | int | bool | float] = EMPTY
     if device is not None:
         program, _ = suited(program, options, device.platform)
         xla_options = chosen_xla_options(program, options, device.platform)
@@ -115,7 +115,7 @@ def for_one(
 
 
 def for_replicas(
-    program: Program, devices: Sequence[jax.Device], options: CompileOptions = DEFAULT
+    program: Program, devices: Sequence[jax.Device], options: CompileOptions = _DEFAULT
 ) -> Function:
     """A bound program whose ports are in order, with its batch shared among devices; the state
     that it assigns is given away.

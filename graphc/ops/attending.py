@@ -367,7 +367,7 @@ def _by_cudnn(of: Operands, how: How) -> tuple[Any, Callable[[Any], tuple[Any, .
     """The result, and what takes its adjoint to those of query, key, value and the biases.
 
     Forward passes ask for both too: cuDNN keeps a sum a query for the way back, and a call that
-    keeps it is another one than one that does not. Alike, XLA makes one of the two.
+    keeps it is another one than one that does not. Alike, the two may become one in XLA.
     """
 
     def compute(query: Any, key: Any, value: Any, biases: Sequence[Any]) -> Any:

@@ -48,7 +48,6 @@ def by_name(items: Any, name_of: Any) -> dict[str, Any]:
 
 def feed_name(graph: Graph) -> Any:
     """The name that an input has without one of its own, as a function of what was given."""
-
     return lambda key: port_name(resolve_feed(graph, key))
 
 

@@ -71,7 +71,8 @@ def tune(
         progress: show a progress bar on standard error.
 
     Raises:
-        AttributeValueError: `seconds` or `tolerance` is no such number.
+        AttributeValueError: `seconds` or `tolerance` is no such number, or options that look for
+            errors.
         GraphError: the program calls back into Python, which trials would do over and over.
         FeedError, FetchError, UnknownNameError, LayoutError, DeviceError: see `gc.compile`.
     """
@@ -84,13 +85,7 @@ def tune(
     _check_number("seconds", seconds)
     if tolerance is not None:
         _check_number("tolerance", tolerance)
-    options = checked_options(options)
-    if options.check_numerics:
-        raise AttributeValueError(
-            "tune: check_numerics=True looks for errors, which costs more than any choice saves",
-            source=current_source(),
-            mend="tune without it",
-        )
+    options = _tunable(options)
     refuse_workers(strategy, "tune")
     count = None if steps is None else checked_count(steps, "tune: steps")
     nest = FetchNest(graph, fetches)
@@ -117,6 +112,17 @@ def tune(
     search = Search(make, making, layout, initial_values(graph), values, tolerance, begin + seconds)
     graph.finalize()
     return search.run(progress)
+
+
+def _tunable(options: CompileOptions | None) -> CompileOptions:
+    options = checked_options(options)
+    if options.check_numerics:
+        raise AttributeValueError(
+            "tune: check_numerics=True looks for errors, which costs more than any choice saves",
+            source=current_source(),
+            mend="tune without it",
+        )
+    return options
 
 
 def _check_number(name: str, value: Any) -> None:

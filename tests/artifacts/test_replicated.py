@@ -166,7 +166,8 @@ def test_what_cannot_be_saved_replicated(tmp_path: Path) -> None:
 def test_native_code_for_several_devices(tmp_path: Path) -> None:
     graph, signatures = classifier()
     train = dataclasses.replace(signatures["train"], sizes={"batch": 8}, replicated=True)
-    session = gc.Session(graph, strategy=gc.devices.DataParallel(2))
+    options = gc.CompileOptions(check_numerics=True)  # what is found no file could tell
+    session = gc.Session(graph, strategy=gc.devices.DataParallel(2), options=options)
     gc.save(session, tmp_path / "m.gcx", signatures={"train": train}, native=True)
     losses = []
     for trusted in (True, False):
