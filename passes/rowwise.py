@@ -12,7 +12,6 @@ from graphc.ir.program import is_pure
 from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.layout_rules import SUM
 from graphc.ops.shape import BROADCAST_TO, RESHAPE
-from graphc.ops.training import GRADIENTS
 
 Axes = tuple[int | None, ...]
 _SIZED = {BROADCAST_TO: "shape", RESHAPE: "shape"}  # attributes that hold the result's sizes
@@ -42,8 +41,6 @@ def by_rows(node: Node, axes: Sequence[int | None], rows: int) -> ByRows | None:
     alone, and not on its place: a replica might hold one row.
     """
     rule = node.op.layout
-    if node.op is GRADIENTS:  # of micro-batches, each of which looks other rows up
-        return None
     if rule is None or len(node.outputs) != 1 or node.regions or not is_pure(node):
         return None
     given: list[Layout] = [REPLICATED if axis is None else Sharded(axis) for axis in axes]

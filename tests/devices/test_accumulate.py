@@ -240,6 +240,22 @@ def test_lazy_updates_are_refused_not_made_whole() -> None:
             session.run(train, {ids: [1, 2]})
 
 
+def test_exact_updates_of_one_table_are_made_whole() -> None:
+    after = []
+    for accumulate in (1, 2):
+        with gc.Graph() as graph:
+            ids = gc.placeholder((None,), "int32", name="ids")
+            table = gc.variable(np.ones((20_000, 4), "f"), name="table")
+            loss = gc.reduce_mean(gc.square(gc.take(table, ids, axis=0)))
+            train = gc.minimize(loss, optax.adagrad(0.1), accumulate=accumulate)
+        session = gc.Session(graph, options=gc.CompileOptions(cache=None))
+        for feed in ([1, 2, 3, 2], [2, 5, 9, 9]):
+            session.run(train, {ids: feed})
+        after.append(session.get("table"))
+    np.testing.assert_allclose(*after, rtol=1e-6)
+    assert np.unique(np.nonzero(after[0] != 1)[0]).tolist() == [1, 2, 3, 5, 9]
+
+
 @pytest.mark.parametrize("accumulate", [0, -1, 2.0, True])
 def test_no_number_of_micro_batches(accumulate: Any) -> None:
     with pytest.raises(AttributeValueError, match="accumulate must be an int of at least 1"):

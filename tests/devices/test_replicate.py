@@ -454,6 +454,18 @@ def test_a_loop_that_adds_up_partial_sums_ends_in_one_collective() -> None:
     )
 
 
+def test_a_sum_that_does_not_begin_at_zero_begins_on_one_replica() -> None:
+    before = SCAN.format(
+        xs="x",
+        arg="s: f32[8]",
+        nodes="""%a = ReduceSum(s) {axes=[0], keepdims=false} : f32[]
+          %b = Add(c, %a) : f32[]""",
+    ).replace("value=f32[] 0.0", "value=f32[] 2.0")
+    local = Replicate(4).replicate(program(before)).program
+    (scan,) = [node for node in local.nodes if node.op.name == "Scan"]
+    assert local.producers()[scan.inputs[0]].op.name == "OnReplicaZero"
+
+
 def test_a_loop_that_adds_up_whole_values_has_no_collective() -> None:
     before = program(
         SCAN.format(
