@@ -48,6 +48,7 @@ GOALS = {
 PASSES = (
     "cpu-space-to-depth",
     "cpu-pointwise",
+    "cpu-winograd",
     "cpu-pooling",
     "cpu-moments",
     "cpu-update-by-rows",
@@ -252,8 +253,11 @@ LAYERS = {
     "strided 1x1 convolution and gradients [8, 56, 56, 256] to 512": Layer(
         (8, 56, 56, 256), (1, 1, 256, 512), *_conv(2, 0)
     ),
-    "3x3 convolution and gradients [8, 28, 28, 128], XLA options only": Layer(
-        (8, 28, 28, 128), (3, 3, 128, 128), *_conv(1, 1)
+    "3x3 convolution and gradients [32, 14, 14, 256] to 256": Layer(
+        (32, 14, 14, 256), (3, 3, 256, 256), *_conv(1, 1)
+    ),
+    "5x5 convolution and gradients [32, 27, 27, 64] to 192": Layer(
+        (32, 27, 27, 64), (5, 5, 64, 192), *_conv(1, 2)
     ),
     "11x11 convolution and kernel's gradient, stride 4, [8, 224, 224, 3] to 64": Layer(
         (8, 224, 224, 3), (11, 11, 3, 64), *_conv(4, 2), first=True

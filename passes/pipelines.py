@@ -12,6 +12,7 @@ from graphc.passes.cpu_pooling import CpuPooling
 from graphc.passes.cpu_space_to_depth import CpuSpaceToDepth
 from graphc.passes.cpu_stacked_bits import CpuStackedBits
 from graphc.passes.cpu_update_by_rows import CpuUpdateByRows
+from graphc.passes.cpu_winograd import CpuWinograd
 from graphc.passes.drop_marks import DropMarks
 from graphc.passes.eliminate_common import EliminateCommon
 from graphc.passes.fold_constants import FoldConstants
@@ -56,6 +57,7 @@ _AFTER_ROLLING: Final[tuple[Pass, ...]] = (GroupAlike(), Prune())
 _ON_CPU: Final[tuple[Pass, ...]] = (
     CpuSpaceToDepth(),
     CpuPointwise(),
+    CpuWinograd(),
     CpuPooling(),
     CpuMoments(),
     EliminateCommon(),

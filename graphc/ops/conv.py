@@ -8,13 +8,15 @@ written out: see `plain_conv`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import jax
 from jax import lax
 
-from graphc.ir.dtypes import is_floating
+from graphc.ir.dims import Shape
+from graphc.ir.dtypes import as_dtype, is_floating
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
@@ -36,6 +38,12 @@ from graphc.ops.windows import (
     positive_ints,
     window_sizes,
 )
+from graphc.ops.winograd import MOST_PLACES
+from graphc.ops.winograd_conv import (
+    winograd_conv,
+    winograd_input_gradient,
+    winograd_kernel_gradient,
+)
 
 _SOURCE = (
     "Source: Dumoulin & Visin, A guide to convolution arithmetic for deep learning, 2016; "
@@ -51,6 +59,22 @@ _ATTRS = {
         check=lambda v: v > 0,
         must="be a positive int",
         doc="channels are cut into this many independent groups",
+    ),
+}
+
+
+_HOW = {
+    "tiles": Attr(
+        "ints",
+        default=(),
+        doc="how: results of a tile of Winograd's filtering along each spatial axis, or () without",
+    ),
+    "images": Attr(
+        "int",
+        default=0,
+        check=lambda v: v >= 0,
+        must="be an int of at least 0",
+        doc="how: of the batch at a time at most, where there are tiles; 0 for all",
     ),
 }
 
@@ -92,10 +116,37 @@ def _infer_conv(ctx: InferContext, x: TensorType, w: TensorType, **attrs: Any) -
         f"{filters} output channels cannot be cut into {groups} groups",
     )
     places = window_sizes(ctx, x.shape[1:-1], w.shape[:-2], attrs)
+    _check_tiles(ctx, x, w.shape[:-2], attrs)
     return TensorType(x.dtype, (x.shape[0], *places, filters))
 
 
+def _in_tiles(attrs: dict[str, Any]) -> dict[str, Any]:
+    """What `ops.winograd_conv` takes of them."""
+    return {name: attrs[name] for name in ("padding", "tiles", "images")}
+
+
+def _check_tiles(ctx: InferContext, x: TensorType, window: Shape, attrs: dict[str, Any]) -> None:
+    tiles = attrs["tiles"]
+    if not tiles:
+        return
+    wide = (as_dtype("float32"), as_dtype("float64"))
+    ctx.require_dtype([x], lambda d: d in wide, "float32 or float64 where there are tiles")
+    plain = set(attrs["strides"] + attrs["dilation"]) == {1} and attrs["groups"] == 1
+    ctx.require(
+        len(window) == len(tiles) == 2 and plain,
+        "tiles are for two spatial axes, without strides, dilation and groups",
+    )
+    for m, r in zip(tiles, window, strict=True):
+        ctx.require(
+            m > 0 and isinstance(r, int) and m + r - 1 <= MOST_PLACES,
+            f"a tile of {m} results of {r} taps needs {m} + {r} - 1 places of at most "
+            f"{MOST_PLACES}",
+        )
+
+
 def _lower_conv(ctx: LowerContext, x: Any, w: Any, **attrs: Any) -> Any:
+    if attrs["tiles"]:
+        return winograd_conv(x, w, **_in_tiles(attrs))
     return _convolve(x, w, attrs)
 
 
@@ -109,7 +160,11 @@ def _conv_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor 
 
 
 def _window_attrs(node: Node) -> dict[str, Any]:
-    return {name: node.attrs[name] for name in _ATTRS}
+    return _plain(node.attrs)
+
+
+def _plain(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: attrs[name] for name in _ATTRS}
 
 
 def _infer_input_gradient(
@@ -128,6 +183,8 @@ def _unify_all(ctx: InferContext, dy: TensorType, y: TensorType) -> None:
 
 def _lower_input_gradient(ctx: LowerContext, dy: Any, w: Any, *, size: Any, **attrs: Any) -> Any:
     spatial = ctx.shape(size)
+    if attrs["tiles"]:
+        return winograd_input_gradient(dy, w, size=spatial, **_in_tiles(attrs))
     shape = (dy.shape[0], *spatial, w.shape[-2] * attrs["groups"])
     x = jax.ShapeDtypeStruct(shape, dy.dtype)
 
@@ -136,7 +193,7 @@ def _lower_input_gradient(ctx: LowerContext, dy: Any, w: Any, *, size: Any, **at
 
     if not ctx.in_loop or attrs["groups"] > 1:
         return transposed(dy, w)
-    plain = partial(plain_input_gradient, size=spatial, **attrs)
+    plain = partial(plain_input_gradient, size=spatial, **_plain(attrs))
     return lax.platform_dependent(dy, w, cpu=plain, default=transposed)
 
 
@@ -160,6 +217,8 @@ def _infer_kernel_gradient(
 
 def _lower_kernel_gradient(ctx: LowerContext, x: Any, dy: Any, *, size: Any, **attrs: Any) -> Any:
     window = ctx.shape(size)
+    if attrs["tiles"]:
+        return winograd_kernel_gradient(x, dy, size=window, **_in_tiles(attrs))
     shape = (*window, x.shape[-1] // attrs["groups"], dy.shape[-1])
     w = jax.ShapeDtypeStruct(shape, x.dtype)
 
@@ -168,7 +227,7 @@ def _lower_kernel_gradient(ctx: LowerContext, x: Any, dy: Any, *, size: Any, **a
 
     if not ctx.in_loop or attrs["groups"] > 1:
         return transposed(x, dy)
-    plain = partial(plain_kernel_gradient, size=window, **attrs)
+    plain = partial(plain_kernel_gradient, size=window, **_plain(attrs))
     return lax.platform_dependent(x, dy, cpu=plain, default=transposed)
 
 
@@ -212,7 +271,7 @@ CONV = OpDef(
     name="Conv",
     signature="x, w -> y",
     precision="narrow",
-    attrs=_ATTRS,
+    attrs={**_ATTRS, **_HOW},
     infer=_infer_conv,
     lower=_lower_conv,
     gradient=_conv_gradient,
@@ -226,7 +285,7 @@ CONV_INPUT_GRADIENT = OpDef(
     name="ConvInputGradient",
     signature="dy, w -> dx",
     precision="narrow",
-    attrs={"size": _SIZE, **_ATTRS},
+    attrs={"size": _SIZE, **_ATTRS, **_HOW},
     infer=_infer_input_gradient,
     lower=_lower_input_gradient,
     gradient=_input_gradient_gradient,
@@ -239,7 +298,7 @@ CONV_KERNEL_GRADIENT = OpDef(
     name="ConvKernelGradient",
     signature="x, dy -> dw",
     precision="narrow",
-    attrs={"size": _SIZE, **_ATTRS},
+    attrs={"size": _SIZE, **_ATTRS, **_HOW},
     infer=_infer_kernel_gradient,
     lower=_lower_kernel_gradient,
     gradient=_kernel_gradient_gradient,

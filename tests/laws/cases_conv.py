@@ -85,16 +85,21 @@ STRIDED = dict(strides=(2, 1), padding=((1, 2), (0, 1)), dilation=(1, 2))
 GROUPED = dict(strides=(1, 2), padding=((0, 1), (1, 0)), dilation=(2, 1), groups=2)
 
 
-def gradient_case(op, function, first, second, size, attrs, label):
+TILES = dict(tiles=(2, 3), images=2)  # how, which no function of the user's says
+ROUND = dict(padding=((1, 1), (0, 2)))
+
+
+def gradient_case(op, function, first, second, size, attrs, label, **how):
     """One of the two gradient operators, which no function of the user's makes alone."""
     record = {"ConvInputGradient": ops.CONV_INPUT_GRADIENT}.get(op, ops.CONV_KERNEL_GRADIENT)
     full = plain(len(size), **attrs)
     return Case(
         op,
-        lambda a, b: emit(record, (a, b), size=size, **full),
+        lambda a, b: emit(record, (a, b), size=size, **full, **how),
         [In(first, batch_axis=0), In(second, batch_axis=0 if "Kernel" in op else None)],
         lambda a, b: function(a, b, size, **full),
         label=label,
+        atol=4e-6 if how else 1e-6,
     )
 
 
@@ -171,8 +176,28 @@ CASES = (
         lambda x, w: conv(x, w, strides=(1, 2, 1), padding=((1, 0), (0, 0), (0, 1)), groups=2),
         label="three axes",
     ),
+    Case(
+        "Conv", lambda x, w: emit(ops.CONV, (x, w), **plain(2, **ROUND), **TILES),
+        [In((4, 5, 4, 2), batch_axis=0), In((3, 2, 2, 3))],
+        lambda x, w: conv(x, w, **ROUND), label="tiles", atol=4e-6,
+        bad=[
+            Bad(lambda x, w: emit(ops.CONV, (x, w), **plain(2, strides=(2, 1)), **TILES), [X, W],
+                ShapeError, "tiles are for two spatial axes, without strides"),
+            Bad(lambda x, w: emit(ops.CONV, (x, w), **plain(2), tiles=(2, 8)), [X, W],
+                ShapeError, r"a tile of 8 results of 2 taps needs 8 \+ 2 - 1 places of at most 8"),
+            Bad(lambda x, w: emit(ops.CONV, (x, w), **plain(2), tiles=(2, 2), images=-1), [X, W],
+                AttributeValueError, "images must be an int of at least 0"),
+            Bad(lambda x, w: emit(ops.CONV, (x, w), **plain(2), **TILES),
+                [In((4, 5, 4, 2), "float16"), In((3, 2, 2, 3), "float16")],
+                DTypeError, "x must be float32 or float64 where there are tiles"),
+        ],
+    ),
     gradient_case("ConvInputGradient", input_gradient, (4, 3, 3, 3), (3, 2, 2, 3), (5, 4), {},
                   "plain"),
+    gradient_case("ConvInputGradient", input_gradient, (4, 5, 5, 3), (3, 2, 2, 3), (5, 4), ROUND,
+                  "tiles", **TILES),
+    gradient_case("ConvKernelGradient", kernel_gradient, (4, 5, 4, 2), (4, 5, 5, 3), (3, 2), ROUND,
+                  "tiles", **TILES),
     gradient_case("ConvInputGradient", input_gradient, (4, 2, 2), (3, 2, 2), (6,),
                   dict(strides=(2,)), "one axis"),
     gradient_case("ConvInputGradient", input_gradient, (4, 3, 3, 3), (3, 2, 2, 3), (5, 4),

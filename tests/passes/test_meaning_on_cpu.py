@@ -19,13 +19,15 @@ from graphc.ir.types import TensorType
 from graphc.lowering.emit_jax import to_function
 from graphc.ops import arithmetic, control, emit, reduction
 from graphc.ops.attention import ATTENTION, ATTENTION_GRADIENT
+from graphc.ops.conv import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
 from graphc.ops.math import tanh
 from graphc.ops.normalization import VARIANCE
 from graphc.ops.pooling import MAX_POOL, MAX_POOL_GRADIENT
-from graphc.passes import attention_steps
+from graphc.passes import attention_steps, cpu_winograd
 from graphc.passes.cpu_moments import CpuMoments
 from graphc.passes.cpu_pooling import CpuPooling
 from graphc.passes.cpu_stacked_bits import CpuStackedBits
+from graphc.passes.cpu_winograd import CpuWinograd
 from graphc.passes.prune import Prune
 from graphc.passes.step_attention import StepAttention
 from graphc.passes.target import Target
@@ -155,6 +157,52 @@ def by_xla(program: Program, inputs: Sequence[Any]) -> list[np.ndarray[Any, Any]
 def test_pooling() -> None:
     check_preserving(
         CpuPooling(taps=6), poolings(), examples=40, least=0.6, evaluate=by_xla, exactly=False
+    )
+
+
+# -- convolutions in tiles ------------------------------------------------------------------
+
+
+@st.composite
+def convolutions(draw: Any) -> Program:
+    """One with its gradients, some with strides or groups."""
+    window = [draw(st.integers(1, 5)) for _ in range(2)]
+    plain = draw(st.integers(0, 9)) < 9
+    groups = 1 if plain else draw(st.integers(1, 2))
+    attrs = {
+        "strides": (1, 1) if plain else (1, draw(st.integers(1, 2))),
+        "padding": tuple(tuple(draw(st.integers(0, 2)) for _ in range(2)) for _ in window),
+        "dilation": (1, 1),
+        "groups": groups,
+    }
+    batch, channels, filters = (draw(st.integers(1, most)) for most in (4, 2, 2))
+    size = [draw(st.integers(w, 7)) for w in window]
+    graph = Graph(name="convolutions")
+    with building(graph):
+        x = graph.add_input(TensorType(F64, (batch, *size, channels * groups)), "x")
+        w = graph.add_input(TensorType(F64, (*window, channels, filters * groups)), "w")
+        y = emit.emit_one(CONV, (x, w), **attrs)
+        dy = graph.add_input(y.type, "dy")
+        dx = emit.emit_one(CONV_INPUT_GRADIENT, (dy, w), size=x.shape[1:-1], **attrs)
+        dw = emit.emit_one(CONV_KERNEL_GRADIENT, (x, dy), size=w.shape[:-2], **attrs)
+    return written(graph, [y, dx, dw], "convolutions")
+
+
+def test_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where nothing is gained, a few images at a time."""
+    monkeypatch.setattr(cpu_winograd, "_LEAST_GAIN", 1e9)
+
+    def check(before: Program, after: Program) -> None:
+        assert all(node.attrs["tiles"] for node in after.nodes)
+
+    check_preserving(
+        CpuWinograd(bytes=12_000),
+        convolutions(),
+        examples=40,
+        least=0.6,
+        evaluate=by_xla,
+        exactly=False,
+        compared=check,
     )
 
 

@@ -6,7 +6,7 @@ from graphc.config import CompileOptions
 from graphc.passes.pipelines import after_binding
 from graphc.passes.target import Target
 
-NAMES = ["cpu-space-to-depth", "cpu-pointwise", "cpu-pooling", "cpu-moments"]
+NAMES = ["cpu-space-to-depth", "cpu-pointwise", "cpu-winograd", "cpu-pooling", "cpu-moments"]
 
 
 def names(pipeline: str, platform: str) -> list[str]:

@@ -27,13 +27,16 @@ FORWARD = pair(
     => stays
     """
 )[0]
-OPTION = "xla_cpu_experimental_ynn_fusion_type"
+OPTION, SCHEDULER = "xla_cpu_experimental_ynn_fusion_type", "xla_cpu_scheduler_type"
 
 
-def test_gradients_of_convolutions_on_cpu_have_one() -> None:
-    assert list(suited_options(program(TRAINED), "cpu")) == [OPTION]
+def test_gradients_of_convolutions_on_cpu_have_two() -> None:
+    assert list(suited_options(program(TRAINED), "cpu")) == [OPTION, SCHEDULER]
     assert suited_options(program(TRAINED), "gpu") == {}
     assert suited_options(program(FORWARD), "cpu") == {}
+    in_tiles = FORWARD.replace("dilation=[1, 1]", "dilation=[1, 1], tiles=[2, 2]")
+    assert list(suited_options(program(in_tiles), "cpu")) == [SCHEDULER]
+    assert suited_options(program(in_tiles), "gpu") == {}
 
 
 @pytest.mark.parametrize(
