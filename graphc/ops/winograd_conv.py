@@ -51,27 +51,26 @@ def winograd_input_gradient(
     dy: jax.Array, w: jax.Array, *, size: Pair, padding: Padding, tiles: Pair, images: int
 ) -> jax.Array:
     """ConvInputGradient's [batch, height, width, channels]; `size` is (height, width)."""
-    dy, w = dy.swapaxes(1, 2), w.swapaxes(0, 1)
-    grid = _Grid(size[::-1], w.shape[:2], padding[::-1], tiles[::-1], dy.dtype)
-    kernel = grid.kernel(w)
+    grid = _Grid(size[::-1], w.shape[1::-1], padding[::-1], tiles[::-1], dy.dtype)
+    kernel = grid.kernel(w.swapaxes(0, 1))
 
     def some(dy: jax.Array) -> jax.Array:
-        slopes = _dot(grid.results_adjoint(dy), kernel, ((5,), (3,)), (_PLACES, _PLACES))
-        return grid.tiles_adjoint(slopes)
+        slopes = grid.results_adjoint(dy.swapaxes(1, 2))
+        slopes = _dot(slopes, kernel, ((5,), (3,)), (_PLACES, _PLACES))
+        return grid.tiles_adjoint(slopes).swapaxes(1, 2)
 
-    return _in_turns(some, dy, images).swapaxes(1, 2)
+    return _in_turns(some, dy, images)
 
 
 def winograd_kernel_gradient(
     x: jax.Array, dy: jax.Array, *, size: Pair, padding: Padding, tiles: Pair, images: int
 ) -> jax.Array:
     """ConvKernelGradient's [rows, columns, channels, filters]; `size` is (rows, columns)."""
-    x, dy = x.swapaxes(1, 2), dy.swapaxes(1, 2)
-    grid = _Grid(x.shape[1:3], size[::-1], padding[::-1], tiles[::-1], x.dtype)
+    grid = _Grid(x.shape[2:0:-1], size[::-1], padding[::-1], tiles[::-1], x.dtype)
     everywhere = (2, 3, 4)
 
     def some(x: jax.Array, dy: jax.Array) -> jax.Array:
-        operands = (grid.tiles(x), grid.results_adjoint(dy))
+        operands = (grid.tiles(x.swapaxes(1, 2)), grid.results_adjoint(dy.swapaxes(1, 2)))
         return _dot(*operands, (everywhere, everywhere), (_PLACES, _PLACES))
 
     return grid.kernel_adjoint(_summed_in_turns(some, x, dy, images)).swapaxes(0, 1)
@@ -156,10 +155,11 @@ def turns_of(batch: int, images: int) -> int:
     return next(n for n in range(1, batch + 1) if batch % n == 0 and batch // n <= images)
 
 
-def _apart(x: jax.Array, turns: int) -> jax.Array:
-    """[images of a turn, turns, ...]: each turn takes some of every part of the batch, so that
-    devices that have a part each go through the turns together."""
-    return x.reshape(x.shape[0] // turns, turns, *x.shape[1:])
+def _some(x: jax.Array, turn: Any, turns: int) -> jax.Array:
+    """The images of one turn: some of every part of the batch, so that devices that have a part
+    each go through the turns together."""
+    apart = x.reshape(x.shape[0] // turns, turns, *x.shape[1:])
+    return lax.dynamic_index_in_dim(apart, turn, axis=1, keepdims=False)
 
 
 def _in_turns(f: Callable[[jax.Array], jax.Array], x: jax.Array, images: int) -> jax.Array:
@@ -167,15 +167,12 @@ def _in_turns(f: Callable[[jax.Array], jax.Array], x: jax.Array, images: int) ->
     turns = turns_of(x.shape[0], images)
     if turns == 1:
         return f(x)
-    x = _apart(x, turns)
-    of_turn = jax.eval_shape(f, x[:, 0])
 
     def turn(i: Any, y: jax.Array) -> Any:
-        some = f(lax.dynamic_index_in_dim(x, i, axis=1, keepdims=False))
-        return lax.dynamic_update_index_in_dim(y, some, i, axis=1)
+        return lax.dynamic_update_index_in_dim(y, f(_some(x, i, turns)), i, axis=1)
 
-    count, *rest = of_turn.shape
-    y: jax.Array = lax.fori_loop(0, turns, turn, jnp.zeros((count, turns, *rest), of_turn.dtype))
+    count, *rest = jax.eval_shape(lambda x: f(_some(x, 0, turns)), x).shape
+    y: jax.Array = lax.fori_loop(0, turns, turn, jnp.zeros((count, turns, *rest), x.dtype))
     return y.reshape(count * turns, *rest)
 
 
@@ -186,12 +183,10 @@ def _summed_in_turns(
     turns = turns_of(x.shape[0], images)
     if turns == 1:
         return f(x, dy)
-    both = (_apart(x, turns), _apart(dy, turns))
-    total = jax.eval_shape(f, *[operand[:, 0] for operand in both])
 
-    def turn(i: Any, total: jax.Array) -> jax.Array:
-        some = [lax.dynamic_index_in_dim(operand, i, axis=1, keepdims=False) for operand in both]
-        return total + f(*some)
+    def term(i: Any) -> jax.Array:
+        return f(_some(x, i, turns), _some(dy, i, turns))
 
-    made: jax.Array = lax.fori_loop(0, turns, turn, jnp.zeros(total.shape, total.dtype))
-    return made
+    start = jnp.zeros(jax.eval_shape(term, 0).shape, x.dtype)
+    total: jax.Array = lax.fori_loop(0, turns, lambda i, total: total + term(i), start)
+    return total
