@@ -12,8 +12,8 @@ from graphc.ir.node import Node
 from graphc.ir.program import Program
 from graphc.ir.types import TensorType
 from graphc.ops.conv import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
+from graphc.ops.image_turns import turns_of
 from graphc.ops.winograd import MOST_PLACES
-from graphc.ops.winograd_conv import turns_of
 from graphc.passes.base import Pass, PassResult
 from graphc.passes.rules import Answer, Rewriter, Rules, simplify
 

@@ -11,7 +11,7 @@ one tensor in the same order XLA would take for one, and keep it from the forwar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from graphc.ops.image_turns import in_turns, summed_in_turns
 from graphc.ops.winograd import filtering, placed_tiles
 
 Pair = Sequence[int]
@@ -44,7 +45,7 @@ def winograd_conv(
     def some(x: jax.Array) -> jax.Array:
         return grid.results(_dot(grid.tiles(x), kernel, ((5,), (2,)), (_PLACES, _PLACES)))
 
-    return _in_turns(some, x, images)
+    return in_turns(some, x, images)
 
 
 def winograd_input_gradient(
@@ -59,7 +60,7 @@ def winograd_input_gradient(
         slopes = _dot(slopes, kernel, ((5,), (3,)), (_PLACES, _PLACES))
         return grid.tiles_adjoint(slopes).swapaxes(1, 2)
 
-    return _in_turns(some, dy, images)
+    return in_turns(some, dy, images)
 
 
 def winograd_kernel_gradient(
@@ -73,7 +74,7 @@ def winograd_kernel_gradient(
         operands = (grid.tiles(x.swapaxes(1, 2)), grid.results_adjoint(dy.swapaxes(1, 2)))
         return _dot(*operands, (everywhere, everywhere), (_PLACES, _PLACES))
 
-    return grid.kernel_adjoint(_summed_in_turns(some, x, dy, images)).swapaxes(0, 1)
+    return grid.kernel_adjoint(summed_in_turns(some, (x, dy), images)).swapaxes(0, 1)
 
 
 class _Grid:
@@ -143,50 +144,3 @@ class _Grid:
 
 def _dot(a: jax.Array, b: jax.Array, contracted: Any, batch: Any = ((), ())) -> jax.Array:
     return lax.dot_general(a, b, (contracted, batch))
-
-
-# -- some images at a time ----------------------------------------------------------------------
-
-
-def turns_of(batch: int, images: int) -> int:
-    """How many turns: the fewest that have equally many images, at most so many; 0 for all."""
-    if not images:
-        return 1
-    return next(n for n in range(1, batch + 1) if batch % n == 0 and batch // n <= images)
-
-
-def _some(x: jax.Array, turn: Any, turns: int) -> jax.Array:
-    """The images of one turn: some of every part of the batch, so that devices that have a part
-    each go through the turns together."""
-    apart = x.reshape(x.shape[0] // turns, turns, *x.shape[1:])
-    return lax.dynamic_index_in_dim(apart, turn, axis=1, keepdims=False)
-
-
-def _in_turns(f: Callable[[jax.Array], jax.Array], x: jax.Array, images: int) -> jax.Array:
-    """`f(x)`, made of so many images at a time."""
-    turns = turns_of(x.shape[0], images)
-    if turns == 1:
-        return f(x)
-
-    def turn(i: Any, y: jax.Array) -> Any:
-        return lax.dynamic_update_index_in_dim(y, f(_some(x, i, turns)), i, axis=1)
-
-    count, *rest = jax.eval_shape(lambda x: f(_some(x, 0, turns)), x).shape
-    y: jax.Array = lax.fori_loop(0, turns, turn, jnp.zeros((count, turns, *rest), x.dtype))
-    return y.reshape(count * turns, *rest)
-
-
-def _summed_in_turns(
-    f: Callable[[jax.Array, jax.Array], jax.Array], x: jax.Array, dy: jax.Array, images: int
-) -> jax.Array:
-    """`f(x, dy)`, a sum over images, over so many at a time."""
-    turns = turns_of(x.shape[0], images)
-    if turns == 1:
-        return f(x, dy)
-
-    def term(i: Any) -> jax.Array:
-        return f(_some(x, i, turns), _some(dy, i, turns))
-
-    start = jnp.zeros(jax.eval_shape(term, 0).shape, x.dtype)
-    total: jax.Array = lax.fori_loop(0, turns, lambda i, total: total + term(i), start)
-    return total

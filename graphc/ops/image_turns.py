@@ -1,0 +1,57 @@
+"""Some images of a batch at a time, in loops: what is made of them in between stays small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax import lax
+from jax import numpy as jnp
+
+
+def turns_of(batch: int, images: int) -> int:
+    """How many turns: the fewest that have equally many images, at most so many; 0 for all."""
+    if not images:
+        return 1
+    return next(n for n in range(1, batch + 1) if batch % n == 0 and batch // n <= images)
+
+
+def in_turns(f: Callable[[jax.Array], jax.Array], x: jax.Array, images: int) -> jax.Array:
+    """`f(x)`, made of so many images at a time."""
+    turns = turns_of(x.shape[0], images)
+    if turns == 1:
+        return f(x)
+
+    def turn(i: Any, y: jax.Array) -> Any:
+        return lax.dynamic_update_index_in_dim(y, f(_some(x, i, turns)), i, axis=1)
+
+    of_turn = jax.eval_shape(lambda x: f(_some(x, 0, turns)), x)
+    count, *rest = of_turn.shape
+    y: jax.Array = lax.fori_loop(0, turns, turn, jnp.zeros((count, turns, *rest), of_turn.dtype))
+    return y.reshape(count * turns, *rest)
+
+
+def summed_in_turns(
+    f: Callable[..., jax.Array], operands: Sequence[jax.Array], images: int
+) -> jax.Array:
+    """`f(*operands)`, a sum over images, over so many at a time."""
+    turns = turns_of(operands[0].shape[0], images)
+    if turns == 1:
+        return f(*operands)
+
+    def term(i: Any) -> jax.Array:
+        return f(*[_some(operand, i, turns) for operand in operands])
+
+    one = jax.eval_shape(term, 0)
+    start = jnp.zeros(one.shape, one.dtype)
+    total: jax.Array = lax.fori_loop(0, turns, lambda i, total: total + term(i), start)
+    return total
+
+
+def _some(x: jax.Array, turn: Any, turns: int) -> jax.Array:
+    """The images of one turn: some of every part of the batch, so that devices that have a part
+    each go through the turns together."""
+    apart = x.reshape(x.shape[0] // turns, turns, *x.shape[1:])
+    some: jax.Array = lax.dynamic_index_in_dim(apart, turn, axis=1, keepdims=False)
+    return some
