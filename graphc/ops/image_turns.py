@@ -17,8 +17,15 @@ def turns_of(batch: int, images: int) -> int:
     return next(n for n in range(1, batch + 1) if batch % n == 0 and batch // n <= images)
 
 
-def in_turns(f: Callable[[jax.Array], jax.Array], x: jax.Array, images: int) -> jax.Array:
-    """`f(x)`, made of so many images at a time."""
+def in_turns(
+    f: Callable[[jax.Array], jax.Array], x: jax.Array, images: int, before: jax.Array
+) -> jax.Array:
+    """`f(x)`, made of so many images at a time.
+
+    Args:
+        before: a scalar, which the result holds before its turns. Of zeros for several loops XLA
+            would make one array, keep it from the first to the last, and copy it for each.
+    """
     turns = turns_of(x.shape[0], images)
     if turns == 1:
         return f(x)
@@ -28,7 +35,8 @@ def in_turns(f: Callable[[jax.Array], jax.Array], x: jax.Array, images: int) -> 
 
     of_turn = jax.eval_shape(lambda x: f(_some(x, 0, turns)), x)
     count, *rest = of_turn.shape
-    y: jax.Array = lax.fori_loop(0, turns, turn, jnp.zeros((count, turns, *rest), of_turn.dtype))
+    start = jnp.broadcast_to(before, (count, turns, *rest))
+    y: jax.Array = lax.fori_loop(0, turns, turn, start)
     return y.reshape(count * turns, *rest)
 
 

@@ -45,7 +45,7 @@ def winograd_conv(
     def some(x: jax.Array) -> jax.Array:
         return grid.results(_dot(grid.tiles(x), kernel, ((5,), (2,)), (_PLACES, _PLACES)))
 
-    return in_turns(some, x, images)
+    return in_turns(some, x, images, kernel[0, 0, 0, 0])
 
 
 def winograd_input_gradient(
@@ -60,7 +60,7 @@ def winograd_input_gradient(
         slopes = _dot(slopes, kernel, ((5,), (3,)), (_PLACES, _PLACES))
         return grid.tiles_adjoint(slopes).swapaxes(1, 2)
 
-    return in_turns(some, dy, images)
+    return in_turns(some, dy, images, kernel[0, 0, 0, 0])
 
 
 def winograd_kernel_gradient(

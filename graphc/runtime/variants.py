@@ -110,6 +110,12 @@ VARIANTS: Final[tuple[Variant, ...]] = (
         pipeline="O3",
         without_passes=("cpu-pooling",),
     ),
+    _row(
+        "O3, no convolution in tiles",
+        _on("cpu", *_CONVOLUTIONS),
+        pipeline="O3",
+        without_passes=("cpu-winograd",),
+    ),
     # Side by side where there is memory for it, in loops over queries where there is not.
     _row("attention as written", _has_attention, fuse_attention=False),
     _row("attention at once", _has_attention, without_passes=("step-attention",)),

@@ -107,6 +107,15 @@ def test_rounding_of_float32(m: int, r: int, most: float) -> None:
     assert np.abs(got - exact).max() < most * np.abs(exact).max()
 
 
+def test_what_is_not_finite_stays_in_its_image() -> None:
+    x, w = np.float32(numbers(7, 4, 6, 6, 2)), np.float32(numbers(8, 3, 3, 2, 2))
+    x[1, 2, 3, 0], x[3, 0, 0, 1] = np.inf, np.nan
+    y = np.asarray(winograd_conv(x, w, padding=((1, 1),) * 2, tiles=(2, 2), images=2))
+    assert np.isfinite(y[[0, 2]]).all()
+    direct = np.isfinite(by_jax(x, w, ((1, 1),) * 2))
+    assert not np.isfinite(y[~direct]).any()  # nothing is lost
+
+
 def test_turns_take_parts_of_a_sharded_batch_each() -> None:
     """On two devices with half of the batch each nothing travels."""
     mesh = jax.sharding.Mesh(jax.devices()[:2], ("data",))
