@@ -120,11 +120,6 @@ def _infer_conv(ctx: InferContext, x: TensorType, w: TensorType, **attrs: Any) -
     return TensorType(x.dtype, (x.shape[0], *places, filters))
 
 
-def _in_tiles(attrs: dict[str, Any]) -> dict[str, Any]:
-    """What `ops.winograd_conv` takes of them."""
-    return {name: attrs[name] for name in ("padding", "tiles", "images")}
-
-
 def _check_tiles(ctx: InferContext, x: TensorType, window: Shape, attrs: dict[str, Any]) -> None:
     tiles = attrs["tiles"]
     if not tiles:
@@ -144,6 +139,11 @@ def _check_tiles(ctx: InferContext, x: TensorType, window: Shape, attrs: dict[st
         )
 
 
+def _in_tiles(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """What `ops.winograd_conv` takes of them."""
+    return {name: attrs[name] for name in ("padding", "tiles", "images")}
+
+
 def _lower_conv(ctx: LowerContext, x: Any, w: Any, **attrs: Any) -> Any:
     if attrs["tiles"]:
         return winograd_conv(x, w, **_in_tiles(attrs))
@@ -152,18 +152,14 @@ def _lower_conv(ctx: LowerContext, x: Any, w: Any, **attrs: Any) -> Any:
 
 def _conv_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
     x, w = node.inputs
-    attrs = _window_attrs(node)
+    attrs = _window_attrs(node.attrs)
     return [
         emit(CONV_INPUT_GRADIENT, (dy, w), size=x.shape[1:-1], **attrs),
         emit(CONV_KERNEL_GRADIENT, (x, dy), size=w.shape[:-2], **attrs),
     ]
 
 
-def _window_attrs(node: Node) -> dict[str, Any]:
-    return _plain(node.attrs)
-
-
-def _plain(attrs: Mapping[str, Any]) -> dict[str, Any]:
+def _window_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: attrs[name] for name in _ATTRS}
 
 
@@ -193,13 +189,13 @@ def _lower_input_gradient(ctx: LowerContext, dy: Any, w: Any, *, size: Any, **at
 
     if not ctx.in_loop or attrs["groups"] > 1:
         return transposed(dy, w)
-    plain = partial(plain_input_gradient, size=spatial, **_plain(attrs))
+    plain = partial(plain_input_gradient, size=spatial, **_window_attrs(attrs))
     return lax.platform_dependent(dy, w, cpu=plain, default=transposed)
 
 
 def _input_gradient_gradient(ctx: GradientContext, node: Node, dx: Tensor) -> list[Tensor | None]:
     dy, w = node.inputs
-    attrs = _window_attrs(node)
+    attrs = _window_attrs(node.attrs)
     return [
         emit(CONV, (dx, w), **attrs),
         emit(CONV_KERNEL_GRADIENT, (dx, dy), size=w.shape[:-2], **attrs),
@@ -227,13 +223,13 @@ def _lower_kernel_gradient(ctx: LowerContext, x: Any, dy: Any, *, size: Any, **a
 
     if not ctx.in_loop or attrs["groups"] > 1:
         return transposed(x, dy)
-    plain = partial(plain_kernel_gradient, size=window, **_plain(attrs))
+    plain = partial(plain_kernel_gradient, size=window, **_window_attrs(attrs))
     return lax.platform_dependent(x, dy, cpu=plain, default=transposed)
 
 
 def _kernel_gradient_gradient(ctx: GradientContext, node: Node, dw: Tensor) -> list[Tensor | None]:
     x, dy = node.inputs
-    attrs = _window_attrs(node)
+    attrs = _window_attrs(node.attrs)
     return [
         emit(CONV_INPUT_GRADIENT, (dy, dw), size=x.shape[1:-1], **attrs),
         emit(CONV, (x, dw), **attrs),
