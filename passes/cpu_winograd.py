@@ -24,7 +24,8 @@ _DTYPES = (as_dtype("float32"), as_dtype("float64"))
 
 # What a form costs besides its products, in operations of these: each byte of tiles, written and
 # read once; each byte of the transformed kernel, once and in every turn; and each operation of the
-# transforms, whose products are thin. Fitted to 81 convolutions and gradients (see RESULTS.md).
+# transforms, whose products are thin. Rounded from a fit to 81 convolutions and gradients;
+# the kernel's bytes count for more, for whole networks lose time by large ones (see RESULTS.md).
 _TILE_BYTE, _KERNEL_BYTE, _KERNEL_BYTE_TURN, _TRANSFORM = 30, 45, 15, 2
 # How much of the direct form's operations must be left: the fit is no better.
 _LEAST_GAIN = 0.9

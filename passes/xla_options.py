@@ -16,8 +16,8 @@ _CONVOLUTIONS_BY_EIGEN: Final = {
     "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_REDUCE"
 }
 # Its default schedule computes early what depends on little: transformed kernels, zeros for loops
-# to fill. The other one halves AlexNet's temporaries, whose pages the system clears at each step,
-# and takes 0.8x of ResNet-50's.
+# to fill. The other one takes 0.6x of AlexNet's temporaries and 0.8x of ResNet-50's, whose pages
+# the system clears at each step.
 _LITTLE_MEMORY: Final = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
 

@@ -34,11 +34,11 @@ def _lower_non_finite(ctx: LowerContext, x: Any) -> Any:
     if jnp.iscomplexobj(x):
         parts = (lax.real(x), lax.imag(x))
         return jnp.maximum(*[_lower_non_finite(ctx, part) for part in parts])
-    # One maximum, which XLA does in vectors: NaN is greater than all others.
-    largest = jnp.max(jnp.abs(lax.convert_element_type(x, wide(np.dtype(x.dtype)))), initial=0)
-    return jnp.where(jnp.isnan(largest), NAN, jnp.where(jnp.isinf(largest), INFINITE, 0)).astype(
-        INT32
-    )
+    # One maximum, which XLA does in vectors; of numbers, since XLA's on CPU loses NaN in arrays of
+    # some ten thousand elements (jaxlib 0.10 to 0.12).
+    wider = lax.convert_element_type(x, wide(np.dtype(x.dtype)))
+    levels = jnp.where(jnp.isnan(wider), NAN, jnp.where(jnp.isinf(wider), INFINITE, 0))
+    return jnp.max(levels.astype(wider.dtype), initial=0).astype(INT32)
 
 
 NON_FINITE = OpDef(

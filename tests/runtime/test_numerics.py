@@ -17,6 +17,7 @@ from graphc.ir.dtypes import as_dtype
 from graphc.ops.numerics import INFINITE, NON_FINITE
 from graphc.ops.numerics import NAN as NAN_LEVEL
 from graphc.passes.check_numerics import CheckNumerics
+from tests.compiling import optimised
 from tests.passes.check import check_pair, program
 
 CHECK = gc.CompileOptions(check_numerics=True, cache=None)
@@ -332,3 +333,18 @@ def test_levels_of_every_dtype(dtype: str) -> None:
 def levels_of(x: Any) -> Any:
     with jax.enable_x64(True):
         return NON_FINITE.lower(None, jnp.asarray(x))
+
+
+@optimised()
+def test_a_nan_among_many_numbers_is_found() -> None:
+    """XLA's own maximum on CPU loses it in large arrays."""
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder((100_000,), "float32", name="x")
+        root = gc.sqrt(x, name="root")
+        total = gc.reduce_sum(gc.where(gc.isnan(root), 0.0, root), name="total")
+    feed = np.ones(100_000, np.float32)
+    feed[10_000:13_000] = -1
+    session = gc.Session(graph, options=gc.CompileOptions(check_numerics=True, cache=None))
+    with pytest.raises(NumericsError, match="'root' made a NaN"):
+        session.run(total, {"x": feed})
