@@ -20,7 +20,10 @@ from graphc.errors import ExecutionError, GraphcError
 from graphc.ir.node import EMPTY
 from graphc.ir.program import Program
 from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.passes.manager import PassReport
+from graphc.passes.target import Target
 from graphc.runtime.executors import AXIS_NAME, cut_along
+from graphc.runtime.fitting import fit
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.lowered import chosen_xla_options, suited, with_token
 from graphc.runtime.replicated import on_replicas
@@ -61,6 +64,8 @@ class Function:
 
     Attributes:
         splits: of each input of the program that is fed, the axis that the replicas share.
+        local: what each device runs.
+        report: what the passes for one device did.
         notes: what costs time on several devices, one line each.
         xla_options: what it is compiled with for the device that it is made for.
     """
@@ -69,6 +74,8 @@ class Function:
     arguments: list[jax.ShapeDtypeStruct]
     wide: bool
     splits: tuple[int | None, ...]
+    local: Program
+    report: PassReport
     notes: Sequence[str] = ()
     xla_options: Mapping[str, str | int | bool | float] = field(default_factory=dict)
 
@@ -84,6 +91,7 @@ def for_one(
     sizes: Mapping[str, Any] | None = None,
     device: jax.Device | None = None,
     options: CompileOptions = _DEFAULT,
+    budget: int | None = None,
 ) -> Function:
     """A program whose ports are in order, for one device.
 
@@ -92,10 +100,12 @@ def for_one(
         sizes: named sizes -> JAX's symbolic ones.
         device: None for any.
         options: of the passes for that device, and of XLA there.
+        budget: see `passes.recompute`; None computes nothing again.
     """
     xla_options: Mapping[str, str | int | bool | float] = EMPTY
+    platform = Target.platform if device is None else device.platform
+    program, report = suited(program, options, platform, budget)
     if device is not None:
-        program, _ = suited(program, options, device.platform)
         xla_options = chosen_xla_options(program, options, device.platform)
     wide = needs_x64(program)
     function = with_token(program, to_function(program, sizes=sizes))
@@ -111,14 +121,20 @@ def for_one(
             for t in program.input_tensors()
         ]
     splits = (None,) * len(program.ports("feed"))
-    return Function(jitted, arguments, wide, splits, xla_options=xla_options)
+    return Function(jitted, arguments, wide, splits, program, report, xla_options=xla_options)
 
 
 def for_replicas(
-    program: Program, devices: Sequence[jax.Device], options: CompileOptions = _DEFAULT
+    program: Program,
+    devices: Sequence[jax.Device],
+    options: CompileOptions = _DEFAULT,
+    budget: int | None = None,
 ) -> Function:
     """A bound program whose ports are in order, with its batch shared among devices; the state
     that it assigns is given away.
+
+    Args:
+        budget: of each device, as in `for_one`.
 
     Raises:
         LayoutError: no input has a batch axis.
@@ -126,16 +142,39 @@ def for_replicas(
     state = [*program.ports("state"), *program.new_state()]
     layout = StateLayout({port.name: port.tensor.type for port in state})
     options = replace(options, check_numerics=False)  # what a check finds no file could tell
-    made = on_replicas(program, layout, options, DataParallel(list(devices)))
+    made = on_replicas(program, layout, options, DataParallel(list(devices)), budget=budget)
     splits = tuple(feed.axis for feed in made.interface.feeds)
     return Function(
         made.jitted,
         list(made.arguments),
         made.interface.wide,
         splits,
+        made.local,
+        made.report,
         made.interface.notes,
         made.xla_options(options),
     )
+
+
+def compiled_within(
+    limit: int | None,
+    make: Callable[[int | None], Function],
+    compile: Callable[[Function], Any],
+) -> tuple[Function, Any]:
+    """The fastest function found of which a run takes at most `limit` bytes on each device, and
+    what it was compiled to: see `runtime.fitting`. Without a limit, what computes nothing again.
+
+    Args:
+        make: gives the function for a budget, see `for_one`.
+
+    Raises:
+        ExecutionError: none does.
+    """
+    if limit is None:
+        function = make(None)
+        return function, compile(function)
+    found = fit(make(None), make, lambda function: (None, compile(function)), limit)
+    return found.made, found.compiled
 
 
 def compiled_program(

@@ -99,6 +99,8 @@ class Entry:
         splits: of each input, the axis along which the devices share it, or None.
         fetches: how many there are.
         wide: whether it holds 64-bit values, so that JAX must be told.
+        memory_limit: how many bytes a run may take on each device, which the graph is compiled
+            under; None: as many as it takes.
     """
 
     stablehlo: str
@@ -114,6 +116,7 @@ class Entry:
     assigned: tuple[str, ...]
     fetches: int
     wide: bool
+    memory_limit: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}

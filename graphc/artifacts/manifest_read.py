@@ -81,6 +81,7 @@ def _entry(
         assigned=_names(data, "assigned", where),
         fetches=_field(data, "fetches", where, int),
         wide=_field(data, "wide", where, bool),
+        memory_limit=_memory_limit(data, where),
     )
     _check_entry(entry, where, variables, members)
     return entry
@@ -118,6 +119,15 @@ def _native(data: Any, where: str) -> Native | None:
     if not all(type(value) is str for value in environment.values()):
         raise corrupt(f"{where}.native.environment", "map names to texts")
     return Native(_text(found, "member", f"{where}.native"), environment)
+
+
+def _memory_limit(data: Any, where: str) -> int | None:
+    if "memory_limit" not in data:  # a file of version 2 may be from before it
+        return None
+    limit: int | None = _optional(data, "memory_limit", where, int)
+    if limit is not None and limit < 1:
+        raise corrupt(f"{where}.memory_limit", "be a number of bytes")
+    return limit
 
 
 def _splits(data: Any, where: str, inputs: Sequence[Value]) -> tuple[int | None, ...]:

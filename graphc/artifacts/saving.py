@@ -12,7 +12,13 @@ import numpy as np
 
 from graphc import _version
 from graphc.artifacts import container, graphs, stablehlo
-from graphc.artifacts.lowering import Function, compiled_program, for_one, for_replicas
+from graphc.artifacts.lowering import (
+    Function,
+    compiled_program,
+    compiled_within,
+    for_one,
+    for_replicas,
+)
 from graphc.artifacts.manifest import Entry, Manifest, Native, Output, Value
 from graphc.artifacts.signature import Signature
 from graphc.artifacts.weights import WEIGHTS, Packer
@@ -22,6 +28,7 @@ from graphc.errors import (
     ArtifactError,
     AttributeValueError,
     CacheError,
+    ExecutionError,
     FeedError,
     FetchError,
     SerialError,
@@ -86,13 +93,16 @@ def save(
         native: also put in machine code for this very environment, with the passes for this
             machine, of those signatures whose sizes are all fixed; used by
             `gc.load(path, trust_native=True)` only.
-        options: of the passes; those of the session otherwise.
+        options: of the passes; those of the session otherwise. A `memory_limit` is kept to by
+            signatures whose sizes are all fixed, as XLA counts on the devices at hand (it compiles
+            them for that), and by the graph where it is compiled.
 
     Raises:
         AttributeValueError: signatures or platforms that are none; `native` without a signature
             whose sizes are fixed.
-        ArtifactError: an entry point cannot be lowered with open sizes or for a platform, or
-            the file cannot be written.
+        ArtifactError: an entry point cannot be lowered with open sizes or for a platform, does
+            not fit into the limit of memory, or assigns state and has open sizes where there is
+            one; or the file cannot be written.
         FeedError, FetchError, UnknownNameError: a signature that does not fit the graph.
         LayoutError: a replicated signature without a batch for the devices to share.
         StateError: the session is closed or broken.
@@ -198,7 +208,13 @@ def _export(
         for output, i in zip(signature.outputs, places, strict=False)
     )
     devices = _devices(session, name, signature, program)
-    lowered = _lowered(name, program, order, outputs, devices, platforms, native, options)
+    options = _limited(name, program, options)
+    try:
+        lowered = _lowered(name, program, order, outputs, devices, platforms, native, options)
+    except ExecutionError as error:
+        raise ArtifactError(
+            f"signature {name!r}: {error.what}", details=error.details, mend=error.mend
+        ) from error
     return replace(lowered, values=values)
 
 
@@ -275,6 +291,7 @@ def _lowered(
         assigned=tuple(port.name for port in order.assigned),
         fetches=len(order.fetches),
         wide=function.wide,
+        memory_limit=_limit(options),
     )
     return _Exported(entry, members, {})
 
@@ -295,9 +312,7 @@ def _devices(
         raise ArtifactError(
             f"signature {name!r} is for several devices, and its sizes "
             f"{', '.join(program.symbols())} are open: JAX cannot export that",
-            mend="fix the sizes: gc.Signature(..., sizes={"
-            + ", ".join(f"{size!r}: ..." for size in program.symbols())
-            + "}), or save it for one device: replicated=False",
+            mend=f"{_fix_sizes(program)}, or save it for one device: replicated=False",
         )
     return session.strategy.resolve()
 
@@ -309,16 +324,24 @@ def _function(
     devices: Sequence[jax.Device],
     options: CompileOptions,
 ) -> Function:
-    """The program as JAX sees it; its named sizes become JAX's symbolic ones."""
+    """The program as JAX sees it, for any platform; its named sizes become JAX's symbolic ones."""
     if program.symbols():
         scope = jax.export.SymbolicScope()
         names = program.symbols()
         sizes = {s: jax.export.symbolic_shape(f"d{i}", scope=scope)[0] for i, s in enumerate(names)}
         return for_one(program, donated, sizes)
-    program = graphs.bound(name, program, {}, options, Target("any", max(1, len(devices))))
-    if len(devices) > 0:
-        return for_replicas(program, devices)
-    return for_one(program, donated)
+    target = Target(replicas=max(1, len(devices)))
+    program = graphs.bound(name, program, {}, options, target)
+
+    def make(budget: int | None) -> Function:
+        if len(devices) > 0:
+            return for_replicas(program, devices, budget=budget)
+        return for_one(program, donated, budget=budget)
+
+    limit = _limit(options)
+    if limit is None:
+        return make(None)
+    return compiled_within(limit, make, lambda function: _compiled(function, devices))[0]
 
 
 def _native_code(
@@ -331,15 +354,45 @@ def _native_code(
     """The program as the machine at hand runs it best; the other forms are for all."""
     target = Target(devices[0].platform, len(devices))
     program = graphs.bound(name, program, {}, options, target)
-    if len(devices) > 1:
-        function = for_replicas(program, devices, options)
-    else:
-        function = for_one(program, donated, device=devices[0], options=options)
-    compiled = compiled_program({}, function.lower, devices, function.xla_options)
+
+    def make(budget: int | None) -> Function:
+        if len(devices) > 1:
+            return for_replicas(program, devices, options, budget)
+        return for_one(program, donated, device=devices[0], options=options, budget=budget)
+
+    limit = _limit(options)
+    _, compiled = compiled_within(limit, make, lambda function: _compiled(function, devices))
     try:
         return to_bytes(compiled)
     except CacheError as error:
         raise ArtifactError(f"signature {name!r}: {error.what}", mend="native=False") from error
+
+
+def _compiled(function: Function, devices: Sequence[jax.Device]) -> Any:
+    return compiled_program({}, function.lower, devices, function.xla_options)
+
+
+def _limit(options: CompileOptions) -> int | None:
+    limit = options.memory_limit
+    return limit if isinstance(limit, int) else None
+
+
+def _limited(name: str, program: Program, options: CompileOptions) -> CompileOptions:
+    """The options of one signature: with open sizes nobody can tell what it takes."""
+    if options.memory_limit is None or not program.symbols():
+        return options
+    if not program.new_state():
+        return replace(options, memory_limit=None)
+    raise ArtifactError(
+        f"signature {name!r} has to keep to memory_limit={options.memory_limit}, and its sizes "
+        f"{', '.join(program.symbols())} are open: what it takes depends on them",
+        mend=f"{_fix_sizes(program)}, or pass options without memory_limit",
+    )
+
+
+def _fix_sizes(program: Program) -> str:
+    sizes = ", ".join([f"{size!r}: ..." for size in program.symbols()])
+    return f"fix the sizes: gc.Signature(..., sizes={{{sizes}}})"
 
 
 def _sizes(

@@ -17,8 +17,10 @@ import jax
 from graphc.artifacts.container import Members
 from graphc.artifacts.graphs import bound, from_data
 from graphc.artifacts.lowering import (
+    Function,
     Places,
     compiled_program,
+    compiled_within,
     for_one,
     for_replicas,
     places_on,
@@ -263,12 +265,19 @@ def _graph(source: Source) -> Callable[[Shapes], Step] | None:
         try:
             replicas = len(source.devices) if source.replicated else 1
             target = Target(source.devices[0].platform, replicas)
-            local = bound(source.name, program, bindings, CompileOptions(), target)
-            if source.replicated:
-                function = for_replicas(local, source.devices)
-            else:
-                function = for_one(local, len(entry.written), device=source.devices[0])
-            compiled = _compiled(source, GRAPH, digest, shapes, function.lower)
+            options = CompileOptions(memory_limit=entry.memory_limit)
+            local = bound(source.name, program, bindings, options, target)
+
+            def make(budget: int | None) -> Function:
+                if source.replicated:
+                    return for_replicas(local, source.devices, budget=budget)
+                device = source.devices[0]
+                return for_one(local, len(entry.written), device=device, budget=budget)
+
+            def compile(function: Function) -> Any:
+                return _compiled(source, GRAPH, digest, shapes, function.lower)
+
+            function, compiled = compiled_within(entry.memory_limit, make, compile)
         except (ArtifactError, DeviceError, FeedError, LayoutError):
             raise
         except GraphcError as error:

@@ -7,20 +7,34 @@ compiled. The difference corrects the next try, which is therefore mostly the la
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 
 from graphc.errors import ExecutionError
+from graphc.ir.program import Program
+from graphc.passes.manager import PassReport
 from graphc.passes.peak import bytes_of, peak
 from graphc.passes.recompute import Recompute
-from graphc.runtime.lowered import InJax
 
 _TRIES = 6
 _SLACK = (1.02, 1.05, 1.1)  # of estimates
 
 
-class Try(NamedTuple):
+class Made(Protocol):
+    """What is made under a budget, not compiled yet: the program that each device runs, and what
+    the passes for that did."""
+
+    @property
+    def local(self) -> Program: ...
+    @property
+    def report(self) -> PassReport: ...
+
+
+M = TypeVar("M", bound=Made)
+
+
+class Try(NamedTuple, Generic[M]):
     """A program under one budget.
 
     Attributes:
@@ -30,7 +44,7 @@ class Try(NamedTuple):
     """
 
     budget: int
-    made: InJax
+    made: M
     lowered: Any
     compiled: jax.stages.Compiled
     estimate: int
@@ -60,11 +74,11 @@ def _analysis(compiled: jax.stages.Compiled) -> Any:
 
 
 def fit(
-    plain: InJax,
-    make: Callable[[int], InJax],
-    compile: Callable[[InJax], tuple[Any, jax.stages.Compiled]],
+    plain: M,
+    make: Callable[[int], M],
+    compile: Callable[[M], tuple[Any, jax.stages.Compiled]],
     limit: int,
-) -> Try:
+) -> Try[M]:
     """The fastest program found that takes at most `limit` bytes, compiled.
 
     Args:
@@ -82,22 +96,22 @@ def fit(
     return search.run(max(0, limit - around))
 
 
-class _Search:
+class _Search(Generic[M]):
     """The tries of one program: `fits` is the best that fits, `too_large` the least estimate of
     those that do not."""
 
     def __init__(
         self,
-        make: Callable[[int], InJax],
-        compile: Callable[[InJax], tuple[Any, jax.stages.Compiled]],
+        make: Callable[[int], M],
+        compile: Callable[[M], tuple[Any, jax.stages.Compiled]],
         limit: int,
     ) -> None:
         self._make, self._compile, self._limit = make, compile, limit
-        self._tries: dict[int, Try] = {}
-        self._fits: Try | None = None
+        self._tries: dict[int, Try[M]] = {}
+        self._fits: Try[M] | None = None
         self._too_large: int | None = None
 
-    def run(self, first: int) -> Try:
+    def run(self, first: int) -> Try[M]:
         """Beginning with the budget `first`."""
         budget: int | None = first
         while budget is not None and len(self._tries) < _TRIES:
@@ -119,7 +133,7 @@ class _Search:
             if self._fits is None:
                 self._try(int(least * slack))
 
-    def _try(self, budget: int) -> Try | None:
+    def _try(self, budget: int) -> Try[M] | None:
         """Tries a budget; None where it gives a program that was tried."""
         made = self._make(budget)
         estimate = peak(made.local)
@@ -134,7 +148,7 @@ class _Search:
             self._fits = found
         return found
 
-    def _next(self, found: Try) -> int | None:
+    def _next(self, found: Try[M]) -> int | None:
         """The next budget; None where there is nothing to gain: what fits computes nothing again,
         or there is no estimate between what fits and what does not."""
         if found is self._fits and not _computes_again(found.made):
@@ -165,7 +179,7 @@ class _Search:
         )
 
 
-def _computes_again(made: InJax) -> bool:
+def _computes_again(made: Made) -> bool:
     rows = [row for row in made.report.rows if row.name == Recompute.class_name()]
     return any(row.changed for row in rows)
 

@@ -220,7 +220,7 @@ class Insides:
         self._lowered: Once[Any] = Once(lambda: self._lower(self.in_jax))
         self._compiled = Once(self._compile)
         limit = making.options.memory_limit
-        self._fitted: Once[Try] | None = None
+        self._fitted: Once[Try[InJax]] | None = None
         if isinstance(limit, int) and budget is None:
             within = limit
             self._fitted = Once(lambda: self._fit(within))
@@ -301,7 +301,7 @@ class Insides:
             self._keep(self, compiled)
         return compiled
 
-    def _fit(self, limit: int) -> Try:
+    def _fit(self, limit: int) -> Try[InJax]:
         """The program under a limit of memory."""
 
         def compiled(made: InJax) -> tuple[Any, jax.stages.Compiled]:

@@ -134,7 +134,7 @@ def test_damaged_files(whole: Path, tmp_path: Path) -> None:
     seen = play(
         whole,
         tmp_path,
-        300,
+        400,
         lambda rng, path: path.write_bytes(scramble(rng, data)),
         same=True,
     )
@@ -215,7 +215,7 @@ def test_edited_manifests(whole: Path, tmp_path: Path) -> None:
     seen = play(
         whole,
         tmp_path,
-        250,
+        400,
         lambda rng, path: forge(whole, path, lambda manifest: edit(rng, manifest)),
         same=False,
     )
