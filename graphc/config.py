@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
@@ -101,7 +102,7 @@ class CompileOptions:
 
     def __post_init__(self) -> None:
         given: object = self.pipeline
-        if given not in PIPELINES:
+        if not _is_one_of(given, *PIPELINES):
             known = nearest(given, PIPELINES) if isinstance(given, str) else None
             _refuse(
                 "pipeline",
@@ -131,7 +132,7 @@ class CompileOptions:
                 "pass 1 to wait for each step before the next is dispatched",
             )
         self._set("xla_options", _xla_options(self.xla_options))
-        if self.precision not in (None, "bf16", "f16"):
+        if self.precision is not None and not _is_one_of(self.precision, "bf16", "f16"):
             mend = 'pass precision="bf16"; "f16" for devices without it'
             _refuse("precision", "be 'bf16', 'f16' or None", self.precision, mend)
         self._check_sparse()
@@ -142,7 +143,7 @@ class CompileOptions:
 
     def _check_sparse(self) -> None:
         given = self.sparse_updates
-        if given not in ("exact", "lazy", "off"):
+        if not _is_one_of(given, "exact", "lazy", "off"):
             mend = 'pass "lazy" to let rows that are not used stand still'
             _refuse("sparse_updates", "be 'exact', 'lazy' or 'off'", given, mend)
         if given == "lazy" and self.pipeline in ("O0", "O1"):
@@ -160,6 +161,10 @@ class CompileOptions:
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
+
+
+def _is_one_of(given: Any, *texts: str) -> bool:
+    return type(given) is str and given in texts
 
 
 def _folder(name: str, given: Any, example: str) -> str | None:
@@ -181,10 +186,12 @@ def _bytes(name: str, given: Any) -> int | None:
     """A number of bytes, from an int or from text with a unit."""
     if given is None or (type(given) is int and given > 0):
         return given
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMG]I?)?B)?\s*", str(given).upper())
-    if type(given) is not str or found is None or float(found[1]) == 0:
+    text = given.upper() if type(given) is str else ""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMG]I?)?B)?\s*", text, re.ASCII)
+    count = 0 if found is None else int(Fraction(found[1]) * _UNITS[found[2] or ""])
+    if count < 1:
         _refuse(name, "be a number of bytes, or None", given, f'pass {name}="4GiB"')
-    return int(float(found[1]) * _UNITS[found[2] or ""])
+    return count
 
 
 def _names(name: str, given: Any) -> tuple[str, ...]:

@@ -122,6 +122,18 @@ class ExecutionError(GraphcError, RuntimeError):
     """XLA did not compile a program, or a run failed; the state is as it was before."""
 
 
+class MemoryLimitError(ExecutionError):
+    """A program does not fit into `CompileOptions.memory_limit`.
+
+    Args:
+        least: the smallest limit that it would fit into, in bytes; an attribute too.
+    """
+
+    def __init__(self, what: str, *, least: int, details: Sequence[str], mend: str) -> None:
+        super().__init__(what, details=details, mend=mend)
+        self.least = least
+
+
 class NumericsError(ExecutionError, ArithmeticError):
     """A run made a NaN or an infinity (`CompileOptions(check_numerics=True)`); the state is as it
     was before."""

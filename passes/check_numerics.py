@@ -11,6 +11,7 @@ import numpy as np
 from graphc.ir.dtypes import INT32, is_inexact
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program, region
+from graphc.ir.source import Source
 from graphc.ir.types import TensorType
 from graphc.ops.branching import SWITCH
 from graphc.ops.calling import CALL
@@ -58,7 +59,7 @@ class CheckNumerics(Pass):
 def table(program: Program) -> dict[str, Any]:
     """What stands at the places of a program that is to be checked, as plain values: by place
     the node, its line, the text of the line, its results; and for bodies what the node is and
-    what stands in them."""
+    what stands in them; for nodes that stand for several, what would stand in each turn."""
     return _entries(program.nodes, 0)
 
 
@@ -68,16 +69,26 @@ def _entries(nodes: Sequence[Node], start: int) -> dict[str, Any]:
         if not _gives_floats(node):
             continue
         entry: dict[str, Any] = {
-            "node": f"{node.op.name} {node.name!r}",
-            "line": "" if node.source is None else str(node.source),
-            "code": "" if node.source is None else node.source.code,
+            **_said(node, node.name, node.source),
             "types": [str(t.type) for t in node.outputs],
         }
+        if node.source is not None and node.source.turns:
+            entry["turns"] = [_said(node, *turn) for turn in node.source.turns]
         if _has_bodies(node):
             entry["op"] = node.op.name
+            entry["length"] = node.attrs.get("length")
             entry["inside"] = _entries([n for body in _bodies(node) for n in body.nodes], 0)
         found[str(place)] = entry
     return found
+
+
+def _said(node: Node, name: str, source: Source | None) -> dict[str, str]:
+    """What an error says of the node."""
+    return {
+        "node": f"{node.op.name} {name!r}",
+        "line": "" if source is None else str(source),
+        "code": "" if source is None else source.code,
+    }
 
 
 # -- what is looked into --------------------------------------------------------------------

@@ -331,11 +331,19 @@ def _body(loop: Loop) -> tuple[Program, dict[Kept, str]]:
                 return xs[index]
 
     nodes = []
-    for node, operands, name in zip(found.turns[0], found.operands, names, strict=True):
-        outputs = tuple([Tensor(t.type, f"{name}:{i}") for i, t in enumerate(node.outputs)])
+    for i, (operands, name) in enumerate(zip(found.operands, names, strict=True)):
+        node, source = found.turns[0][i], found.turns[0][i].source
+        if source is not None:
+            turns = [(turn[i].name, turn[i].source) for turn in found.turns]
+            source = source._replace(turns=tuple(turns))
+        outputs = tuple([Tensor(t.type, f"{name}:{k}") for k, t in enumerate(node.outputs)])
         made.append(outputs)
         inputs = tuple([operand(what) for what in operands])
-        nodes.append(node.replace(inputs=inputs, outputs=outputs, name=name, control_inputs=()))
+        nodes.append(
+            node.replace(
+                inputs=inputs, outputs=outputs, name=name, source=source, control_inputs=()
+            )
+        )
     following = [made[c.following.place][c.following.result] for c in found.carries]
     kept = [
         made[k.place][k.result] if isinstance(k, Inner) else carries[k.index] for k in loop.kept

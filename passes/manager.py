@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -237,7 +238,8 @@ class _Course:
             return
         text = print_program(self.program, names=True, elide=True)
         path = self.folder / f"{self.dumped:02d}-{label}.txt"
-        path.write_text(text + "\n", encoding="utf-8")
+        with _dumping():
+            path.write_text(text + "\n", encoding="utf-8")
         self.dumped += 1
 
 
@@ -247,11 +249,23 @@ def _new_folder(dump: str | None, program: str) -> Path | None:
         return None
     name = re.sub(r"[^\w.-]", "_", program)
     folder, number = Path(dump) / name, 1
-    while folder.exists():
-        number += 1
-        folder = Path(dump) / f"{name}-{number}"
-    folder.mkdir(parents=True)
+    with _dumping():
+        while folder.exists():
+            number += 1
+            folder = Path(dump) / f"{name}-{number}"
+        folder.mkdir(parents=True)
     return folder
+
+
+@contextmanager
+def _dumping() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:  # ValueError: no path of any file
+        raise AttributeValueError(
+            f"CompileOptions: dump cannot be written: {error}",
+            mend="pass another folder, or leave dump out",
+        ) from error
 
 
 def _run(a_pass: Pass, program: Program) -> tuple[Program, int]:

@@ -13,6 +13,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure
 from graphc.passes.align import align
 from graphc.passes.base import Pass, PassResult, run_bodies
+from graphc.passes.functionalize import RNG_COUNTER, RNG_KEY
 from graphc.passes.keys import kind_key
 from graphc.passes.loop_costs import elements_of, unroll_of, work_of
 from graphc.passes.loops import Loops
@@ -114,11 +115,14 @@ def _in_order(program: Program, few: int) -> tuple[list[Node], list[Node]]:
     To the front go constants and what is computed of them alone; and what is computed of feeds
     and of these by a kind of node that stands in fewer than `few` places. A mask that every
     block uses is such: CSE left it with its first user, which it makes differ from the others.
+    So is the key of a run's random draws, of the kind of the keys of single draws, and the count of
+    runs: they stand where the first block draws.
     """
     kinds = [_kind(i, node) for i, node in enumerate(program.nodes)]
     counts = Counter(kinds)
     constant: set[Tensor] = set()
     early = set(program.input_tensors("feed"))
+    random = {p.tensor for p in program.ports("state") if p.name in (RNG_KEY, RNG_COUNTER)}
     first, others = [], []
     for kind, node in zip(kinds, program.nodes, strict=True):
         is_constant = constant.issuperset(node.inputs)
@@ -128,6 +132,8 @@ def _in_order(program: Program, few: int) -> tuple[list[Node], list[Node]]:
             early.update(node.outputs)
             if is_constant:
                 constant.update(node.outputs)
+            first.append(node)
+        elif is_pure(node) and node.inputs and (random | constant).issuperset(node.inputs):
             first.append(node)
         else:
             others.append(node)

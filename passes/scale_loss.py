@@ -27,7 +27,8 @@ GOOD_STEPS = "__loss_scale__/good_steps"
 SCALE_TYPE = TensorType(FLOAT32, ())
 STEPS_TYPE = TensorType(INT32, ())
 FIRST_SCALE = 2.0**15
-_LARGEST_SCALE = 2.0**127  # of float32's powers of two: no step would lead back from infinity
+# Of float32's powers of two, whose reciprocal gradients are multiplied by: XLA takes 2**-127 for 0.
+_LARGEST_SCALE = 2.0**126
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,7 @@ def compiled_within(
         make: gives the function for a budget, see `for_one`.
 
     Raises:
-        ExecutionError: none does.
+        MemoryLimitError: none does.
     """
     if limit is None:
         function = make(None)

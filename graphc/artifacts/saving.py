@@ -31,6 +31,7 @@ from graphc.errors import (
     ExecutionError,
     FeedError,
     FetchError,
+    MemoryLimitError,
     SerialError,
     UnknownNameError,
     nearest,
@@ -95,14 +96,15 @@ def save(
             `gc.load(path, trust_native=True)` only.
         options: of the passes; those of the session otherwise. A `memory_limit` is kept to by
             signatures whose sizes are all fixed, as XLA counts on the devices at hand (it compiles
-            them for that), and by the graph where it is compiled.
+            them for that), and by the graph where it is compiled. A step may take more than in
+            the session, which keeps what is looped over in one array: a file keeps each variable.
 
     Raises:
         AttributeValueError: signatures or platforms that are none; `native` without a signature
             whose sizes are fixed.
         ArtifactError: an entry point cannot be lowered with open sizes or for a platform, does
-            not fit into the limit of memory, or assigns state and has open sizes where there is
-            one; or the file cannot be written.
+            not fit into the limit of memory, or has updates and open sizes where there is one; or
+            the file cannot be written.
         FeedError, FetchError, UnknownNameError: a signature that does not fit the graph.
         LayoutError: a replicated signature without a batch for the devices to share.
         StateError: the session is closed or broken.
@@ -208,12 +210,16 @@ def _export(
         for output, i in zip(signature.outputs, places, strict=False)
     )
     devices = _devices(session, name, signature, program)
-    options = _limited(name, program, options)
+    options = _limited(name, signature, program, options)
     try:
         lowered = _lowered(name, program, order, outputs, devices, platforms, native, options)
     except ExecutionError as error:
+        details, mend = error.details, error.mend
+        if isinstance(error, MemoryLimitError):
+            details += ("a file keeps each variable apart, where a session may stack them",)
+            mend = f"gc.save(..., options=gc.CompileOptions(memory_limit={error.least})), or more"
         raise ArtifactError(
-            f"signature {name!r}: {error.what}", details=error.details, mend=error.mend
+            f"signature {name!r}: {error.what}", details=details, mend=mend
         ) from error
     return replace(lowered, values=values)
 
@@ -317,6 +323,12 @@ def _devices(
     return session.strategy.resolve()
 
 
+def _portable(options: CompileOptions) -> CompileOptions:
+    """Of the options, those of the passes for any device."""
+    names = ("without_passes", "verify", "validate", "dump")
+    return CompileOptions(**{name: getattr(options, name) for name in names})
+
+
 def _function(
     name: str,
     program: Program,
@@ -335,8 +347,8 @@ def _function(
 
     def make(budget: int | None) -> Function:
         if len(devices) > 0:
-            return for_replicas(program, devices, budget=budget)
-        return for_one(program, donated, budget=budget)
+            return for_replicas(program, devices, _portable(options), budget)
+        return for_one(program, donated, options=_portable(options), budget=budget)
 
     limit = _limit(options)
     if limit is None:
@@ -377,11 +389,13 @@ def _limit(options: CompileOptions) -> int | None:
     return limit if isinstance(limit, int) else None
 
 
-def _limited(name: str, program: Program, options: CompileOptions) -> CompileOptions:
+def _limited(
+    name: str, signature: Signature, program: Program, options: CompileOptions
+) -> CompileOptions:
     """The options of one signature: with open sizes nobody can tell what it takes."""
     if options.memory_limit is None or not program.symbols():
         return options
-    if not program.new_state():
+    if not signature.updates:
         return replace(options, memory_limit=None)
     raise ArtifactError(
         f"signature {name!r} has to keep to memory_limit={options.memory_limit}, and its sizes "

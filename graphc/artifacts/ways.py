@@ -39,6 +39,7 @@ from graphc.errors import (
     FeedError,
     GraphcError,
     LayoutError,
+    MemoryLimitError,
 )
 from graphc.ir.types import TensorType
 from graphc.passes.target import Target
@@ -280,6 +281,12 @@ def _graph(source: Source) -> Callable[[Shapes], Step] | None:
             function, compiled = compiled_within(entry.memory_limit, make, compile)
         except (ArtifactError, DeviceError, FeedError, LayoutError):
             raise
+        except MemoryLimitError as error:
+            raise ArtifactError(
+                f"graph {source.name!r}: {error.what}",
+                details=error.details,
+                mend=f"save it with memory_limit={error.least} or more, or feed a smaller batch",
+            ) from error
         except GraphcError as error:
             raise ArtifactVersionError(
                 f"graph {source.name!r} cannot be compiled here",

@@ -29,10 +29,16 @@ _OWN = tuple(
 
 
 class Source(NamedTuple):
-    """A line of the user's program. `str` gives `train.py:12`."""
+    """A line of the user's program. `str` gives `train.py:12`.
+
+    Attributes:
+        turns: of a node that stands for several, one in each turn of a loop: their names and
+            lines, in the order of the turns.
+    """
 
     file: str
     line: int
+    turns: tuple[tuple[str, Source | None], ...] = ()
 
     def __str__(self) -> str:
         return f"{os.path.basename(self.file)}:{self.line}"

@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 
-from graphc.errors import ExecutionError
+from graphc.errors import ExecutionError, MemoryLimitError
 from graphc.ir.program import Program
 from graphc.passes.manager import PassReport
 from graphc.passes.peak import bytes_of, peak
@@ -87,7 +87,7 @@ def fit(
         compile: gives it lowered and compiled.
 
     Raises:
-        ExecutionError: none does; says how many bytes the smallest one takes.
+        MemoryLimitError: none does; says how many bytes the smallest one takes.
     """
     search = _Search(make, compile, limit)
     local = plain.local
@@ -163,12 +163,13 @@ class _Search(Generic[M]):
             budget = max(budget, 0)
         return budget if budget > below else None
 
-    def _refusal(self) -> ExecutionError:
+    def _refusal(self) -> MemoryLimitError:
         least = min(self._tries.values(), key=lambda found: found.taken)
         temporaries = int(_analysis(least.compiled).temp_size_in_bytes)
-        return ExecutionError(
+        return MemoryLimitError(
             f"the program does not fit into memory_limit={self._limit} bytes: it takes at least "
             f"{least.taken}",
+            least=least.taken,
             details=[
                 f"{_in_units(least.taken - temporaries)} are arguments and results",
                 f"{_in_units(temporaries)} are temporaries, with all computed again that can be",

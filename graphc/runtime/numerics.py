@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -48,13 +48,15 @@ def complaint(faults: Any, places: Table) -> NumericsError | None:
     if found is None:
         return None
     made, path, replicas = found
-    details = []
+    details, loops = [], []
     entry = places[str(path[0])]
     for turn, place in zip(path[1::2], path[2::2], strict=True):
         if place < 0:
             break
         details.append(_around(entry, turn))
+        loops.append((turn, entry["length"]))
         entry = entry["inside"][str(place)]
+    entry = _of_turn(entry, loops)
     details.append(f"gives {', '.join(entry['types'])}")
     if np.ndim(faults) > 1:
         details.append(f"on replica {', '.join(map(str, replicas))} of {len(faults)}")
@@ -82,6 +84,23 @@ def _decode(faults: Any) -> tuple[int, list[int], list[int]] | None:
     first = min(row[1:] for row in found.values())
     where = [i for i, row in found.items() if row[1:] == first]
     return max(found[i][0] for i in where), first, where
+
+
+def _of_turn(entry: Table, loops: Sequence[tuple[int, int | None]]) -> Table:
+    """What stands in the turn where it happened, of a node that stands for several.
+
+    Args:
+        loops: that it lies in, from the outermost: the turn, and how many there are. The turns of
+            such a node may have been made those of two loops, one in the other.
+    """
+    turns = entry.get("turns", ())
+    index, count = 0, 1
+    for turn, length in reversed(loops):
+        if length is None or count == len(turns):
+            break
+        index += turn * count
+        count *= length
+    return {**entry, **turns[index]} if count == len(turns) else entry
 
 
 def _around(entry: Table, turn: int) -> str:

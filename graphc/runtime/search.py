@@ -23,7 +23,14 @@ from graphc.runtime.executable import Executable
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.making import Insides, Making
 from graphc.runtime.stored import Found, Place, Shelf, cache_for
-from graphc.runtime.trials import Array, Trial, disagreement, nudged, upper_bound
+from graphc.runtime.trials import (
+    Array,
+    Trial,
+    collect_garbage,
+    disagreement,
+    nudged,
+    upper_bound,
+)
 from graphc.runtime.tuned import Choice, Tuned, find_tuned, keep_tuned
 from graphc.runtime.tuning_report import Tuning, TuningRow
 from graphc.runtime.variants import variants_for
@@ -189,6 +196,7 @@ class Search:
         """Ratios of the times of pairs: `count`, or at least some where time runs out."""
         ratios: list[float] = []
         trial.calls = self._base.calls
+        collect_garbage()
         with self._base.started(), trial.started():
             trial.seconds(), self._base.seconds()  # the first are slower
             for number in range(count):
@@ -232,8 +240,8 @@ class Search:
                 return self._keep(candidate)
         kept = before
         if before is None or any(each.choice == before.choice for each in found):
-            keep_tuned(self._making, None, self._step.interface)  # what it was, it is no more
-            kept = None
+            # What it was, it is no more; but what cannot be removed goes on being used.
+            kept = None if keep_tuned(self._making, None, self._step.interface) else before
         return self._tuning(kept, kept is not None)
 
     def _judge(self, candidate: Candidate, outcome: str) -> None:

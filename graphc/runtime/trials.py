@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc as garbage
 import math
+import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -72,7 +74,6 @@ class Trial:
 
     def seconds(self) -> float:
         """Seconds of one call, its result waited for: the mean of `calls`."""
-        garbage.collect()
         was_enabled = garbage.isenabled()
         garbage.disable()
         start = time.perf_counter()
@@ -87,6 +88,24 @@ class Trial:
 
     def _run(self) -> Any:
         return self.step.step(self._buffers, self._feeds)
+
+
+def collect_garbage() -> None:
+    """Frees what is not used any more, as it would be in the middle of a measurement else. An
+    interrupt comes before or after it: JAX is called back meanwhile, and what is raised in such a
+    callback Python drops."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        garbage.collect()
+        return
+    interrupts: list[Any] = []
+    signal.signal(signal.SIGINT, lambda *interrupt: interrupts.append(interrupt))
+    try:
+        garbage.collect()
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if interrupts:
+        handler(*interrupts[0])
 
 
 def nudged(values: Sequence[Any], seed: int) -> list[Array]:

@@ -104,14 +104,14 @@ def keep_tuned(making: Making, tuned: Tuned | None, interface: Interface) -> boo
     are, whatever was kept before.
 
     Returns:
-        whether it is kept: not where there is no cache, or none for such programs.
+        whether it will: not where there is no cache, none for such programs, or one that cannot be
+        written.
     """
     cache = cache_for(making)
     if cache is None or making.key is None:
         return False
     if tuned is None:
-        cache.remove(_key(making.key))
-        return True
+        return cache.remove(_key(making.key))
     metadata = {
         "program": f"{interface.name} ({tuned})",
         "environment": making.environment,
@@ -131,7 +131,8 @@ def _key(program: str) -> str:
 def _from_json(data: Mapping[str, Any], options: CompileOptions) -> Tuned | None:
     """None for what `keep_tuned` did not write: the options as they are will do."""
     try:
-        choice = Choice(data["name"], data["options"], data["xla_options"])
+        options_of = {k: tuple(v) if type(v) is list else v for k, v in data["options"].items()}
+        choice = Choice(data["name"], options_of, data["xla_options"])
         choice.apply(options)
         buffers = tuple(Buffer.from_json(buffer) for buffer in data["buffers"])
         return Tuned(choice, float(data["ratio"]), buffers)

@@ -84,7 +84,7 @@ def tune(
         )
     _check_number("seconds", seconds)
     if tolerance is not None:
-        _check_number("tolerance", tolerance)
+        _check_number("tolerance", tolerance, above=False)
     options = _tunable(options)
     refuse_workers(strategy, "tune")
     count = None if steps is None else checked_count(steps, "tune: steps")
@@ -125,10 +125,11 @@ def _tunable(options: CompileOptions | None) -> CompileOptions:
     return options
 
 
-def _check_number(name: str, value: Any) -> None:
-    if type(value) not in (int, float) or not 0 < value < math.inf:
+def _check_number(name: str, value: Any, above: bool = True) -> None:
+    if type(value) not in (int, float) or not 0 <= value < math.inf or (above and value == 0):
+        least = "above 0" if above else "of at least 0"
         raise AttributeValueError(
-            f"tune: {name} must be a number above 0, got {value!r}", source=current_source()
+            f"tune: {name} must be a number {least}, got {value!r}", source=current_source()
         )
 
 

@@ -132,10 +132,14 @@ class ExecutableCache:
             return False
         return True
 
-    def remove(self, key: str) -> None:
-        """Takes the entry away that is stored under `key`, if there is one."""
-        with suppress(OSError):  # it stays there then
+    def remove(self, key: str) -> bool:
+        """Takes the entry away that is stored under `key`, if there is one; gives whether there is
+        none now."""
+        try:
             self._path(key).unlink(missing_ok=True)
+        except OSError:
+            return False
+        return True
 
     def entries(self) -> list[Listed]:
         """Every entry, the most recently used first; those that cannot be used too."""

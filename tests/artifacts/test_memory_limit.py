@@ -1,5 +1,6 @@
 """`memory_limit` of what is saved: each form of a program keeps to it."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ def graph_of_blocks() -> gc.Graph:
     return graph
 
 
-def save(path: Path, where: str, limit: int | None = None, **more: Any) -> Path:
+def save(
+    path: Path, where: str, limit: int | None = None, without: tuple[str, ...] = (), **more: Any
+) -> Path:
     graph = graph_of_blocks()
     session = gc.Session(graph, strategy=PLACED[where])
     train = gc.Signature(
@@ -39,7 +42,7 @@ def save(path: Path, where: str, limit: int | None = None, **more: Any) -> Path:
         replicated=where == "replicas",
     )  # fmt: skip
     predict = gc.Signature({"x": "x"}, {"loss": "loss"})  # its sizes are open
-    options = gc.CompileOptions(memory_limit=limit)
+    options = gc.CompileOptions(memory_limit=limit, without_passes=without)
     signatures = {"train": train, "predict": predict}
     gc.save(session, path, signatures=signatures, options=options, **more)
     return path
@@ -82,6 +85,39 @@ def test_every_form_keeps_to_it(saved, way: str) -> None:
     np.testing.assert_allclose(same, losses, rtol=1e-12)
 
 
+def test_a_pass_that_is_left_out_is_left_out(saved, tmp_path: Path) -> None:
+    where, *_, limit = saved
+    with pytest.raises(ArtifactError, match="does not fit"):
+        save(tmp_path / "model.gcx", where, limit, without=("recompute",))
+
+
+def test_where_it_is_loaded_it_may_not_fit(tmp_path: Path) -> None:
+    """On one device a step takes more than on each of two."""
+    with pytest.raises(ArtifactError) as refused:
+        save(tmp_path / "two.gcx", "replicas", 1000)
+    found = re.search(r"takes at least (\d+)", str(refused.value))
+    assert found is not None
+    path = save(tmp_path / "two.gcx", "replicas", int(found[1]))
+    model = gc.load(path, strategy=gc.devices.DataParallel(1))
+    train, state = model.signatures["train"], model.state()
+    with pytest.raises(ArtifactError) as caught:
+        train(state, x=X)
+    said = str(caught.value)
+    assert re.search(r"mend: save it with memory_limit=\d+ or more, or feed a smaller", said), said
+
+
+def test_what_draws_may_have_open_sizes(tmp_path: Path) -> None:
+    with gc.Graph(seed=0) as graph:
+        x = gc.placeholder(("batch", 4), name="x")
+        y = gc.random.dropout(x, 0.5, name="y")
+    draw = gc.Signature({"x": x}, {"y": y})
+    options = gc.CompileOptions(memory_limit="1MiB")
+    gc.save(gc.Session(graph), tmp_path / "m.gcx", signatures={"draw": draw}, options=options)
+    model = gc.load(tmp_path / "m.gcx")
+    drawn, _ = model.signatures["draw"](model.state(), x=np.ones((5, 4), np.float32))
+    assert set(np.unique(drawn["y"])) <= {0.0, 2.0}
+
+
 def test_what_assigns_nothing_may_have_open_sizes(saved) -> None:
     _, free, tight, _ = saved
     found = [gc.load(path).signatures["predict"](x=X[:5])["loss"] for path in (free, tight)]
@@ -94,7 +130,9 @@ def test_what_cannot_fit_is_not_written(tmp_path: Path) -> None:
         save(path, "one", 1000)
     said = str(caught.value)
     assert said.startswith("signature 'train': the program does not fit into memory_limit=1000")
-    assert "pass memory_limit=" in said
+    assert "a file keeps each variable apart" in said
+    least = int(re.search(r"mend: gc.save.*CompileOptions.memory_limit=(\d+)", said)[1])  # type: ignore[index]
+    assert least > 1000
     assert not list(tmp_path.iterdir())
 
 

@@ -206,6 +206,12 @@ def test_tune(run: Run, script: Path) -> None:
         *("no time left", "the same program")
     }
     assert (facts["name"], facts["ratio"], facts["kept"]) == (None, 1.0, False)
+    text = script.read_text()
+    batches = "gc.data.Batches(data, 16)"
+    assert batches in text
+    one = script.with_name("one_batch.py")
+    one.write_text(text.replace(batches, f"iter([next(iter({batches}))])"))
+    assert run("tune", one, "--seconds", "0.01", "--tolerance", "0", "--no-progress")[0] == 0
     check_one_line(run("tune", script, "--seconds", "0"), "'0' is not a number above 0")
     check_one_line(run("tune", script, "--feed", "z=3"), "'z'")
 

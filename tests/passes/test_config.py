@@ -6,10 +6,13 @@ from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from graphc.config import CompileOptions
 from graphc.errors import AttributeValueError
+from graphc.ir.program import Program
+from graphc.passes.manager import PassManager
 
 
 def test_the_defaults_hold() -> None:
@@ -42,6 +45,9 @@ def test_a_path_will_do_for_a_folder(tmp_path: Path) -> None:
     [
         ({"pipeline": "02"}, "pipeline must be one of", "did you mean 'O2'?"),
         ({"pipeline": None}, "pipeline must be one of", "pass a name"),
+        ({"pipeline": np.ones(2)}, "pipeline must be one of", "pass a name"),
+        ({"precision": np.ones(2)}, "precision must be 'bf16', 'f16' or None", "pass precision"),
+        ({"sparse_updates": np.ones(2)}, "sparse_updates must be 'exact'", "pass "),
         ({"verify": 1}, "verify must be True or False, got 1", "verify=True"),
         ({"validate": "yes"}, "validate must be True or False, got 'yes'", "validate=True"),
         ({"donate": None}, "donate must be True or False, got None", "donate=True"),
@@ -59,3 +65,13 @@ def test_a_value_it_cannot_have(option: dict[str, Any], text: str, mend: str) ->
     with pytest.raises(AttributeValueError, match=text) as info:
         CompileOptions(**option)
     assert mend in str(info.value)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    """Found when the first pass is dumped: the folder is none of the caller's yet."""
+    (tmp_path / "file").write_text("")
+    program = Program("p", (), (), ())
+    for dump in (str(tmp_path / "file" / "folder"), "\0"):
+        with pytest.raises(AttributeValueError, match="dump cannot be written") as info:
+            PassManager([], dump=dump).run(program)
+        assert "pass another folder" in str(info.value)

@@ -42,6 +42,23 @@ def blocks(dtype: str = "float32", drop: float = 0.0) -> Model:
     return Model(graph, train, loss, (ROWS, *x.shape[1:]))
 
 
+def attending(dtype: str = "float32") -> Model:
+    """Transformer blocks that draw in the middle of a block, and once more at its end."""
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = h = gc.placeholder((None, 12, WIDTH), dtype, name="x")
+        for i in range(12):
+            with gc.name_scope(f"block{i}"):
+                q, k, v = [gc.nn.Dense(WIDTH, dtype=dtype, name=name)(h) for name in "qkv"]
+                weights = gc.random.dropout(gc.softmax(gc.matmul(q, k, transpose_b=True)), 0.1)
+                h = h + gc.nn.Dense(WIDTH, dtype=dtype, name="out")(gc.matmul(weights, v))
+                wide = gc.nn.gelu(gc.nn.Dense(4 * WIDTH, dtype=dtype, name="up")(h))
+                h = h + gc.random.dropout(gc.nn.Dense(WIDTH, dtype=dtype, name="down")(wide), 0.1)
+        loss = gc.reduce_mean(gc.square(h - 1), name="loss")
+        train = gc.minimize(loss, optax.sgd(0.1), name="train")
+    return Model(graph, train, loss, (16, *x.shape[1:]))
+
+
 def recurrent(dtype: str = "float32", said: str = "") -> Model:
     """A user's loop of many turns over shared weights."""
     graph = gc.Graph(seed=0)
@@ -125,7 +142,8 @@ def losses(step: gc.Executable, model: Model, runs: int = 3) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("build", "share"), [(blocks, 0.55), (recurrent, 0.5), (recurrent, 0.15), (imported, 0.5)]
+    ("build", "share"),
+    [(blocks, 0.55), (attending, 0.6), (recurrent, 0.5), (recurrent, 0.15), (imported, 0.5)],
 )
 def test_it_fits_and_gives_the_same_numbers(build: Any, share: float) -> None:
     model, free = unlimited(build, "float64")
@@ -295,6 +313,7 @@ def test_a_session_that_does_not_fit_keeps_its_state() -> None:
     [
         (4096, 4096), ("4GiB", 4 * 2**30), ("1.5 GiB", 3 * 2**29), ("800 MB", 800 * 10**6),
         ("512kib", 512 * 2**10), ("64 B", 64), (" 7 ", 7), (None, None),
+        ("9007199254740993", 2**53 + 1), ("1" * 400, int("1" * 400)),
     ],
 )  # fmt: skip
 def test_it_is_read(given: Any, count: int | None) -> None:
@@ -303,7 +322,10 @@ def test_it_is_read(given: Any, count: int | None) -> None:
     assert options.meaning()["memory_limit"] == repr(count)
 
 
-@pytest.mark.parametrize("given", [0, -1, 1.5, True, "", "4 apples", "GiB", "-1MiB", "0MB", [4]])
+@pytest.mark.parametrize(
+    "given",
+    [0, -1, 1.5, True, "", "4 apples", "GiB", "-1MiB", "0MB", "0.5", "0.0001KB", [4], np.ones(2)],
+)
 def test_what_is_no_number_of_bytes_is_refused(given: Any) -> None:
     with pytest.raises(AttributeValueError, match="memory_limit must be a number of bytes"):
         gc.CompileOptions(memory_limit=given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ import pytest
 from jax import numpy as jnp
 
 import graphc as gc
-from graphc.errors import AttributeValueError, NumericsError
+from graphc.errors import AttributeValueError, MemoryLimitError, NumericsError
 from graphc.ir.dtypes import as_dtype
 from graphc.ops.numerics import INFINITE, NON_FINITE
 from graphc.ops.numerics import NAN as NAN_LEVEL
@@ -256,6 +257,55 @@ def test_repeated_layers_that_became_a_loop() -> None:
     # The first layer, whose input needs no gradient, stands before the loop.
     assert "in turn 5, counted from 0, of Scan" in str(caught.value)
     assert "gc.sqrt(gc.tanh(layer(h)) + h - 1)" in str(caught.value)
+    assert "Sqrt 'Sqrt_6' made a NaN" in str(caught.value)
+
+
+# The same layers on lines of their own.
+ROOTS: list[Callable[[Any], Any]] = [
+    lambda h: gc.sqrt(h, name="root0"),
+    lambda h: gc.sqrt(h, name="root1"),
+    lambda h: gc.sqrt(h, name="root2"),
+    lambda h: gc.sqrt(h, name="root3"),
+    lambda h: gc.sqrt(h, name="root4"),
+    lambda h: gc.sqrt(h, name="root5"),
+    lambda h: gc.sqrt(h, name="root6"),
+    lambda h: gc.sqrt(h, name="root7"),
+]
+
+
+def alike(bad: int, value: float) -> tuple[gc.Graph, list[Any]]:
+    """Layers alike but for one parameter: `value` in the layer `bad`, 1 in the others."""
+    with gc.Graph(seed=0) as g:
+        h = gc.placeholder((256, 64), name="x")
+        for i, root in enumerate(ROOTS):
+            shift = gc.variable(np.float32(value if i == bad else 1), name=f"shift{i}")
+            layer = gc.nn.Dense(64, name=f"layer{i}", bias_initializer=gc.nn.initializers.Ones())
+            h = layer(gc.tanh(root((1 + gc.square(gc.sin(h))) * shift)))
+        loss = gc.reduce_mean(h, name="loss")
+        return g, [gc.minimize(loss, optax.adam(0.1), name="train"), loss]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(-1.0, "Sqrt 'root{}' made a NaN"), (0.0, "Divide '.*root{}/.*' made an infinity")],
+)
+@pytest.mark.parametrize("tight", [False, True])
+@pytest.mark.parametrize("bad", [1, 3, 6])
+def test_the_turns_of_repeated_layers_have_lines(
+    bad: int, tight: bool, value: float, text: str
+) -> None:
+    """Forward and backward; also where a limit of memory makes two loops of one."""
+    g, fetches = alike(bad, value)
+    options = CHECK
+    if tight:
+        with pytest.raises(MemoryLimitError) as refused:
+            gc.compile(g, fetches, {"x": (256, 64)}, options=replace(CHECK, memory_limit=1))
+        options = replace(CHECK, memory_limit=refused.value.least)
+    session = gc.Session(g, options=options)
+    with pytest.raises(NumericsError, match=text.format(bad)) as caught:
+        session.run(fetches, {"x": np.ones((256, 64), "f")})
+    assert f'lambda h: gc.sqrt(h, name="root{bad}")' in str(caught.value)
+    assert "in turn " in str(caught.value)
 
 
 def test_what_a_host_function_gives() -> None:

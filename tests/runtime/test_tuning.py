@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc as garbage
 import math
+import os
+import signal
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +18,14 @@ import pytest
 import graphc as gc
 from graphc.errors import AttributeValueError, GraphError
 from graphc.runtime import search, trials, variants
-from graphc.runtime.trials import disagreement, nudged, upper_bound
+from graphc.runtime.trials import collect_garbage, disagreement, nudged, upper_bound
 from graphc.runtime.tuned import Choice
 from graphc.runtime.variants import VARIANTS, Variant
 
 BATCH = 8
 FAST = Variant(Choice("fast", {"pipeline": "O0"}), lambda program, target: True)
 SAME = Variant(Choice("same", {"pipeline": "O3"}), lambda program, target: True)
-UNSHARED = {"pipeline": "O3", "without_passes": ["eliminate-common"]}
+UNSHARED = {"pipeline": "O3", "without_passes": ("eliminate-common",)}
 WRONG = Variant(Choice("wrong", UNSHARED), lambda program, target: True)
 UNKNOWN = Variant(Choice("unknown", {}, {"xla_no_such_option": 1}), lambda program, target: True)
 
@@ -196,6 +200,33 @@ def test_a_second_search_begins_with_what_the_first_found(clock: Any, table: Any
     clock({"O2": 1.0, "O0": 1.5})  # the machine has changed
     assert model.tune().name is None
     assert model.compile().notes == []  # and what was kept is gone
+
+
+def test_what_was_found_is_tried_once(clock: Any, table: Any) -> None:
+    clock({"O2": 1.0, "O3": 0.5})
+    table(WRONG)  # its options hold names of passes
+    model = Model()
+    assert model.tune().name == "wrong"
+    (row,) = model.tune().rows
+    assert (row.outcome, row.ratio) == ("chosen", 0.5)
+
+
+def test_what_cannot_be_removed_stays_in_force(
+    clock: Any, table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock({"O2": 1.0, "O0": 0.5})
+    table(FAST)
+    model = Model()
+    model.tune()
+    clock({"O2": 1.0, "O0": 1.5})
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(path)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    tuning = model.tune()
+    assert (tuning.name, tuning.kept) == ("fast", True)
+    assert model.compile().notes == ["tuned: fast, 0.50 of the time without"]
 
 
 def test_several_changes_at_once(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -406,10 +437,29 @@ def test_really_measured() -> None:
 # -- errors ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name, value", [("seconds", 0), ("seconds", "1"), ("tolerance", -1.0)])
-def test_a_wrong_number(name: str, value: Any) -> None:
-    with pytest.raises(AttributeValueError, match=f"tune: {name} must be a number above 0"):
+@pytest.mark.parametrize(
+    "name, value, least",
+    [("seconds", 0, "above 0"), ("seconds", "1", "above 0"), ("tolerance", -1.0, "of at least 0")],
+)
+def test_a_wrong_number(name: str, value: Any, least: str) -> None:
+    with pytest.raises(AttributeValueError, match=f"tune: {name} must be a number {least}"):
         Model(layers=1).tune(**{name: value})
+
+
+def test_an_interrupt_while_garbage_is_collected_is_not_lost() -> None:
+    def interrupt(phase: str, info: Any) -> None:
+        if phase == "start":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    garbage.callbacks.append(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            collect_garbage()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        garbage.callbacks.remove(interrupt)
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_search_for_errors_is_not_tuned() -> None:
