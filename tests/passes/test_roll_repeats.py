@@ -324,5 +324,8 @@ def test_names_say_what_a_node_stands_for() -> None:
     scan = ROLL.run(before).program.nodes[-1]
     assert scan.op.name == "Scan" and scan.name == "block*"
     assert [node.name for node in scan.regions[0].nodes] == ["block*/Multiply", "block*/out/Tanh"]
-    assert [node.source for node in scan.regions[0].nodes] == [n.source for n in before.nodes[:2]]
+    for place, node in enumerate(scan.regions[0].nodes):
+        turns = [(each.name, each.source) for each in before.nodes[place::2]]
+        assert node.source is not None and node.source.turns == tuple(turns)
+        assert str(node.source) == str(turns[0][1])
     assert scan.source == before.nodes[0].source
