@@ -14,6 +14,8 @@ from graphc.errors import ArtifactCorruptError, ArtifactError
 from graphc.runtime.fitting import taken_by
 from tests.artifacts.forge import entry, forge
 
+pytestmark = pytest.mark.xdist_group("saved within a limit")  # one process runs the dear fixture
+
 BLOCKS, ROWS, WIDTH = 8, 256, 16
 X = np.random.default_rng(1).normal(size=(ROWS, WIDTH))
 PLACED = {"one": None, "replicas": gc.devices.DataParallel(2)}
