@@ -133,7 +133,7 @@ def _in_order(program: Program, few: int) -> tuple[list[Node], list[Node]]:
             if is_constant:
                 constant.update(node.outputs)
             first.append(node)
-        elif is_pure(node) and node.inputs and (random | constant).issuperset(node.inputs):
+        elif is_pure(node) and all(t in random or t in constant for t in node.inputs):
             first.append(node)
         else:
             others.append(node)

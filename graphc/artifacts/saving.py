@@ -217,7 +217,7 @@ def _export(
         details, mend = error.details, error.mend
         if isinstance(error, MemoryLimitError):
             details += ("a file keeps each variable apart, where a session may stack them",)
-            mend = f"gc.save(..., options=gc.CompileOptions(memory_limit={error.least})), or more"
+            mend = f"pass options with memory_limit={error.least} or more, or fix smaller sizes"
         raise ArtifactError(
             f"signature {name!r}: {error.what}", details=details, mend=mend
         ) from error
