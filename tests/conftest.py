@@ -5,7 +5,7 @@ import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import version
 from itertools import count
@@ -40,6 +40,20 @@ def own_cache() -> Iterator[None]:
         patch.setenv("XDG_CACHE_HOME", folder)
         yield
     shutil.rmtree(folder, ignore_errors=True)  # most tests make none
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--long",
+        action="store_true",
+        help="run the attacks of tests/reliability with their full numbers of rounds (hours)",
+    )
+
+
+@pytest.fixture
+def rounds(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
+    """`rounds(short, long)`: how often to attack; the long number only under `--long`."""
+    return lambda short, long: long if request.config.getoption("--long") else short
 
 
 @cache
