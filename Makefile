@@ -3,15 +3,27 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_FLAGS ?= -n auto --maxprocesses=4 --dist loadgroup
+SLOW ?= slow
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-slow test-all attack lint bench clean
 .SECONDARY:
 
 demo: $(VENV)/.installed-examples
 	$(VENV)/bin/python examples/demo.py
 
+# Every operator, pass, example and strategy, in a few minutes.
 test: $(VENV)/.installed-test
-	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS)
+	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) -m "not slow"
+
+# What `test` leaves out: larger models, more devices and dtypes, many processes.
+test-slow: $(VENV)/.installed-test
+	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) -m "$(SLOW)"
+
+test-all: test test-slow
+
+# The attacks of docs/reliability.md with their full numbers of rounds: hours.
+attack: $(VENV)/.installed-test
+	$(VENV)/bin/python -m pytest --long tests/reliability
 
 lint: $(VENV)/.installed-lint
 	$(VENV)/bin/ruff check

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 
+@pytest.mark.slow
 def test_the_page_adds_an_operator(tmp_path: Path) -> None:
     for part in ("graphc", "passes", "devices", "tests"):
         ignore = shutil.ignore_patterns("__pycache__")

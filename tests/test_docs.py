@@ -9,7 +9,14 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/devices.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        pytest.param("docs/guide.md", marks=pytest.mark.slow),
+        pytest.param("docs/devices.md", marks=pytest.mark.slow),
+    ],
+)
 def test_every_python_block_runs(page: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)  # the example saves a file
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)

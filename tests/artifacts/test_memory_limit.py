@@ -78,6 +78,7 @@ def saved(request, tmp_path_factory) -> tuple[str, Path, Path, int]:
     return where, free, save(folder / "tight.gcx", where, limit, native=True), limit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["native", "stablehlo", "graph"])
 def test_every_form_keeps_to_it(saved, way: str) -> None:
     _, free, tight, limit = saved

@@ -342,6 +342,7 @@ def test_a_program_with_absurd_tensors_is_refused(whole: Path, tmp_path: Path) -
         gc.load(path).signatures["predict"](x=X)
 
 
+@pytest.mark.slow
 def test_a_program_that_crashes_its_reader(whole: Path, tmp_path: Path, monkeypatch) -> None:
     """The process that reads it first ends; this one goes on with the graph."""
     monkeypatch.setattr(safe_reading, "_READER", safe_reading._Reader())

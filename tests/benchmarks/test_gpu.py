@@ -36,6 +36,7 @@ def test_attention_by_hand() -> None:
     np.testing.assert_allclose(transformer.jax_attention(q, k, v), want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_rows_of_attention() -> None:
     (forward, _, _), (training, ratio, _) = gpu.attention_rows(SMALL)
     assert "64 tokens, bf16, forward" in forward and "training" in training

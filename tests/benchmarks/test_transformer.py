@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.transformer import Size, check, graphc_model, imported_model, initial
 
 SMALL = Size(blocks=3, width=16, heads=2, sequence=8, batch=2)
 
 
+@pytest.mark.slow
 def test_all_forms_give_the_same_losses() -> None:
     check(SMALL, tolerance=1e-4)
 

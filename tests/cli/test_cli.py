@@ -306,6 +306,7 @@ def test_export_validates(run: Run, script: Path, tmp_path: Path) -> None:
     assert [p.name for p in sorted(tmp_path.iterdir())] == ["model.gcx", "model.validation.json"]
 
 
+@pytest.mark.slow
 def test_export_fails_where_the_file_differs(
     run: Run, script: Path, tmp_path: Path, monkeypatch
 ) -> None:
@@ -331,6 +332,7 @@ def test_export_fails_where_the_file_differs(
     assert code == 0 and err == ""
 
 
+@pytest.mark.slow
 def test_export_for_several_devices(run: Run, tmp_path: Path) -> None:
     text = SCRIPT.replace("updates=[train]", 'updates=[train], sizes={"batch": 8}, replicated=True')
     (tmp_path / "helper.py").write_text(HELPER)

@@ -95,6 +95,7 @@ def test_it_equals_the_large_batch(kind: str) -> None:
     assert_same(trained(kind, 4), trained(kind, 1))
 
 
+@pytest.mark.slow
 def test_it_does_on_several_devices_in_a_loop_and_without_other_passes() -> None:
     want = trained("deep", 1)
     assert_same(trained("deep", 3, strategy=gc.devices.DataParallel(2)), want)

@@ -209,6 +209,7 @@ def test_each_device_has_a_quarter_of_the_slots_and_exchanges_pieces() -> None:
     assert whole.cache_key != step.cache_key
 
 
+@pytest.mark.slow
 def test_sessions_see_whole_values_by_name(tmp_path: Path) -> None:
     """Read, written, saved; in a buffer of its own, and in one that several share."""
     job, alike = ADAM(), ADAM()

@@ -44,6 +44,7 @@ def test_one_device_equals_four_in_float64_over_200_steps() -> None:
     assert furthest(one, four) < 1e-9
 
 
+@pytest.mark.slow
 def test_one_device_equals_four_in_float32_over_20_steps() -> None:
     one = weights_after(comparable(), 20, 1)
     four = weights_after(comparable(), 20, 4)
@@ -116,7 +117,6 @@ def test_save_and_load_as_a_script() -> None:
     assert figure(output, "test accuracy") > 0.9
 
 
-@pytest.mark.slow
 def test_the_demo_reaches_what_it_promises() -> None:
     output = run_example("demo.py")
     assert figure(output, "test accuracy") >= 0.98

@@ -75,6 +75,7 @@ def state_of(session: gc.Session, graph: gc.Graph) -> dict[str, np.ndarray]:
     return {name: np.asarray(session.get(name)) for name in graph.variables}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("wide")
 @pytest.mark.parametrize("example", [transformer, residual, language])
 def test_four_devices_train_as_one(example: Callable[[Any], Trained]) -> None:

@@ -56,6 +56,7 @@ def loss_of(trained, averages, x, y):
     return losses.mean(), new
 
 
+@pytest.mark.slow
 def test_the_training_step_equals_the_same_in_jax() -> None:
     tx = resnet20.optimizer(STEPS, highest=0.01)  # larger steps make rounding errors grow
     job = resnet20.build(**SIZES, tx=tx)

@@ -33,6 +33,7 @@ def test_a_mesh_trains_as_one_device() -> None:
     assert lies["block0/contract/bias"] == ((16,), (16,))
 
 
+@pytest.mark.slow
 def test_it_runs_as_a_program(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 import numpy as np
+import pytest
 import towers
 
 import graphc as gc
@@ -44,6 +45,7 @@ def test_variables_are_shared_and_towers_ask_for_devices() -> None:
     assert {graph.producer(t).device for t in losses} == {"/device:CPU:2"}
 
 
+@pytest.mark.slow
 def test_it_learns() -> None:
     job = towers.build(towers=2)
     session = gc.Session(job.graph)

@@ -54,6 +54,7 @@ def parameters(job, session):
     return {name: np.array(session.get(name)) for name in trained}
 
 
+@pytest.mark.slow
 def test_the_training_step_equals_the_same_in_jax() -> None:
     tx = transformer_lm.optimizer(STEPS)
     job = transformer_lm.build(SIZE, tx=tx)
@@ -75,6 +76,7 @@ def test_the_training_step_equals_the_same_in_jax() -> None:
         np.testing.assert_allclose(session.get(name), value, atol=1e-4, err_msg=name)
 
 
+@pytest.mark.slow
 def test_it_writes_what_is_likeliest_when_cold() -> None:
     graph = gc.Graph(seed=0)
     with graph:

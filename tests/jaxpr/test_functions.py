@@ -126,6 +126,7 @@ def expected() -> dict[str, Any]:
     return dict(zip([row.label for row in ROWS], results, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.label)
 def test_imported_function_equals_itself(row: Row, imported: Any, expected: Any) -> None:
     tolerance = 1e-12 if row.dtype == "float64" else 1e-3

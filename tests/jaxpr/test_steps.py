@@ -50,6 +50,7 @@ def expected() -> dict[str, Any]:
     return {step.name: result for step, result in zip(STEPS, found, strict=True)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
 def test_an_imported_step_equals_itself(step: Step, imported: Any, expected: Any) -> None:
     got, wanted = imported[step.name], expected[step.name]

@@ -30,6 +30,7 @@ WITHOUT_ORACLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", sorted(REPRESENTATIVES))
 def test_every_dtype(op: str) -> None:
     """One program over all the dtypes that the operator accepts."""

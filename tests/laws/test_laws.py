@@ -283,6 +283,7 @@ def finite_differences(b: Built, position: int, step: float = 1e-6) -> Array:
 LAYOUT_DTYPES = ("float64", "float32", "int32", "bool", "complex64")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_layout(family: str) -> None:
     """On four devices a family's program gives what it gives on one; for two, with operands in
@@ -325,6 +326,7 @@ UNPROMISED = [  # calls that JAX may change: fine to lower, not to keep in a fil
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_lowers_for_cuda(family: str) -> None:
     """Without a GPU here, the lowering for one still has to go through."""

@@ -266,6 +266,7 @@ def trained_by_jax(model: Model, params: dict[str, np.ndarray]) -> tuple[list[fl
     return losses, jax.tree.map(np.asarray, params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [residual_network, transformer, recurrent_network, critic])
 @optimised()
 def test_a_model_trains_as_in_jax_on_one_device_and_on_four(make):
@@ -284,6 +285,7 @@ def test_a_model_trains_as_in_jax_on_one_device_and_on_four(make):
         assert session.executables[0].notes == []  # nothing had to be gathered
 
 
+@pytest.mark.slow
 @optimised()
 def test_two_optimizers_of_one_graph_update_their_own_variables():
     """A generator and its discriminator, in turns and in one run."""

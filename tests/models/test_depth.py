@@ -131,6 +131,7 @@ def agree(a: gc.Session, b: gc.Session) -> None:
         np.testing.assert_allclose(value, right[name], rtol=1e-8, atol=1e-8, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_training_is_the_same_rolled_and_unrolled(name: str) -> None:
     model = MODELS[name]()
@@ -156,6 +157,7 @@ def test_the_program_does_not_grow_with_depth() -> None:
     assert sizes[0] == sizes[1]
 
 
+@pytest.mark.slow
 def test_what_is_inside_a_block_can_be_fetched_and_fed() -> None:
     model = built(lambda h, i: block(h, rate=0.3))
     inside = ["block1/up/MatMul:0", "block3/down/Add:0"]
@@ -192,6 +194,7 @@ def test_variables_keep_their_names() -> None:
     agree(sess, other)
 
 
+@pytest.mark.slow
 def test_one_state_serves_every_executable() -> None:
     model = built(lambda h, i: block(h))
     rolled, unrolled = session(model), session(model, "O1")
@@ -204,6 +207,7 @@ def test_one_state_serves_every_executable() -> None:
     agree(rolled, unrolled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plain", "batch norm", "clipped, decayed"])
 def test_on_two_devices_as_on_one(name: str) -> None:
     model = MODELS[name]()
@@ -216,6 +220,7 @@ def test_on_two_devices_as_on_one(name: str) -> None:
     agree(one, two)
 
 
+@pytest.mark.slow
 def test_replicas_exchange_what_is_stacked_at_once() -> None:
     counts = []
     for blocks in (4, 8):

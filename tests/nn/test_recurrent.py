@@ -162,6 +162,7 @@ def trained(strategy: Any = None) -> tuple[list[float], Any, Any, dict[str, Any]
     return losses, before, session.values(), feeds
 
 
+@pytest.mark.slow
 def test_training_equals_hand_written_jax() -> None:
     losses, before, after, feeds = trained()
 

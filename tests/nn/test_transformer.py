@@ -187,6 +187,7 @@ def language_model(strategy: Any = None) -> tuple[list[float], dict[str, Any], n
     return [float(session.run([train, loss], feeds)[1]) for _ in range(5)], before, feeds["tokens"]
 
 
+@pytest.mark.slow
 def test_training_equals_hand_written_jax_on_one_device_and_two() -> None:
     got, before, tokens = language_model()
     together, _, _ = language_model(gc.devices.DataParallel(2))

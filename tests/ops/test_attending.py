@@ -44,6 +44,7 @@ def operands(time: int, source: int, masked: bool, kept: bool) -> Operands:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("time", "source"), [(9, 5), (5, 9)])
 def test_it_is_attention_at_once(time: int, source: int, causal: bool) -> None:

@@ -40,6 +40,7 @@ def continuous():
     return dict(zip(CONTINUOUS, values, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_continuous(name: str, continuous) -> None:
     values = continuous[name]
@@ -104,6 +105,7 @@ def test_vectors() -> None:
     np.testing.assert_allclose(shares.sum(1), 1)
 
 
+@pytest.mark.slow
 def test_each_draw_is_its_own_unless_the_seed_is_the_same() -> None:
     functions = (
         lambda **s: random.student_t(2.0, 8, **s),
@@ -171,6 +173,7 @@ def test_errors(call, error, words) -> None:
             call(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_narrow_parameters_do_not_bias(dtype: str) -> None:
     """Numbers of 8 bits could not tell one probability of 1/1000 from none."""

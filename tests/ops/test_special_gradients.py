@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 from scipy import special
 
 import graphc as gc
@@ -90,6 +91,7 @@ def test_exponential_integrals_near_zero() -> None:
     np.testing.assert_allclose(got, special.expn(orders.astype(int), xs), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_hypergeometric_derivatives() -> None:
     """In x by the formula, in the parameters by JAX's series."""
     xs = np.array([-5.0, 0.3, 0.8])

@@ -43,6 +43,7 @@ def drawn():
     return dict(zip(CONTINUOUS, values, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_continuous(name: str, drawn) -> None:
     values = drawn[name]
@@ -50,6 +51,7 @@ def test_continuous(name: str, drawn) -> None:
     assert stats.kstest(values, CONTINUOUS[name][1].cdf).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_counts() -> None:
     few, many, classes, trials, signs, sure, narrow = draw(
         lambda: [

@@ -280,6 +280,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_digests_are_the_same_in_every_process_and_all_different(tmp_path: Path) -> None:
     found = []
     for seed in ("1", "2"):  # the second from sources, where the first may use bytecode files

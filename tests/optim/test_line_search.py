@@ -84,6 +84,7 @@ def check(session: Any, losses: Any, wanted: tuple[list[float], Any]) -> None:
         np.testing.assert_allclose(session.get(name), value, rtol=1e-9, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tx", [optax.lbfgs, backtracking])
 @pytest.mark.parametrize("replicas", [1, 2, 4])
 def test_a_step_on_several_devices_is_the_step_on_one(tx: Any, replicas: int) -> None:
@@ -93,6 +94,7 @@ def test_a_step_on_several_devices_is_the_step_on_one(tx: Any, replicas: int) ->
     check(session, losses, by_hand(tx()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tx", [optax.lbfgs, backtracking])
 @pytest.mark.parametrize("passes", ["O0", "O2"])
 def test_many_steps_in_one_loop_and_without_passes(tx: Any, passes: str) -> None:
@@ -103,6 +105,7 @@ def test_many_steps_in_one_loop_and_without_passes(tx: Any, passes: str) -> None
     check(session, np.asarray(losses), by_hand(tx()))
 
 
+@pytest.mark.slow
 def test_the_loss_may_hold_loops_branches_and_functions() -> None:
     double = gc.function(lambda h: gc.sin(h) * 2.0)
 
@@ -126,6 +129,7 @@ def test_the_loss_may_hold_loops_branches_and_functions() -> None:
     check(session, losses, by_hand(optax.lbfgs(), plain))
 
 
+@pytest.mark.slow
 def test_the_loss_draws_the_same_numbers_wherever_it_is_found() -> None:
     """With other masks at other rates the search would not follow the loss along one line."""
     seen = []
@@ -176,6 +180,7 @@ def test_complex_parameters() -> None:
     np.testing.assert_allclose(session.get("z"), target, atol=0.1)
 
 
+@pytest.mark.slow
 def test_a_compiled_step_is_saved_and_loaded(tmp_path: Path) -> None:
     graph, train, loss = build(optax.lbfgs(), sizes=(8,))
     session = gc.Session(graph)
@@ -341,6 +346,7 @@ def test_many_parameters_at_once() -> None:
     check(session, losses, by_hand(tx))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_sophia(replicas: int) -> None:
     """It estimates the Hessian's diagonal by random signs, in a branch, every second step."""

@@ -166,6 +166,7 @@ def slot_values(label: str, variables: dict[str, Array]) -> list[Array]:
     return [value for name, value in variables.items() if name not in own]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", TRANSFORMATIONS)
 def test_minimize_equals_optax(label: str, trained: Any, by_hand: Any) -> None:
     losses, variables = trained[label]

@@ -198,6 +198,7 @@ def trained(pipeline: str, stride: int, **kwargs: object) -> list[np.ndarray]:
     return [np.asarray(value) for value in session.run([loss, *slopes], feeds)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stride", [1, 2])
 @optimised()
 def test_o3_gives_what_o0_does(stride: int) -> None:

@@ -154,6 +154,7 @@ def by_xla(program: Program, inputs: Sequence[Any]) -> list[np.ndarray[Any, Any]
         return [np.asarray(v) for v in run(*inputs)]
 
 
+@pytest.mark.slow
 def test_pooling() -> None:
     check_preserving(
         CpuPooling(taps=6), poolings(), examples=40, least=0.6, evaluate=by_xla, exactly=False
@@ -188,6 +189,7 @@ def convolutions(draw: Any) -> Program:
     return written(graph, [y, dx, dw], "convolutions")
 
 
+@pytest.mark.slow
 def test_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where nothing is gained, a few images at a time."""
     monkeypatch.setattr(cpu_winograd, "_LEAST_GAIN", 1e9)
@@ -339,6 +341,7 @@ def at_once_or_by_xla(program: Program, inputs: Sequence[Any]) -> Sequence[Any]:
     return [y, of_query, over_groups(of_key), over_groups(of_value), *biases]
 
 
+@pytest.mark.slow
 def test_steps_of_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small ones are counted as long."""
     for name, value in {

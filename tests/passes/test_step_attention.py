@@ -84,6 +84,7 @@ def test_steps(program: Program, target: Target, wanted: list[tuple[str, Any]]) 
     assert found(program, target) == wanted
 
 
+@pytest.mark.slow
 def test_on_replicas_and_in_loops_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model whose blocks are rolled, on one device and two, one step at a time and three.
 

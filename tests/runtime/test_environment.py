@@ -88,6 +88,7 @@ print(environment(jax.devices()[:1]))
 """
 
 
+@pytest.mark.slow
 def test_another_process_has_the_same_environment_until_it_differs() -> None:
     def text(**changes: str) -> str:
         variables = os.environ | {"JAX_PLATFORMS": "cpu"} | changes

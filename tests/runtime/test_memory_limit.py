@@ -192,6 +192,7 @@ def test_where_all_fits_nothing_changes() -> None:
     assert wide.stablehlo() == free.stablehlo()
 
 
+@pytest.mark.slow
 def test_numerics_are_checked_of_what_runs() -> None:
     """More nodes are checked where some are computed again."""
     model = blocks()
@@ -238,6 +239,7 @@ def test_the_limit_is_of_each_device(build: Any) -> None:
     np.testing.assert_allclose(losses(tight, model), losses(alone, model), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_draws_of_replicas_are_the_same() -> None:
     model = blocks("float64", drop=0.5)
     free = compiled(model, strategy=DataParallel(2))

@@ -195,6 +195,7 @@ def test_many_steps_fail_together() -> None:
     assert np.isfinite(losses).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [None, 2])
 def test_on_replicas(steps: int | None) -> None:
     g, x, train, loss = _training()
@@ -239,6 +240,7 @@ def test_the_cache_tells_no_old_names_and_lines() -> None:
     assert told == [False, False, True]
 
 
+@pytest.mark.slow
 def test_repeated_layers_that_became_a_loop() -> None:
     with gc.Graph() as g:
         h = x = gc.placeholder((4, 64), name="x")
@@ -285,6 +287,7 @@ def alike(bad: int, value: float) -> tuple[gc.Graph, list[Any]]:
         return g, [gc.minimize(loss, optax.adam(0.1), name="train"), loss]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "text"),
     [(-1.0, "Sqrt 'root{}' made a NaN"), (0.0, "Divide '.*root{}/.*' made an infinity")],

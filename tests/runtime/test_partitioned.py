@@ -87,6 +87,7 @@ def test_four_devices_equal_one(dtype: str, bound: float) -> None:
     assert "stablehlo" in step.stablehlo()
 
 
+@pytest.mark.slow
 def test_micro_batches_run_through_the_stages() -> None:
     expected, _ = on_one_device("float64")
     got, sess = trained(FOUR, accumulate=4)
@@ -97,6 +98,7 @@ def test_micro_batches_run_through_the_stages() -> None:
     assert len(made.kernels) == len(turns) - 3 * 7  # compiled once for all micro-batches
 
 
+@pytest.mark.slow
 def test_steps_in_one_call_and_ahead_of_time() -> None:
     g, x, y, loss, train = layered(FOUR)
     data = batches(6)
@@ -117,6 +119,7 @@ def test_steps_in_one_call_and_ahead_of_time() -> None:
     np.testing.assert_allclose(state["layer3/kernel"], sess.get("layer3/kernel"), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_cache_serves_it() -> None:
     expected, first = trained(FOUR)
     assert not first.executables[0].cached
@@ -127,6 +130,7 @@ def test_the_cache_serves_it() -> None:
     assert not elsewhere.executables[0].cached
 
 
+@pytest.mark.slow
 def test_random_streams_control_flow_and_statistics_cross_the_cut() -> None:
     def run(first: str, second: str) -> tuple[Any, dict[str, Any]]:
         g = gc.Graph(seed=3)
@@ -224,6 +228,7 @@ def test_checks_of_numerics_name_the_node() -> None:
         sess.run(z, {x: -np.ones(2, "float32")})
 
 
+@pytest.mark.slow
 def test_other_options_and_what_cannot_be() -> None:
     expected, _ = on_one_device("float32")
     for options in (
@@ -261,6 +266,7 @@ def test_strategies_override_devices() -> None:
     assert any("overrides devices" in note for note in sess.executables[0].notes)
 
 
+@pytest.mark.slow
 def test_it_lowers_for_gpus() -> None:
     _, sess = trained(FOUR, "float32", accumulate=2)
     lowered = partition_of(sess).lower(platforms=("cuda",))
@@ -291,6 +297,7 @@ def test_a_failing_step_leaves_what_was() -> None:
     sess.run([train, checked], {x: a * 0, y: b * 0})
 
 
+@pytest.mark.slow
 def test_later_steps_compile_nothing_and_leave_nothing() -> None:
     g, x, y, loss, train = layered(FOUR, accumulate=2)
     sess = gc.Session(g)

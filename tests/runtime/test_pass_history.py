@@ -95,6 +95,7 @@ def test_what_each_replica_runs() -> None:
     assert local is not None and whole is not None and 0.5 * whole <= local < 0.7 * whole
 
 
+@pytest.mark.slow
 def test_of_a_program_that_was_found_in_the_cache(one: Executable) -> None:
     again = step()
     assert again.insides is not one.insides

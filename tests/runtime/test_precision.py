@@ -64,6 +64,7 @@ def losses(kind: str, precision: str | None, *, steps: bool = False, **session: 
     return np.array([float(running.run(fetches, {x: X, y: Y})[1]) for _ in range(STEPS)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_learns_as_float32_does(kind: str) -> None:
     want = losses(kind, None)
@@ -73,6 +74,7 @@ def test_it_learns_as_float32_does(kind: str) -> None:
         np.testing.assert_allclose(got, want, atol=tolerance * want.max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "precision"), [("deep", "bf16"), ("scan", "f16")])
 def test_on_two_devices_and_in_a_loop_of_steps(kind: str, precision: str) -> None:
     want = losses(kind, precision)
@@ -83,6 +85,7 @@ def test_on_two_devices_and_in_a_loop_of_steps(kind: str, precision: str) -> Non
     np.testing.assert_allclose(losses(kind, precision, steps=True), want, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_blocks_stay_alike_and_loops_stack_narrow_values() -> None:
     graph, x, y, fetches = network("deep")
     loops = {}
@@ -96,6 +99,7 @@ def test_blocks_stay_alike_and_loops_stack_narrow_values() -> None:
     assert [t.type.shape for t in forward.outputs] == [t.type.shape for t in loops[None][0].outputs]
 
 
+@pytest.mark.slow
 def test_f16_goes_on_from_a_file(tmp_path: Path) -> None:
     graph, x, y, (train, loss) = network("scan")
     session = gc.Session(graph, options=gc.CompileOptions(precision="f16", cache=None))
@@ -111,6 +115,7 @@ def test_f16_goes_on_from_a_file(tmp_path: Path) -> None:
     assert float(session.get(LOSS_SCALE)) <= FIRST_SCALE
 
 
+@pytest.mark.slow
 def test_which_precision_is_part_of_the_cache_key() -> None:
     graph, x, y, fetches = network("scan")
     keys = {

@@ -66,6 +66,7 @@ def test_the_numbers_are_those_of_single_runs(devices: int) -> None:
     assert together.compile_count == 3  # n = 3, n = 1, one run
 
 
+@pytest.mark.slow
 def test_batches_come_as_a_mapping_of_arrays_too() -> None:
     graph, x, y, h, loss, train = model()
     feeds = batches(4)

@@ -139,6 +139,7 @@ def test_what_passes_straight_through_survives_donation(graph) -> None:
     assert not fed.is_deleted()
 
 
+@pytest.mark.slow
 def test_thousands_of_nodes_in_a_row_with_their_gradient(graph) -> None:
     x = gc.placeholder((), name="x")
     y = x

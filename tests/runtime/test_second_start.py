@@ -175,6 +175,7 @@ print(step.cached, [round(float(value), 2) for value in step(step.init())[0]])
 """
 
 
+@pytest.mark.slow
 def test_beside_jaxs_own_cache(tmp_path: Path) -> None:
     def text() -> str:
         variables = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "JAX_PLATFORMS": "cpu"}

@@ -123,6 +123,7 @@ def transformers() -> tuple[gc.Session, gc.Session, Losses, Losses]:
     return one, mesh, run(one), run(mesh)
 
 
+@pytest.mark.slow
 def test_a_transformer_trains_as_on_one_device_dropout_included() -> None:
     """JAX's threefry makes the same numbers however they are cut."""
     one, mesh, losses, found = transformers()
@@ -220,6 +221,7 @@ def test_checks_of_numerics_see_the_whole_program() -> None:
         np.testing.assert_array_equal(value, before[name])
 
 
+@pytest.mark.slow
 def test_checks_of_numerics_blame_no_sum_over_devices_for_a_nan_that_was_fed() -> None:
     """A maximum of parts loses a NaN, which the sum over all devices then seems to make."""
     session = gc.Session(mlp(), strategy=MESH, options=gc.CompileOptions(check_numerics=True))

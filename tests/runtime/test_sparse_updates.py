@@ -118,6 +118,7 @@ def test_several_lookups_of_one_table() -> None:
     same(exact, trained(built, "off"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [False, True])
 def test_on_several_devices_only_rows_travel(at_once: bool) -> None:
     built = build(EXACT["adagrad, clipped by the global norm"])
@@ -183,6 +184,7 @@ LAZY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAZY)
 def test_lazy(name: str) -> None:
     """The rows used are updated as optax updates them, and the others stand still."""
@@ -381,6 +383,7 @@ def test_the_report_names_the_pass() -> None:
     assert "sparse-gradients" in report
 
 
+@pytest.mark.slow
 def test_lazy_updates_are_saved_with_sizes_open(tmp_path: Any) -> None:
     built = build(optax.adam(0.1), dtype="float32")
     graph, (train, loss), ids, y = built

@@ -30,6 +30,7 @@ def batch(count: int, dtype: str = "float32") -> dict[str, Any]:
     return {"x": rng.normal(size=(count, 4)).astype(dtype), "y": np.ones((count, 1), dtype)}
 
 
+@pytest.mark.slow
 def test_steps_equal_those_of_a_session() -> None:
     graph, *_, loss, train = training()
     function, state = gc.to_jax(graph, {"step": train, "loss": loss, "w": "w"})
@@ -45,6 +46,7 @@ def test_steps_equal_those_of_a_session() -> None:
         np.testing.assert_allclose(state[name], value, rtol=1e-6, err_msg=name)
 
 
+@pytest.mark.slow
 def test_transformations_of_jax() -> None:
     with gc.Graph() as graph:
         x = gc.placeholder((None,), name="x")
@@ -87,6 +89,7 @@ def test_feeds_are_cast_within_a_kind_alone() -> None:
         function(state, {"x": np.int32(1)})
 
 
+@pytest.mark.slow
 def test_64_bit_values_need_their_mode() -> None:
     graph, *_, loss, _ = training("float64")
     function, state = gc.to_jax(graph, loss)
