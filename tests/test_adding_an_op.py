@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_the_page_adds_an_operator(tmp_path: Path) -> None:
     for part in ("graphc", "passes", "devices", "tests"):
         ignore = shutil.ignore_patterns("__pycache__")

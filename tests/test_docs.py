@@ -13,8 +13,8 @@ ROOT = Path(__file__).parent.parent
     "page",
     [
         "README.md",
-        pytest.param("docs/guide.md", marks=pytest.mark.slow),
-        pytest.param("docs/devices.md", marks=pytest.mark.slow),
+        pytest.param("docs/guide.md", marks=[pytest.mark.slow, pytest.mark.one_jax]),
+        pytest.param("docs/devices.md", marks=[pytest.mark.slow, pytest.mark.one_jax]),
     ],
 )
 def test_every_python_block_runs(page: str, tmp_path: Path, monkeypatch) -> None:

@@ -37,6 +37,7 @@ def test_attention_by_hand() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_rows_of_attention() -> None:
     (forward, _, _), (training, ratio, _) = gpu.attention_rows(SMALL)
     assert "64 tokens, bf16, forward" in forward and "training" in training

@@ -16,6 +16,7 @@ SMALL = {
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 @pytest.mark.parametrize("name", SMALL)
 def test_both_give_the_same_losses(name: str) -> None:
     network: Network = SMALL[name]()

@@ -10,6 +10,7 @@ SMALL = Size(blocks=3, width=16, heads=2, sequence=8, batch=2)
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_all_forms_give_the_same_losses() -> None:
     check(SMALL, tolerance=1e-4)
 

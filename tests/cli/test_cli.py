@@ -307,6 +307,7 @@ def test_export_validates(run: Run, script: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_export_fails_where_the_file_differs(
     run: Run, script: Path, tmp_path: Path, monkeypatch
 ) -> None:

@@ -83,6 +83,7 @@ def operand(array, layout, name):
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 @pytest.mark.parametrize("family", sorted(name for name, cases in FAMILIES.items() if cases))
 def test_every_layout(family: str) -> None:
     graph = Graph(seed=1)

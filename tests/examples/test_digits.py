@@ -38,6 +38,7 @@ def furthest(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_one_device_equals_four_in_float64_over_200_steps() -> None:
     one = weights_after(comparable("float64"), 200, 1)
     four = weights_after(comparable("float64"), 200, 4)

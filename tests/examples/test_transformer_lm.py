@@ -77,6 +77,7 @@ def test_the_training_step_equals_the_same_in_jax() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_it_writes_what_is_likeliest_when_cold() -> None:
     graph = gc.Graph(seed=0)
     with graph:

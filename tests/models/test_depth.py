@@ -132,6 +132,7 @@ def agree(a: gc.Session, b: gc.Session) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 @pytest.mark.parametrize("name", MODELS)
 def test_training_is_the_same_rolled_and_unrolled(name: str) -> None:
     model = MODELS[name]()
@@ -158,6 +159,7 @@ def test_the_program_does_not_grow_with_depth() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_what_is_inside_a_block_can_be_fetched_and_fed() -> None:
     model = built(lambda h, i: block(h, rate=0.3))
     inside = ["block1/up/MatMul:0", "block3/down/Add:0"]
@@ -208,6 +210,7 @@ def test_one_state_serves_every_executable() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 @pytest.mark.parametrize("name", ["plain", "batch norm", "clipped, decayed"])
 def test_on_two_devices_as_on_one(name: str) -> None:
     model = MODELS[name]()

@@ -41,6 +41,7 @@ def continuous():
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_continuous(name: str, continuous) -> None:
     values = continuous[name]

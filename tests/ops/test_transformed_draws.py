@@ -44,6 +44,7 @@ def drawn():
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_continuous(name: str, drawn) -> None:
     values = drawn[name]

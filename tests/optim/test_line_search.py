@@ -95,6 +95,7 @@ def test_a_step_on_several_devices_is_the_step_on_one(tx: Any, replicas: int) ->
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 @pytest.mark.parametrize("tx", [optax.lbfgs, backtracking])
 @pytest.mark.parametrize("passes", ["O0", "O2"])
 def test_many_steps_in_one_loop_and_without_passes(tx: Any, passes: str) -> None:

@@ -155,6 +155,7 @@ def by_xla(program: Program, inputs: Sequence[Any]) -> list[np.ndarray[Any, Any]
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_pooling() -> None:
     check_preserving(
         CpuPooling(taps=6), poolings(), examples=40, least=0.6, evaluate=by_xla, exactly=False
@@ -190,6 +191,7 @@ def convolutions(draw: Any) -> Program:
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where nothing is gained, a few images at a time."""
     monkeypatch.setattr(cpu_winograd, "_LEAST_GAIN", 1e9)
@@ -342,6 +344,7 @@ def at_once_or_by_xla(program: Program, inputs: Sequence[Any]) -> Sequence[Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_steps_of_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small ones are counted as long."""
     for name, value in {

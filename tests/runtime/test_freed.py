@@ -31,7 +31,6 @@ def use(strategy: Any, cache: Any) -> Any:
     return np.asarray(losses)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 4])
 def test_what_was_compiled_is_freed(replicas: int, tmp_path: Any) -> None:
     """JAX 0.12 never frees a program that was lowered with `keep_unused`. A process may map memory

@@ -193,6 +193,7 @@ def test_where_all_fits_nothing_changes() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_numerics_are_checked_of_what_runs() -> None:
     """More nodes are checked where some are computed again."""
     model = blocks()

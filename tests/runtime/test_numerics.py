@@ -288,6 +288,7 @@ def alike(bad: int, value: float) -> tuple[gc.Graph, list[Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 @pytest.mark.parametrize(
     ("value", "text"),
     [(-1.0, "Sqrt 'root{}' made a NaN"), (0.0, "Divide '.*root{}/.*' made an infinity")],

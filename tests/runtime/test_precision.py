@@ -65,6 +65,7 @@ def losses(kind: str, precision: str | None, *, steps: bool = False, **session: 
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_learns_as_float32_does(kind: str) -> None:
     want = losses(kind, None)

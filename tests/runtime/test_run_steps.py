@@ -67,6 +67,7 @@ def test_the_numbers_are_those_of_single_runs(devices: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_batches_come_as_a_mapping_of_arrays_too() -> None:
     graph, x, y, h, loss, train = model()
     feeds = batches(4)

@@ -185,6 +185,7 @@ LAZY = {
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 @pytest.mark.parametrize("name", LAZY)
 def test_lazy(name: str) -> None:
     """The rows used are updated as optax updates them, and the others stand still."""
