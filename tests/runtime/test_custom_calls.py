@@ -90,6 +90,27 @@ def test_lapack_of_every_dtype_and_routine_is_known() -> None:
             check_known(targets, "cpu")
 
 
+@pytest.mark.parametrize("platform", ["cuda", "rocm"])
+def test_what_jax_lowers_to_for_gpus_is_known(platform: str) -> None:
+    """Without a GPU here; XLA's own calls come in later, see `KNOWN`."""
+
+    def everything(a: Any) -> Any:
+        linalg = jax.lax.linalg
+        spd = a @ a.mT.conj() + 2 * np.eye(2, dtype=a.dtype)
+        eig = linalg.eig(a, compute_left_eigenvectors=False)
+        update = linalg.cholesky_update(a.real, a[0].real) if platform == "cuda" else a
+        return (linalg.cholesky(spd), linalg.eigh(spd), linalg.svd(a), linalg.qr(a), eig,
+                linalg.qr(a, pivoting=True), linalg.lu(a), linalg.tridiagonal(spd), update,
+                linalg.householder_product(a, a[0]), linalg.triangular_solve(spd, a))  # fmt: skip
+
+    for dtype in ("float32", "complex64"):
+        traced = jax.jit(everything).trace(jax.ShapeDtypeStruct((2, 2), dtype))
+        targets = targets_of(Text(traced.lower(lowering_platforms=(platform,)).as_text("hlo")))
+        assert len(targets) >= 9
+        check_known(targets, platform)
+    make_ready(["cuhybrid_eig_real", "cusolver_potrf_ffi"], platform)  # lowers, and no more
+
+
 NOT_RECORDED: list[Any] = [None, "TopK", [1], {"TopK": 1}, [["TopK"]]]
 
 
