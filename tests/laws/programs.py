@@ -42,6 +42,7 @@ class Ready:
         feeds: a value for each placeholder that the fetches need.
         options, strategy: of the session.
         steps: None, or how many steps one call makes.
+        aside: whether it runs in a thread of its own, which is then the first that asks JAX.
         ways: how it comes into another process: from the "cache", and from each form in a file
             that "native", "stablehlo" and "graph" name. A file holds no callbacks, meshes,
             placements or loops of steps.
@@ -53,6 +54,7 @@ class Ready:
     options: dict[str, Any] = field(default_factory=dict)
     strategy: Any = None
     steps: int | None = None
+    aside: bool = False
     ways: tuple[str, ...] = ("cache", "native")
 
     @property
@@ -304,6 +306,7 @@ def calling_back() -> Ready:
 
 DEVICES: dict[str, Callable[[], Ready]] = {
     "devices/one": partial(training, ways=("cache", "native", "stablehlo", "graph")),
+    "devices/thread": partial(training, aside=True),
     "devices/checked": partial(training, options={"check_numerics": True}),
     "devices/narrow": partial(training, options={"precision": "f16"}),
     "devices/replicated": partial(

@@ -16,6 +16,7 @@ import os
 import sys
 import traceback
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,17 @@ def session_of(ready: Ready, folder: Path) -> gc.Session:
 
 def run(ready: Ready, session: gc.Session) -> list[str]:
     """One call, and the state after it."""
-    if ready.steps is not None:
-        results = session.run_steps(ready.fetches, ready.feeds, ready.steps)
+
+    def call() -> Any:
+        if ready.steps is not None:
+            return session.run_steps(ready.fetches, ready.feeds, ready.steps)
+        return session.run(ready.fetches, ready.feeds)
+
+    if ready.aside:
+        with ThreadPoolExecutor(1) as thread:
+            results = thread.submit(call).result()
     else:
-        results = session.run(ready.fetches, ready.feeds)
+        results = call()
     return digests([results, session.values()])
 
 

@@ -28,7 +28,8 @@ Facts = dict[str, Any]
 # One operator of each library that code calls, both ways to store code, and several devices.
 SAMPLE = (
     "values/factorization", "gradients/factorization", "values/general_matrices", "values/sorting",
-    "values/fourier", "devices/one", "devices/steps", "devices/placed", "devices/replicated",
+    "values/fourier", "devices/one", "devices/thread", "devices/steps", "devices/placed",
+    "devices/replicated",
 )  # fmt: skip
 
 
