@@ -3,9 +3,10 @@
     python -m tests.laws.starts first FOLDER NAME...    compiles each, keeps it and runs it
     python -m tests.laws.starts second FOLDER NAME...   runs each from what the first one kept
 
-The second one forks for each run, before JAX has a device and before it has lowered anything: so
-each run is the first thing that its process does, and costs no import of JAX. What was found is
-JSON in FOLDER, by program and by way: see `programs.Ready.ways`.
+The second one forks for each program, before JAX has a device and before it has lowered anything:
+so each run is the first thing that its process does, and costs no import of JAX. What calls
+functions outside itself has a process for each way. What was found is JSON in FOLDER, by program
+and by way: see `programs.Ready.ways`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import sys
 import traceback
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -141,21 +143,27 @@ def second(ready: Ready, folder: Path, name: str, way: str) -> dict[str, Any]:
     return {"results": results, "cached": step.cached, "compiles": COUNTERS.compiles}
 
 
-def in_a_process(ready: Ready, folder: Path, name: str, way: str) -> dict[str, Any]:
-    """`second` in a fork, or how that ended."""
+def in_a_process(ready: Ready, folder: Path, name: str, ways: Sequence[str]) -> dict[str, Any]:
+    """`second` in a fork, for each of `ways`; or how that ended."""
     answer = folder / "answer"
     answer.unlink(missing_ok=True)
     child = os.fork()
     if child == 0:
         try:
-            answer.write_text(json.dumps(second(ready, folder, name, way)))
+            found = {way: second(ready, folder, name, way) for way in ways}
+            answer.write_text(json.dumps(found))
             os._exit(0)
         except BaseException:
             traceback.print_exc()
             sys.stderr.flush()
             os._exit(1)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return json.loads(answer.read_text()) if status == 0 else {"ended": status}
+    return json.loads(answer.read_text()) if status == 0 else {w: {"ended": status} for w in ways}
+
+
+def runs(ready: Ready, targets: Sequence[str]) -> list[Sequence[str]]:
+    """The ways that each process goes: what calls nothing needs no fresh process for each."""
+    return [[way] for way in ready.ways] if targets else [ready.ways]
 
 
 def main() -> None:
@@ -167,9 +175,11 @@ def main() -> None:
             found[name] = first(makers[name](), folder, name)
     else:
         warnings.simplefilter("ignore")  # of forking: no thread of JAX's runs yet
+        was = json.loads((folder / "first.json").read_text())
         for name in names:
-            ready = makers[name]()
-            found[name] = {way: in_a_process(ready, folder, name, way) for way in ready.ways}
+            ready, found[name] = makers[name](), {}
+            for ways in runs(ready, was[name]["targets"]):
+                found[name] |= in_a_process(ready, folder, name, ways)
     (folder / f"{mode}.json").write_text(json.dumps(found))
 
 
