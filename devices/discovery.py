@@ -93,6 +93,13 @@ def name_of(device: jax.Device) -> str:
     return next((name for name, d in available().items() if d == device), str(device))
 
 
+def platform_of(device: jax.Device) -> str:
+    """The platform of a device as JAX's lowerings have it: "cpu", "cuda", "rocm", "tpu"."""
+    if device.platform != "gpu":
+        return str(device.platform)
+    return "rocm" if "rocm" in device.client.platform_version.lower() else "cuda"
+
+
 def find_devices(name: str) -> list[jax.Device]:
     """The devices of this process that a device name allows; none if no such device is here.
 

@@ -18,6 +18,7 @@ from graphc.artifacts.manifest_read import parse_manifest
 from graphc.artifacts.state import ModelState, Saved
 from graphc.artifacts.ways import Source
 from graphc.artifacts.weights import WEIGHTS, Weights
+from graphc.devices.discovery import platform_of
 from graphc.devices.strategy import DataParallel
 from graphc.errors import (
     ArtifactVersionError,
@@ -221,10 +222,3 @@ def read(path: str | os.PathLike[str]) -> tuple[Manifest, Members]:
     if WEIGHTS not in members:
         raise container.damaged(str(path), f"it has no member {WEIGHTS!r}")
     return manifest, members
-
-
-def platform_of(device: jax.Device) -> str:
-    """The platform of a device under the name that `gc.save` takes."""
-    if device.platform != "gpu":
-        return str(device.platform)
-    return "rocm" if "rocm" in device.client.platform_version.lower() else "cuda"

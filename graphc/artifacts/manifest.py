@@ -76,10 +76,16 @@ class Output:
 
 @dataclass(frozen=True)
 class Native:
-    """Machine code for one environment: `store.environment` of the devices it was made for."""
+    """Machine code for one environment: `store.environment` of the devices it was made for.
+
+    Attributes:
+        targets: of its custom calls, see `runtime.custom_calls`; None in a file from before they
+            were recorded.
+    """
 
     member: str
     environment: Mapping[str, str]
+    targets: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

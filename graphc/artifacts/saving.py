@@ -48,7 +48,7 @@ from graphc.runtime.compiler import checked_options
 from graphc.runtime.fetches import FetchNest, resolve_feed, resolve_fetch
 from graphc.runtime.freezing import freeze_program
 from graphc.runtime.initial import state_types
-from graphc.runtime.loading import to_bytes
+from graphc.runtime.loading import Code, to_bytes
 from graphc.runtime.lowered import PortOrder
 from graphc.runtime.prepare import prepare
 from graphc.runtime.session import Session
@@ -281,8 +281,9 @@ def _lowered(
     if native and not program.symbols():
         where = devices or jax.local_devices()[:1]
         donated = len(order.written)
-        members[f"programs/{name}.native"] = _native_code(name, program, donated, where, options)
-        code = Native(f"programs/{name}.native", environment(where))
+        native_code = _native_code(name, program, donated, where, options)
+        members[f"programs/{name}.native"] = native_code.payload
+        code = Native(f"programs/{name}.native", environment(where), native_code.targets)
     entry = Entry(
         stablehlo=f"programs/{name}.stablehlo",
         graph=graph,
@@ -362,7 +363,7 @@ def _native_code(
     donated: int,
     devices: Sequence[jax.Device],
     options: CompileOptions,
-) -> bytes:
+) -> Code:
     """The program as the machine at hand runs it best; the other forms are for all."""
     target = Target(devices[0].platform, len(devices))
     program = graphs.bound(name, program, {}, options, target)
@@ -375,7 +376,7 @@ def _native_code(
     limit = _limit(options)
     _, compiled = compiled_within(limit, make, lambda function: _compiled(function, devices))
     try:
-        return to_bytes(compiled)
+        return to_bytes(compiled, devices[0])
     except CacheError as error:
         raise ArtifactError(f"signature {name!r}: {error.what}", mend="native=False") from error
 

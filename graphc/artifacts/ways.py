@@ -44,7 +44,7 @@ from graphc.errors import (
 from graphc.ir.types import TensorType
 from graphc.passes.target import Target
 from graphc.runtime.feeds import bind_feeds
-from graphc.runtime.loading import from_bytes
+from graphc.runtime.loading import Code, from_bytes
 from graphc.store.environment import environment
 
 NATIVE, STABLEHLO, GRAPH = "native", "stablehlo", "graph"
@@ -199,8 +199,9 @@ def _native(source: Source) -> Callable[[Shapes], Step] | None:
     if other:
         raise UnreadableError(f"made for another environment: {', '.join(other)[:200]} differ")
     data = bytes(source.members[native.member])  # its checksum is right, or this raises
+    code = Code(data, native.targets)
     try:
-        compiled = from_bytes(data, source.arguments, source.results, source.devices)
+        compiled = from_bytes(code, source.arguments, source.results, source.devices)
     except CacheError as error:
         raise UnreadableError(error.what) from error
     places = places_on(source.devices, source.entry.splits, source.replicated)

@@ -2,7 +2,7 @@
 
 The bytes are a pickle and native code. They are only ever loaded from an entry whose owner and
 digest were checked (`store.files`) and whose key says that this process would compile
-the same.
+the same; and never before this process is ready for what they call (`custom_calls`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from threading import local
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.experimental.serialize_executable import deserialize_and_load, serialize
 
+from graphc.devices.discovery import platform_of
 from graphc.errors import CacheError
+from graphc.runtime.custom_calls import check_known, make_ready, targets_of
 
 
 @contextmanager
@@ -48,12 +50,30 @@ def _listen() -> None:
     jax.monitoring.register_event_listener(note)
 
 
-def to_bytes(compiled: jax.stages.Compiled) -> bytes:
+class Code(NamedTuple):
+    """An executable as it is stored.
+
+    Attributes:
+        payload: XLA's bytes.
+        targets: of its custom calls; from a file anything, or None where it has none recorded.
+    """
+
+    payload: bytes
+    targets: Any
+
+
+def to_bytes(compiled: jax.stages.Compiled, device: jax.Device) -> Code:
     """A compiled function of flat arguments that gives a list.
 
+    Args:
+        device: one that it runs on.
+
     Raises:
-        CacheError: this backend, or this program, cannot be serialised.
+        CacheError: this backend, or this program, cannot be serialised; or it calls what another
+            process may not have.
     """
+    targets = targets_of(compiled)
+    check_known(targets, platform_of(device))
     try:
         payload: bytes
         payload, *trees = serialize(compiled)
@@ -62,23 +82,24 @@ def to_bytes(compiled: jax.stages.Compiled) -> bytes:
     arguments, results = (tree.num_leaves for tree in trees)
     if trees != list(_trees(arguments, results)):
         raise CacheError("a compiled program cannot be stored: it takes or gives nests")
-    return payload
+    return Code(payload, targets)
 
 
 def from_bytes(
-    payload: bytes, arguments: int, results: int, devices: Sequence[jax.Device]
+    code: Code, arguments: int, results: int, devices: Sequence[jax.Device]
 ) -> jax.stages.Compiled:
-    """The compiled function again, on the same devices.
+    """The compiled function again, on the same devices; the process is ready for what it calls.
 
     Args:
         arguments, results: how many arrays it takes and gives.
 
     Raises:
-        CacheError: it does not load here.
+        CacheError: it does not load here, or is not known to run here.
     """
+    make_ready(code.targets, platform_of(devices[0]))
     try:
         loaded: jax.stages.Compiled = deserialize_and_load(
-            payload,
+            code.payload,
             *_trees(arguments, results),
             backend=devices[0].client,
             execution_devices=devices,

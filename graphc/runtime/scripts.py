@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import jax
 from jax import numpy as jnp
 
-from graphc.runtime.loading import from_bytes, to_bytes
+from graphc.errors import CacheError
+from graphc.runtime.loading import Code, from_bytes, to_bytes
 
 _IN_FLIGHT = 4  # steps of one call that are dispatched and not finished
 
@@ -176,27 +177,34 @@ class CompiledPartition:
             on[device] = summed._replace(temp_size_in_bytes=most)
         return max(on.values(), key=sum)
 
-    def to_bytes(self) -> bytes:
-        """What `from_bytes` reads.
+    def to_bytes(self) -> Code:
+        """What `from_bytes` reads; its targets are a list for each executable.
 
         Raises:
-            CacheError: an executable cannot be serialised.
+            CacheError: an executable cannot be stored.
         """
-        parts = [json.dumps(self.script.to_json()).encode(), *map(to_bytes, self.executables)]
-        return b"".join(struct.pack("<Q", len(part)) + part for part in parts)
+        rows = zip(self.executables, self.script.sizes, strict=True)
+        codes = [to_bytes(one, self.devices[device]) for one, (_, _, device) in rows]
+        parts = [json.dumps(self.script.to_json()).encode(), *[code.payload for code in codes]]
+        payload = b"".join(struct.pack("<Q", len(part)) + part for part in parts)
+        return Code(payload, [code.targets for code in codes])
 
     @staticmethod
-    def from_bytes(payload: bytes, devices: Sequence[jax.Device]) -> CompiledPartition:
+    def from_bytes(code: Code, devices: Sequence[jax.Device]) -> CompiledPartition:
         """The same on the same devices.
 
         Raises:
-            CacheError: it does not load here.
+            CacheError: it does not load here, or is not known to run here.
         """
-        script_text, *parts = _framed(payload)
-        script = Script.from_json(json.loads(script_text))
+        script_text, *parts = _framed(code.payload)
+        script, targets = Script.from_json(json.loads(script_text)), code.targets
+        if not isinstance(targets, list) or len(targets) != len(parts):
+            raise CacheError("a stored program does not record what each of its parts calls")
         executables = [
-            from_bytes(part, arguments, results, [devices[device]])
-            for part, (arguments, results, device) in zip(parts, script.sizes, strict=True)
+            from_bytes(Code(part, called), arguments, results, [devices[device]])
+            for part, called, (arguments, results, device) in zip(
+                parts, targets, script.sizes, strict=True
+            )
         ]
         return CompiledPartition(script, executables, devices)
 

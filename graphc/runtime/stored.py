@@ -15,7 +15,7 @@ from graphc.passes.manager import PassReport, PassRow
 from graphc.runtime.counters import COUNTERS
 from graphc.runtime.interface import PARTITIONED, Interface
 from graphc.runtime.layout import Buffer, StateLayout, groups_of
-from graphc.runtime.loading import from_bytes, to_bytes
+from graphc.runtime.loading import Code, from_bytes, to_bytes
 from graphc.runtime.making import Insides, Making
 from graphc.runtime.scripts import CompiledPartition
 from graphc.store.files import Entry
@@ -79,9 +79,9 @@ class Shelf:
         making, interface = self._making, insides.interface
         try:
             if isinstance(compiled, CompiledPartition):
-                payload = compiled.to_bytes()
+                code = compiled.to_bytes()
             else:
-                payload = to_bytes(compiled)
+                code = to_bytes(compiled, making.devices[0])
         except CacheError as error:
             warn_once(error.what)
             return
@@ -94,14 +94,18 @@ class Shelf:
             "interface": interface.to_json(),
             "passes": report.to_json(),
             "budget": insides.budget,
+            "targets": code.targets,
         }
-        self._cache.put(self._key, metadata, payload)
+        self._cache.put(self._key, metadata, code.payload)
 
     def _found(self, cache: ExecutableCache) -> Found | None:
         entry = cache.get(self._key)
         if entry is None:
             return None
-        found = self._load(entry)
+        try:
+            found = self._load(entry)
+        except CacheError:
+            return None  # what is compiled instead takes its place
         if found is not None:
             return found
         program = self._making.prepared.functional
@@ -110,25 +114,28 @@ class Shelf:
         text = json.dumps([self._key, buffers])
         self._key = hashlib.sha256(text.encode()).hexdigest()
         entry = cache.get(self._key)
-        return None if entry is None else self._load(entry)
+        try:
+            return None if entry is None else self._load(entry)
+        except CacheError:
+            return None
 
     def _load(self, entry: Entry) -> Found | None:
-        """None where the state lies in other buffers, or where XLA does not take it back."""
+        """None where the state lies in other buffers.
+
+        Raises:
+            CacheError: XLA does not take it back, or it calls what this process may not have.
+        """
         start = time.perf_counter()
         facts: Any = entry.metadata
         interface = Interface.from_json(facts["interface"])
         layout = fitted(self._layout, interface.buffers)
         if layout is None:
             return None
-        devices = self._making.devices
-        try:
-            if interface.kind == PARTITIONED:
-                compiled: Any = CompiledPartition.from_bytes(entry.payload, devices)
-            else:
-                arguments, results = interface.arguments, interface.results
-                compiled = from_bytes(entry.payload, arguments, results, devices)
-        except CacheError:
-            return None
+        devices, code = self._making.devices, Code(entry.payload, facts.get("targets"))
+        if interface.kind == PARTITIONED:
+            compiled: Any = CompiledPartition.from_bytes(code, devices)
+        else:
+            compiled = from_bytes(code, interface.arguments, interface.results, devices)
         report = PassReport(tuple(PassRow(**row) for row in facts["passes"]))
         seconds, budget = time.perf_counter() - start, facts.get("budget")
         return Found(interface, compiled, layout, report, seconds, budget)

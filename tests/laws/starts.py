@@ -1,0 +1,187 @@
+"""Runs the programs of the law of the second start, in processes of their own.
+
+    python -m tests.laws.starts first FOLDER NAME...    compiles each, keeps it and runs it
+    python -m tests.laws.starts second FOLDER NAME...   runs each from what the first one kept
+
+The second one forks for each program, before JAX has a device and before it has lowered anything:
+so each run is the first thing that its process does, and costs no import of JAX. What calls
+functions outside itself has a process for each way. What was found is JSON in FOLDER, by program
+and by way: see `programs.Ready.ways`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import graphc as gc
+from graphc.ir.node import Node
+from graphc.runtime.counters import COUNTERS
+from graphc.runtime.custom_calls import targets_of
+from graphc.runtime.numerics import checked
+from graphc.runtime.scripts import CompiledPartition
+from tests.artifacts.forge import entry, forge
+from tests.laws.programs import CACHE, Ready, names_of, programs
+
+_LOWERING = "/jax/core/compile/jaxpr_to_mlir_module_duration"
+lowered: list[Any] = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, seconds, **facts: event == _LOWERING and lowered.append(facts)
+)
+
+
+def digests(results: Any) -> list[str]:
+    """What tells any two results apart, for each array in a nest."""
+    arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(results)]
+    return [
+        f"{a.dtype.name} {a.shape} {hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest()}"
+        for a in arrays
+    ]
+
+
+def session_of(ready: Ready, folder: Path) -> gc.Session:
+    options = gc.CompileOptions(cache=folder / "cache", **ready.options)
+    return gc.Session(ready.graph, strategy=ready.strategy, options=options)
+
+
+def run(ready: Ready, session: gc.Session) -> list[str]:
+    """One call, and the state after it."""
+
+    def call() -> Any:
+        if ready.steps is not None:
+            return session.run_steps(ready.fetches, ready.feeds, ready.steps)
+        return session.run(ready.fetches, ready.feeds)
+
+    if ready.aside:
+        with ThreadPoolExecutor(1) as thread:
+            results = thread.submit(call).result()
+    else:
+        results = call()
+    return digests([results, session.values()])
+
+
+def run_file(ready: Ready, folder: Path, name: str, way: str) -> list[str]:
+    """The same from a form of the program in a file."""
+    path = path_of(folder, name, "graph" if way == "graph" else "whole")
+    model = gc.load(path, trust_native=way == "native", strategy=ready.strategy)
+    point = model.signatures["run"]
+    feeds = {tensor.node.name: array for tensor, array in ready.feeds.items()}
+    results = point(model.state(), **feeds)[0] if point.updates_state else point(**feeds)
+    if point.way != way:
+        raise AssertionError(f"run as {point.way}: {point.notes}")
+    return digests(results)
+
+
+def path_of(folder: Path, name: str, kind: str = "whole") -> Path:
+    return folder / f"{name.replace('/', '-')}-{kind}.gcx"
+
+
+def save(ready: Ready, session: gc.Session, folder: Path, name: str) -> None:
+    signature = gc.Signature(
+        {tensor.node.name: tensor for tensor in ready.feeds},
+        {f"y{i}": t for i, t in enumerate(ready.fetches) if not isinstance(t, Node)},
+        updates=[node for node in ready.fetches if isinstance(node, Node)],
+        replicated=ready.strategy is not None,
+    )
+    path = path_of(folder, name)
+    gc.save(session, path, signatures={"run": signature}, platforms=("cpu",), native=True)
+
+    def without_stablehlo(manifest: dict[str, Any]) -> None:
+        entry(manifest, "run")["convention"] = 10**6  # no JAX reads that
+
+    if "graph" in ready.ways:
+        forge(path, path_of(folder, name, "graph"), without_stablehlo)
+
+
+def first(ready: Ready, folder: Path, name: str) -> dict[str, Any]:
+    """What the first process finds."""
+    session = session_of(ready, folder)
+    if ready.ways != CACHE:
+        save(ready, session, folder, name)
+    found: dict[str, Any] = {"cache": run(ready, session)}
+    for way in ready.ways:
+        if way != "cache":
+            found[way] = run_file(ready, folder, name, way)
+    (step,) = session.executables
+    compiled = step.insides.compiled
+    parts = compiled.executables if isinstance(compiled, CompiledPartition) else [compiled]
+    return found | {
+        "kept": step.cache_key is not None,
+        "targets": sorted({target for part in parts for target in targets_of(part)}),
+        "operators": sorted({*ready.operators, *names_of(lowered_nodes(step))}),
+    }
+
+
+def lowered_nodes(step: gc.Executable) -> list[Node]:
+    """Of what devices run, after all passes: parts of it are made by the compiler alone."""
+    if step.partition is not None:
+        return [node for cluster in step.partition.clusters for node in cluster.program.nodes]
+    local, _ = checked(step.insides.local, step.insides.making.options, "local")
+    return list(local.nodes)
+
+
+def second(ready: Ready, folder: Path, name: str, way: str) -> dict[str, Any]:
+    """What a process finds that has done nothing before."""
+    if lowered:
+        raise AssertionError(f"{lowered[0]} was lowered before")
+    if way != "cache":
+        return {"results": run_file(ready, folder, name, way)}
+    session = session_of(ready, folder)
+    results = run(ready, session)
+    (step,) = session.executables
+    return {"results": results, "cached": step.cached, "compiles": COUNTERS.compiles}
+
+
+def in_a_process(ready: Ready, folder: Path, name: str, ways: Sequence[str]) -> dict[str, Any]:
+    """`second` in a fork, for each of `ways`; or how that ended."""
+    answer = folder / "answer"
+    answer.unlink(missing_ok=True)
+    child = os.fork()
+    if child == 0:
+        try:
+            found = {way: second(ready, folder, name, way) for way in ways}
+            answer.write_text(json.dumps(found))
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return json.loads(answer.read_text()) if status == 0 else {w: {"ended": status} for w in ways}
+
+
+def runs(ready: Ready, targets: Sequence[str]) -> list[Sequence[str]]:
+    """The ways that each process goes: what calls nothing needs no fresh process for each."""
+    return [[way] for way in ready.ways] if targets else [ready.ways]
+
+
+def main() -> None:
+    mode, folder, names = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
+    makers = programs()
+    found: dict[str, Any] = {}
+    if mode == "first":
+        for name in names:
+            found[name] = first(makers[name](), folder, name)
+    else:
+        warnings.simplefilter("ignore")  # of forking: no thread of JAX's runs yet
+        was = json.loads((folder / "first.json").read_text())
+        for name in names:
+            ready, found[name] = makers[name](), {}
+            for ways in runs(ready, was[name]["targets"]):
+                found[name] |= in_a_process(ready, folder, name, ways)
+    (folder / f"{mode}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
