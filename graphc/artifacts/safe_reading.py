@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import re
 import selectors
 import subprocess
 import sys
@@ -15,64 +14,47 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
-from graphc.artifacts.manifest_read import MAX_BYTES
-from graphc.errors import ArtifactCorruptError
+from graphc.artifacts.program_rules import NotAllowedError, check_rules, check_targets
 
 _SECONDS_TO_START = 120.0  # to import JAX, on however busy a machine
 _SECONDS = 20.0  # to read; long programs get more
 _BYTES_PER_SECOND = 200_000
-
-# Custom calls that JAX keeps stable, and that take data only. Others hold kernels or addresses of
-# code, or enter Python.
-_HARMLESS = re.compile(
-    r"(cu|hip)(solver|sparse|blas|dnn)?_\w+|lapack_\w+_ffi|mhlo\.\w+|chlo\.\w+|"
-    r"stablehlo\.dynamic_\w+|xla\.sdy\.\w+|Sharding|SPMDFullToShardShape|SPMDShardToFullShape|"
-    r"shape_assertion|annotate_device_placement|AllocateBuffer|Eigh|Qr|LuDecomposition|"
-    r"ProductOfElementaryHouseholderReflectors|ApproxTopK|TopK"
-)
 
 
 class UnreadableError(Exception):
     """This JAX cannot read the program; the text says why."""
 
 
-def check_readable(program: bytes | memoryview, digest: str) -> None:
-    """Has a program read in another process. One that passed is not tried again.
+def check_readable(program: bytes | memoryview, digest: str, devices: int) -> dict[str, Any]:
+    """Has a program read in another process, and checks what it holds; once for each program.
 
     Args:
         digest: of the program.
+        devices: how many it is for.
+
+    Returns:
+        What was found in it (see `program_reader.findings`); "again" says whether it must be
+        checked once more when its open sizes are filled in.
 
     Raises:
-        UnreadableError: it cannot be read, or not without harm.
+        UnreadableError: it cannot be read, or not without harm; or a rule does not let it through.
         ArtifactCorruptError: it holds what no artifact may.
     """
-    if digest not in _passed:
+    key = (digest, devices)
+    if key not in _passed:
         found = _READER.ask(program)
         if "error" in found:
             raise UnreadableError(found["error"])
-        check_findings(found)
-        _passed.add(digest)
+        check_targets(found)
+        try:
+            found["again"] = check_rules(found, devices, refined=False)
+        except NotAllowedError as error:
+            raise UnreadableError(str(error)) from error
+        _passed[key] = found
+    return _passed[key]
 
 
-_passed: set[str] = set()
-
-
-def check_findings(found: dict[str, Any]) -> None:
-    """Refuses a program by what `program_reader.findings` says of it.
-
-    Raises:
-        ArtifactCorruptError: it calls what is not computation, or has tensors beyond any memory.
-    """
-    targets = found["targets"]
-    bad = ["?"] if targets is None else [t for t in targets if not _HARMLESS.fullmatch(t)]
-    if bad:
-        raise ArtifactCorruptError(
-            f"a program calls {bad[0][:80]!r}, which no artifact may",
-            details=["only operations of XLA and its own libraries may be called"],
-            mend="do not trust this file",
-        )
-    if found["elements"] > MAX_BYTES:
-        raise ArtifactCorruptError("a program has a tensor beyond any memory", mend="save it again")
+_passed: dict[tuple[str, int], dict[str, Any]] = {}
 
 
 class _Reader:

@@ -28,7 +28,12 @@ from graphc.artifacts.lowering import (
 )
 from graphc.artifacts.manifest import Entry, Manifest
 from graphc.artifacts.safe_reading import UnreadableError, check_readable
-from graphc.artifacts.stablehlo import check_convention, check_types, deserialize
+from graphc.artifacts.stablehlo import (
+    check_convention,
+    check_refined,
+    check_types,
+    deserialize,
+)
 from graphc.config import CompileOptions
 from graphc.errors import (
     ArtifactError,
@@ -219,10 +224,10 @@ def _stablehlo(source: Source) -> Callable[[Shapes], Step]:
     check_convention(entry.convention)
     data = members[entry.stablehlo]
     digest = members.digest(entry.stablehlo)
-    check_readable(data, digest)
+    found = check_readable(data, digest, entry.devices)
     exported = deserialize(data)
     check_convention(exported.calling_convention_version)  # JAX's own record of it
-    check_types(source.name, exported, entry, source.types)
+    check_types(source.name, exported, entry, source.types, found["main"])
     places = places_on(source.devices, entry.splits, source.replicated)
     state = (places.home,) * (source.arguments - len(entry.inputs))
     jitted = jax.jit(
@@ -237,7 +242,10 @@ def _stablehlo(source: Source) -> Callable[[Shapes], Step]:
         def lower() -> Any:
             given = [(t.shape, t.dtype) for t in types] + list(zip(shapes, dtypes, strict=True))
             with x64(entry.wide):
-                return jitted.lower(*[jax.ShapeDtypeStruct(*one) for one in given])
+                lowered = jitted.lower(*[jax.ShapeDtypeStruct(*one) for one in given])
+            if found["again"]:
+                check_refined(lowered, entry.devices)
+            return lowered
 
         return Step(_compiled(source, STABLEHLO, digest, shapes, lower), places)
 
