@@ -4,9 +4,10 @@ MLIR's reader of bytecode is C++ that trusts its input: of a thousand programs w
 flipped, several end the process, and some never end. So a program from a file is read here first.
 This file is run as a script (see `safe_reading`), and imports nothing but JAX.
 
-It says that it is ready; then it takes the length of a program in 8 bytes and the program, on
-standard input, and gives a line of JSON on standard output. It ends when its input does, or when
-nothing is asked for a while.
+It says that it is ready; then it takes a request and a program, each after its length in 8 bytes,
+on standard input, and gives a line of JSON on standard output. The request is JSON: empty to read
+the program; the shapes of its arguments to compile it. It ends when its input does, or when nothing
+is asked for a while.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 
 _IDLE = 60.0  # seconds
 _ROOM = 4 << 30  # bytes that reading may take, beside what JAX has already
+_ROOM_TO_COMPILE = 32 << 30
 _ROOM_PER_BYTE = 200
 _DEEPEST = 200  # regions within regions; recursive C++ code reads them
 _MOST_CALLS = 10_000  # different custom calls or composites that are described
@@ -188,14 +190,31 @@ def _read(data: bytes) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {error}"[:500]}
 
 
-def _limit(size: int) -> None:
+def _compile(data: bytes, shapes: list[list[int]], wide: bool) -> dict[str, Any]:
+    import jax
+    import jax.export
+
+    try:
+        exported = jax.export.deserialize(bytearray(data))
+        with jax.enable_x64(wide):
+            arguments = [
+                jax.ShapeDtypeStruct(shape, aval.dtype)
+                for shape, aval in zip(shapes, exported.in_avals, strict=True)
+            ]
+            jax.jit(exported.call).lower(*arguments).compile()
+        return {}
+    except Exception as error:  # XLA's are of many kinds
+        return {"error": f"{type(error).__name__}: {error}"[:500]}
+
+
+def _limit(room: int, size: int) -> None:
     """Bounds the memory of this process, where the system can."""
     try:
         import resource
 
         with open("/proc/self/statm") as file:
             used = int(file.read().split()[0]) * resource.getpagesize()
-        limit = used + _ROOM + _ROOM_PER_BYTE * size
+        limit = used + room + _ROOM_PER_BYTE * size
         resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
     except (ImportError, OSError, ValueError):
         return
@@ -210,15 +229,19 @@ def main() -> None:
 
     _reply(replies, {"ready": True})
     while select.select([0], [], [], _IDLE)[0]:  # standard input
-        size = int.from_bytes(_exactly(8), "little")
-        data = _exactly(size)
-        _limit(size)
-        _reply(replies, _read(data))
+        request = json.loads(_part())
+        data = _part()
+        _limit(_ROOM_TO_COMPILE if request else _ROOM, len(data))
+        _reply(replies, _compile(data, **request) if request else _read(data))
 
 
 def _reply(replies: Any, content: dict[str, Any]) -> None:
     replies.write(json.dumps(content).encode() + b"\n")
     replies.flush()
+
+
+def _part() -> bytes:
+    return _exactly(int.from_bytes(_exactly(8), "little"))
 
 
 def _exactly(size: int) -> bytes:

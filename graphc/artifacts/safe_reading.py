@@ -10,11 +10,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
-from graphc.artifacts.program_rules import NotAllowedError, check_rules, check_targets
+from graphc.artifacts.program_rules import check_targets
 
 _SECONDS_TO_START = 120.0  # to import JAX, on however busy a machine
 _SECONDS = 20.0  # to read; long programs get more
@@ -25,36 +26,44 @@ class UnreadableError(Exception):
     """This JAX cannot read the program; the text says why."""
 
 
-def check_readable(program: bytes | memoryview, digest: str, devices: int) -> dict[str, Any]:
-    """Has a program read in another process, and checks what it holds; once for each program.
+def read_program(program: bytes | memoryview, digest: str) -> dict[str, Any]:
+    """Has a program read in another process, once for each program.
 
     Args:
         digest: of the program.
-        devices: how many it is for.
 
     Returns:
-        What was found in it (see `program_reader.findings`); "again" says whether it must be
-        checked once more when its open sizes are filled in.
+        What was found in it: see `program_reader.findings`.
 
     Raises:
-        UnreadableError: it cannot be read, or not without harm; or a rule does not let it through.
+        UnreadableError: it cannot be read, or not without harm.
         ArtifactCorruptError: it holds what no artifact may.
     """
-    key = (digest, devices)
-    if key not in _passed:
-        found = _READER.ask(program)
+    if digest not in _found:
+        found = _READER.ask(program, {}, _SECONDS + len(program) / _BYTES_PER_SECOND)
         if "error" in found:
             raise UnreadableError(found["error"])
         check_targets(found)
-        try:
-            found["again"] = check_rules(found, devices, refined=False)
-        except NotAllowedError as error:
-            raise UnreadableError(str(error)) from error
-        _passed[key] = found
-    return _passed[key]
+        _found[digest] = found
+    return _found[digest]
 
 
-_passed: dict[tuple[str, int], dict[str, Any]] = {}
+_found: dict[str, dict[str, Any]] = {}
+
+
+def try_compile(program: bytes, shapes: Sequence[Sequence[int]], wide: bool, seconds: float) -> str:
+    """Compiles a program in another process, for a CPU.
+
+    Args:
+        program: as JAX serialises it; `read_program` let it pass.
+        shapes: of its arguments.
+        wide: whether it holds 64-bit values.
+
+    Returns:
+        Why it was not compiled within the time; "" if it was.
+    """
+    request = {"shapes": [list(shape) for shape in shapes], "wide": wide}
+    return str(_READER.ask(program, request, seconds).get("error", ""))
 
 
 class _Reader:
@@ -64,16 +73,17 @@ class _Reader:
         self._process: _Process | None = None
         self._lock = threading.Lock()
 
-    def ask(self, program: bytes | memoryview) -> dict[str, Any]:
+    def ask(
+        self, program: bytes | memoryview, request: dict[str, Any], seconds: float
+    ) -> dict[str, Any]:
         """What it found, or {"error": why it found nothing}."""
-        seconds = _SECONDS + len(program) / _BYTES_PER_SECOND
         with self._lock:
             for _ in range(2):
                 try:
                     if self._process is None:
                         self._process = _Process()
                         self._process.reply(_SECONDS_TO_START)
-                    reply = self._process.ask(program, seconds)
+                    reply = self._process.ask(program, request, seconds)
                 except OSError as error:
                     return {"error": f"no process could be started to read it in: {error}"}
                 if reply:
@@ -113,11 +123,12 @@ class _Process:
         self._requests = cast(IO[bytes], self._process.stdin)
         self._replies = cast(IO[bytes], self._process.stdout)
 
-    def ask(self, program: bytes | memoryview, seconds: float) -> bytes:
+    def ask(self, program: bytes | memoryview, request: dict[str, Any], seconds: float) -> bytes:
         """The reply; empty where there comes none in time."""
         try:
-            self._requests.write(len(program).to_bytes(8, "little"))
-            self._requests.write(program)
+            for part in (json.dumps(request).encode(), program):
+                self._requests.write(len(part).to_bytes(8, "little"))
+                self._requests.write(part)
             self._requests.flush()
         except BrokenPipeError:
             return b""

@@ -15,7 +15,7 @@ from jax.extend.mlir import ir
 from graphc.artifacts.lowering import Function, x64
 from graphc.artifacts.manifest import Entry, Value, corrupt
 from graphc.artifacts.program_reader import findings
-from graphc.artifacts.program_rules import check_rules, check_targets
+from graphc.artifacts.program_rules import NotAllowedError, check_rules, check_targets
 from graphc.artifacts.safe_reading import UnreadableError
 from graphc.errors import ArtifactError, ExecutionError, GraphcError
 from graphc.ir.dtypes import short_name
@@ -45,6 +45,20 @@ def export(name: str, function: Function, platforms: Sequence[str], open_sizes: 
             source=error.source if isinstance(error, GraphcError) else None,
             mend="fix the sizes: gc.Signature(..., sizes={...})" if open_sizes else None,
         ) from error
+
+
+def serialized(function: Function) -> bytes:
+    """A function for one CPU device as JAX exports it.
+
+    Raises:
+        ExecutionError: JAX cannot export it.
+    """
+    try:
+        with x64(function.wide):
+            exported = jax.export.export(function.jitted, platforms=("cpu",))(*function.arguments)
+        return bytes(exported.serialize())
+    except Exception as error:  # JAX refuses what it cannot export in many ways
+        raise ExecutionError(f"the graph cannot be exported: {error}") from error
 
 
 @contextmanager
@@ -164,6 +178,21 @@ def _mlir_name(dtype: str) -> str:
     if dtype.startswith("f8e"):
         return "f8" + dtype[2:].upper()
     return f"ui{dtype[1:]}" if dtype.startswith("u") else dtype
+
+
+def check_program(found: Mapping[str, Any], devices: int) -> bool:
+    """Checks what a program holds; gives whether `check_refined` must do so again.
+
+    Args:
+        found: see `program_reader.findings`.
+
+    Raises:
+        UnreadableError: a rule does not let it through.
+    """
+    try:
+        return check_rules(found, devices, refined=False)
+    except NotAllowedError as error:
+        raise UnreadableError(str(error)) from error
 
 
 def check_refined(lowered: Any, devices: int) -> None:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import jax
 
 from graphc.artifacts.container import Members
-from graphc.artifacts.graphs import bound, from_data
+from graphc.artifacts.graphs import bound, from_data, largest
+from graphc.artifacts.limits import Limits, not_compiled
 from graphc.artifacts.lowering import (
     Function,
     Places,
@@ -27,12 +28,14 @@ from graphc.artifacts.lowering import (
     x64,
 )
 from graphc.artifacts.manifest import Entry, Manifest
-from graphc.artifacts.safe_reading import UnreadableError, check_readable
+from graphc.artifacts.safe_reading import UnreadableError, read_program, try_compile
 from graphc.artifacts.stablehlo import (
     check_convention,
+    check_program,
     check_refined,
     check_types,
     deserialize,
+    serialized,
 )
 from graphc.config import CompileOptions
 from graphc.errors import (
@@ -55,6 +58,7 @@ from graphc.store.environment import environment
 NATIVE, STABLEHLO, GRAPH = "native", "stablehlo", "graph"
 
 Shapes = Sequence[tuple[int, ...]]
+_NONE = Limits()
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class Source:
     Attributes:
         platform: of the devices, as `gc.save` calls it.
         trust_native: whether native code may be run.
+        limits: what the other forms may ask for.
     """
 
     name: str
@@ -73,6 +78,7 @@ class Source:
     devices: tuple[jax.Device, ...]
     platform: str
     trust_native: bool
+    limits: Limits = _NONE
 
     @property
     def types(self) -> dict[str, TensorType]:
@@ -224,7 +230,10 @@ def _stablehlo(source: Source) -> Callable[[Shapes], Step]:
     check_convention(entry.convention)
     data = members[entry.stablehlo]
     digest = members.digest(entry.stablehlo)
-    found = check_readable(data, digest, entry.devices)
+    found = read_program(data, digest)
+    again = check_program(found, entry.devices)
+    source.limits.check_operations(source.name, found["work"])
+    source.limits.check_tensor(source.name, found["elements"])
     exported = deserialize(data)
     check_convention(exported.calling_convention_version)  # JAX's own record of it
     check_types(source.name, exported, entry, source.types, found["main"])
@@ -243,8 +252,9 @@ def _stablehlo(source: Source) -> Callable[[Shapes], Step]:
             given = [(t.shape, t.dtype) for t in types] + list(zip(shapes, dtypes, strict=True))
             with x64(entry.wide):
                 lowered = jitted.lower(*[jax.ShapeDtypeStruct(*one) for one in given])
-            if found["again"]:
+            if again:
                 check_refined(lowered, entry.devices)
+            _within_time(source, data, [shape for shape, _ in given])
             return lowered
 
         return Step(_compiled(source, STABLEHLO, digest, shapes, lower), places)
@@ -268,6 +278,7 @@ def _graph(source: Source) -> Callable[[Shapes], Step] | None:
         return None
     digest = source.members.digest(entry.graph)
     program = from_data(source.name, source.members[entry.graph], entry, source.types)
+    source.limits.check_operations(source.name, sum(1 for _ in program.walk()))
 
     def step(shapes: Shapes) -> Step:
         bindings = bind_feeds(program, shapes, {})
@@ -276,6 +287,7 @@ def _graph(source: Source) -> Callable[[Shapes], Step] | None:
             target = Target(source.devices[0].platform, replicas)
             options = CompileOptions(memory_limit=entry.memory_limit)
             local = bound(source.name, program, bindings, options, target)
+            source.limits.check_tensor(source.name, largest(local))
 
             def make(budget: int | None) -> Function:
                 if source.replicated:
@@ -284,6 +296,9 @@ def _graph(source: Source) -> Callable[[Shapes], Step] | None:
                 return for_one(local, len(entry.written), device=device, budget=budget)
 
             def compile(function: Function) -> Any:
+                if source.limits.seconds is not None:
+                    data = serialized(function)
+                    _within_time(source, data, [one.shape for one in function.arguments])
                 return _compiled(source, GRAPH, digest, shapes, function.lower)
 
             function, compiled = compiled_within(entry.memory_limit, make, compile)
@@ -315,7 +330,25 @@ def _compiled(
         "shapes": str(list(shapes)),
         "replicated": str(source.replicated),
     }
-    return compiled_program(key, lower, source.devices)
+    compiled = compiled_program(key, lower, source.devices)
+    source.limits.check_compiled(source.name, compiled)
+    return compiled
+
+
+def _within_time(source: Source, program: bytes | memoryview, shapes: Shapes) -> None:
+    """Compiles a program in another process first, where time is limited.
+
+    Raises:
+        ArtifactError: the time was over, or this cannot be tried for these devices.
+    """
+    seconds = source.limits.seconds
+    if seconds is None:
+        return
+    if source.platform != "cpu" or source.entry.devices > 1:
+        raise not_compiled(source.name, "only programs for one CPU device can be tried", seconds)
+    why = try_compile(bytes(program), shapes, source.entry.wide, seconds)
+    if why:
+        raise not_compiled(source.name, why, seconds)
 
 
 _WAYS: tuple[tuple[str, Callable[[Source], Callable[[Shapes], Step] | None]], ...] = (

@@ -407,7 +407,7 @@ def test_a_program_that_crashes_its_reader(whole: Path, tmp_path: Path, monkeypa
     def popen(command: list[str], **options: Any) -> Any:
         return start([*command[:-1], str(script)], **options)
 
-    monkeypatch.setattr(safe_reading, "_passed", set())
+    monkeypatch.setattr(safe_reading, "_found", {})
     monkeypatch.setattr(safe_reading.subprocess, "Popen", popen)
     check(whole, "graph", "stablehlo: reading it ended the process that did so (code -6)")
     script.write_text("import time; print(1, flush=True); time.sleep(60)")
@@ -422,11 +422,11 @@ def test_a_program_that_crashes_its_reader(whole: Path, tmp_path: Path, monkeypa
 def test_the_process_that_reads_is_started_again(whole: Path, monkeypatch) -> None:
     reader = safe_reading._Reader()
     program = member(whole, PREDICT)
-    assert [c["target"] for c in reader.ask(program)["calls"]] == ["shape_assertion"]
+    assert [c["target"] for c in reader.ask(program, {}, 60)["calls"]] == ["shape_assertion"]
     reader._process._process.kill()
     reader._process._process.wait()
-    assert "ended the process" in reader.ask(program)["error"]
-    assert [c["target"] for c in reader.ask(program)["calls"]] == ["shape_assertion"]
+    assert "ended the process" in reader.ask(program, {}, 60)["error"]
+    assert [c["target"] for c in reader.ask(program, {}, 60)["calls"]] == ["shape_assertion"]
     assert reader.stop() == 0
 
 
