@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jax
+from jax import numpy as jnp
 from jax.extend import mlir
 
 import graphc as gc
@@ -270,20 +272,52 @@ PROGRAMS: dict[str, str] = {
 """Name -> text. Those that MLIR of a later version refuses are of no harm."""
 
 
-def random_program(rng: random.Random) -> tuple[str, str]:
-    """A name and a text: one of `PROGRAMS`, with numbers and words in it changed."""
-    name = rng.choice(sorted(PROGRAMS))
-    text = PROGRAMS[name]
+@cache
+def kernel_programs() -> dict[str, str]:
+    """Programs of JAX that call LAPACK, as texts: a changed number in one is a lie to a kernel."""
+    functions: dict[str, Any] = {
+        "lu": lambda x: jnp.linalg.inv(x + jnp.eye(2)),
+        "cholesky": lambda x: jnp.linalg.cholesky(x @ x.T + jnp.eye(2)),
+        "qr": lambda x: jnp.linalg.qr(x)[0],
+        "svd": lambda x: jnp.linalg.svd(x)[0],
+        "eigh": lambda x: jnp.linalg.eigh(x)[1],
+        "eig": lambda x: jnp.real(jnp.linalg.eig(x)[1]),
+        "schur": lambda x: jax.lax.linalg.schur(x)[0],
+        "hessenberg": lambda x: jax.lax.linalg.hessenberg(x)[0],
+        "tridiagonal": lambda x: jax.lax.linalg.tridiagonal(x)[0],
+        "tridiagonal solve": lambda x: jax.lax.linalg.tridiagonal_solve(x[0], x[1], x[0], x),
+        "top k": lambda x: jax.lax.top_k(x, 2)[0],
+        "approximate": lambda x: jax.lax.approx_max_k(x, 2)[0],
+    }
+    argument = jax.ShapeDtypeStruct((2, 2), "float32")
+    return {
+        name: jax.export.export(jax.jit(function), platforms=["cpu"])(argument).mlir_module()
+        for name, function in functions.items()
+    }
+
+
+def random_program(rng: random.Random) -> str:
+    """One of `PROGRAMS` or `kernel_programs`, with numbers and words in it changed."""
+    programs = kernel_programs() if rng.random() < 0.6 else PROGRAMS
+    return with_other_words(rng, programs[rng.choice(sorted(programs))])
+
+
+def with_other_words(rng: random.Random, text: str) -> str:
+    """The text with numbers and words changed; now and then as it is."""
     if len(text) > 50_000:
-        return name, text
+        return text
     words = text.split(" ")
     for _ in range(rng.choice([0, 1, 1, 2])):
         place = rng.randrange(len(words))
+        if rng.random() < 0.7:  # types and numbers are what matters
+            kind = rng.choice(["tensor<", "dense<"])
+            place = rng.choice([i for i, word in enumerate(words) if kind in word] or [place])
         word = words[place]
         numbers = [i for i, c in enumerate(word) if c.isdigit()]
         if numbers:
             i = rng.choice(numbers)
-            words[place] = word[:i] + rng.choice(["0", "1", "3", "7", "17", "?"]) + word[i + 1 :]
+            number = rng.choice(["0", "1", "3", "4", "7", "17", "2000", "?"])
+            words[place] = word[:i] + number + word[i + 1 :]
         else:
             words[place] = rng.choice([word, rng.choice(words), "f64", "i32", "{}"])
-    return name, " ".join(words)
+    return " ".join(words)

@@ -16,16 +16,18 @@ X = np.array([[1.0, 2.0, 3.0], [0.5, -1.0, 2.0]], np.float32)
 WEIGHTS, STABLEHLO, GRAPH = "weights.safetensors", "programs/f.stablehlo", "programs/f.graph"
 
 
-def write_model(path: Path) -> None:
-    """A layer, a loop and a random stream; an open size; nothing large."""
+def write_model(path: Path, *, loops: bool = True) -> None:
+    """A layer, a loop and a random stream, which loops too; an open size; nothing large."""
     graph = gc.Graph(seed=1, name="fuzz")
     with graph:
         x = gc.placeholder(("batch", 3), name="x")
         w = gc.variable(np.arange(6, dtype=np.float32).reshape(3, 2), name="w")
         b = gc.variable(np.ones(2, np.float32), name="b")
         h = gc.tanh(x @ w * 0.1) + b
-        _, sums = gc.scan(lambda c, row: (c + row, c * row), gc.zeros((2,)), gc.ones((3, 2)))
-        y = gc.nn.dropout(h, 0.5) + gc.reduce_sum(sums)
+        y = gc.reduce_sum(h, axis=0) + h
+        if loops:
+            _, sums = gc.scan(lambda c, row: (c + row, c * row), gc.zeros((2,)), gc.ones((3, 2)))
+            y = gc.nn.dropout(h, 0.5) + gc.reduce_sum(sums)
         step = b.assign_add(gc.reduce_mean(y, axis=0))
     signature = gc.Signature({"x": x}, {"y": y}, updates=[step])
     gc.save(gc.Session(graph), path, signatures={"f": signature}, platforms=["cpu"])
