@@ -108,5 +108,9 @@ def bound(
 
 def largest(program: Program) -> int:
     """Elements of the largest tensor of a program whose sizes are all known."""
-    tensors = [tensor for node in program.walk() for tensor in node.outputs]
-    return max((math.prod(tensor.type.bind({}).shape) for tensor in tensors), default=1)
+    sizes = [
+        [dim for dim in tensor.type.shape if isinstance(dim, int)]  # all are
+        for node in program.walk()
+        for tensor in node.outputs
+    ]
+    return max(map(math.prod, sizes), default=1)

@@ -117,12 +117,13 @@ _REAL_ONLY = ("orgqr", "syevd", "sytrd")
 
 _GESVDJ = {"compute_uv": _BOOL}
 _GESVD = "T[m,n] -> T[m,n] R[min(m,n)] "
-_TALL = {"where": ("n", "m"), "aliases": _SAME}
-_WIDE = {"where": ("m", "n"), "aliases": _SAME, "columns": False}
 
 
-def _gesvd(full: str, uv: str, transposed: str) -> dict[str, Sequence[str]]:
-    return {"full_matrices": [full], "compute_uv": [uv], "transposed": [transposed]}
+def _gesvd(left: str, right: str, full: str, uv: str, *, wide: bool = False) -> Contract:
+    """A wide matrix is stored row by row, and the kernel given its transpose."""
+    config = {"full_matrices": [full], "compute_uv": [uv], "transposed": [_BOOL[wide]]}
+    where = ("m", "n") if wide else ("n", "m")
+    return Contract(f"{_GESVD}{left} {right} i32[]", config, _SAME, where, columns=not wide)
 
 
 _SOLVER: dict[str, tuple[Contract, ...]] = {  # cuSOLVER and hipSOLVER
@@ -147,14 +148,14 @@ _SOLVER: dict[str, tuple[Contract, ...]] = {  # cuSOLVER and hipSOLVER
         ),
     ),
     "gesvd": (
-        Contract(_GESVD + "T[m,m] T[n,n] i32[]", _gesvd("true", "true", "false"), **_TALL),
-        Contract(_GESVD + "T[m,n] T[n,n] i32[]", _gesvd("false", "true", "false"), **_TALL),
-        Contract(_GESVD + "T() T() i32[]", _gesvd("false", "false", "false"), **_TALL),
-        Contract(_GESVD + "T() T() i32[]", _gesvd("true", "false", "false"), **_TALL),
-        Contract(_GESVD + "T[n,n] T[m,m] i32[]", _gesvd("true", "true", "true"), **_WIDE),
-        Contract(_GESVD + "T[m,n] T[m,m] i32[]", _gesvd("false", "true", "true"), **_WIDE),
-        Contract(_GESVD + "T() T() i32[]", _gesvd("false", "false", "true"), **_WIDE),
-        Contract(_GESVD + "T() T() i32[]", _gesvd("true", "false", "true"), **_WIDE),
+        _gesvd("T[m,m]", "T[n,n]", "true", "true"),
+        _gesvd("T[m,n]", "T[n,n]", "false", "true"),
+        _gesvd("T()", "T()", "true", "false"),
+        _gesvd("T()", "T()", "false", "false"),
+        _gesvd("T[n,n]", "T[m,m]", "true", "true", wide=True),
+        _gesvd("T[m,n]", "T[m,m]", "false", "true", wide=True),
+        _gesvd("T()", "T()", "true", "false", wide=True),
+        _gesvd("T()", "T()", "false", "false", wide=True),
     ),
 }
 _OTHERS: dict[str, tuple[Contract, ...]] = {

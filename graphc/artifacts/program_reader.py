@@ -120,7 +120,7 @@ class _Walk:
         waiting = ["main"]
         while waiting:  # no recursion: chains of calls may be long
             name = waiting[-1]
-            callees = self._callees.get(name, {})
+            callees = self._callees.get(name, Counter())
             missing = [callee for callee in callees if callee not in totals]
             if name not in self._own or open_calls.intersection(missing):
                 return None

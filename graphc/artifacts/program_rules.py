@@ -190,20 +190,34 @@ def _check_top_k(call: Mapping[str, Any]) -> None:
     _check_composite(call, config)
 
 
-_RAGGED_DOT = re.compile(
-    r'\{(?:precision_config = \["\w+", "\w+"\], )?ragged_dot_dimension_numbers = '
-    r"\[dense<> : tensor<0xi64>, dense<> : tensor<0xi64>, dense<1> : tensor<1xi64>, "
-    r"dense<1> : tensor<1xi64>, dense<0> : tensor<1xi64>, dense<0> : tensor<1xi64>\]\}"
-)
+def _ragged_dot_config(*axes: int | None) -> str:
+    """The attributes of a product of ragged groups without batch dimensions.
+
+    Args:
+        axes: those that are contracted on the left and right, the ragged one, that of groups.
+    """
+    none = "dense<> : tensor<0xi64>"
+    texts = [none if axis is None else f"dense<{axis}> : tensor<1xi64>" for axis in axes]
+    return f"ragged_dot_dimension_numbers = [{', '.join([none, none, *texts])}]}}"
+
+
+_ROWS, _GROUPS = _ragged_dot_config(1, 1, 0, 0), _ragged_dot_config(0, 0, 0, None)
+_PRECISION = re.compile(r'\{(?:precision_config = \["\w+", "\w+"\], )?')
 
 
 def _check_ragged_dot(call: Mapping[str, Any]) -> None:
     config = call["attributes"].get("composite_attributes", "")
-    types = [array(text) for text in (*call["operands"], *call["results"])]
-    if _RAGGED_DOT.fullmatch(config) is None or [len(t.shape) for t in types] != [2, 3, 1, 2]:
+    shapes = [array(text).shape for text in (*call["operands"], *call["results"])]
+    kind = _PRECISION.sub("", config, count=1)
+    ranks = {_ROWS: [2, 3, 1, 2], _GROUPS: [2, 2, 1, 3]}.get(kind)
+    if ranks is None or [len(shape) for shape in shapes] != ranks:
         raise ContractError("other types or attributes")
-    (rows, inner), (groups, depth, columns), (count,), result = [t.shape for t in types]
-    if (inner, groups, result) != (depth, count, (rows, columns)):
+    left, right, (count,), result = shapes
+    if kind == _ROWS:  # [rows, inner] x [groups, inner, columns]
+        fits = (right[0], right[1]) == (count, left[1]) and result == (left[0], right[2])
+    else:  # [rows, m] x [rows, n], a product for each group of rows
+        fits = left[0] == right[0] and result == (count, left[1], right[1])
+    if not fits:
         raise ContractError("other sizes")
     _check_composite(call, config)
 

@@ -244,12 +244,14 @@ def _stablehlo(source: Source) -> Callable[[Shapes], Step]:
         in_shardings=(*state, *places.feeds),
         donate_argnums=tuple(range(len(entry.written))),
     )
-    types = [source.types[name] for name in (*entry.written, *entry.read)]
+    rows = {row.value.name: row for row in source.manifest.variables}
+    state_rows = [rows[name] for name in (*entry.written, *entry.read)]
     dtypes = [value.type.dtype for value in entry.inputs]
 
     def step(shapes: Shapes) -> Step:
         def lower() -> Any:
-            given = [(t.shape, t.dtype) for t in types] + list(zip(shapes, dtypes, strict=True))
+            given = [(row.shape, row.value.type.dtype) for row in state_rows]
+            given += zip(shapes, dtypes, strict=True)
             with x64(entry.wide):
                 lowered = jitted.lower(*[jax.ShapeDtypeStruct(*one) for one in given])
             if again:
