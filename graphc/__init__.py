@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc import nn as nn
     from graphc import passes as passes
     from graphc import train as train
+    from graphc.artifacts import Limits as Limits
     from graphc.artifacts import Signature as Signature
     from graphc.artifacts import load as load
     from graphc.artifacts import save as save
@@ -423,6 +424,7 @@ _HOMES: Final[dict[str, str]] = {
     "CompileOptions": "config",
     "Executable": "runtime",
     "Graph": "ir",
+    "Limits": "artifacts",
     "Node": "ir",
     "Program": "ir",
     "Session": "runtime",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from graphc.artifacts.manifest import Entry, Value, corrupt
@@ -103,3 +104,13 @@ def bound(
             if not fits_memory(tensor.type):
                 raise corrupt(f"graph {name!r}", f"have tensors that fit into memory: {tensor}")
     return late_manager(options, target).run(program)[0]
+
+
+def largest(program: Program) -> int:
+    """Elements of the largest tensor of a program whose sizes are all known."""
+    sizes = [
+        [dim for dim in tensor.type.shape if isinstance(dim, int)]  # all are
+        for node in program.walk()
+        for tensor in node.outputs
+    ]
+    return max(map(math.prod, sizes), default=1)

@@ -13,6 +13,7 @@ from jax.sharding import SingleDeviceSharding
 from graphc.artifacts import container
 from graphc.artifacts.container import Members
 from graphc.artifacts.entry_point import EntryPoint
+from graphc.artifacts.limits import Limits
 from graphc.artifacts.manifest import Entry, Manifest
 from graphc.artifacts.manifest_read import parse_manifest
 from graphc.artifacts.state import ModelState, Saved
@@ -122,6 +123,7 @@ def load(
     device: jax.Device | None = None,
     strategy: DataParallel | None = None,
     trust_native: bool = False,
+    limits: Limits | None = None,
 ) -> Model:
     """Opens an artifact that `gc.save` wrote.
 
@@ -135,6 +137,7 @@ def load(
         trust_native: run native code that the file holds, where it was made for exactly this
             environment. Native code can do whatever the process can: only for files from
             yourself, or from whom you would take a program.
+        limits: what a program may ask for, see `gc.Limits`; none otherwise.
 
     Raises:
         ArtifactError: no such file, or no artifact.
@@ -146,7 +149,7 @@ def load(
     graphc.errors.ArtifactError: no file 'nothing.gcx'
       mend: check the path
     """
-    _check_arguments(device, strategy, trust_native)
+    _check_arguments(device, strategy, trust_native, limits)
     manifest, members = read(path)
     where = device or jax.local_devices()[0]
     _check_platform(manifest, platform_of(where))
@@ -155,14 +158,15 @@ def load(
     points = {}
     for name, entry in manifest.signatures.items():
         devices, lacking = _devices(name, entry, where, strategy)
+        platform = platform_of(devices[0])
         source = Source(
-            name, entry, manifest, members, devices, platform_of(devices[0]), trust_native
+            name, entry, manifest, members, devices, platform, trust_native, limits or Limits()
         )
         points[name] = EntryPoint(source, saved, lacking=lacking)
     return Model(manifest, members, points, saved)
 
 
-def _check_arguments(device: Any, strategy: Any, trust_native: Any) -> None:
+def _check_arguments(device: Any, strategy: Any, trust_native: Any, limits: Any) -> None:
     if device is not None and not isinstance(device, jax.Device):
         raise AttributeValueError(
             f"load: device must be a jax.Device, got {device!r}", mend="pass jax.devices()[0]"
@@ -174,6 +178,10 @@ def _check_arguments(device: Any, strategy: Any, trust_native: Any) -> None:
         )
     if type(trust_native) is not bool:
         raise AttributeValueError(f"load: trust_native must be a bool, got {trust_native!r}")
+    if limits is not None and not isinstance(limits, Limits):
+        raise AttributeValueError(
+            f"load: limits must be gc.Limits, got {limits!r}", mend="pass gc.Limits(seconds=60)"
+        )
 
 
 def _check_platform(manifest: Manifest, platform: str) -> None:

@@ -4,9 +4,10 @@ MLIR's reader of bytecode is C++ that trusts its input: of a thousand programs w
 flipped, several end the process, and some never end. So a program from a file is read here first.
 This file is run as a script (see `safe_reading`), and imports nothing but JAX.
 
-It says that it is ready; then it takes the length of a program in 8 bytes and the program, on
-standard input, and gives a line of JSON on standard output. It ends when its input does, or when
-nothing is asked for a while.
+It says that it is ready; then it takes a request and a program, each after its length in 8 bytes,
+on standard input, and gives a line of JSON on standard output. The request is JSON: empty to read
+the program; the shapes of its arguments to compile it. It ends when its input does, or when nothing
+is asked for a while.
 """
 
 from __future__ import annotations
@@ -17,51 +18,203 @@ import os
 import re
 import select
 import sys
+from collections import Counter
 from typing import Any
 
 _IDLE = 60.0  # seconds
 _ROOM = 4 << 30  # bytes that reading may take, beside what JAX has already
+_ROOM_TO_COMPILE = 32 << 30
 _ROOM_PER_BYTE = 200
+_DEEPEST = 200  # regions within regions; recursive C++ code reads them
+_MOST_CALLS = 10_000  # different custom calls or composites that are described
+_MOST_OPERATIONS = 1 << 60  # larger counts are not told apart
 
-_CALL = re.compile(r"\.custom_call\b")
-_TARGET = re.compile(r'stablehlo\.custom_call @(?:"([^"]*)"|([\w.$]+))\(')
-_TENSOR = re.compile(r"tensor<((?:[0-9?]+x)+)")
+_TENSOR = re.compile(r"tensor<((?:[0-9?]+x)*)[^<>x]")
+_CALLS = {  # operation -> the attribute that names functions
+    "func.call": "callee",
+    "stablehlo.composite": "decomposition",
+    "stablehlo.custom_call": "called_computations",
+}
+_DESCRIBED = {"stablehlo.custom_call": "call_target_name", "stablehlo.composite": "name"}
 
 
-def findings(text: str) -> dict[str, Any]:
-    """What of a StableHLO text decides whether it may be run.
+def findings(module: Any) -> dict[str, Any]:
+    """What of a StableHLO module (`jax.extend.mlir.ir.Module`) decides whether it may be run.
 
     Returns:
-        "targets": the names of the custom calls; None where one cannot be made out.
+        "calls": each different custom call and composite, see `_call`.
+        "operations": the name of every operation -> how often it stands in the text.
+        "work": how many operations there are when all functions are inlined; None if a function
+            calls itself, or one that is not there.
         "elements": of the largest tensor, open sizes taken as 1.
+        "open": whether any tensor has an open size.
+        "main": the types of the arguments and results of the function that is run.
     """
-    targets = {a or b for a, b in _TARGET.findall(text)}
-    legible = len(_CALL.findall(text)) == len(_TARGET.findall(text))
-    shapes = set(_TENSOR.findall(text))
-    sizes = [
-        math.prod(max(int(size), 1) for size in shape.split("x")[:-1] if size != "?")
-        for shape in shapes
-    ]
-    return {"targets": sorted(targets) if legible else None, "elements": max(sizes, default=1)}
+    walk = _Walk()
+    walk.visit(module.operation, "", 0)
+    return {
+        "calls": list(walk.calls.values()),
+        "operations": dict(walk.operations),
+        "work": walk.work(),
+        "elements": max(map(_elements, walk.shapes), default=1),
+        "open": any("?" in shape for shape in walk.shapes),
+        "main": walk.main,
+    }
+
+
+class _Walk:
+    """One walk over all operations of a module."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, dict[str, Any]] = {}
+        self.operations: Counter[str] = Counter()
+        self.shapes: set[str] = set()
+        self.main: list[list[str]] | None = None
+        self._own: Counter[str] = Counter()  # of a function: the operations in its body
+        self._callees: dict[str, Counter[str]] = {}  # of a function: whom it calls, how often
+        self._types: dict[Any, str] = {}
+
+    def visit(self, operation: Any, function: str, depth: int) -> None:
+        """Takes in an operation, which stands in `function`, and those inside it."""
+        if depth > _DEEPEST:
+            raise ValueError(f"operations are nested more than {_DEEPEST} deep")
+        name = operation.name
+        self.operations[name] += 1
+        types = [self._text(value.type) for value in (*operation.operands, *operation.results)]
+        for text in types:
+            self.shapes.update(_TENSOR.findall(text))
+        if name == "func.func":
+            function = self._enter(operation)
+        self._own[function] += 1
+        for callee in _callees(operation):
+            self._callees.setdefault(function, Counter())[callee] += 1
+        if name in _DESCRIBED and len(self.calls) < _MOST_CALLS:
+            call = _call(operation, types)
+            self.calls.setdefault(json.dumps(call), call)
+        for region in operation.regions:
+            for block in region.blocks:
+                for argument in block.arguments:
+                    self.shapes.update(_TENSOR.findall(self._text(argument.type)))
+                for inner in block.operations:
+                    self.visit(inner.operation, function, depth + 1)
+
+    def _enter(self, operation: Any) -> str:
+        name = _plain(operation.attributes["sym_name"])
+        if name == "main":
+            entry = operation.regions[0].blocks[0]
+            arguments = [self._text(argument.type) for argument in entry.arguments]
+            last = entry.operations[len(entry.operations) - 1]
+            self.main = [arguments, [self._text(value.type) for value in last.operands]]
+        return name
+
+    def _text(self, type: Any) -> str:
+        found = self._types.get(type)
+        if found is None:
+            found = self._types[type] = str(type)
+        return found
+
+    def work(self) -> int | None:
+        """The operations that run from "main" on, every call counted as what it calls."""
+        totals: dict[str, int] = {}
+        open_calls: set[str] = set()
+        waiting = ["main"]
+        while waiting:  # no recursion: chains of calls may be long
+            name = waiting[-1]
+            callees = self._callees.get(name, Counter())
+            missing = [callee for callee in callees if callee not in totals]
+            if name not in self._own or open_calls.intersection(missing):
+                return None
+            if missing:
+                open_calls.add(name)
+                waiting.append(missing[0])
+                continue
+            inner = sum(totals[callee] * count for callee, count in callees.items())
+            totals[name] = min(self._own[name] + inner, _MOST_OPERATIONS)
+            open_calls.discard(name)
+            waiting.pop()
+        return totals["main"]
+
+
+def _callees(operation: Any) -> list[str]:
+    """The functions that an operation calls."""
+    key = _CALLS.get(operation.name)
+    if key is None or key not in operation.attributes:
+        return []
+    named = operation.attributes[key]
+    return [str(one.value) for one in (named if key == "called_computations" else [named])]
+
+
+def _call(operation: Any, types: list[str]) -> dict[str, Any]:
+    """A custom call or composite.
+
+    Returns:
+        "target": what it calls; "?" where that is no text.
+        "operands", "results": the types as MLIR prints them.
+        "attributes": every other attribute by name, as MLIR prints it. Different attributes
+            print differently, so equal texts mean equal attributes.
+    """
+    named = _DESCRIBED[operation.name]
+    texts = {key: str(operation.attributes[key])[:10_000] for key in operation.attributes}
+    texts.pop(named, None)
+    count = len(operation.operands)
+    return {
+        "operation": operation.name,
+        "target": _plain(operation.attributes[named]),
+        "operands": types[:count],
+        "results": types[count:],
+        "attributes": texts,
+    }
+
+
+def _plain(attribute: Any) -> str:
+    from jax.extend.mlir import ir
+
+    return str(attribute.value) if isinstance(attribute, ir.StringAttr) else "?"
+
+
+def _elements(shape: str) -> int:
+    sizes = [int(size) for size in shape.split("x")[:-1] if size != "?"]
+    return math.prod(max(size, 1) for size in sizes)
 
 
 def _read(data: bytes) -> dict[str, Any]:
     import jax.export
+    import jax.extend.mlir as mlir
+    import jax.extend.mlir.ir as ir
 
     try:
-        return findings(jax.export.deserialize(bytearray(data)).mlir_module())
+        exported = jax.export.deserialize(bytearray(data))
+        with ir.Context():
+            return findings(mlir.deserialize_portable_artifact(exported.mlir_module_serialized))
     except Exception as error:  # whatever the parsers raise
         return {"error": f"{type(error).__name__}: {error}"[:500]}
 
 
-def _limit(size: int) -> None:
+def _compile(data: bytes, shapes: list[list[int]], wide: bool) -> dict[str, Any]:
+    import jax
+    import jax.export
+
+    try:
+        exported = jax.export.deserialize(bytearray(data))
+        with jax.enable_x64(wide):
+            arguments = [
+                jax.ShapeDtypeStruct(shape, aval.dtype)
+                for shape, aval in zip(shapes, exported.in_avals, strict=True)
+            ]
+            jax.jit(exported.call).lower(*arguments).compile()
+        return {}
+    except Exception as error:  # XLA's are of many kinds
+        return {"error": f"{type(error).__name__}: {error}"[:500]}
+
+
+def _limit(room: int, size: int) -> None:
     """Bounds the memory of this process, where the system can."""
     try:
         import resource
 
         with open("/proc/self/statm") as file:
             used = int(file.read().split()[0]) * resource.getpagesize()
-        limit = used + _ROOM + _ROOM_PER_BYTE * size
+        limit = used + room + _ROOM_PER_BYTE * size
         resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
     except (ImportError, OSError, ValueError):
         return
@@ -71,19 +224,24 @@ def main() -> None:
     """Answers until nobody asks any more."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what libraries print is no reply
-    import jax.export  # noqa: F401  before memory is bounded
+    import jax.export  # before memory is bounded
+    import jax.extend.mlir.ir  # noqa: F401
 
     _reply(replies, {"ready": True})
     while select.select([0], [], [], _IDLE)[0]:  # standard input
-        size = int.from_bytes(_exactly(8), "little")
-        data = _exactly(size)
-        _limit(size)
-        _reply(replies, _read(data))
+        request = json.loads(_part())
+        data = _part()
+        _limit(_ROOM_TO_COMPILE if request else _ROOM, len(data))
+        _reply(replies, _compile(data, **request) if request else _read(data))
 
 
 def _reply(replies: Any, content: dict[str, Any]) -> None:
     replies.write(json.dumps(content).encode() + b"\n")
     replies.flush()
+
+
+def _part() -> bytes:
+    return _exactly(int.from_bytes(_exactly(8), "little"))
 
 
 def _exactly(size: int) -> bytes:

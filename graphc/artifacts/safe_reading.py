@@ -5,74 +5,65 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import re
 import selectors
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
-from graphc.artifacts.manifest_read import MAX_BYTES
-from graphc.errors import ArtifactCorruptError
+from graphc.artifacts.program_rules import check_targets
 
 _SECONDS_TO_START = 120.0  # to import JAX, on however busy a machine
 _SECONDS = 20.0  # to read; long programs get more
 _BYTES_PER_SECOND = 200_000
-
-# Custom calls that JAX keeps stable, and that take data only. Others hold kernels or addresses of
-# code, or enter Python.
-_HARMLESS = re.compile(
-    r"(cu|hip)(solver|sparse|blas|dnn)?_\w+|lapack_\w+_ffi|mhlo\.\w+|chlo\.\w+|"
-    r"stablehlo\.dynamic_\w+|xla\.sdy\.\w+|Sharding|SPMDFullToShardShape|SPMDShardToFullShape|"
-    r"shape_assertion|annotate_device_placement|AllocateBuffer|Eigh|Qr|LuDecomposition|"
-    r"ProductOfElementaryHouseholderReflectors|ApproxTopK|TopK"
-)
 
 
 class UnreadableError(Exception):
     """This JAX cannot read the program; the text says why."""
 
 
-def check_readable(program: bytes | memoryview, digest: str) -> None:
-    """Has a program read in another process. One that passed is not tried again.
+def read_program(program: bytes | memoryview, digest: str) -> dict[str, Any]:
+    """Has a program read in another process, once for each program.
 
     Args:
         digest: of the program.
+
+    Returns:
+        What was found in it: see `program_reader.findings`.
 
     Raises:
         UnreadableError: it cannot be read, or not without harm.
         ArtifactCorruptError: it holds what no artifact may.
     """
-    if digest not in _passed:
-        found = _READER.ask(program)
+    if digest not in _found:
+        found = _READER.ask(program, {}, _SECONDS + len(program) / _BYTES_PER_SECOND)
         if "error" in found:
             raise UnreadableError(found["error"])
-        check_findings(found)
-        _passed.add(digest)
+        check_targets(found)
+        _found[digest] = found
+    return _found[digest]
 
 
-_passed: set[str] = set()
+_found: dict[str, dict[str, Any]] = {}
 
 
-def check_findings(found: dict[str, Any]) -> None:
-    """Refuses a program by what `program_reader.findings` says of it.
+def try_compile(program: bytes, shapes: Sequence[Sequence[int]], wide: bool, seconds: float) -> str:
+    """Compiles a program in another process, for a CPU.
 
-    Raises:
-        ArtifactCorruptError: it calls what is not computation, or has tensors beyond any memory.
+    Args:
+        program: as JAX serialises it; `read_program` let it pass.
+        shapes: of its arguments.
+        wide: whether it holds 64-bit values.
+
+    Returns:
+        Why it was not compiled within the time; "" if it was.
     """
-    targets = found["targets"]
-    bad = ["?"] if targets is None else [t for t in targets if not _HARMLESS.fullmatch(t)]
-    if bad:
-        raise ArtifactCorruptError(
-            f"a program calls {bad[0][:80]!r}, which no artifact may",
-            details=["only operations of XLA and its own libraries may be called"],
-            mend="do not trust this file",
-        )
-    if found["elements"] > MAX_BYTES:
-        raise ArtifactCorruptError("a program has a tensor beyond any memory", mend="save it again")
+    request = {"shapes": [list(shape) for shape in shapes], "wide": wide}
+    return str(_READER.ask(program, request, seconds).get("error", ""))
 
 
 class _Reader:
@@ -82,16 +73,17 @@ class _Reader:
         self._process: _Process | None = None
         self._lock = threading.Lock()
 
-    def ask(self, program: bytes | memoryview) -> dict[str, Any]:
+    def ask(
+        self, program: bytes | memoryview, request: dict[str, Any], seconds: float
+    ) -> dict[str, Any]:
         """What it found, or {"error": why it found nothing}."""
-        seconds = _SECONDS + len(program) / _BYTES_PER_SECOND
         with self._lock:
             for _ in range(2):
                 try:
                     if self._process is None:
                         self._process = _Process()
                         self._process.reply(_SECONDS_TO_START)
-                    reply = self._process.ask(program, seconds)
+                    reply = self._process.ask(program, request, seconds)
                 except OSError as error:
                     return {"error": f"no process could be started to read it in: {error}"}
                 if reply:
@@ -131,11 +123,12 @@ class _Process:
         self._requests = cast(IO[bytes], self._process.stdin)
         self._replies = cast(IO[bytes], self._process.stdout)
 
-    def ask(self, program: bytes | memoryview, seconds: float) -> bytes:
+    def ask(self, program: bytes | memoryview, request: dict[str, Any], seconds: float) -> bytes:
         """The reply; empty where there comes none in time."""
         try:
-            self._requests.write(len(program).to_bytes(8, "little"))
-            self._requests.write(program)
+            for part in (json.dumps(request).encode(), program):
+                self._requests.write(len(part).to_bytes(8, "little"))
+                self._requests.write(part)
             self._requests.flush()
         except BrokenPipeError:
             return b""

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Any
 
 import jax
+from jax.extend import mlir
+from jax.extend.mlir import ir
 
 from graphc.artifacts.lowering import Function, x64
 from graphc.artifacts.manifest import Entry, Value, corrupt
 from graphc.artifacts.program_reader import findings
-from graphc.artifacts.safe_reading import UnreadableError, check_findings
-from graphc.errors import ArtifactError, GraphcError
+from graphc.artifacts.program_rules import NotAllowedError, check_rules, check_targets
+from graphc.artifacts.safe_reading import UnreadableError
+from graphc.errors import ArtifactError, ExecutionError, GraphcError
+from graphc.ir.dtypes import short_name
 from graphc.ir.types import TensorType
 
 
@@ -27,7 +33,9 @@ def export(name: str, function: Function, platforms: Sequence[str], open_sizes: 
             exported = jax.export.export(function.jitted, platforms=tuple(platforms))(
                 *function.arguments
             )
-        check_findings(findings(exported.mlir_module()))
+        with ir.Context():
+            module = mlir.deserialize_portable_artifact(exported.mlir_module_serialized)
+            check_targets(findings(module))
         return exported
     except Exception as error:  # JAX refuses what it cannot lower in many ways
         where = " with open sizes" if open_sizes else ""
@@ -37,6 +45,20 @@ def export(name: str, function: Function, platforms: Sequence[str], open_sizes: 
             source=error.source if isinstance(error, GraphcError) else None,
             mend="fix the sizes: gc.Signature(..., sizes={...})" if open_sizes else None,
         ) from error
+
+
+def serialized(function: Function) -> bytes:
+    """A function for one CPU device as JAX exports it.
+
+    Raises:
+        ExecutionError: JAX cannot export it.
+    """
+    try:
+        with x64(function.wide):
+            exported = jax.export.export(function.jitted, platforms=("cpu",))(*function.arguments)
+        return bytes(exported.serialize())
+    except Exception as error:  # JAX refuses what it cannot export in many ways
+        raise ExecutionError(f"the graph cannot be exported: {error}") from error
 
 
 @contextmanager
@@ -83,23 +105,117 @@ def deserialize(data: bytes | memoryview) -> Any:
 
 
 def check_types(
-    name: str, exported: Any, entry: Entry, variables: Mapping[str, TensorType]
+    name: str,
+    exported: Any,
+    entry: Entry,
+    variables: Mapping[str, TensorType],
+    main: Sequence[Sequence[str]],
 ) -> None:
     """Checks that a program takes and gives what the manifest says.
+
+    Args:
+        main: the types that its code takes and gives, as MLIR prints them.
 
     Raises:
         ArtifactCorruptError: it does not.
     """
+    where = f"program {name!r}"
     state = [Value(n, variables[n]) for n in (*entry.written, *entry.read)]
-    _match(f"program {name!r}", "take", [*state, *entry.inputs], exported.in_avals)
+    _match(where, "take", [*state, *entry.inputs], exported.in_avals)
     results = exported.out_avals
     count = len(entry.assigned)
     if len(results) != count + (entry.fetches or 1):  # see `runtime.lowered.with_token`
-        raise corrupt(f"program {name!r}", f"give {count + entry.fetches} values")
+        raise corrupt(where, f"give {count + entry.fetches} values")
     assigned = [Value(n, variables[n]) for n in entry.assigned]
     fetched = [results[count + output.index] for output in entry.outputs]
     values = [*assigned, *(output.value for output in entry.outputs)]
-    _match(f"program {name!r}", "give", values, [*results[:count], *fetched])
+    _match(where, "give", values, [*results[:count], *fetched])
+    _check_convention_of_call(where, exported, entry, main)
+
+
+def _check_convention_of_call(
+    where: str, exported: Any, entry: Entry, main: Sequence[Sequence[str]]
+) -> None:
+    """What JAX's record of a program says beside its types, and graphc never writes otherwise."""
+    arguments, results = len(exported.in_avals), len(exported.out_avals)
+    if exported.in_tree != jax.tree.structure(((0,) * arguments, {})):
+        raise corrupt(where, f"take {arguments} separate arrays")
+    trees = [jax.tree.structure(kind([0] * results)) for kind in (list, tuple)]
+    if exported.out_tree not in trees:
+        raise corrupt(where, f"give a list of {results} arrays")
+    if exported.nr_devices != entry.devices:
+        raise corrupt(where, f"be for {entry.devices} devices, not {exported.nr_devices}")
+    if exported.ordered_effects or exported.unordered_effects:
+        raise corrupt(where, "have no side effects")
+    if tuple(exported.module_kept_var_idx) != tuple(range(arguments)):
+        raise corrupt(where, "use each of its arguments once")
+    if entry.devices == 1 and any((*exported.in_shardings_hlo, *exported.out_shardings_hlo)):
+        raise corrupt(where, "be for one device, without shardings")
+    index = main[0][:1] if len(exported.platforms) > 1 else []  # of the platform
+    if index and index[0] not in ("tensor<i32>", "tensor<i64>"):
+        raise corrupt(where, "take the number of the platform first")
+    expected = [[*index, *_printed(exported.in_avals)], _printed(exported.out_avals)]
+    for said, coded in zip(expected, main, strict=True):
+        if said != coded:
+            other = next(p for p in zip_longest(said, coded) if p[0] != p[1])
+            raise corrupt(where, f"have code of the types that it says: {other[0]}, not {other[1]}")
+
+
+def _printed(avals: Sequence[Any]) -> list[str]:
+    """The types as MLIR prints them."""
+    return [
+        f"tensor<{''.join(f'{d}x' if isinstance(d, int) else '?x' for d in aval.shape)}"
+        f"{_mlir_name(short_name(aval.dtype))}>"
+        for aval in avals
+    ]
+
+
+def _mlir_name(dtype: str) -> str:
+    """MLIR's name for a dtype, given graphc's: `i1` for `bool`, `ui8` for `u8`."""
+    names = {"bool": "i1", "c64": "complex<f32>", "c128": "complex<f64>"}
+    if dtype in names:
+        return names[dtype]
+    if dtype.startswith("f8e"):
+        return "f8" + dtype[2:].upper()
+    return f"ui{dtype[1:]}" if dtype.startswith("u") else dtype
+
+
+def check_program(found: Mapping[str, Any], devices: int) -> bool:
+    """Checks what a program holds; gives whether `check_refined` must do so again.
+
+    Args:
+        found: see `program_reader.findings`.
+
+    Raises:
+        UnreadableError: a rule does not let it through.
+    """
+    try:
+        return check_rules(found, devices, refined=False)
+    except NotAllowedError as error:
+        raise UnreadableError(str(error)) from error
+
+
+def check_refined(lowered: Any, devices: int) -> None:
+    """Checks a program as XLA will see it: lowered for given sizes, the open ones filled in.
+
+    Raises:
+        ExecutionError: a rule does not let it through, or JAX cannot fill in the sizes.
+    """
+    module = lowered.compiler_ir("stablehlo")
+    code = io.BytesIO()
+    try:
+        module.operation.write_bytecode(code)
+        refined = mlir.refine_polymorphic_shapes(
+            code.getvalue(),
+            enable_shape_assertions=True,
+            validate_static_shapes=True,
+            enable_shardy=bool(jax.config.values.get("jax_use_shardy_partitioner", True)),
+        )
+        found = findings(ir.Module.parse(refined, context=module.context))
+        check_rules(found, devices, refined=True)
+    except Exception as error:  # a rule's, or one of MLIR's, which are of many kinds
+        why = f"{type(error).__name__}: {error}"[:500]
+        raise ExecutionError(f"the program is not run with these sizes: {why}") from error
 
 
 def _match(where: str, verb: str, values: Sequence[Value], avals: Sequence[Any]) -> None:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import jax
 
 from graphc.artifacts.container import Members
-from graphc.artifacts.graphs import bound, from_data
+from graphc.artifacts.graphs import bound, from_data, largest
+from graphc.artifacts.limits import Limits, not_compiled
 from graphc.artifacts.lowering import (
     Function,
     Places,
@@ -27,8 +28,15 @@ from graphc.artifacts.lowering import (
     x64,
 )
 from graphc.artifacts.manifest import Entry, Manifest
-from graphc.artifacts.safe_reading import UnreadableError, check_readable
-from graphc.artifacts.stablehlo import check_convention, check_types, deserialize
+from graphc.artifacts.safe_reading import UnreadableError, read_program, try_compile
+from graphc.artifacts.stablehlo import (
+    check_convention,
+    check_program,
+    check_refined,
+    check_types,
+    deserialize,
+    serialized,
+)
 from graphc.config import CompileOptions
 from graphc.errors import (
     ArtifactError,
@@ -50,6 +58,7 @@ from graphc.store.environment import environment
 NATIVE, STABLEHLO, GRAPH = "native", "stablehlo", "graph"
 
 Shapes = Sequence[tuple[int, ...]]
+_NONE = Limits()
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,7 @@ class Source:
     Attributes:
         platform: of the devices, as `gc.save` calls it.
         trust_native: whether native code may be run.
+        limits: what the other forms may ask for.
     """
 
     name: str
@@ -68,6 +78,7 @@ class Source:
     devices: tuple[jax.Device, ...]
     platform: str
     trust_native: bool
+    limits: Limits = _NONE
 
     @property
     def types(self) -> dict[str, TensorType]:
@@ -220,10 +231,13 @@ def _stablehlo(source: Source) -> Callable[[Shapes], Step]:
     check_convention(entry.convention)
     data = members[entry.stablehlo]
     digest = members.digest(entry.stablehlo)
-    check_readable(data, digest)
+    found = read_program(data, digest)
+    again = check_program(found, entry.devices)
+    source.limits.check_operations(source.name, found["work"])
+    source.limits.check_tensor(source.name, found["elements"])
     exported = deserialize(data)
     check_convention(exported.calling_convention_version)  # JAX's own record of it
-    check_types(source.name, exported, entry, source.types)
+    check_types(source.name, exported, entry, source.types, found["main"])
     places = places_on(source.devices, entry.splits, source.replicated)
     state = (places.home,) * (source.arguments - len(entry.inputs))
     jitted = jax.jit(
@@ -231,14 +245,20 @@ def _stablehlo(source: Source) -> Callable[[Shapes], Step]:
         in_shardings=(*state, *places.feeds),
         donate_argnums=tuple(range(len(entry.written))),
     )
-    types = [source.types[name] for name in (*entry.written, *entry.read)]
+    rows = {row.value.name: row for row in source.manifest.variables}
+    state_rows = [rows[name] for name in (*entry.written, *entry.read)]
     dtypes = [value.type.dtype for value in entry.inputs]
 
     def step(shapes: Shapes) -> Step:
         def lower() -> Any:
-            given = [(t.shape, t.dtype) for t in types] + list(zip(shapes, dtypes, strict=True))
+            given = [(row.shape, row.value.type.dtype) for row in state_rows]
+            given += zip(shapes, dtypes, strict=True)
             with x64(entry.wide):
-                return jitted.lower(*[jax.ShapeDtypeStruct(*one) for one in given])
+                lowered = jitted.lower(*[jax.ShapeDtypeStruct(*one) for one in given])
+            if again:
+                check_refined(lowered, entry.devices)
+            _within_time(source, data, [shape for shape, _ in given])
+            return lowered
 
         return Step(_compiled(source, STABLEHLO, digest, shapes, lower), places)
 
@@ -261,6 +281,7 @@ def _graph(source: Source) -> Callable[[Shapes], Step] | None:
         return None
     digest = source.members.digest(entry.graph)
     program = from_data(source.name, source.members[entry.graph], entry, source.types)
+    source.limits.check_operations(source.name, sum(1 for _ in program.walk()))
 
     def step(shapes: Shapes) -> Step:
         bindings = bind_feeds(program, shapes, {})
@@ -269,6 +290,7 @@ def _graph(source: Source) -> Callable[[Shapes], Step] | None:
             target = Target(source.devices[0].platform, replicas)
             options = CompileOptions(memory_limit=entry.memory_limit)
             local = bound(source.name, program, bindings, options, target)
+            source.limits.check_tensor(source.name, largest(local))
 
             def make(budget: int | None) -> Function:
                 if source.replicated:
@@ -277,6 +299,9 @@ def _graph(source: Source) -> Callable[[Shapes], Step] | None:
                 return for_one(local, len(entry.written), device=device, budget=budget)
 
             def compile(function: Function) -> Any:
+                if source.limits.seconds is not None:
+                    data = serialized(function)
+                    _within_time(source, data, [one.shape for one in function.arguments])
                 return _compiled(source, GRAPH, digest, shapes, function.lower)
 
             function, compiled = compiled_within(entry.memory_limit, make, compile)
@@ -308,7 +333,25 @@ def _compiled(
         "shapes": str(list(shapes)),
         "replicated": str(source.replicated),
     }
-    return compiled_program(key, lower, source.devices)
+    compiled = compiled_program(key, lower, source.devices)
+    source.limits.check_compiled(source.name, compiled)
+    return compiled
+
+
+def _within_time(source: Source, program: bytes | memoryview, shapes: Shapes) -> None:
+    """Compiles a program in another process first, where time is limited.
+
+    Raises:
+        ArtifactError: the time was over, or this cannot be tried for these devices.
+    """
+    seconds = source.limits.seconds
+    if seconds is None:
+        return
+    if source.platform != "cpu" or source.entry.devices > 1:
+        raise not_compiled(source.name, "only programs for one CPU device can be tried", seconds)
+    why = try_compile(bytes(program), shapes, source.entry.wide, seconds)
+    if why:
+        raise not_compiled(source.name, why, seconds)
 
 
 _WAYS: tuple[tuple[str, Callable[[Source], Callable[[Shapes], Step] | None]], ...] = (

@@ -10,7 +10,7 @@ from typing import Any
 from graphc.artifacts.entry_point import EntryPoint
 from graphc.artifacts.loading import load, read
 from graphc.artifacts.manifest import Entry, Manifest
-from graphc.artifacts.safe_reading import UnreadableError, check_readable
+from graphc.artifacts.safe_reading import UnreadableError, read_program
 from graphc.artifacts.stablehlo import deserialize
 from graphc.artifacts.ways import GRAPH, NATIVE, STABLEHLO
 from graphc.cli.report import amount, print_json, table
@@ -51,7 +51,7 @@ def show_artifact(options: argparse.Namespace) -> None:
 
 def _stablehlo(name: str, data: memoryview, digest: str) -> str:
     try:
-        check_readable(data, digest)
+        read_program(data, digest)
         return str(deserialize(data).mlir_module())
     except UnreadableError as error:
         raise ArtifactVersionError(

@@ -34,7 +34,12 @@ class DimExpr:
     """A sum of products of named sizes with integer coefficients; immutable and hashable.
 
     Built by `symbol(name)` and arithmetic with ints and other dims. Arithmetic that comes out
-    constant gives an `int`.
+    constant gives an `int`. An expression holds at most 1,000 names and terms, counted when it is
+    multiplied out; a longer one is a ShapeError.
+
+    Attributes:
+        terms: the products, each with its coefficient.
+        weight: how many names and terms it holds, those inside floor divisions included.
 
     >>> n = symbol("n")
     >>> (n + n) // 2 == n, (n + 1) // 2
@@ -43,10 +48,13 @@ class DimExpr:
     0
     """
 
-    __slots__ = ("_hash", "terms")
+    __slots__ = ("_hash", "terms", "weight")
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
+        self.weight = sum([_weight(monomial) for monomial, _ in terms])
+        if self.weight > _HEAVIEST:
+            raise _too_long()
         self._hash = hash(terms)
 
     def __hash__(self) -> int:
@@ -68,6 +76,8 @@ class DimExpr:
                 return self
             return DimExpr(tuple((m, c * other) for m, c in self.terms)) if other else 0
         right = _terms(other)
+        if self.weight * len(right) + other.weight * len(self.terms) > 2 * _HEAVIEST:
+            raise _too_long()  # before it is multiplied out
         return _from_terms(
             tuple((tuple(sorted(a + b, key=str)), p * q) for a, p in self.terms for b, q in right)
         )
@@ -107,6 +117,28 @@ class DimExpr:
 
 Dim = int | DimExpr
 Shape = tuple[Dim, ...]
+
+_HEAVIEST = 1000
+_LONGEST_TEXT = 10_000  # characters of a dim
+_DEEPEST = 50
+
+
+def _too_long() -> ShapeError:
+    return ShapeError(
+        f"an expression of named sizes has more than {_HEAVIEST} names and terms",
+        mend="give the size a name of its own: None, or a string such as 'batch'",
+    )
+
+
+def _weight(monomial: Monomial) -> int:
+    weight = 1
+    for atom in monomial:
+        weight += 1
+        if isinstance(atom, FloorDiv):
+            for part in atom:
+                weight += part.weight if isinstance(part, DimExpr) else 1
+    return weight
+
 
 _NAME = re.compile(r"[A-Za-z_][\w.]*\Z")
 
@@ -239,11 +271,18 @@ _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][\w.]*)|(.))")
 def parse_dim(text: str) -> Dim:
     """The dim that prints as `text`: ints, names, `+`, `-`, `*`, `floordiv(a, b)`.
 
+    Raises:
+        TextError: it is none, or has more than 10,000 characters, 50 open parentheses or 50 signs
+            in a row.
+        ShapeError: it is longer than a `DimExpr` may be.
+
     >>> parse_dim("2*batch + floordiv(t - 1, 2)")
     2*batch + floordiv(t - 1, 2)
     """
+    if len(text) > _LONGEST_TEXT:
+        raise TextError(f"a dim of {len(text)} characters: at most {_LONGEST_TEXT} are read")
     tokens = [m.group(1) or m.group(2) or m.group(3) for m in _TOKEN.finditer(text.strip())]
-    position = 0
+    position = depth = 0
 
     def peek() -> str:
         return tokens[position] if position < len(tokens) else ""
@@ -257,23 +296,34 @@ def parse_dim(text: str) -> Dim:
         return token
 
     def factor() -> Dim:
-        token = take()
-        if token == "-":
-            return factor() * -1
-        if token.isdigit():
-            return int(token)
+        token, signs = take(), 0
+        while token == "-":
+            token, signs = take(), signs + 1
+            if signs > _DEEPEST:
+                raise TextError(f"{text[:80]!r} is not a dim: more than {_DEEPEST} signs")
+        sign = -1 if signs % 2 else 1
+        if token.isdecimal():
+            return int(token) * sign
         if token == "(":
-            inner = total()
-            take(")")
-            return inner
+            return inner(")")[0] * sign
         if token == "floordiv":
             take("(")
-            numerator = total()
-            take(",")
-            denominator = total()
-            take(")")
-            return _floordiv(numerator, denominator)
-        return symbol(token)
+            numerator, denominator = inner(",", ")")
+            return _floordiv(numerator, denominator) * sign
+        return symbol(token) * sign
+
+    def inner(*ends: str) -> list[Dim]:
+        """Dims in parentheses, each followed by one of `ends`."""
+        nonlocal depth
+        depth += 1
+        if depth > _DEEPEST:
+            raise TextError(f"{text[:80]!r} is not a dim: more than {_DEEPEST} parentheses open")
+        dims = []
+        for end in ends:
+            dims.append(total())
+            take(end)
+        depth -= 1
+        return dims
 
     def term() -> Dim:
         value = factor()
@@ -284,9 +334,12 @@ def parse_dim(text: str) -> Dim:
 
     def total() -> Dim:
         value = term()
-        while peek() in ("+", "-"):
-            value = value + term() if take() == "+" else value - term()
-        return value
+        if peek() not in ("+", "-"):
+            return value
+        terms = list(_terms(value))
+        while peek() in ("+", "-"):  # added up once: adding one by one would sort each sum
+            terms += _terms(term() if take() == "+" else term() * -1)
+        return _from_terms(tuple(terms))
 
     result = total()
     if peek():

@@ -7,7 +7,6 @@ nothing. Those may hold other programs and other weights, and so give other outp
 
 import json
 import random
-import struct
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -29,28 +28,26 @@ from graphc.errors import (
 )
 from graphc.ir.serial import from_bytes
 from tests.artifacts.forge import forge, member
+from tests.artifacts.mutations import (
+    GRAPH,
+    STABLEHLO,
+    WEIGHTS,
+    X,
+    edit,
+    scramble,
+    with_other_fields,
+    write_model,
+)
 
-X = np.array([[1.0, 2.0, 3.0], [0.5, -1.0, 2.0]], np.float32)
 # What loading and running may raise; the last two where another name or type is wanted now.
 DOCUMENTED = (ArtifactError, DeviceError, ExecutionError, FeedError, UnknownNameError)
-WEIGHTS, STABLEHLO, GRAPH = "weights.safetensors", "programs/f.stablehlo", "programs/f.graph"
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Path:
     """A layer, a loop and a random stream; an open size; nothing large."""
-    graph = gc.Graph(seed=1, name="fuzz")
-    with graph:
-        x = gc.placeholder(("batch", 3), name="x")
-        w = gc.variable(np.arange(6, dtype=np.float32).reshape(3, 2), name="w")
-        b = gc.variable(np.ones(2, np.float32), name="b")
-        h = gc.tanh(x @ w * 0.1) + b
-        _, sums = gc.scan(lambda c, row: (c + row, c * row), gc.zeros((2,)), gc.ones((3, 2)))
-        y = gc.nn.dropout(h, 0.5) + gc.reduce_sum(sums)
-        step = b.assign_add(gc.reduce_mean(y, axis=0))
     path = tmp_path_factory.mktemp("whole") / "model.gcx"
-    signature = gc.Signature({"x": x}, {"y": y}, updates=[step])
-    gc.save(gc.Session(graph), path, signatures={"f": signature}, platforms=["cpu"])
+    write_model(path)
     return path
 
 
@@ -108,27 +105,6 @@ def play(
 # -- bytes ----------------------------------------------------------------------------------
 
 
-def scramble(rng: random.Random, data: bytes) -> bytes:
-    """Flips bits, overwrites, removes, repeats, or cuts off."""
-    changed = bytearray(data)
-    for _ in range(rng.choice([1, 1, 1, 3])):
-        start = rng.randrange(max(len(changed), 1))
-        length = rng.choice([1, 2, 8, 100])
-        match rng.randrange(6):
-            case 0 | 1:
-                changed[start : start + 1] = bytes([changed[start] ^ 1 << rng.randrange(8)])
-            case 2:
-                changed[start : start + length] = rng.randbytes(length)
-            case 3:
-                del changed[start : start + length]
-            case 4:
-                changed[start:start] = changed[start : start + length]
-            case 5:
-                del changed[start:]
-        changed = changed or bytearray(b"\0")
-    return bytes(changed)
-
-
 def test_damaged_files(whole: Path, tmp_path: Path) -> None:
     data = whole.read_bytes()
     seen = play(
@@ -142,73 +118,18 @@ def test_damaged_files(whole: Path, tmp_path: Path) -> None:
 
 
 def test_damaged_directories(whole: Path, tmp_path: Path) -> None:
-    """Where the zip file says what lies where: fields of records, with likely values."""
     data = whole.read_bytes()
-    start = data.rindex(b"PK\x01\x02")
-    while (earlier := data.rfind(b"PK\x01\x02", 0, start)) >= 0:
-        start = earlier
-    heads = [i for i in range(len(data)) if data[i : i + 4] == b"PK\x03\x04"]
-
-    def mutate(rng: random.Random, path: Path) -> None:
-        changed = bytearray(data)
-        first = rng.choice([start, rng.choice(heads)])
-        position = min(first + rng.randrange(0, 90), len(changed) - 4)
-        value = rng.choice([0, 1, 0xFFFF, len(data), len(data) // 2, 2**31, 0xFFFFFFFF])
-        form = rng.choice(["<I", "<H"])
-        struct.pack_into(form, changed, position, value & (0xFFFFFFFF if form == "<I" else 0xFFFF))
-        path.write_bytes(changed)
-
-    seen = play(whole, tmp_path, 150, mutate, same=True)
+    seen = play(
+        whole,
+        tmp_path,
+        150,
+        lambda rng, path: path.write_bytes(with_other_fields(rng, data)),
+        same=True,
+    )
     assert seen["refused"] > 50
 
 
 # -- with checksums that fit ----------------------------------------------------------------
-
-STRANGE = [
-    *(None, True, -1, 0, 1, 2, 3, 2**31, 2**63, 10**40, 0.5, float("nan"), float("inf")),
-    *("", "x", "batch", "b", "w", "f32", "f64", "i4", "../x", "n*n*n", "9" * 300),
-    *(GRAPH, STABLEHLO, WEIGHTS, [], {}, [[]], [0], [1, 2], ["w"], {"a": 1}),
-]
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    found = []
-    for key, inner in items:
-        found.append((*path, key))
-        if isinstance(inner, (dict, list)):
-            found += places(inner, (*path, key))
-    return found
-
-
-def edit(rng: random.Random, value: Any) -> None:
-    """Changes, removes, copies or swaps something inside a JSON value."""
-    for _ in range(rng.choice([1, 1, 2])):
-        all_places = places(value)
-        if not all_places:
-            return
-        *outer, last = rng.choice(all_places)
-        holder = value
-        for key in outer:
-            holder = holder[key]
-        match rng.randrange(5):
-            case 0:
-                del holder[last]
-            case 1:
-                *other, key = rng.choice(all_places)
-                source = value
-                try:
-                    for step in other:
-                        source = source[step]
-                    holder[last] = json.loads(json.dumps(source[key]))
-                except (KeyError, IndexError, TypeError):
-                    holder[last] = None
-            case 2 if isinstance(holder, list):
-                holder.append(json.loads(json.dumps(holder[last])))
-            case 3 if type(holder[last]) is int:
-                holder[last] += rng.choice([-1, 1, 7, 2**32])
-            case _:
-                holder[last] = rng.choice(STRANGE)
 
 
 def test_edited_manifests(whole: Path, tmp_path: Path) -> None:

@@ -329,6 +329,61 @@ def test_a_program_that_calls_code_is_refused(whole: Path, tmp_path: Path, targe
         gc.load(path).signatures["predict"](x=X)
 
 
+def test_a_program_that_gives_one_array_instead_of_a_list_is_refused(
+    whole: Path, tmp_path: Path
+) -> None:
+    """Its first row was taken for the output."""
+
+    def bare(w: jax.Array, x: jax.Array) -> jax.Array:
+        return x @ w
+
+    path = tmp_path / "model.gcx"
+    forge(whole, path, of_one_row, {PREDICT: exported(bare, *ARGUMENTS)})
+    with pytest.raises(ArtifactCorruptError, match="must give a list of 1 arrays"):
+        gc.load(path).signatures["predict"](x=X)
+
+    def mapping(w: jax.Array, x: jax.Array) -> dict[str, jax.Array]:
+        return {"y": x @ w}
+
+    forge(whole, path, of_one_row, {PREDICT: exported(mapping, *ARGUMENTS)})
+    with pytest.raises(ArtifactCorruptError, match="must give a list of 1 arrays"):
+        gc.load(path).signatures["predict"](x=X)
+
+
+def relabelled(data: bytes, **fields: Any) -> bytes:
+    """An exported program with another record of itself."""
+    found = jax.export.deserialize(bytearray(data))
+    return bytes(dataclasses.replace(found, **fields).serialize())
+
+
+def test_a_program_whose_record_lies_is_refused(whole: Path, tmp_path: Path) -> None:
+    def honest(w: jax.Array, x: jax.Array) -> list[jax.Array]:
+        return [x @ w]
+
+    def other(w: jax.Array, x: jax.Array) -> list[jax.Array]:
+        return [jax.numpy.concatenate([x @ w] * 3)]
+
+    good, longer = exported(honest, *ARGUMENTS), exported(other, *ARGUMENTS)
+    code = jax.export.deserialize(bytearray(longer)).mlir_module_serialized
+    lies = {
+        "code of the types that it says: tensor<1x1xf32>, not tensor<3x1xf32>": relabelled(
+            good, mlir_module_serialized=code
+        ),
+        "be for 1 devices, not 2": relabelled(good, nr_devices=2),
+        "use each of its arguments once": relabelled(good, module_kept_var_idx=(0, 7)),
+        "take 2 separate arrays": relabelled(
+            good, in_tree=jax.tree.structure(((0,), {"x": 0})), fun_name="f"
+        ),
+    }
+    path = tmp_path / "model.gcx"
+    for text, data in lies.items():
+        forge(whole, path, of_one_row, {PREDICT: data})
+        with pytest.raises(ArtifactCorruptError, match=text):
+            gc.load(path).signatures["predict"](x=X)
+    forge(whole, path, of_one_row, {PREDICT: good})
+    assert gc.load(path).signatures["predict"](x=X)["y"] == 5.0
+
+
 def test_a_program_with_absurd_tensors_is_refused(whole: Path, tmp_path: Path) -> None:
     """XLA itself ends the process at a product of sizes beyond 64 bits (jax 0.10)."""
 
@@ -353,7 +408,7 @@ def test_a_program_that_crashes_its_reader(whole: Path, tmp_path: Path, monkeypa
     def popen(command: list[str], **options: Any) -> Any:
         return start([*command[:-1], str(script)], **options)
 
-    monkeypatch.setattr(safe_reading, "_passed", set())
+    monkeypatch.setattr(safe_reading, "_found", {})
     monkeypatch.setattr(safe_reading.subprocess, "Popen", popen)
     check(whole, "graph", "stablehlo: reading it ended the process that did so (code -6)")
     script.write_text("import time; print(1, flush=True); time.sleep(60)")
@@ -368,11 +423,11 @@ def test_a_program_that_crashes_its_reader(whole: Path, tmp_path: Path, monkeypa
 def test_the_process_that_reads_is_started_again(whole: Path, monkeypatch) -> None:
     reader = safe_reading._Reader()
     program = member(whole, PREDICT)
-    assert reader.ask(program)["targets"] == ["shape_assertion"]
+    assert [c["target"] for c in reader.ask(program, {}, 60)["calls"]] == ["shape_assertion"]
     reader._process._process.kill()
     reader._process._process.wait()
-    assert "ended the process" in reader.ask(program)["error"]
-    assert reader.ask(program)["targets"] == ["shape_assertion"]
+    assert "ended the process" in reader.ask(program, {}, 60)["error"]
+    assert [c["target"] for c in reader.ask(program, {}, 60)["calls"]] == ["shape_assertion"]
     assert reader.stop() == 0
 
 

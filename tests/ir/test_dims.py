@@ -1,10 +1,12 @@
 """Equalities between sizes: what stands for what, and what cannot be."""
 
+import time
+
 import pytest
 
 import graphc as gc
-from graphc.errors import ShapeError
-from graphc.ir.dims import DimConstraints, symbol
+from graphc.errors import ShapeError, TextError
+from graphc.ir.dims import DimConstraints, parse_dim, symbol
 
 N, M = symbol("n"), symbol("m")
 
@@ -35,3 +37,44 @@ def test_an_operator_that_is_refused_leaves_no_equality_behind() -> None:
         with pytest.raises(ShapeError, match="do not broadcast together: 3 against 4"):
             a + b
     assert not g.constraints.equal(N, M)
+
+
+FACTOR = "(a + b + c + d + e + f + g)"
+TOO_LONG = {
+    "product of sums": "*".join([FACTOR] * 6),
+    "products that cancel": "*".join(["(a - b)"] * 300),
+    "sum": " + ".join(f"a{i}" for i in range(1001)),
+    "power": "*".join(["n"] * 1001),
+    "divisions of long sums": " + ".join([f"floordiv({FACTOR}, {i})" for i in range(2, 90)]),
+    "nested": f"{FACTOR}*{FACTOR}*floordiv({FACTOR}*{FACTOR}, 2)",
+}
+
+
+@pytest.mark.parametrize("text", TOO_LONG.values(), ids=TOO_LONG)
+def test_a_dim_that_would_explode_is_refused_at_once(text: str) -> None:
+    """The first one took seconds, in `gc.placeholder` and in the parser."""
+    started = time.process_time()
+    with pytest.raises(ShapeError, match="more than 1000 names and terms"):
+        parse_dim(text)
+    with pytest.raises(ShapeError, match="more than 1000 names and terms"), gc.Graph():
+        gc.placeholder((text, 2))
+    assert time.process_time() - started < 2.0
+
+
+def test_the_text_of_a_dim_is_bounded() -> None:
+    with pytest.raises(TextError, match="a dim of 30001 characters: at most 10000 are read"):
+        parse_dim("n + " * 7500 + "n")
+    with pytest.raises(TextError, match="more than 50 parentheses open"):
+        parse_dim("(" * 51 + "n" + ")" * 51)
+    with pytest.raises(ShapeError, match="is not a name for a size"):
+        parse_dim("²")
+    with pytest.raises(TextError, match="more than 50 signs"):
+        parse_dim("-" * 51 + "n")
+    assert parse_dim("-" * 50 + "n") == symbol("n")
+    assert parse_dim("(" * 50 + "n" + ")" * 50) == symbol("n")
+
+
+def test_the_longest_dims_keep_their_text() -> None:
+    for text in (" + ".join(f"a{i}" for i in range(500)), "*".join(["n"] * 999)):
+        dim = parse_dim(text)
+        assert dim.weight == 1000 and parse_dim(str(dim)) == dim

@@ -1,0 +1,243 @@
+"""What a program from a file may hold: rules over what `program_reader` found in it.
+
+Everything is by allow lists: operations that compute, calls that `kernel_contracts` describes,
+and a few that XLA writes out itself. A program with something else is not run; its graph is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from graphc.artifacts.kernel_contracts import KERNELS, ContractError, array, check_kernel
+from graphc.artifacts.manifest_read import MAX_BYTES
+from graphc.errors import ArtifactCorruptError
+
+MOST_WORK = 10_000_000  # operations once functions are inlined: XLA inlines them all
+
+# Names of libraries of XLA and JAX. One without a contract is from a JAX that this graphc does not
+# know. Others hold kernels or addresses of code, or enter Python.
+_LIBRARY = re.compile(
+    r"(cu|hip)(solver|sparse|blas|dnn|hybrid)?_\w+|lapack_\w+_ffi|(mhlo|chlo|xla\.sdy)\.\w+|"
+    r"Sharding|SPMDFullToShardShape|SPMDShardToFullShape|annotate_device_placement|"
+    r"AllocateBuffer|TopK"
+)
+# Calls that are gone before XLA compiles, when open sizes are filled in.
+_UNTIL_REFINED = {
+    "shape_assertion",
+    "stablehlo.dynamic_approx_top_k",
+    "stablehlo.dynamic_reduce_window",
+    "stablehlo.dynamic_rng_bit_generator",
+    "stablehlo.dynamic_top_k",
+}
+_COMPUTING = """
+abs add and atan2 bitcast_convert cbrt ceil clamp compare complex convert cosine count_leading_zeros
+divide exponential exponential_minus_one floor imag is_finite log log_plus_one logistic maximum
+minimum multiply negate not or popcnt power real reduce_precision remainder round_nearest_afz
+round_nearest_even rsqrt select shift_left shift_right_arithmetic shift_right_logical sign sine sqrt
+subtract tan tanh xor
+
+broadcast broadcast_in_dim concatenate constant dynamic_slice dynamic_update_slice gather
+get_dimension_size iota pad reshape reverse scatter slice transpose dynamic_broadcast_in_dim
+dynamic_conv dynamic_gather dynamic_iota dynamic_pad dynamic_reshape real_dynamic_slice
+
+batch_norm_grad batch_norm_inference batch_norm_training cholesky convolution dot_general fft reduce
+reduce_window select_and_scatter sort triangular_solve
+
+rng_bit_generator case if while return optimization_barrier custom_call composite
+"""
+_ACROSS_DEVICES = """
+all_gather all_reduce all_to_all collective_broadcast collective_permute partition_id
+reduce_scatter replica_id
+"""
+_FUNCTIONS = {"builtin.module", "func.func", "func.return", "func.call"}
+_OPERATIONS = _FUNCTIONS | {f"stablehlo.{name}" for name in _COMPUTING.split()}
+_ON_SEVERAL_DEVICES = {
+    *("sdy.manual_computation", "sdy.mesh", "sdy.return", "sdy.sharding_constraint"),
+    *(f"stablehlo.{name}" for name in _ACROSS_DEVICES.split()),
+}
+_ELEMENTWISE = "erf erf_inv asin acos atan sinh cosh asinh acosh atanh"
+# JAX's own function around the program has a mesh; composites have become operations of CHLO.
+_WHEN_REFINED = {
+    *("sdy.mesh", "chlo.top_k", "chlo.ragged_dot"),
+    *(f"chlo.{name}" for name in _ELEMENTWISE.split()),
+}
+
+
+class NotAllowedError(Exception):
+    """A program holds what no rule lets through; the text says what."""
+
+
+def check_targets(found: Mapping[str, Any]) -> None:
+    """Refuses a program that is harmful by what it says: no JAX of any version wrote it so.
+
+    Raises:
+        ArtifactCorruptError: it calls what is not computation, or has tensors beyond any memory.
+    """
+    targets = {call["target"] for call in found["calls"]}
+    for target in sorted(targets - KERNELS.keys() - _UNTIL_REFINED - _WRITTEN_OUT.keys()):
+        if not _LIBRARY.fullmatch(target):
+            raise ArtifactCorruptError(
+                f"a program calls {target[:80]!r}, which no artifact may",
+                details=["only operations of XLA and its own libraries may be called"],
+                mend="do not trust this file",
+            )
+    if found["elements"] > MAX_BYTES:
+        raise ArtifactCorruptError("a program has a tensor beyond any memory", mend="save it again")
+
+
+def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> bool:
+    """Checks everything in a program; gives whether it must be checked again with sizes filled in.
+
+    Args:
+        found: see `program_reader.findings`.
+        devices: how many it is for.
+        refined: whether open sizes are filled in, so that nothing may stay open.
+
+    Raises:
+        NotAllowedError: something is not allowed.
+    """
+    allowed = _OPERATIONS | (_ON_SEVERAL_DEVICES if devices > 1 else set())
+    allowed |= _WHEN_REFINED if refined else set()
+    for name in found["operations"]:
+        if name not in allowed:
+            raise NotAllowedError(f"it has the operation {name[:80]!r}")
+    if found["operations"].get("builtin.module") != 1 or found["main"] is None:
+        raise NotAllowedError("it is not one module with a function 'main'")
+    if found["work"] is None or found["work"] > MOST_WORK:
+        raise NotAllowedError("its functions call each other too often")
+    if refined and found["open"]:
+        raise NotAllowedError("it has sizes that stay open")
+    waiting = [call for call in found["calls"] if _is_open(call, refined)]
+    for call in found["calls"]:
+        if call not in waiting:
+            _check_call(call, devices)
+        elif call["target"] in KERNELS and devices > 1:
+            raise NotAllowedError(f"it calls {call['target']!r} on several devices")
+    return bool(waiting)
+
+
+def _is_open(call: Mapping[str, Any], refined: bool) -> bool:
+    """Whether a call cannot be checked before open sizes are filled in."""
+    if refined:
+        return False
+    types = [*call["operands"], *call["results"]]
+    return (
+        call["target"] in _UNTIL_REFINED
+        or "indices_of_shape_operands" in call["attributes"]
+        or any("?" in text for text in types)
+    )
+
+
+def _check_call(call: Mapping[str, Any], devices: int) -> None:
+    target = call["target"]
+    kernel = call["operation"] == "stablehlo.custom_call" and target in KERNELS
+    if kernel and devices > 1:  # there XLA cuts operands in pieces by what the call says of itself
+        raise NotAllowedError(f"it calls {target!r} on several devices")
+    try:
+        if kernel:
+            return check_kernel(call)
+        operation, check = _WRITTEN_OUT.get(target, ("", None))
+        if check is None or operation != call["operation"]:
+            raise NotAllowedError(f"it calls {target[:80]!r}, of which no contract is known here")
+        check(call)
+    except ContractError as error:
+        raise NotAllowedError(f"it calls {target!r} otherwise than JAX does: {error}") from error
+
+
+# -- calls that XLA writes out as operations ------------------------------------------------
+
+
+def _check_approx_top_k(call: Mapping[str, Any]) -> None:
+    attributes = call["attributes"]
+    config = re.fullmatch(
+        r"\{aggregate_to_topk = true, is_fallback = (?:true|false), "
+        r"recall_target = [0-9.e+-]+ : f32, reduction_dim = ([0-9]{1,2}) : i64, "
+        r"reduction_input_size_override = -1 : i64, top_k = ([0-9]{1,15}) : i64\}",
+        attributes.get("mhlo.backend_config", ""),
+    )
+    if config is None or attributes.keys() - {"mhlo.backend_config", "called_computations"}:
+        raise ContractError("another configuration")
+    axis, k = int(config[1]), int(config[2])
+    operands, results = [[array(t) for t in call[side]] for side in ("operands", "results")]
+    x = operands[0] if operands else array("tensor<f32>")
+    if axis >= len(x.shape) or not 1 <= k <= (x.shape[axis] or 0):
+        raise ContractError(f"{k} values of {x.shape}")
+    kept = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    given = [(x.dtype, x.shape), ("i32", x.shape), (x.dtype, ()), ("i32", ())]
+    if operands != given or results != [(x.dtype, kept), ("i32", kept)]:
+        raise ContractError("other types")
+
+
+def _check_elementwise(call: Mapping[str, Any]) -> None:
+    array(call["operands"][0] if call["operands"] else "")
+    if call["operands"] != call["results"] or len(call["operands"]) != 1:
+        raise ContractError("other types")
+    _check_composite(call, "")
+
+
+def _check_top_k(call: Mapping[str, Any]) -> None:
+    config = call["attributes"].get("composite_attributes", "")
+    found = re.fullmatch(r"\{(?:is_stable = (?:true|false), )?k = ([0-9]{1,15}) : i64\}", config)
+    operands, results = [[array(t) for t in call[side]] for side in ("operands", "results")]
+    if found is None or len(operands) != 1 or not operands[0].shape:
+        raise ContractError("other types or attributes")
+    (x,), k = operands, int(found[1])
+    kept = (*x.shape[:-1], k)
+    if k > (x.shape[-1] or 0) or results != [(x.dtype, kept), ("i32", kept)]:
+        raise ContractError(f"{k} values of {x.shape}")
+    _check_composite(call, config)
+
+
+def _ragged_dot_config(*axes: int | None) -> str:
+    """The attributes of a product of ragged groups without batch dimensions.
+
+    Args:
+        axes: those that are contracted on the left and right, the ragged one, that of groups.
+    """
+    none = "dense<> : tensor<0xi64>"
+    texts = [none if axis is None else f"dense<{axis}> : tensor<1xi64>" for axis in axes]
+    return f"ragged_dot_dimension_numbers = [{', '.join([none, none, *texts])}]}}"
+
+
+_ROWS, _GROUPS = _ragged_dot_config(1, 1, 0, 0), _ragged_dot_config(0, 0, 0, None)
+_PRECISION = re.compile(r'\{(?:precision_config = \["\w+", "\w+"\], )?')
+
+
+def _check_ragged_dot(call: Mapping[str, Any]) -> None:
+    config = call["attributes"].get("composite_attributes", "")
+    shapes = [array(text).shape for text in (*call["operands"], *call["results"])]
+    kind = _PRECISION.sub("", config, count=1)
+    ranks = {_ROWS: [2, 3, 1, 2], _GROUPS: [2, 2, 1, 3]}.get(kind)
+    if ranks is None or [len(shape) for shape in shapes] != ranks:
+        raise ContractError("other types or attributes")
+    left, right, (count,), result = shapes
+    if kind == _ROWS:  # [rows, inner] x [groups, inner, columns]
+        fits = (right[0], right[1]) == (count, left[1]) and result == (left[0], right[2])
+    else:  # [rows, m] x [rows, n], a product for each group of rows
+        fits = left[0] == right[0] and result == (count, left[1], right[1])
+    if not fits:
+        raise ContractError("other sizes")
+    _check_composite(call, config)
+
+
+def _check_composite(call: Mapping[str, Any], config: str) -> None:
+    attributes = dict(call["attributes"])
+    if attributes.pop("composite_attributes", "{}") not in (config, "{}"):
+        raise ContractError("another configuration")
+    if attributes.pop("version", "0 : i32") not in ("0 : i32", "1 : i32"):
+        raise ContractError("another version")
+    if attributes.keys() != {"decomposition"}:
+        raise ContractError("other attributes")
+
+
+_WRITTEN_OUT: dict[str, tuple[str, Callable[[Mapping[str, Any]], None]]] = {
+    "ApproxTopK": ("stablehlo.custom_call", _check_approx_top_k),
+    "chlo.top_k": ("stablehlo.composite", _check_top_k),
+    "chlo.ragged_dot": ("stablehlo.composite", _check_ragged_dot),
+    **{
+        f"chlo.{name}": ("stablehlo.composite", _check_elementwise) for name in _ELEMENTWISE.split()
+    },
+}
+"""Target -> the operation that names it, and the check of its types and attributes."""

@@ -1,0 +1,122 @@
+"""What a StableHLO program from a file may hold: all that graphc writes, and no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import graphc as gc
+from graphc.artifacts.program_reader import _read, findings
+from graphc.artifacts.program_rules import NotAllowedError, check_rules, check_targets
+from graphc.errors import ArtifactCorruptError
+from graphc.lowering.emit_jax import to_function
+from tests.artifacts.hostile import PROGRAMS, doubling, forge_program, nested, plain_model
+from tests.laws.harness import functional
+from tests.laws.test_laws import CPU_ONLY, FAMILIES, UNPROMISED, build_all
+
+X = np.ones((2, 2), np.float32)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("plain") / "model.gcx"
+    plain_model(path)
+    return path
+
+
+# Programs that are honest although they are odd: they run, and give what they say.
+HARMLESS = {"bits", "dynamic broadcast", "large constant", "nested", "partitions"}
+CODE = {"callback", "custom layout", "unknown composite"}  # calls of what is no library of XLA
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"large iota"}))
+def test_a_hostile_program_does_not_run(plain: Path, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "model.gcx"
+    forge_program(plain, path, PROGRAMS[name])
+    point = gc.load(path).signatures["f"]
+    if name in CODE:
+        with pytest.raises(ArtifactCorruptError, match=r"a program calls '.*', which"):
+            point(x=X)
+    elif name in HARMLESS:
+        assert np.isfinite(point(x=X)["y"]).all() and point.way == "stablehlo"
+    else:
+        np.testing.assert_array_equal(point(x=X)["y"], 2.0)
+        assert point.way == "graph" and point.notes[0].startswith("stablehlo: ")
+
+
+def found(text: str) -> dict[str, Any]:
+    from jax.extend.mlir import deserialize_portable_artifact, ir, serialize_portable_artifact
+
+    with ir.Context():
+        return findings(deserialize_portable_artifact(serialize_portable_artifact(text, "1.9.0")))
+
+
+def test_calls_are_counted_as_often_as_they_are_made() -> None:
+    assert 4 * 2**10 < found(doubling(10))["work"] < 8 * 2**10
+    assert found(doubling(11))["work"] > 2 * found(doubling(10))["work"] - 10
+    assert found(doubling(60))["work"] == 2**60
+    assert found(PROGRAMS["recursion"])["work"] is None
+    assert found(nested(20))["work"] > 40
+    with pytest.raises(NotAllowedError, match="call each other too often"):
+        check_rules(found(doubling(40)), 1, refined=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_every_operator_may_be_in_a_file(family: str) -> None:
+    """What JAX lowers each operator to passes: files do not fall back to their graph.
+
+    Those that have no lowering for CUDA are in `test_kernel_contracts`.
+    """
+    cases = [case for case in FAMILIES[family] if case.dtypes and case.op not in CPU_ONLY]
+    graph, built = build_all(cases)
+    fetches = list(dict.fromkeys(t for b in built for t in b.outputs))
+    program = functional(graph, fetches, [t for b in built for t in b.tensors])
+    arguments = [jax.ShapeDtypeStruct(t.type.shape, t.type.dtype) for t in program.input_tensors()]
+    with jax.enable_x64(True):
+        exported = jax.export.export(
+            jax.jit(to_function(program)), platforms=("cpu", "cuda"), disabled_checks=UNPROMISED
+        )(*arguments)
+    seen = _read(bytes(exported.serialize()))
+    check_targets(seen)
+    unpromised = {check.is_custom_call() for check in UNPROMISED}
+    seen["calls"] = [call for call in seen["calls"] if call["target"] not in unpromised]
+    assert not check_rules(seen, 1, refined=False)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "axes", "result"),
+    [
+        ("4x2", "3x2x5", "10", "4x5"),
+        ("4x2", "4x5", "0", "3x2x5"),
+    ],
+)
+def test_products_of_ragged_groups(left: str, right: str, axes: str, result: str) -> None:
+    def call(left: str, right: str, result: str, count: int = 3) -> dict[str, Any]:
+        one = "dense<1> : tensor<1xi64>"
+        zero, none = one.replace("<1> ", "<0> "), "dense<> : tensor<0xi64>"
+        last = [one, one, zero, zero] if axes == "10" else [zero, zero, zero, none]
+        config = f"ragged_dot_dimension_numbers = [{', '.join([none, none, *last])}]"
+        return {
+            "operation": "stablehlo.composite",
+            "target": "chlo.ragged_dot",
+            "operands": [f"tensor<{left}xf32>", f"tensor<{right}xf32>", f"tensor<{count}xi32>"],
+            "results": [f"tensor<{result}xf32>"],
+            "attributes": {"composite_attributes": f"{{{config}}}", "decomposition": "@f"},
+        }
+
+    whole = {"operations": {"builtin.module": 1}, "work": 1, "open": False, "main": [[], []]}
+    check_rules({**whole, "calls": [call(left, right, result)]}, 1, refined=False)
+    for wrong in (
+        call(left, right, result, 2),
+        call(left, right, result.replace("5", "6")),
+        call(left.replace("4", "9"), right, result),
+        call(left, right.replace("2", "9").replace("4", "9"), result),
+        call(right, left, result),
+    ):
+        with pytest.raises(NotAllowedError, match="otherwise than JAX does"):
+            check_rules({**whole, "calls": [wrong]}, 1, refined=False)
