@@ -23,6 +23,7 @@ from graphc.ir.program import Port, Program
 from graphc.ir.sharding import Spec, check_on_mesh, trimmed
 from graphc.ir.source import Source
 from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.lowering.even_shards import with_even_shards
 from graphc.ops.sharding import SHARD
 from graphc.passes.manager import PassReport
 from graphc.runtime.annotated import buffer_spec
@@ -84,7 +85,7 @@ def on_mesh(
     places = [NamedSharding(grid, PartitionSpec(*spec)) for spec in taken]
     results = [NamedSharding(grid, PartitionSpec(*spec)) for spec in given]
     jitted = jax.jit(
-        with_token(program, to_function(program, mesh=grid)),
+        with_even_shards(with_token(program, to_function(program, mesh=grid)), grid),
         in_shardings=tuple(places),
         # What is fetched lies as XLA leaves it: moving it is up to who reads it.
         out_shardings=[*results, *[None] * (len(order.fetches) or 1)],
