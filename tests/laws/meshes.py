@@ -114,7 +114,9 @@ def _operand(
 ) -> tuple[Tensor, Tensor]:
     """A placeholder that divides by the mesh, and the operand that is cut out of it."""
     spec = random_spec(array.shape, made.axes, rng)
-    pads = [pad_for(size, entry, made.axes, rng) for size, entry in zip(array.shape, spec)]
+    pads = [
+        pad_for(size, entry, made.axes, rng) for size, entry in zip(array.shape, spec, strict=True)
+    ]
     fed = padded(array, pads)
     name = f"in{len(made.feeds)}"
     long = gc.placeholder(fed.shape, fed.dtype, name=name)
@@ -136,7 +138,7 @@ def _result(axes: Mapping[str, int], result: Tensor, rng: np.random.Generator) -
     if rng.random() < 0.4 or not result.type.shape:
         return result
     spec = random_spec(result.type.shape, axes, rng)
-    pads = [pad_for(n, entry, axes, rng) for n, entry in zip(result.type.shape, spec)]
+    pads = pads_for(result.type.shape, spec, axes, rng)
     if any(map(any, pads)):
         if result.type.dtype.name in ("int4", "uint4"):
             return result
@@ -157,10 +159,16 @@ def _entry(names: Sequence[str]) -> Entry:
     return (names[0] if len(names) == 1 else tuple(names)) if names else None
 
 
-def pad_for(
+def pads_for(
+    shape: Sequence[int], spec: Spec, axes: Mapping[str, int], rng: np.random.Generator
+) -> list[tuple[int, int]]:
+    """How many elements to put before and behind each axis so that it divides."""
+    return [_pad_for(n, entry, axes, rng) for n, entry in zip(shape, spec, strict=True)]
+
+
+def _pad_for(
     size: int, entry: Entry, axes: Mapping[str, int], rng: np.random.Generator
 ) -> tuple[int, int]:
-    """How many elements to put before and behind an axis so that it divides."""
     parts = math.prod(axes[name] for name in names_of(entry))
     missing = -size % parts
     if parts > 1 and not missing and rng.random() < 0.3:
