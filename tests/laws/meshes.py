@@ -25,7 +25,7 @@ from graphc.ir.node import Tensor
 from graphc.ir.sharding import Entry, Spec, names_of
 from graphc.ops.catalogue import FUNCTIONS
 from tests.laws.case import Case, In
-from tests.laws.harness import Array, as_list, make_input, widened
+from tests.laws.harness import Array, as_list, families, make_input, widened
 
 MESHES: tuple[Mapping[str, int], ...] = (
     {"data": 2},
@@ -33,6 +33,7 @@ MESHES: tuple[Mapping[str, int], ...] = (
     {"data": 2, "model": 2},
     {"data": 4, "model": 1},
 )
+CASES = [case for cases in families().values() for case in cases if case.op != "Shard"]
 DTYPES = ("float64", "float32", "int32", "complex64", "bool")
 
 
@@ -114,9 +115,7 @@ def _operand(
 ) -> tuple[Tensor, Tensor]:
     """A placeholder that divides by the mesh, and the operand that is cut out of it."""
     spec = random_spec(array.shape, made.axes, rng)
-    pads = [
-        pad_for(size, entry, made.axes, rng) for size, entry in zip(array.shape, spec, strict=True)
-    ]
+    pads = pads_for(array.shape, spec, made.axes, rng)
     fed = padded(array, pads)
     name = f"in{len(made.feeds)}"
     long = gc.placeholder(fed.shape, fed.dtype, name=name)
