@@ -1,8 +1,7 @@
 """What XLA's partitioner gets wrong, by JAX primitive: axes of operands and results that it must
 not cut, whatever their sizes are.
 
-`tests/lowering/test_partitioner_rules.py` shows each fault in plain JAX, and fails when XLA has
-mended it.
+`tests/runtime/test_partitioner.py` shows faults in plain JAX, and fails when XLA is mended.
 """
 
 from __future__ import annotations
