@@ -10,6 +10,7 @@ constraint: whole along these axes, undecided along all others.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -69,7 +70,8 @@ class _Replay:
             return atom.val if isinstance(atom, Literal) else values[atom]
 
         for eqn in inner.eqns:
-            with jax.named_scope(str(eqn.source_info.name_stack)):  # profilers show it
+            name = str(eqn.source_info.name_stack)  # which profilers show
+            with jax.named_scope(name) if name else nullcontext():
                 results = self._bind(eqn, [read(atom) for atom in eqn.invars])
             values.update(zip(eqn.outvars, results, strict=True))
         return [read(atom) for atom in inner.outvars]

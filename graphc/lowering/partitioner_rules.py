@@ -26,20 +26,19 @@ def whole_axes(eqn: Any, mesh: Mesh) -> Whole:
 
 
 def _resized(eqn: Any, mesh: Mesh) -> Whole:
-    """Of axes whose size changes those that some way of cutting over the mesh does not divide.
+    """Of axes whose size changes those of which a size does not divide by the number of devices.
 
     An axis of 8 elements may be cut along both axes of a 2x2 mesh; its first 6 elements may be cut
-    along each of them, but would be along both.
+    along each of them, but would be along both. Operands are whole where the result is: of two
+    slices of a cut tensor that become whole, XLA takes one for the other.
     """
     shape = eqn.outvars[0].aval.shape
     arrays = [v.aval.shape if len(v.aval.shape) == len(shape) else shape for v in eqn.invars]
     changed = {i for x in arrays for i, (n, m) in enumerate(zip(x, shape, strict=True)) if n != m}
-    operands = [_not_dividing(x, changed, mesh.size) for x in arrays]
-    return operands, [_not_dividing(shape, changed, mesh.size)]
-
-
-def _not_dividing(shape: Sequence[int], axes: set[int], parts: int) -> Axes:
-    return [i for i in sorted(axes) if shape[i] % parts]
+    result = [i for i in sorted(changed) if shape[i] % mesh.size]
+    return [[i for i in sorted(changed) if i in result or x[i] % mesh.size] for x in arrays], [
+        result
+    ]
 
 
 def _padded(eqn: Any, mesh: Mesh) -> Whole:
