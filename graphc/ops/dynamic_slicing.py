@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
+from jax import numpy as jnp
 
 from graphc.ir.dims import Dim, Shape
 from graphc.ir.dtypes import is_integer
@@ -58,7 +60,20 @@ def _infer_slice(ctx: InferContext, x: TensorType, *starts: TensorType, sizes: S
 
 
 def _lower_slice(ctx: LowerContext, x: Any, *starts: Any, sizes: Shape) -> Any:
-    return lax.dynamic_slice(x, starts, ctx.shape(sizes))
+    window = ctx.shape(sizes)
+    inside = [_inside(*row) for row in zip(starts, window, x.shape, strict=True)]
+    return lax.dynamic_slice(x, inside, window)
+
+
+def _inside(start: Any, size: Any, dim: Any) -> Any:
+    """`start` moved so that the window lies in its axis.
+
+    XLA does that too, except where it merges a slice of a slice into one: then it lets the inner
+    window begin too late (jaxlib 0.10: of 7 elements 4 from 5 on, and of these the first 2).
+    """
+    if not isinstance(start, jax.Array) or start.dtype.itemsize < 4:
+        start = jnp.asarray(start, jnp.int32)  # so that sizes fit
+    return jnp.clip(jnp.where(start < 0, start + dim, start), 0, dim - size)
 
 
 def _slice_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:

@@ -23,12 +23,14 @@ from graphc.ir.program import Port, Program
 from graphc.ir.sharding import Spec, check_on_mesh, trimmed
 from graphc.ir.source import Source
 from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.lowering.even_shards import with_even_shards
 from graphc.ops.sharding import SHARD
 from graphc.passes.manager import PassReport
 from graphc.runtime.annotated import buffer_spec
 from graphc.runtime.interface import SHARDED, Home
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.lowered import JaxProgram, PortOrder, donated, interface_of, with_token
+from graphc.runtime.mesh_notes import uneven_notes
 from graphc.runtime.numerics import checked
 
 Lines = Mapping[str, Source | None]
@@ -69,6 +71,7 @@ def on_mesh(
         kind=SHARDED, wide=wide, replicas=len(devices), checks=checks,
     )  # fmt: skip
     specs = [_feed_spec(port, program, mesh, feeds, notes) for port in order.feeds]
+    notes += uneven_notes(program, mesh.axes)
     homes = [Home(spec=trimmed(buffer_spec(b, program.shards))) for b in interface.buffers]
     rows = zip(interface.feeds, specs, strict=True)
     interface = replace(
@@ -84,7 +87,7 @@ def on_mesh(
     places = [NamedSharding(grid, PartitionSpec(*spec)) for spec in taken]
     results = [NamedSharding(grid, PartitionSpec(*spec)) for spec in given]
     jitted = jax.jit(
-        with_token(program, to_function(program, mesh=grid)),
+        with_even_shards(with_token(program, to_function(program, mesh=grid)), grid),
         in_shardings=tuple(places),
         # What is fetched lies as XLA leaves it: moving it is up to who reads it.
         out_shardings=[*results, *[None] * (len(order.fetches) or 1)],

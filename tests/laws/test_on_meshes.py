@@ -1,0 +1,36 @@
+"""The law of meshes: however its operands and results lie, also where their sizes do not divide by
+the mesh, every operator and its gradient give what they give on one device.
+
+The cases are those of all laws, so a new operator joins unasked. `tests/reliability/meshes.py` goes
+on with other layouts, groups and dtypes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.laws.meshes import CASES, MESHES, compare, spread
+
+_TOGETHER = 8  # cases in a program: each takes a fifth of the time that it takes alone
+_EACH = 14  # of these programs every so many is in the normal suite
+_ORDER = np.random.default_rng(16).permutation(len(CASES))
+GROUPS = [_ORDER[i : i + _TOGETHER].tolist() for i in range(0, len(CASES), _TOGETHER)]
+
+
+def check(number: int) -> None:
+    axes = MESHES[number % len(MESHES)]
+    made = spread([CASES[i] for i in GROUPS[number]], axes, seed=number)
+    assert made.fetches
+    assert not compare(made), dict(axes)
+
+
+@pytest.mark.parametrize("number", range(0, len(GROUPS), _EACH))
+def test_some_operators_mean_on_a_mesh_what_they_mean_alone(number: int) -> None:
+    check(number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [i for i in range(len(GROUPS)) if i % _EACH])
+def test_all_operators_mean_on_a_mesh_what_they_mean_alone(number: int) -> None:
+    check(number)
