@@ -14,6 +14,7 @@ from jax.sharding import Sharding
 from graphc.artifacts.weights import Weights
 from graphc.errors import DTypeError, ShapeError, StateError, UnknownNameError, nearest
 from graphc.ir.types import TensorType
+from graphc.runtime.feeds import variable_value
 from graphc.runtime.layout import public_names
 
 
@@ -127,6 +128,7 @@ class ModelState(Mapping[str, jax.Array]):
         if shape != type.shape or dtype != type.dtype:
             error = ShapeError if shape != type.shape else DTypeError
             raise error(f"variable {name!r} is {type}, the value {dtype} of shape {shape}")
+        value = variable_value(name, type, value)
         private = value if isinstance(value, jax.Array) else np.array(value)
         return self.followed_by({name: moved(private, self._saved.home)})
 

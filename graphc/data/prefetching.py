@@ -10,17 +10,17 @@ from typing import Any, Self, TypeAlias
 from weakref import finalize
 
 import jax
-import numpy as np
 
 from graphc.data.pump import Pump, close
 from graphc.devices.discovery import find_devices, no_such_device
 from graphc.errors import AttributeValueError, DTypeError, FeedError, GraphcError
 from graphc.ir.dtypes import as_dtype
+from graphc.ir.host_values import read
 from graphc.ir.source import Source, current_source
 from graphc.runtime.background import own_settings
 from graphc.runtime.batches import checked_count
 from graphc.runtime.executable import Executable
-from graphc.runtime.feeds import own
+from graphc.runtime.feed_memory import own
 from graphc.runtime.session import Session
 
 Destination: TypeAlias = Session | Executable | jax.Device | jax.sharding.Sharding | str
@@ -67,6 +67,7 @@ def prefetch(
         DeviceError: no such device.
         FeedError: `batches` cannot be iterated over. From `next`: a batch that does not fit.
 
+    >>> import numpy as np
     >>> [float(x.sum()) for x in prefetch(np.full(3, i, np.float32) for i in range(3))]
     [0.0, 3.0, 6.0]
     """
@@ -200,7 +201,12 @@ def _array(leaf: Any) -> Any:
         return leaf
     if not hasattr(leaf, "__array__"):
         return None
-    array = np.asarray(leaf)
+    try:
+        array = read(leaf)
+    except DTypeError as error:
+        raise FeedError(
+            f"prefetch: {error.what}", details=error.details, mend=error.mend
+        ) from error.__cause__
     try:
         as_dtype(array.dtype)
     except DTypeError:

@@ -18,7 +18,8 @@ from graphc.ir.program import Port, Program
 from graphc.passes.manager import PassReport
 from graphc.runtime.executors import Executor, put_on
 from graphc.runtime.failures import in_words
-from graphc.runtime.feeds import FeedSpec, own
+from graphc.runtime.feed_memory import own
+from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import resolve_feeds
 from graphc.runtime.initial import initial_values
 from graphc.runtime.layout import Buffer, StateLayout

@@ -10,6 +10,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from graphc.errors import DTypeError, ShapeError, StateError
+from graphc.runtime.feeds import variable_value
 from graphc.runtime.layout import Buffer, StateLayout, public_names
 from graphc.runtime.packing import put, repack, take
 
@@ -80,6 +81,7 @@ class State(Mapping[str, jax.Array]):
         if shape != type.shape or dtype != type.dtype:
             error = ShapeError if shape != type.shape else DTypeError
             raise error(f"variable {name!r} is {type}, the value {dtype} of shape {shape}")
+        value = variable_value(name, type, value)
         buffers = list(self.buffers)
         old = buffers[slot.buffer]
         if slot.member is None:
