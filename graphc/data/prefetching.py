@@ -11,6 +11,7 @@ from weakref import finalize
 
 import jax
 
+from graphc.copying import Uncopied
 from graphc.data.pump import Pump, close
 from graphc.devices.discovery import find_devices, no_such_device
 from graphc.errors import AttributeValueError, DTypeError, FeedError, GraphcError
@@ -21,6 +22,7 @@ from graphc.runtime.background import own_settings
 from graphc.runtime.batches import checked_count
 from graphc.runtime.executable import Executable
 from graphc.runtime.feed_memory import own
+from graphc.runtime.forking import FORKING
 from graphc.runtime.session import Session
 
 Destination: TypeAlias = Session | Executable | jax.Device | jax.sharding.Sharding | str
@@ -85,7 +87,7 @@ def prefetch(
     return Prefetch(_in_groups(batches, n), lambda group: to.put(group, steps=n), count)
 
 
-class Prefetch(Iterator[Any]):
+class Prefetch(Iterator[Any], Uncopied):
     """Batches on their way to the device: what `prefetch` returns.
 
     Its thread ends with the batches, on `close`, at the end of a `with`, when nobody has the
@@ -93,7 +95,10 @@ class Prefetch(Iterator[Any]):
     there is nothing more to come: `next` raises StopIteration.
     """
 
+    instead = "send what the batches are made of, and prefetch them there"
+
     def __init__(self, batches: Iterable[Any], place: Callable[[Any], Any], size: int) -> None:
+        FORKING.use_devices()
         made_at = current_source()
 
         def make(batch: Any, number: int) -> Any:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
+from graphc.copying import Uncopied
 from graphc.errors import UnknownNameError, nearest
 from graphc.ir.graph import Graph
 from graphc.ir.source import current_source
@@ -23,7 +24,7 @@ from graphc.runtime.state import State
 Array = np.ndarray[Any, Any]
 
 
-class LiveState:
+class LiveState(Uncopied):
     """The current values of a graph's variables.
 
     Attributes:
@@ -32,6 +33,8 @@ class LiveState:
             says where. Executables put new ones in their places.
         shared: whether others hold the buffers too, so that none is written over.
     """
+
+    instead = "send session.values()"
 
     def __init__(self, graph: Graph) -> None:
         self.layout = StateLayout({})

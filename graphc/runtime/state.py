@@ -9,17 +9,21 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
+from graphc.copying import Uncopied
 from graphc.errors import DTypeError, ShapeError, StateError
 from graphc.runtime.feeds import variable_value
+from graphc.runtime.forking import FORKING
 from graphc.runtime.layout import Buffer, StateLayout, public_names
 from graphc.runtime.packing import put, repack, take
 
 
-class State(Mapping[str, jax.Array]):
+class State(Mapping[str, jax.Array], Uncopied):
     """The values of all variables at one moment; reads like a mapping from name to array.
 
     An executable that assigns variables consumes the state it is given and gives a new one.
     """
+
+    instead = "copy its values: {name: np.asarray(value) for name, value in state.items()}"
 
     def __init__(self, layout: StateLayout, buffers: list[jax.Array]) -> None:
         self.layout = layout
@@ -35,6 +39,7 @@ class State(Mapping[str, jax.Array]):
         Raises:
             StateError: the state was consumed.
         """
+        FORKING.check()
         if self._consumed_by is not None:
             raise StateError(
                 f"this state was consumed by {self._consumed_by}",
