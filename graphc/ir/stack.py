@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from graphc.errors import ExecutionError
+from graphc.errors import ExecutionError, GraphcError
 from graphc.ir.source import current_source
 
 P = ParamSpec("P")
@@ -22,7 +22,9 @@ def within_stack(function: Callable[P, T]) -> Callable[P, T]:
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
-        except RecursionError as error:
+        except (RecursionError, GraphcError) as error:
+            if not _ran_out(error):
+                raise
             raise ExecutionError(
                 "Python's stack has no room left to compile the program",
                 details=[f"it takes {sys.getrecursionlimit():,} nested calls"],
@@ -32,3 +34,12 @@ def within_stack(function: Callable[P, T]) -> Callable[P, T]:
             ) from error
 
     return call
+
+
+def _ran_out(error: BaseException | None) -> bool:
+    """Whether an error is a `RecursionError`, or says of a pass or a node that it raised one."""
+    while error is not None:
+        if isinstance(error, RecursionError):
+            return True
+        error = error.__cause__
+    return False

@@ -242,7 +242,7 @@ class Session(HasWorkers, Uncopied):
         try:
             key = (fetch_key(fetches), tuple(feeds))
             plan = self._plans.get(key)
-        except TypeError:  # no mapping, or nothing that can be a key
+        except (TypeError, RecursionError):  # no mapping, or nothing that can be a key
             key, plan = None, None
         plan = plan or self._plan(key, fetches, feeds)
         if self._broken is not None or self._closed:
