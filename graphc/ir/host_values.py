@@ -17,7 +17,7 @@ import jax
 import ml_dtypes
 import numpy as np
 
-from graphc.errors import DTypeError
+from graphc.errors import DTypeError, GraphcError
 from graphc.ir.dtypes import (
     SCALAR_DEFAULTS,
     DType,
@@ -173,7 +173,7 @@ def read(value: Any) -> Array:
     try:
         array = np.asarray(value)
         return _by_dlpack(value) if array.dtype.kind == "O" else array
-    except MemoryError:
+    except (MemoryError, GraphcError):  # the latter of a tensor, which has no value
         raise
     except Exception as error:
         if isinstance(value, jax.Array) or not hasattr(value, "__dlpack__"):

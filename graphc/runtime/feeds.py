@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from graphc.errors import DTypeError, FeedError, ShapeError
+from graphc.errors import DTypeError, FeedError, GraphcError, ShapeError
 from graphc.ir.dims import Dim, DimExpr, as_symbol, substitute, symbol, symbols_of
 from graphc.ir.dtypes import as_dtype, kind_of, promote_scalar
 from graphc.ir.host_values import fitted, host_array, scalar_kind, shown
@@ -88,7 +88,9 @@ class FeedSpec:
         """Python numbers, lists, and whatever NumPy or DLPack can read."""
         try:
             array = self._read(value)
-        except DTypeError as error:
+        except FeedError:
+            raise
+        except GraphcError as error:
             raise FeedError(
                 f"feed {self.label!r} is not an array of {self.dtype.name}: {shown(value)}",
                 details=[error.what, *error.details],

@@ -267,6 +267,7 @@ class Places:
         self.entry = gc.load(path).signatures["f"]
         self.step = gc.compile(self.graph, self.y, {self.x: (2,)})
         self.state = self.step.init()
+        self.function, self.values = gc.to_jax(self.graph, self.y)
 
     def run(self, value: Any) -> Any:
         return self.session.run(self.y, {self.x: value})
@@ -288,6 +289,9 @@ class Places:
 
     def call(self, value: Any) -> Any:
         return self.step(self.state, {self.x: value})[0]
+
+    def to_jax(self, value: Any) -> Any:
+        return self.function(self.values, {"x": value})[0]
 
     def put_for_step(self, value: Any) -> Any:
         return self.step.put({self.x: value})[self.x]
