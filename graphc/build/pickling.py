@@ -34,4 +34,4 @@ def _reduced(graph: Graph) -> tuple[Callable[[bytes], Graph], tuple[bytes]]:
         ) from error
 
 
-copyreg.pickle(Graph, _reduced)  # type: ignore[arg-type]
+copyreg.pickle(Graph, _reduced)

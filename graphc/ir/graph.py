@@ -45,7 +45,7 @@ class Graph:
         self.name = name
         self.seed = seed
         self.parent = parent
-        self.depth = 0 if parent is None else parent.depth + 1
+        self.depth: int = 0 if parent is None else parent.depth + 1
         if self.depth > DEEPEST_NEST:
             raise GraphError(
                 f"the body {name!r} is nested {self.depth} deep in other bodies; at most "

@@ -48,9 +48,7 @@ def host_array(value: Any, wanted: DType | None = None) -> Array:
         DTypeError: `value` is masked, is not numeric or cannot be read. The error that reading
             it raised is the cause. Or a Python integer is out of range for `wanted`.
     """
-    array = value if type(value) is np.ndarray else read(value)
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
+    array = read(value)
     if array.dtype.kind in "Of" and wanted is not None and is_integer(wanted):
         found = _integers(value, wanted)
         if found is not None:
@@ -161,11 +159,19 @@ def _text(value: Any) -> str:
 
 
 def read(value: Any) -> Array:
-    """`value` as an array of whatever dtype it has; it may share its memory with `value`.
+    """`value` as an array of whatever dtype it has, in the byte order of this machine; it may
+    share its memory with `value`.
 
     Raises:
         DTypeError: `value` is masked, or cannot be read.
     """
+    array = value if type(value) is np.ndarray else _read(value)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array
+
+
+def _read(value: Any) -> Array:
     if isinstance(value, np.ma.MaskedArray):
         raise _masked()
     if isinstance(value, (list, tuple)):
@@ -276,7 +282,7 @@ def _misfit(dtype: DType, least: int, most: int) -> DTypeError:
 
 
 @lru_cache(maxsize=256)
-def _safe_range(kind: type, dtype: DType) -> tuple[float, float] | None:
+def _safe_range(kind: Any, dtype: DType) -> tuple[float, float] | None:
     """Which numbers of a Python type a dtype has room for; None if each has to be looked at."""
     if kind not in (int, float) or dtype.kind == "b":
         return None

@@ -35,7 +35,7 @@ def fitted_on_device(value: jax.Array, dtype: DType) -> jax.Array:
                 )
             return result
         least, most = map(int, _extremes()(value))
-    limits = jnp.iinfo(dtype)
+    limits = jnp.iinfo(dtype)  # type: ignore[no-untyped-call]
     if least < int(limits.min) or most > int(limits.max):
         raise DTypeError(
             f"{source} values do not fit {dtype.name}",
