@@ -100,7 +100,9 @@ class FeedSpec:
         try:
             result = fitted(array, self.dtype)
         except DTypeError as error:
-            raise self._misfit(array.dtype, error) from None
+            weak = scalar_kind(value, array) is not None
+            given = type(value).__name__ if weak else array.dtype
+            raise self._misfit(given, error) from None
         return own(result) if result is array and copy else result
 
     def _read(self, value: Any) -> np.ndarray[Any, Any]:
@@ -114,9 +116,9 @@ class FeedSpec:
         self._check_kind(array.dtype)
         return array
 
-    def _misfit(self, dtype: Any, error: DTypeError) -> FeedError:
+    def _misfit(self, given: Any, error: DTypeError) -> FeedError:
         return FeedError(
-            f"feed {self.label!r} must be {self.dtype.name}, got {dtype} with values that do "
+            f"feed {self.label!r} must be {self.dtype.name}, got {given} with values that do "
             "not fit",
             details=error.details,
             source=self.source,
