@@ -25,7 +25,7 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
 
 def own(array: Array) -> Array:
     """The array if its memory cannot change, and else a copy of it."""
-    if cannot_change(array):
+    if not array.flags.writeable and cannot_change(array):
         return array
     return array.copy() if array.nbytes < _LARGE else _aligned_copy(array)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from graphc.errors import DTypeError, FeedError, GraphcError, ShapeError
 from graphc.ir.dims import Dim, DimExpr, as_symbol, substitute, symbol, symbols_of
@@ -63,7 +64,7 @@ class FeedSpec:
         return self._convert_other(value, self.copy and copy)
 
     def _convert_jax(self, value: jax.Array) -> jax.Array:
-        if isinstance(value, jax.core.Tracer):
+        if isinstance(value, Tracer):
             raise FeedError(
                 f"feed {self.label!r} is a value that JAX is tracing, and has no numbers yet",
                 source=self.source,
