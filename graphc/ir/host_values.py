@@ -67,7 +67,8 @@ def number(value: Any, dtype: DType) -> Array | None:
 
     A short way for the numbers in expressions, such as `x * 2.0`.
     """
-    limits = _safe_range(type(value), dtype)
+    kind: Any = type(value)
+    limits = _safe_range(kind, dtype)
     if limits is None or not limits[0] <= value <= limits[1]:
         return None
     return np.asarray(value, dtype)

@@ -209,7 +209,7 @@ def wrong_feeds():
         (
             {"x": x, "y": [0, 2**40]},
             FeedError,
-            "feed 'y' must be int32, got list with values that do not fit",
+            "must be int32, got list with values that do",
         ),
         ({"xx": x, "y": y}, UnknownNameError, "did you mean 'x'"),
         ({"x": x, "y": y, "w": 1.0}, UnknownNameError, "no node 'w'|cannot be fed"),
