@@ -13,6 +13,7 @@ from jax import lax
 from jax import numpy as jnp
 
 import graphc as gc
+from benchmarks.feeding import unchanging
 from benchmarks.timing import compare
 
 BLOCKS, CHANNELS, SIDE, BATCH = 6, 64, 28, 8
@@ -37,8 +38,9 @@ def separable() -> list[Row]:
         [x],
         {"logits": logits},
     )
-    feed = np.random.default_rng(0).standard_normal((BATCH, SIDE, SIDE, CHANNELS)).astype("f")
-    feed.flags.writeable = False
+    feed = unchanging(
+        np.random.default_rng(0).standard_normal((BATCH, SIDE, SIDE, CHANNELS)).astype("f")
+    )
     runs = {
         "unfrozen": _runner(session, logits, x, feed),
         "frozen": _runner(gc.Session(frozen), "logits", "x", feed),
@@ -66,8 +68,7 @@ def weight_norm() -> list[Row]:
         y = gc.identity(h, name="y")
     session = gc.Session(graph)
     frozen = gc.freeze(session, [x], [y])
-    feed = np.random.default_rng(0).standard_normal((4, WIDTH)).astype("f")
-    feed.flags.writeable = False
+    feed = unchanging(np.random.default_rng(0).standard_normal((4, WIDTH)).astype("f"))
     weights = [(session.get(f"v{i}"), session.get(f"g{i}")) for i in range(LAYERS)]
 
     @jax.jit
@@ -103,8 +104,7 @@ def checked() -> list[Row]:
             h = gc.nn.Dense(512, activation=gc.nn.relu, name=f"layer{i}")(h)
         loss = gc.reduce_mean(gc.square(h), name="loss")
         train = gc.minimize(loss, optax.adam(1e-4), name="train")
-    feed = np.random.default_rng(0).standard_normal((64, 512)).astype("f")
-    feed.flags.writeable = False
+    feed = unchanging(np.random.default_rng(0).standard_normal((64, 512)).astype("f"))
     found = {}
     for check in (False, True):
         session = gc.Session(graph, options=gc.CompileOptions(check_numerics=check))

@@ -13,6 +13,7 @@ from jax import numpy as jnp
 
 import graphc as gc
 from benchmarks import cnn
+from benchmarks.feeding import unchanging
 from benchmarks.timing import compare
 
 Row = tuple[str, str, str]
@@ -208,8 +209,7 @@ def small_cnn() -> Model:
 
 
 def _model(graph: gc.Graph, fetches: list[Any], feeds: Any, loss_of: Any, tx: Any) -> Model:
-    for value in feeds.values():
-        value.flags.writeable = False  # neither side copies
+    feeds = {key: unchanging(value) for key, value in feeds.items()}
     session = gc.Session(graph)
     names = [v.name for v in graph.variables.values() if v.trainable]
     return Model(graph, fetches, feeds, {n: session.get(n) for n in names}, loss_of, tx)

@@ -12,6 +12,7 @@ import numpy as np
 import optax
 
 import graphc as gc
+from benchmarks.feeding import unchanging
 from benchmarks.timing import compare
 
 
@@ -24,8 +25,7 @@ def call_overhead() -> list[tuple[str, str, str]]:
         loss = gc.reduce_mean(gc.square(gc.nn.Dense(4, name="out")(h)), name="loss")
         train = gc.minimize(loss, optax.sgd(1e-3), name="train")
     session = gc.Session(graph)
-    feed = np.ones((8, 16), np.float32)
-    feed.flags.writeable = False
+    feed = unchanging(np.ones((8, 16), np.float32))
     names = ("hidden/kernel", "hidden/bias", "out/kernel", "out/bias")
     holder: dict[str, Any] = {"params": [session.get(n) for n in names]}
 
@@ -88,8 +88,7 @@ def _averages(count: int) -> tuple[Callable[[], None], Callable[[], None]]:
         first = gc.reduce_sum(variables[0].read())
         step = gc.group(*[v.assign(0.99 * v + 0.01 * x) for v in variables])
     session = gc.Session(graph)
-    fetches, feed = [step, first], np.ones((), np.float32)
-    feed.flags.writeable = False
+    fetches, feed = [step, first], unchanging(np.ones((), np.float32))
 
     def ours() -> None:
         session.run(fetches, {x: feed})[1].block_until_ready()

@@ -19,6 +19,7 @@ import optax
 from jax import numpy as jnp
 
 import graphc as gc
+from benchmarks.feeding import unchanging
 
 VOCABULARY = 256  # bytes
 SOURCES = ("argparse.py", "inspect.py", "subprocess.py", "typing.py")
@@ -78,8 +79,7 @@ def batches(size: Size, count: int) -> list[np.ndarray]:
     rng = np.random.default_rng(1)
     starts = rng.integers(0, len(text) - size.sequence, (count, size.batch, 1))
     pieces = text[starts + np.arange(size.sequence + 1)].astype(np.int32)
-    pieces.flags.writeable = False  # neither side copies
-    return list(pieces)
+    return list(unchanging(pieces))
 
 
 # -- graphc, layer by layer --------------------------------------------------------------------

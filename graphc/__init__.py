@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.artifacts import load as load
     from graphc.artifacts import save as save
     from graphc.autodiff import gradients as gradients
+    from graphc.build import Graph as Graph
     from graphc.build import TensorSpec as TensorSpec
     from graphc.build import add_to_collection as add_to_collection
     from graphc.build import control_dependencies as control_dependencies
@@ -33,7 +34,6 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.build import variable as variable
     from graphc.config import CompileOptions as CompileOptions
     from graphc.data import Bucketing as Bucketing
-    from graphc.ir import Graph as Graph
     from graphc.ir import Node as Node
     from graphc.ir import Program as Program
     from graphc.ir import Tensor as Tensor
@@ -423,7 +423,7 @@ _HOMES: Final[dict[str, str]] = {
     "Bucketing": "data",
     "CompileOptions": "config",
     "Executable": "runtime",
-    "Graph": "ir",
+    "Graph": "build",
     "Limits": "artifacts",
     "Node": "ir",
     "Program": "ir",

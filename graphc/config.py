@@ -6,7 +6,7 @@ import enum
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
@@ -99,6 +99,11 @@ class CompileOptions:
     fuse_attention: bool = True
     check_numerics: bool = False
     memory_limit: int | str | None = None
+
+    def __reduce__(self) -> Any:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        # The mapping is read-only, and Python does not pickle such.
+        return _options, ({**values, "xla_options": dict(self.xla_options)},)
 
     def __post_init__(self) -> None:
         given: object = self.pipeline
@@ -223,3 +228,8 @@ def _xla_options(options: Any) -> Mapping[str, str | int | bool | float]:
 
 def _refuse(name: str, must: str, got: object, mend: str) -> NoReturn:
     raise AttributeValueError(f"CompileOptions: {name} must {must}, got {got!r}", mend=mend)
+
+
+def _options(values: Mapping[str, Any]) -> CompileOptions:
+    """Options that were pickled."""
+    return CompileOptions(**values)

@@ -7,7 +7,8 @@ the user's line, and how to mend it.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 
 class GraphcError(Exception):
@@ -33,6 +34,11 @@ class GraphcError(Exception):
         self.source = source
         self.mend = mend
         super().__init__(what)
+
+    def __reduce__(self) -> Any:
+        """Pickled with all attributes; `__init__`, which differs from class to class, is not
+        called again."""
+        return _restored, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
         lines = [self.what, *(f"  {detail}" for detail in self.details)]
@@ -155,8 +161,22 @@ class ArtifactVersionError(ArtifactError):
     """An artifact was written by a newer graphc or needs a platform this process lacks."""
 
 
+class CopyError(GraphcError, TypeError):
+    """An object that cannot be pickled or copied: it belongs to a graph, a device or a file."""
+
+
 class MissingExtraError(GraphcError, ImportError):
     """A feature needs an optional dependency; the message names the extra to install."""
+
+
+def _restored(
+    kind: type[GraphcError], args: tuple[Any, ...], attributes: Mapping[str, Any]
+) -> GraphcError:
+    """An error as it was before it was pickled."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 ORDER = (
-    "_version, errors, collection <- config <- store <- ir <- ops <- autodiff <- build <- jaxpr "
-    "<- nn, optim <- passes <- devices <- lowering <- runtime <- artifacts, data <- train "
+    "_version, errors, collection <- copying, config <- store <- ir <- ops <- autodiff <- build "
+    "<- jaxpr <- nn, optim <- passes <- devices <- lowering <- runtime <- artifacts, data <- train "
     "<- importers, serving <- cli"
 )
 RANK = {

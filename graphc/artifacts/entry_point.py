@@ -13,11 +13,13 @@ import numpy as np
 from graphc.artifacts.lowering import Places, x64
 from graphc.artifacts.state import ModelState, Saved
 from graphc.artifacts.ways import Chain, Source
+from graphc.copying import Uncopied
 from graphc.errors import DeviceError, ExecutionError, FeedError, StateError, nearest
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
 from graphc.runtime.feeds import FeedSpec, bind_feeds
+from graphc.runtime.forking import FORKING
 
 _IN_FLIGHT = 4  # steps on several devices: unbounded queues of collectives can abort the process
 
@@ -26,7 +28,7 @@ _IN_FLIGHT = 4  # steps on several devices: unbounded queues of collectives can 
 _NARROW = (as_dtype("int4"), as_dtype("uint4"))
 
 
-class EntryPoint:
+class EntryPoint(Uncopied):
     """One signature of a loaded artifact.
 
     An entry point that assigns no variable is `f(x=...) -> {name: array}` (a state may be given
@@ -42,6 +44,8 @@ class EntryPoint:
         updates_state: whether it takes a state and gives a new one.
         devices: how many it was saved for.
     """
+
+    instead = "send the path of the file: gc.load(path).signatures[name]"
 
     def __init__(
         self,
@@ -106,6 +110,7 @@ class EntryPoint:
                 weight was altered.
             ExecutionError: the run failed; the state is as it was.
         """
+        FORKING.use_devices()
         self._check_devices()
         self._chain.choose()  # what is wrong with the file is said before what is with the inputs
         state = self._checked_state(state)

@@ -19,6 +19,7 @@ from graphc.artifacts.manifest_read import parse_manifest
 from graphc.artifacts.state import ModelState, Saved
 from graphc.artifacts.ways import Source
 from graphc.artifacts.weights import WEIGHTS, Weights
+from graphc.copying import Uncopied
 from graphc.devices.discovery import platform_of
 from graphc.devices.strategy import DataParallel
 from graphc.errors import (
@@ -29,6 +30,7 @@ from graphc.errors import (
     nearest,
 )
 from graphc.ir.types import TensorType
+from graphc.runtime.forking import FORKING
 from graphc.runtime.layout import public_names
 
 
@@ -56,7 +58,7 @@ class Signatures(Mapping[str, EntryPoint]):
         return f"<Signatures {', '.join(self._entries)}>"
 
 
-class Model:
+class Model(Uncopied):
     """A loaded artifact: its entry points, and the weights it was saved with. Made by `gc.load`.
 
     The file stays open. A weight is read, checked and put on the device when an entry point that
@@ -67,6 +69,8 @@ class Model:
         manifest: what the file says of itself: versions, platforms, ...
         device: where entry points for one device run.
     """
+
+    instead = "send the path of the file, and load it again with gc.load"
 
     def __init__(
         self,
@@ -151,6 +155,7 @@ def load(
     """
     _check_arguments(device, strategy, trust_native, limits)
     manifest, members = read(path)
+    FORKING.use_devices()
     where = device or jax.local_devices()[0]
     _check_platform(manifest, platform_of(where))
     types = {row.value.name: row.value.type for row in manifest.variables}

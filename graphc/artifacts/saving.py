@@ -39,9 +39,11 @@ from graphc.errors import (
 from graphc.ir.dims import as_symbol, symbol, symbols_of
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.graph import Graph
+from graphc.ir.names import check_length
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.rewrite import bind_sizes
+from graphc.ir.stack import within_stack
 from graphc.ir.types import TensorType
 from graphc.passes.target import Target
 from graphc.runtime.compiler import checked_options
@@ -71,6 +73,7 @@ class _Exported:
         return {*self.entry.written, *self.entry.read, *self.entry.assigned}
 
 
+@within_stack
 def save(
     session: Session,
     path: str | os.PathLike[str],
@@ -159,6 +162,7 @@ def _check_signatures(signatures: Any) -> None:
             raise AttributeValueError(
                 f"save: signatures must map names to gc.Signature, got {name!r}: {signature!r}"
             )
+        check_length(name, "name of a signature")
 
 
 def _checked_platforms(platforms: Any) -> tuple[str, ...]:

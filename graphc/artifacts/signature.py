@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from graphc.errors import AttributeValueError
+from graphc.ir.names import check_length
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
@@ -66,6 +67,8 @@ def _check_names(what: str, names: Any) -> None:
     ):
         example = 'gc.Signature({"x": x}, {"logits": logits})'
         _refuse(f"{what} must map argument names to tensors, got {names!r}", example)
+    for name in names:
+        check_length(name, f"name among the {what}")
 
 
 def _check_updates(updates: Any) -> None:

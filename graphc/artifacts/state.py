@@ -12,8 +12,11 @@ from jax import numpy as jnp
 from jax.sharding import Sharding
 
 from graphc.artifacts.weights import Weights
+from graphc.copying import Uncopied
 from graphc.errors import DTypeError, ShapeError, StateError, UnknownNameError, nearest
 from graphc.ir.types import TensorType
+from graphc.runtime.feeds import variable_value
+from graphc.runtime.forking import FORKING
 from graphc.runtime.layout import public_names
 
 
@@ -53,12 +56,14 @@ class Saved:
         return moved(self._weights[name], where)
 
 
-class ModelState(Mapping[str, jax.Array]):
+class ModelState(Mapping[str, jax.Array], Uncopied):
     """The values of a model's variables at one moment; reads like a mapping from name to array.
 
     An entry point that assigns variables consumes the state it is given and gives a new one.
     What none has assigned is still as it was saved, and shared with other states.
     """
+
+    instead = "copy its values: {name: np.asarray(value) for name, value in state.items()}"
 
     def __init__(self, saved: Saved, values: Mapping[str, jax.Array]) -> None:
         self._saved = saved
@@ -99,7 +104,8 @@ class ModelState(Mapping[str, jax.Array]):
         return found
 
     def check_alive(self) -> None:
-        """Raises StateError if the state was consumed."""
+        """Raises StateError if the state was consumed, or this process cannot use it."""
+        FORKING.check()
         if self._consumed_by is not None:
             raise StateError(
                 f"this state was consumed by {self._consumed_by}",
@@ -127,6 +133,7 @@ class ModelState(Mapping[str, jax.Array]):
         if shape != type.shape or dtype != type.dtype:
             error = ShapeError if shape != type.shape else DTypeError
             raise error(f"variable {name!r} is {type}, the value {dtype} of shape {shape}")
+        value = variable_value(name, type, value)
         private = value if isinstance(value, jax.Array) else np.array(value)
         return self.followed_by({name: moved(private, self._saved.home)})
 

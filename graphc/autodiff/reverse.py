@@ -232,7 +232,7 @@ def _accumulate(
         if all(a is None for a in found):
             continue
         where = exact_device(node.device) if colocate else nullcontext()
-        with at_source(node.source), absolute_scope(f"{outer_scope}{node.name}/"), where:
+        with at_source(node.source), absolute_scope(_scope_of(node, outer_scope)), where:
             results = _apply_rule(context, node, found)
             for tensor, adjoint in zip(node.inputs, results, strict=True):
                 if adjoint is not None:
@@ -246,6 +246,22 @@ def _accumulate(
                 total = adjoint if total is None else FUNCTIONS.add(total, adjoint)
         totals.append(total)
     return totals
+
+
+def _scope_of(node: Node, outer: str) -> str:
+    """The name scope for the gradient of a node, inside the scope of all gradients.
+
+    In a body, nodes that are computed again for its gradient have names in that scope already.
+    Such a name is not put behind the scope once more: at each level of nesting the names would be
+    twice as long.
+    """
+    if AMBIENT.graphs[-1].parent is None:
+        return f"{outer}{node.name}/"
+    parts, scopes = node.name.split("/"), outer.split("/")
+    common = 0
+    while common < min(len(parts), len(scopes)) - 1 and parts[common] == scopes[common]:
+        common += 1
+    return f"{outer}{'/'.join(parts[common:])}/"
 
 
 def _add(adjoints: dict[Tensor, Tensor], tensor: Tensor, adjoint: Tensor) -> None:

@@ -19,6 +19,7 @@ from graphc.errors import (
 )
 from graphc.ir.dtypes import FLOAT32, DType, as_dtype, is_inexact, kind_of
 from graphc.ir.graph import Graph
+from graphc.ir.host_values import fitted, read
 from graphc.ir.node import Operand, Tensor, describe_tensors
 from graphc.ir.opdef import Effects
 from graphc.ir.program import effects_of
@@ -206,7 +207,7 @@ def initial_value(variable: Variable, seed: int) -> Array:
         return initial.copy()
     sizes = as_static_shape(shape, f"variable {variable.name!r}")
     try:
-        value = np.asarray(initial(initial_rng(seed, variable.name), sizes, dtype))
+        value = read(initial(initial_rng(seed, variable.name), sizes, dtype))
     except Exception as error:
         if isinstance(error, GraphcError) and error.source is None:
             error.source = variable.source
@@ -229,7 +230,16 @@ def initial_value(variable: Variable, seed: int) -> Array:
             source=variable.source,
             mend="return an array of the dtype that the initializer is called with",
         )
-    return value.astype(dtype)
+    try:
+        return np.array(fitted(value, dtype))
+    except DTypeError as error:
+        raise DTypeError(
+            f"variable {variable.name!r}: its initializer returned {value.dtype.name} values that "
+            f"do not fit {dtype.name}",
+            details=error.details,
+            source=variable.source,
+            mend=error.mend,
+        ) from None
 
 
 def _fits(given: np.dtype[Any], wanted: DType) -> bool:

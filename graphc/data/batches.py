@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.errors import FeedError
+from graphc.errors import DTypeError, FeedError
+from graphc.ir.host_values import read
 from graphc.ir.source import current_source
 
 
@@ -25,7 +26,7 @@ class Batches:
     """
 
     def __init__(self, arrays: Mapping[str, Any], size: int, *, seed: int = 0) -> None:
-        self.arrays = {name: np.asarray(array) for name, array in arrays.items()}
+        self.arrays = {name: _as_array(name, array) for name, array in arrays.items()}
         lengths = {name: len(array) for name, array in self.arrays.items()}
         if len(set(lengths.values())) != 1:
             raise FeedError(
@@ -48,3 +49,15 @@ class Batches:
             for start in range(0, self.examples - self.size + 1, self.size):
                 chosen = order[start : start + self.size]
                 yield {name: array[chosen] for name, array in self.arrays.items()}
+
+
+def _as_array(name: str, value: Any) -> np.ndarray[Any, Any]:
+    try:
+        return read(value)
+    except DTypeError as error:
+        raise FeedError(
+            f"Batches: {name!r}: {error.what}",
+            details=error.details,
+            source=current_source(),
+            mend=error.mend,
+        ) from error.__cause__

@@ -17,6 +17,7 @@ from graphc.ir.dims import Dim, DimExpr, as_symbol, substitute, symbol, symbols_
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
+from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import resolve_feeds, resolve_fetch
 from graphc.runtime.session import Session
 
@@ -144,7 +145,7 @@ class Bucketing:
         names = {own: name for name, own in found.items() if own is not None}
         sizes = Sizes({}, {}, {})
         for tensor, value in given.items():
-            given[tensor] = _evened(graph, tensor, value, names, sizes)
+            given[tensor] = _as_array(graph, tensor, value, names, sizes)
             for dim, size in zip(_dims(graph, tensor), np.shape(given[tensor]), strict=False):
                 name = as_symbol(dim)
                 if name is None or name not in names:
@@ -194,19 +195,38 @@ def _label(tensor: Tensor) -> str:
     return repr(tensor.name.removesuffix(":0"))
 
 
-def _evened(
+def _as_array(
     graph: Graph, tensor: Tensor, value: Any, names: Mapping[str, str], sizes: Sizes
 ) -> Any:
-    """`value`, where it is rows of their own lengths as one array; the lengths go to `sizes`."""
-    if not isinstance(value, (list, tuple)) or tensor.type.rank < 2:
-        return value
-    rows = [np.asarray(row) for row in value]
-    counts = np.array([len(row) if row.ndim else 0 for row in rows])
+    """`value` as an array of the dtype of its feed; rows of their own lengths are padded to one,
+    and the lengths go to `sizes`."""
+    spec = FeedSpec.of_type(tensor.name.removesuffix(":0"), tensor.type, tensor.node.source)
+    if isinstance(value, (list, tuple)) and tensor.type.rank >= 2:
+        value = _evened(graph, tensor, value, names, sizes, spec)
+    return spec.convert(value, copy=False)
+
+
+def _evened(
+    graph: Graph,
+    tensor: Tensor,
+    value: Any,
+    names: Mapping[str, str],
+    sizes: Sizes,
+    spec: FeedSpec,
+) -> Any:
+    """Rows of their own lengths as one array; anything else as it is."""
+    counts = np.array([_length(row) for row in value])
     batch, time = [as_symbol(dim) for dim in _dims(graph, tensor)[:2]]
     if batch is None or time is None or not {batch, time} <= names.keys():
         return value  # the session says what is wrong, if anything is
-    if len(set(counts)) < 2 or any(row.ndim != tensor.type.rank - 1 for row in rows):
-        return value  # even, or wrong in another way
+    if len(set(counts)) < 2:
+        return value  # even
+    rows = [
+        spec.convert(row, copy=False) for row, count in zip(value, counts, strict=True) if count
+    ]
+    rest = rows[0].shape[1:]
+    if any(row.ndim != tensor.type.rank - 1 or row.shape[1:] != rest for row in rows):
+        return value  # wrong in another way: refused as a whole
     if not np.array_equal(sizes.lengths.setdefault((batch, time), counts), counts):
         raise FeedError(
             f"feed {_label(tensor)} has rows of lengths {_listed(counts)}, and another feed of "
@@ -214,12 +234,17 @@ def _evened(
             source=tensor.node.source,
             mend="feed rows that agree in their lengths",
         )
-    filled = [row for row in rows if row.size]  # [] alone would be float64
-    dtype = np.result_type(*filled) if filled else tensor.type.dtype
-    result = np.zeros((len(rows), max(counts), *rows[0].shape[1:]), dtype)
-    for row, array in zip(result, rows, strict=True):
-        row[: len(array)] = array
+    result = np.zeros((len(value), max(counts), *rest), spec.dtype)
+    for number, row in zip(np.flatnonzero(counts), rows, strict=True):
+        result[number, : len(row)] = row
     return result
+
+
+def _length(row: Any) -> int:
+    try:
+        return len(row)
+    except Exception:  # a number, or an object that raises: refused when it is converted
+        return 0
 
 
 def _listed(counts: Array) -> str:
@@ -235,12 +260,7 @@ def _grown(graph: Graph, tensor: Tensor, value: Any, sizes: Sizes) -> Any:
         widths.append((0, 0 if wanted is None else max(0, wanted - size)))
     if len(widths) != len(shape) or not any(after for _, after in widths):
         return value  # of another rank: the session refuses it
-    array = np.asarray(value)
-    if not array.size and isinstance(value, (list, tuple)):  # it would be float64
-        array = array.astype(tensor.type.dtype)
-    result = np.pad(array, widths)
-    result.flags.writeable = False  # nobody else has it: the session need not copy it
-    return result
+    return np.pad(np.asarray(value), widths)
 
 
 def _bound(dim: Dim, sizes: Mapping[str, int]) -> int | None:

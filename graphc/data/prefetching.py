@@ -10,17 +10,19 @@ from typing import Any, Self, TypeAlias
 from weakref import finalize
 
 import jax
-import numpy as np
 
+from graphc.copying import Uncopied
 from graphc.data.pump import Pump, close
 from graphc.devices.discovery import find_devices, no_such_device
 from graphc.errors import AttributeValueError, DTypeError, FeedError, GraphcError
 from graphc.ir.dtypes import as_dtype
+from graphc.ir.host_values import read
 from graphc.ir.source import Source, current_source
 from graphc.runtime.background import own_settings
 from graphc.runtime.batches import checked_count
 from graphc.runtime.executable import Executable
-from graphc.runtime.feeds import own
+from graphc.runtime.feed_memory import own
+from graphc.runtime.forking import FORKING
 from graphc.runtime.session import Session
 
 Destination: TypeAlias = Session | Executable | jax.Device | jax.sharding.Sharding | str
@@ -67,6 +69,7 @@ def prefetch(
         DeviceError: no such device.
         FeedError: `batches` cannot be iterated over. From `next`: a batch that does not fit.
 
+    >>> import numpy as np
     >>> [float(x.sum()) for x in prefetch(np.full(3, i, np.float32) for i in range(3))]
     [0.0, 3.0, 6.0]
     """
@@ -84,7 +87,7 @@ def prefetch(
     return Prefetch(_in_groups(batches, n), lambda group: to.put(group, steps=n), count)
 
 
-class Prefetch(Iterator[Any]):
+class Prefetch(Iterator[Any], Uncopied):
     """Batches on their way to the device: what `prefetch` returns.
 
     Its thread ends with the batches, on `close`, at the end of a `with`, when nobody has the
@@ -92,7 +95,10 @@ class Prefetch(Iterator[Any]):
     there is nothing more to come: `next` raises StopIteration.
     """
 
+    instead = "send what the batches are made of, and prefetch them there"
+
     def __init__(self, batches: Iterable[Any], place: Callable[[Any], Any], size: int) -> None:
+        FORKING.use_devices()
         made_at = current_source()
 
         def make(batch: Any, number: int) -> Any:
@@ -200,7 +206,12 @@ def _array(leaf: Any) -> Any:
         return leaf
     if not hasattr(leaf, "__array__"):
         return None
-    array = np.asarray(leaf)
+    try:
+        array = read(leaf)
+    except DTypeError as error:
+        raise FeedError(
+            f"prefetch: {error.what}", details=error.details, mend=error.mend
+        ) from error.__cause__
     try:
         as_dtype(array.dtype)
     except DTypeError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
 import warnings
@@ -12,6 +13,7 @@ from typing import Any
 from weakref import WeakSet
 
 from graphc.runtime.background import under
+from graphc.runtime.forking import in_child_of_thread
 
 PATIENCE = 5.0  # seconds: for a source that is in the middle of a batch
 
@@ -106,6 +108,14 @@ class Pump:
         finally:
             del fault
 
+    def forked(self) -> None:
+        """Called in a child process, which does not have the thread, and in which another
+        thread of the parent may seem to hold the lock."""
+        self._changed = threading.Condition()
+        self._ready.clear()
+        self._ended = True
+        self._error = in_child_of_thread("this iterator of gc.data.prefetch")
+
     # -- in the thread ----------------------------------------------------------------------
 
     def _run(self, source: Iterable[Any], make: Callable[[Any, int], Any]) -> None:
@@ -159,6 +169,15 @@ def close(items: Any) -> None:
 
 
 _RUNNING: WeakSet[Pump] = WeakSet()
+
+
+def _forked() -> None:
+    for pump in list(_RUNNING):
+        pump.forked()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_forked)
 
 
 @atexit.register

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, Final
 
 from graphc.errors import (
     AttributeValueError,
@@ -14,6 +14,7 @@ from graphc.errors import (
     nearest,
 )
 from graphc.ir.dims import DimConstraints, DimExpr, symbol, symbols_of
+from graphc.ir.names import check_length
 from graphc.ir.node import EMPTY, Node, Tensor, describe_tensors
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
@@ -21,6 +22,10 @@ from graphc.ir.scopes import AMBIENT, building, requested_device
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
+
+DEEPEST_NEST: Final = 24
+"""How many bodies of `cond`, `scan`, functions and the like may stand in each other. JAX lowers a
+body in a body by some twenty calls of Python functions, and Python allows 1,000 at once."""
 
 
 class Graph:
@@ -36,9 +41,19 @@ class Graph:
     """
 
     def __init__(self, seed: int = 0, name: str = "graph", *, parent: Graph | None = None) -> None:
+        check_length(name, "name of a graph")
         self.name = name
         self.seed = seed
         self.parent = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        if self.depth > DEEPEST_NEST:
+            raise GraphError(
+                f"the body {name!r} is nested {self.depth} deep in other bodies; at most "
+                f"{DEEPEST_NEST} are allowed",
+                source=AMBIENT.source or current_source(),
+                mend="if a function calls itself to build a body, it does so while the graph is "
+                "built, without end; for repetition use gc.scan or gc.while_loop",
+            )
         self.root: Graph = self if parent is None else parent.root
         self.nodes: list[Node] = []
         self.inputs: list[Tensor] = []  # of a child: its parameters, then its captures
@@ -128,6 +143,7 @@ class Graph:
         """
         if node.name in self._by_name:
             raise GraphError(f"two nodes have the name {node.name!r}", source=node.source)
+        check_length(node.name, source=node.source)
         self.nodes.append(node)
         self._by_name[node.name] = node
         self._names.setdefault(node.name, 1)
@@ -151,6 +167,7 @@ class Graph:
             raise GraphError(
                 f"two variables have the name {variable.name!r}", source=variable.source
             )
+        check_length(variable.name, source=variable.source)
         self.variables[variable.name] = variable
         self._names.setdefault(variable.name, 1)
 
@@ -219,6 +236,7 @@ class Graph:
         names = self._names
         count = names.get(full)
         if count is None:
+            check_length(full)
             names[full] = 1
             return full
         while True:
@@ -337,6 +355,7 @@ class Graph:
 
     def add_to_collection(self, collection: str, item: Any) -> None:
         """Appends `item` (a tensor, node or variable) to the named collection."""
+        check_length(collection, "name of a collection")
         self.root._collections.setdefault(collection, []).append(item)
 
     def collection(self, collection: str, scope: str | None = None) -> list[Any]:

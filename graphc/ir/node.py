@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+from graphc.copying import Uncopied
 from graphc.errors import GraphError
 from graphc.ir.dims import Shape
 from graphc.ir.dtypes import DType
@@ -82,7 +83,7 @@ class At:
         return Places(self._x, index)
 
 
-class Operand:
+class Operand(Uncopied):
     """What a user may calculate with: a `Tensor` or a `Variable`. NumPy's operators."""
 
     __slots__ = ()
@@ -228,6 +229,11 @@ class Tensor(Operand):
 
     __slots__ = ("__weakref__", "graph", "name", "type")
 
+    instead = (
+        "send the graph, which can be pickled and copied, and find it there by its name: "
+        "graph.tensor(name)"
+    )
+
     def __init__(self, type: TensorType, name: str = "", graph: Graph | None = None) -> None:
         self.type = type
         self.name = name
@@ -248,7 +254,7 @@ EMPTY: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Node:
+class Node(Uncopied):
     """One application of an operator; immutable, compared by identity.
 
     Attributes:
@@ -262,6 +268,10 @@ class Node:
         device: the device asked for, or "".
         control_inputs: names of nodes that run whenever this one does.
     """
+
+    instead: ClassVar[str] = (
+        "send the graph, which can be pickled and copied, and find it there: graph.node(name)"
+    )
 
     op: OpDef
     inputs: tuple[Tensor, ...]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from graphc.copying import Uncopied
 from graphc.ir.dims import Dim, symbols_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import PURE, Effects
@@ -30,7 +31,7 @@ class Port(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class Program(Uncopied):
     """Nodes in an order in which each operand is defined before it is used.
 
     Attributes:
@@ -44,6 +45,8 @@ class Program:
         homes: state name -> the device that it lies on, where nodes were placed on several.
         shards: variable -> how its value lies on a mesh of devices, where that is said.
     """
+
+    instead: ClassVar[str] = "send the graph that it was made from, which can be pickled and copied"
 
     name: str
     inputs: tuple[Port, ...]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from graphc.errors import AttributeValueError, DeviceError, GraphError
 from graphc.ir.device_spec import DeviceFunction, DeviceRequest, DeviceSpec, parse_device
+from graphc.ir.names import check_length
 from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 
@@ -83,6 +84,7 @@ def name_scope(name: str) -> Iterator[str]:
             mend='use letters, digits and "_", such as "hidden"',
         )
     saved = AMBIENT.name_scope
+    check_length(saved + name, "name scope")
     AMBIENT.name_scope = f"{saved}{name.rstrip('/')}/"
     try:
         yield AMBIENT.name_scope

@@ -43,6 +43,11 @@ class Variable(Operand):
         "trainable", "type",
     )  # fmt: skip
 
+    instead = (
+        "send the graph, which can be pickled and copied, and find it there: graph.variable(name). "
+        "To have a layer twice, make two"
+    )
+
     def __init__(
         self,
         graph: Graph,

@@ -23,6 +23,7 @@ from graphc.ir.dtypes import (
     promote_scalar,
 )
 from graphc.ir.graph import Graph
+from graphc.ir.host_values import fitted, host_array, number, scalar_kind
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
 from graphc.ir.node import Node, Operand, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
@@ -115,38 +116,22 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
     """`value` as an array of a graphc dtype; Python floats and ints take JAX's default width.
 
     Raises:
-        DTypeError: not numbers, or integers that do not fit the dtype.
+        DTypeError: not numbers, or numbers that the dtype has no room for: see
+            `graphc.ir.host_values`.
     """
-    if isinstance(value, (bool, int, float, complex)) and type(value) in SCALAR_DEFAULTS:
-        wanted = dtype or SCALAR_DEFAULTS[type(value)]
-        try:
-            return np.asarray(value, wanted)
-        except OverflowError:
-            raise _out_of_range(value, wanted) from None
-    had_dtype = hasattr(value, "dtype")
-    array = np.asarray(value)
-    if array.dtype.kind in "OSU":
-        raise DTypeError(
-            f"{value!r} is not numeric",
-            source=current_source(),
-            mend="pass a tensor, a variable, a number or an array of numbers",
-        )
-    if dtype is None and not had_dtype:  # nested Python lists: their scalars are Python's
-        dtype = SCALAR_DEFAULTS[{"b": bool, "i": int, "f": float, "c": complex}[array.dtype.kind]]
-    wanted = as_dtype(array.dtype if dtype is None else dtype)
-    result = array.astype(wanted, copy=False)
-    integers = not had_dtype and array.dtype.kind in "iu" and is_integer(wanted)
-    if integers and not np.array_equal(result, array):  # it wrapped around
-        raise _out_of_range(value, wanted)
-    return result
-
-
-def _out_of_range(value: Any, dtype: DType) -> DTypeError:
-    return DTypeError(
-        f"{str(value)[:60]} is out of range for {dtype.name}",
-        source=AMBIENT.source or current_source(),
-        mend='ask for a wider dtype, as in gc.constant(value, "int64")',
-    )
+    if is_weak(value):
+        found = number(value, dtype or SCALAR_DEFAULTS[type(value)])
+        if found is not None:
+            return found
+    try:
+        array = host_array(value, dtype)
+        if dtype is None:
+            scalar = scalar_kind(value, array)
+            dtype = array.dtype if scalar is None else SCALAR_DEFAULTS[scalar]
+        return fitted(array, dtype)
+    except DTypeError as error:
+        error.source = error.source or AMBIENT.source or current_source()
+        raise
 
 
 def constant(value: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:

@@ -13,7 +13,8 @@ from jax import numpy as jnp
 
 from graphc.errors import AttributeValueError, FeedError
 from graphc.ir.source import current_source
-from graphc.runtime.feeds import FeedSpec, aligned
+from graphc.runtime.feed_memory import aligned
+from graphc.runtime.feeds import FeedSpec
 
 Batch = Mapping[Any, Any]
 

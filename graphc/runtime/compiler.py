@@ -18,12 +18,14 @@ from graphc.errors import AttributeValueError, FeedError, GraphError
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
+from graphc.ir.stack import within_stack
 from graphc.passes.manager import PassReport
 from graphc.runtime.background import in_background
 from graphc.runtime.batches import checked_count
 from graphc.runtime.executable import Executable
 from graphc.runtime.executors import Executor
 from graphc.runtime.fetches import FetchNest, in_program_order, resolve_feeds
+from graphc.runtime.forking import FORKING
 from graphc.runtime.initial import state_types
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.making import Insides, Making
@@ -154,6 +156,7 @@ def refuse_workers(strategy: object, function: str) -> None:
         )
 
 
+@within_stack
 def build(
     graph: Graph,
     nest: FetchNest,
@@ -181,6 +184,7 @@ def build(
         base, soft: see `Making`.
         log: is told where everything is.
     """
+    FORKING.use_devices()
     making = Making(prepared, shapes, strategy, options, device, steps, base=base, soft=soft)
     if log is not None:
         log.add(making)

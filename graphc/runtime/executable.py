@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import jax
 import numpy as np
 
+from graphc.copying import Uncopied
 from graphc.devices.partition import Partition
 from graphc.devices.schedule import Span
 from graphc.errors import ExecutionError, FeedError, GraphcError, GraphError, StateError
@@ -18,8 +19,10 @@ from graphc.ir.program import Port, Program
 from graphc.passes.manager import PassReport
 from graphc.runtime.executors import Executor, put_on
 from graphc.runtime.failures import in_words
-from graphc.runtime.feeds import FeedSpec, own
+from graphc.runtime.feed_memory import own
+from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import resolve_feeds
+from graphc.runtime.forking import FORKING
 from graphc.runtime.initial import initial_values
 from graphc.runtime.layout import Buffer, StateLayout
 from graphc.runtime.making import Insides
@@ -39,7 +42,7 @@ class Places(NamedTuple):
     assigned: list[int]
 
 
-class Executable:
+class Executable(Uncopied):
     """A compiled step: `fetched, state = step(state, feeds)`.
 
     Pure in values: everything that it changes is in the state it returns. It consumes the state
@@ -54,6 +57,10 @@ class Executable:
         devices: those it runs on.
         notes: what could not be done as asked (placement, layouts), one line each.
     """
+
+    instead = (
+        "save it with gc.save; or compile it again, which the cache of compiled programs makes fast"
+    )
 
     def __init__(
         self,
@@ -97,6 +104,7 @@ class Executable:
 
     def init(self) -> State:
         """The state at the start: every variable's initial value, on the step's devices."""
+        FORKING.check()
         values = initial_values(self._graph)
         buffers = [pack(buffer, values) for buffer in self.layout.buffers]
         rows = zip(buffers, self.layout.buffers, strict=True)
@@ -123,6 +131,7 @@ class Executable:
                 f"the first argument must be a state, got {type(state).__name__}",
                 mend="state = step.init(); fetched, state = step(state, feeds)",
             )
+        FORKING.check()
         values = self.convert_feeds(self._ordered({} if feeds is None else feeds))
         places = self._places if state.layout is self.layout else self._places_in(state)
         buffers = list(state.buffers)
@@ -145,6 +154,7 @@ class Executable:
         Raises:
             FeedError: a wrong, missing or superfluous feed.
         """
+        FORKING.check()
         given = self._ordered(feeds)
         values = self.convert_feeds(given)
         for i, value in enumerate(values):

@@ -17,6 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from graphc.devices.mesh import jax_mesh
 from graphc.errors import ExecutionError, StateError
+from graphc.ir.stack import within_stack
 from graphc.ir.types import TensorType
 from graphc.runtime.interface import PARTITIONED, SHARDED, SINGLE, Home, Interface
 from graphc.runtime.layout import Buffer, elements
@@ -53,6 +54,7 @@ class Executor:
         self._in_flight = InFlight(max_in_flight, interface)
 
     @property
+    @within_stack
     def compiled(self) -> Any:
         """The compiled program, waited for if it is still being made.
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
-from graphc.errors import DTypeError, FeedError, GraphcError
+from graphc.errors import DTypeError, FeedError, GraphcError, ShapeError
 from graphc.ir.dims import Dim, DimExpr, as_symbol, substitute, symbol, symbols_of
-from graphc.ir.dtypes import as_dtype, is_integer, kind_of, promote_scalar
+from graphc.ir.dtypes import as_dtype, kind_of, promote_scalar
+from graphc.ir.host_values import fitted, host_array, scalar_kind, shown
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
-from graphc.ops.emit import as_array
-
-_ALIGNMENT = 64  # bytes
-_LARGE = 1 << 18  # bytes: from here a copy takes longer than asking for aligned memory
-_WEAK_CONTAINERS = (bool, int, float, complex, list, tuple)
-_SCALARS = {"b": bool, "i": int, "f": float, "c": complex}  # by NumPy's letter for the kind
+from graphc.runtime.device_values import fitted_on_device
+from graphc.runtime.feed_memory import own
 
 
 class FeedSpec:
@@ -57,17 +54,23 @@ class FeedSpec:
             copy: False where the result is read at once: it may be the caller's array then.
 
         Raises:
-            FeedError: the dtype is of another kind, or it is not numeric.
+            FeedError: the dtype is of another kind, a number does not fit into it, or the value
+                is not numeric or cannot be read.
         """
-        if type(value) is np.ndarray:
-            if value.dtype == self.dtype:
-                return own(value) if self.copy and copy else value
-            return self._cast(value)
+        if type(value) is np.ndarray and value.dtype == self.dtype:
+            return own(value) if self.copy and copy else value
         if isinstance(value, jax.Array):
             return self._convert_jax(value)
-        return self._convert_other(value)
+        return self._convert_other(value, self.copy and copy)
 
     def _convert_jax(self, value: jax.Array) -> jax.Array:
+        if isinstance(value, Tracer):
+            raise FeedError(
+                f"feed {self.label!r} is a value that JAX is tracing, and has no numbers yet",
+                source=self.source,
+                mend="run the session outside of jax.jit and jax.grad, or make a JAX function "
+                "of the graph: gc.to_jax",
+            )
         if value.is_deleted():
             raise FeedError(
                 f"feed {self.label!r} is an array that was deleted, or donated to a JAX function",
@@ -77,42 +80,51 @@ class FeedSpec:
         if value.dtype == self.dtype:
             return value
         self._check_kind(value.dtype)
-        with jax.enable_x64(True):
-            return value.astype(self.dtype)
-
-    def _convert_other(self, value: Any) -> Any:
-        """Python numbers, lists, and whatever NumPy can read; always a copy."""
         try:
-            array = np.array(value)
-            if type(value) in _WEAK_CONTAINERS and array.dtype.kind in _SCALARS:
-                # Python's numbers are weak: they take any dtype of their kind or above.
-                scalar = _SCALARS[array.dtype.kind]
-                if promote_scalar(self.dtype, scalar) == self.dtype:
-                    return np.array(value, self.dtype)
-            array = as_array(array)
-        except (GraphcError, TypeError, ValueError, OverflowError) as error:
-            raise FeedError(
-                f"feed {self.label!r} is not an array of {self.dtype.name}: "
-                f"{type(value).__name__} {str(value)[:60]}",
-                details=[str(error).splitlines()[0]],
-                source=self.source,
-                mend=f"feed an array of {self.type}",
-            ) from None  # its first line is in the details
-        return self._cast(array)
+            return fitted_on_device(value, self.dtype)
+        except DTypeError as error:
+            raise self._misfit(value.dtype, error) from None
 
-    def _cast(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """A copy in the feed's dtype; integers must fit, or they would wrap around."""
-        self._check_kind(array.dtype)
-        result = array.astype(self.dtype)
-        if is_integer(self.dtype) and not np.array_equal(result, array):
+    def _convert_other(self, value: Any, copy: bool) -> Any:
+        """Python numbers, lists, and whatever NumPy or DLPack can read."""
+        try:
+            array = self._read(value)
+        except FeedError:
+            raise
+        except GraphcError as error:
             raise FeedError(
-                f"feed {self.label!r} must be {self.dtype.name}, got {array.dtype} with values "
-                "that do not fit",
-                details=[f"its values run from {array.min()} to {array.max()}"],
+                f"feed {self.label!r} is not an array of {self.dtype.name}: {shown(value)}",
+                details=[error.what, *error.details],
                 source=self.source,
-                mend="give the placeholder a wider dtype",
-            )
-        return result
+                mend=error.mend or f"feed an array of {self.type}",
+            ) from error.__cause__
+        try:
+            result = fitted(array, self.dtype)
+        except DTypeError as error:
+            weak = scalar_kind(value, array) is not None
+            given = type(value).__name__ if weak else array.dtype
+            raise self._misfit(given, error) from None
+        return own(result) if result is array and copy else result
+
+    def _read(self, value: Any) -> np.ndarray[Any, Any]:
+        """`value` as an array of a dtype of the feed's kind."""
+        array = host_array(value, self.dtype)
+        scalar = scalar_kind(value, array)
+        if scalar is not None and promote_scalar(self.dtype, scalar) == self.dtype:
+            return array  # Python's numbers are weak: they take any dtype of their kind or above
+        if scalar is not None and not array.size:
+            return array.astype(self.dtype)  # an empty list, which NumPy takes for floats
+        self._check_kind(array.dtype)
+        return array
+
+    def _misfit(self, given: Any, error: DTypeError) -> FeedError:
+        return FeedError(
+            f"feed {self.label!r} must be {self.dtype.name}, got {given} with values that do "
+            "not fit",
+            details=error.details,
+            source=self.source,
+            mend="give the placeholder a wider dtype",
+        )
 
     def _check_kind(self, dtype: Any) -> None:
         try:
@@ -127,35 +139,29 @@ class FeedSpec:
             )
 
 
-def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
-    """An array, not filled, whose memory XLA takes as it is: it copies what begins elsewhere."""
-    count = math.prod(shape) * dtype.itemsize
-    memory = np.empty(count + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    array: np.ndarray[Any, Any] = memory[start : start + count].view(dtype).reshape(shape)
+def variable_value(name: str, type: TensorType, value: Any, source: Any = None) -> Any:
+    """What somebody sets a variable to, as an array of its type that nobody else writes to.
+
+    Raises:
+        DTypeError, ShapeError: the value does not fit, by the rules for feeds.
+    """
+    try:
+        array = FeedSpec.of_type(name, type, source).convert(value)
+    except FeedError as error:
+        raise DTypeError(
+            error.what.replace("feed", "variable", 1),
+            details=error.details,
+            source=error.source,
+            mend=error.mend
+            and error.mend.replace("feed", "set", 1).replace("placeholder", "variable", 1),
+        ) from error.__cause__
+    if array.shape != type.shape:
+        raise ShapeError(
+            f"variable {name!r} has shape {type.shape}, the value {tuple(array.shape)}",
+            source=source,
+            mend="set a value of that shape",
+        )
     return array
-
-
-def own(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array, or a copy of it if somebody can write to it."""
-    if not _may_change(array):
-        return array
-    return array.copy() if array.nbytes < _LARGE else _aligned_copy(array)
-
-
-def _aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    copy = aligned(array.shape, array.dtype)
-    np.copyto(copy, array)
-    return copy
-
-
-def _may_change(array: Any) -> bool:
-    """Whether somebody can write to the array's memory, if only through the array it views."""
-    while isinstance(array, np.ndarray):
-        if array.flags.writeable:
-            return True
-        array = array.base
-    return False
 
 
 def bind_feeds(

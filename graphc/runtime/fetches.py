@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
 
@@ -13,6 +13,8 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
+
+_DEEPEST: Final = 64  # lists, tuples and dicts inside each other
 
 
 def resolve_fetch(graph: Graph, fetch: Any) -> Fetch:
@@ -51,6 +53,7 @@ class FetchNest:
     """A nest of fetches: its distinct leaves, and how to put their values back together."""
 
     def __init__(self, graph: Graph, fetches: Any) -> None:
+        _check_depth(fetches, 0)
         leaves, tree = jax.tree.flatten(fetches)
         self._fetches, self._tree = fetches, tree
         self._leaves = [resolve_fetch(graph, leaf) for leaf in leaves]
@@ -74,6 +77,20 @@ class FetchNest:
         return lambda values: jax.tree.unflatten(
             tree, [None if i is None else values[i] for i in places]
         )
+
+
+def _check_depth(nest: Any, depth: int) -> None:
+    """Refuses nests that are too deep, and such as contain themselves: JAX would not come back."""
+    if depth > _DEEPEST:
+        raise FetchError(
+            f"the fetches are nested more than {_DEEPEST} deep",
+            source=current_source(),
+            mend="fetch a flat list, or a dict",
+        )
+    if isinstance(nest, (list, tuple, Mapping)):
+        for item in nest.values() if isinstance(nest, Mapping) else nest:
+            if isinstance(item, (list, tuple, Mapping)):
+                _check_depth(item, depth + 1)
 
 
 def resolve_feeds(graph: Graph, feeds: Any) -> dict[Tensor, Any]:

@@ -21,7 +21,7 @@ from graphc.ir.source import current_source
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.passes.target import Target
 from graphc.runtime.compiler import checked_options
-from graphc.runtime.feeds import bind_feeds
+from graphc.runtime.feeds import FeedSpec, bind_feeds
 from graphc.runtime.fetches import FetchNest, resolve_feed, resolve_feeds
 from graphc.runtime.initial import initial_values
 from graphc.runtime.prepare import bind, prepare
@@ -137,6 +137,8 @@ def _as_fed(value: Any, port: Port) -> Any:
     """`value` as a JAX array of the feed's dtype."""
     dtype = port.tensor.type.dtype
     weak = type(value) in SCALAR_DEFAULTS or isinstance(value, (list, tuple))
+    if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value)):
+        return jnp.asarray(_converted(value, port))
     array = jnp.asarray(value)
     if not weak and kind_of(array.dtype) != kind_of(dtype):
         raise DTypeError(
@@ -145,6 +147,18 @@ def _as_fed(value: Any, port: Port) -> Any:
             mend="convert it: casts within a kind alone are made for you",
         )
     return array.astype(dtype)
+
+
+def _converted(value: Any, port: Port) -> Any:
+    """A value that is known, by the rules for feeds."""
+    try:
+        return FeedSpec(port, current_source(), copy=True).convert(value)
+    except FeedError as error:
+        type = port.tensor.type
+        what = error.what.replace(f"must be {type.dtype.name}", f"must be {type}")
+        raise DTypeError(
+            what, details=error.details, source=error.source, mend=error.mend
+        ) from error.__cause__
 
 
 def _check_widths(graph: Graph) -> None:

@@ -9,12 +9,13 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
-from graphc.errors import DTypeError, FeedError, ShapeError, UnknownNameError, nearest
+from graphc.copying import Uncopied
+from graphc.errors import UnknownNameError, nearest
 from graphc.ir.graph import Graph
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.runtime.executors import place_on
-from graphc.runtime.feeds import FeedSpec
+from graphc.runtime.feeds import variable_value
 from graphc.runtime.initial import initial_values, state_types
 from graphc.runtime.layout import Buffer, Slot, StateLayout, public_names
 from graphc.runtime.packing import pack, put, repack, take, unpack
@@ -23,7 +24,7 @@ from graphc.runtime.state import State
 Array = np.ndarray[Any, Any]
 
 
-class LiveState:
+class LiveState(Uncopied):
     """The current values of a graph's variables.
 
     Attributes:
@@ -32,6 +33,8 @@ class LiveState:
             says where. Executables put new ones in their places.
         shared: whether others hold the buffers too, so that none is written over.
     """
+
+    instead = "send session.values()"
 
     def __init__(self, graph: Graph) -> None:
         self.layout = StateLayout({})
@@ -133,21 +136,5 @@ class LiveState:
             ShapeError, DTypeError: it does not fit.
         """
         variable = self._graph.variables.get(name)
-        type = self.layout.types[name]
-        spec = FeedSpec.of_type(name, type, variable.source if variable is not None else None)
-        try:
-            array = np.asarray(spec.convert(value))
-        except FeedError as error:
-            raise DTypeError(
-                error.what.replace("feed", "variable", 1),
-                details=error.details,
-                source=error.source,
-                mend=error.mend and error.mend.replace("feed", "set", 1),
-            ) from None
-        if array.shape != type.shape:
-            raise ShapeError(
-                f"variable {name!r} has shape {type.shape}, the value {array.shape}",
-                source=spec.source,
-                mend="set a value of that shape",
-            )
-        return array
+        source = variable.source if variable is not None else None
+        return np.asarray(variable_value(name, self.layout.types[name], value, source))

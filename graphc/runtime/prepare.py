@@ -19,6 +19,7 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import EMPTY, Tensor
 from graphc.ir.program import Program, attribute_symbols
 from graphc.ir.rewrite import bind_sizes
+from graphc.ir.stack import within_stack
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.ops.state import READ_VARIABLE
 from graphc.passes.functionalize import Functionalize
@@ -28,6 +29,7 @@ from graphc.passes.target import Target
 from graphc.passes.without import without
 from graphc.runtime.annotated import annotated
 from graphc.runtime.counters import COUNTERS
+from graphc.runtime.forking import FORKING
 from graphc.runtime.once import Once
 
 
@@ -91,6 +93,7 @@ class Prepared:
         return self._optimised()[1]
 
 
+@within_stack
 @without_collection()
 def prepare(
     graph: Graph, fetches: Sequence[Fetch], feeds: Sequence[Tensor], options: CompileOptions
@@ -192,8 +195,10 @@ def _run(passes: PassManager, program: Program) -> tuple[Program, PassReport]:
     return program, report
 
 
+@within_stack
 def evaluate(program: Program, inputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
     """The outputs of a pure, bound program, through JAX: for validation and initial values."""
+    FORKING.use_devices()
     wide = needs_x64(program)
     COUNTERS.add(traces=1, lowerings=1, compiles=1)
     with jax.enable_x64(wide):

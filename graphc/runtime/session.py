@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from graphc.config import CompileOptions
+from graphc.copying import Uncopied
 from graphc.devices.asynchronous import AsyncDataParallel
 from graphc.devices.mesh import Strategy
 from graphc.errors import GraphError, StateError
@@ -23,6 +24,7 @@ from graphc.runtime.compiler import build, checked_options, shape_of
 from graphc.runtime.executable import Executable
 from graphc.runtime.feed_places import FeedPlacer
 from graphc.runtime.fetches import FetchNest, in_program_order, resolve_feeds
+from graphc.runtime.forking import FORKING
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.live_state import LiveState
 from graphc.runtime.placement_log import PlacementLog
@@ -33,7 +35,7 @@ from graphc.runtime.step_parts import Homes
 from graphc.runtime.workers import HasWorkers, Workers
 
 
-class Session(HasWorkers):
+class Session(HasWorkers, Uncopied):
     """Runs a graph.
 
     Args:
@@ -52,6 +54,11 @@ class Session(HasWorkers):
     run it. Values come back as `jax.Array`s, before they are computed: reading one waits.
     """
 
+    instead = (
+        "save it with gc.save; or send session.graph and session.values(), and give them to "
+        "another session with set_all"
+    )
+
     def __init__(
         self,
         graph: Graph,
@@ -68,7 +75,10 @@ class Session(HasWorkers):
             )
         self.graph = graph
         self.options = checked_options(options)
+        FORKING.check()
+        FORKING.watch(self)
         if strategy is not None:
+            FORKING.use_devices()
             strategy.resolve()  # more devices than exist: said now, not at the first run
         self._plans: dict[Any, Plan] = {}
         self._state = LiveState(graph)
@@ -232,7 +242,7 @@ class Session(HasWorkers):
         try:
             key = (fetch_key(fetches), tuple(feeds))
             plan = self._plans.get(key)
-        except TypeError:  # no mapping, or nothing that can be a key
+        except (TypeError, RecursionError):  # no mapping, or nothing that can be a key
             key, plan = None, None
         plan = plan or self._plan(key, fetches, feeds)
         if self._broken is not None or self._closed:
@@ -284,7 +294,12 @@ class Session(HasWorkers):
             known.copy_feeds()
         return executable
 
+    def forked(self) -> None:
+        """Called in a child process, which cannot use the session: each call refuses."""
+        self._broken = "this process was forked"
+
     def _refuse(self) -> None:
+        FORKING.check()
         if self._closed:
             raise StateError("the session is closed", mend="open another: gc.Session(graph)")
         raise StateError(

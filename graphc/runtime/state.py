@@ -9,16 +9,21 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
+from graphc.copying import Uncopied
 from graphc.errors import DTypeError, ShapeError, StateError
+from graphc.runtime.feeds import variable_value
+from graphc.runtime.forking import FORKING
 from graphc.runtime.layout import Buffer, StateLayout, public_names
 from graphc.runtime.packing import put, repack, take
 
 
-class State(Mapping[str, jax.Array]):
+class State(Mapping[str, jax.Array], Uncopied):
     """The values of all variables at one moment; reads like a mapping from name to array.
 
     An executable that assigns variables consumes the state it is given and gives a new one.
     """
+
+    instead = "copy its values: {name: np.asarray(value) for name, value in state.items()}"
 
     def __init__(self, layout: StateLayout, buffers: list[jax.Array]) -> None:
         self.layout = layout
@@ -34,6 +39,7 @@ class State(Mapping[str, jax.Array]):
         Raises:
             StateError: the state was consumed.
         """
+        FORKING.check()
         if self._consumed_by is not None:
             raise StateError(
                 f"this state was consumed by {self._consumed_by}",
@@ -80,6 +86,7 @@ class State(Mapping[str, jax.Array]):
         if shape != type.shape or dtype != type.dtype:
             error = ShapeError if shape != type.shape else DTypeError
             raise error(f"variable {name!r} is {type}, the value {dtype} of shape {shape}")
+        value = variable_value(name, type, value)
         buffers = list(self.buffers)
         old = buffers[slot.buffer]
         if slot.member is None:

@@ -1,0 +1,37 @@
+"""Pickling and copying of graphs, by their serial form; `copy.copy` gives a whole copy too."""
+
+from __future__ import annotations
+
+import copyreg
+from collections.abc import Callable
+
+from graphc.build.initializers import INITIALIZERS
+from graphc.errors import CopyError, SerialError
+from graphc.ir.graph import Graph
+from graphc.ir.serial import dump_graph, from_bytes, load_graph, to_bytes
+from graphc.ops.catalogue import CATALOGUE
+
+
+def graph_of(data: bytes) -> Graph:
+    """The graph that was pickled. It is not finalized: it has not run here.
+
+    Raises:
+        SerialError: the data are not a graph, or one of a newer graphc.
+    """
+    manifest, arrays = from_bytes(data)
+    return load_graph(manifest, arrays, CATALOGUE, INITIALIZERS)
+
+
+def _reduced(graph: Graph) -> tuple[Callable[[bytes], Graph], tuple[bytes]]:
+    try:
+        return graph_of, (to_bytes(*dump_graph(graph)),)
+    except SerialError as error:
+        raise CopyError(
+            f"graph {graph.name!r} cannot be pickled or copied: {error.what}",
+            details=error.details,
+            source=error.source,
+            mend=error.mend or "build it where it is needed, by the same Python function",
+        ) from error
+
+
+copyreg.pickle(Graph, _reduced)

@@ -1,0 +1,308 @@
+"""Values that users hand over, as arrays: one rule for every container, and nothing is lost.
+
+A value may be a number, nested lists, an array of NumPy or JAX, or anything that NumPy or DLPack
+can read. Its numbers must survive the conversion to the dtype that is wanted: an integer that is
+out of range would wrap around, a float that is out of range would become an infinity, and a mask
+would be dropped. Each of these is an error. Only the rounding of floats is not.
+"""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from functools import lru_cache
+from typing import Any, Final
+
+import jax
+import ml_dtypes
+import numpy as np
+
+from graphc.errors import DTypeError, GraphcError
+from graphc.ir.dtypes import (
+    SCALAR_DEFAULTS,
+    DType,
+    as_dtype,
+    is_complex,
+    is_floating,
+    is_integer,
+    real_of,
+)
+
+Array = np.ndarray[Any, Any]
+
+_DEEPEST: Final = 64  # nested lists: NumPy's arrays have at most so many axes
+_KINDS: Final = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+
+
+def host_array(value: Any, wanted: DType | None = None) -> Array:
+    """`value` as an array of numbers in the byte order of this machine.
+
+    The array may share its memory with `value`. Its dtype is the one NumPy finds: int64 or
+    float64 for Python's numbers.
+
+    Args:
+        value: a number, nested lists, or anything that NumPy or DLPack can read.
+        wanted: the dtype that the array will be converted to, if that is known.
+
+    Raises:
+        DTypeError: `value` is masked, is not numeric or cannot be read. The error that reading
+            it raised is the cause. Or a Python integer is out of range for `wanted`.
+    """
+    array = read(value)
+    if array.dtype.kind in "Of" and wanted is not None and is_integer(wanted):
+        found = _integers(value, wanted)
+        if found is not None:
+            return found
+    if array.dtype.kind in "OSUT":
+        raise DTypeError(
+            f"{_text(value)} is not numeric",
+            mend="pass a tensor, a variable, a number or an array of numbers",
+        )
+    as_dtype(array.dtype)
+    return array
+
+
+def number(value: Any, dtype: DType) -> Array | None:
+    """A Python number that surely fits a dtype as an array; None for any other value.
+
+    A short way for the numbers in expressions, such as `x * 2.0`.
+    """
+    kind: Any = type(value)
+    limits = _safe_range(kind, dtype)
+    if limits is None or not limits[0] <= value <= limits[1]:
+        return None
+    return np.asarray(value, dtype)
+
+
+def scalar_kind(value: Any, array: Array) -> type | None:
+    """The type of the Python numbers that `value` consists of, or None if it has a dtype.
+
+    Args:
+        value: any value.
+        array: `host_array(value)`.
+    """
+    if type(value) in SCALAR_DEFAULTS or isinstance(value, (list, tuple)):
+        return _KINDS.get(array.dtype.kind)
+    return None
+
+
+def _integers(value: Any, dtype: DType) -> Array | None:
+    """Python integers as an array of an integer dtype; None if `value` is anything else.
+
+    NumPy reads a list with a number of 2**63 or more as floats or as objects.
+
+    Raises:
+        DTypeError: a number does not fit.
+    """
+    if not isinstance(value, (int, list, tuple)):
+        return None
+    try:
+        array = np.array(value, object)
+    except ValueError:  # rows of different lengths
+        return None
+    numbers = array.reshape(-1).tolist()
+    if not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in numbers):
+        return None
+    low, high = _range_of(dtype)
+    if numbers and (min(numbers) < low or max(numbers) > high):
+        raise _misfit(dtype, min(numbers), max(numbers))
+    return np.array(numbers, dtype).reshape(array.shape)
+
+
+def fitted(array: Array, dtype: DType) -> Array:
+    """`array` in another dtype, all its values kept up to the rounding of floats.
+
+    The result is `array` itself if it has the dtype, and else a new array.
+
+    Raises:
+        DTypeError: an integer or a float is out of range, a float that is not whole is to become
+            an integer, or an imaginary part is to be dropped.
+    """
+    if array.dtype == dtype:
+        return array
+    if is_complex(array.dtype) and not is_complex(dtype):
+        array = _real(array, dtype)
+    if is_integer(dtype):
+        _check_integers(array, dtype)
+        return array.astype(dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        result = array.astype(dtype)
+    if array.size and can_overflow(array.dtype, dtype):
+        _check_finite(array, result)
+    return result
+
+
+@lru_cache(maxsize=1024)
+def can_overflow(source: DType, dtype: DType) -> bool:
+    """Whether `dtype` lacks room for some value of `source`."""
+    if source == dtype or source.kind == "b" or dtype.kind == "b":
+        return False
+    if is_integer(dtype):
+        low, high = _range_of(dtype)
+        return not is_integer(source) or _range_of(source)[0] < low or _range_of(source)[1] > high
+    most = _greatest(dtype)
+    if is_integer(source):
+        return _range_of(source)[1] > most
+    # Some narrow floats have no infinity, or no NaN.
+    return _greatest(source) > most or (_has_infinity(source) and not _has_infinity(dtype))
+
+
+def shown(value: Any) -> str:
+    """The type of a value and the beginning of its text, whatever the value is."""
+    return f"{type(value).__name__} {_text(value)}"
+
+
+def _text(value: Any) -> str:
+    try:
+        return reprlib.repr(value)[:60]
+    except Exception:  # a __repr__ of the user's, or an int of too many digits
+        return "..."
+
+
+def read(value: Any) -> Array:
+    """`value` as an array of whatever dtype it has, in the byte order of this machine; it may
+    share its memory with `value`.
+
+    Raises:
+        DTypeError: `value` is masked, or cannot be read.
+    """
+    array = value if type(value) is np.ndarray else _read(value)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array
+
+
+def _read(value: Any) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise _masked()
+    if isinstance(value, (list, tuple)):
+        _check_nest(value, 1)
+    try:
+        array = np.asarray(value)
+        return _by_dlpack(value) if array.dtype.kind == "O" else array
+    except (MemoryError, GraphcError):  # the latter of a tensor, which has no value
+        raise
+    except Exception as error:
+        if isinstance(value, jax.Array) or not hasattr(value, "__dlpack__"):
+            raise _unreadable(value, error) from error
+        try:  # a dtype or a device that NumPy does not have
+            return _by_dlpack(value)
+        except Exception:
+            raise _unreadable(value, error) from error
+
+
+def _by_dlpack(value: Any) -> Array:
+    if not hasattr(value, "__dlpack__"):
+        return np.asarray(value)
+    with jax.enable_x64(True):
+        return np.array(jax.dlpack.from_dlpack(value))
+
+
+def _check_nest(value: list[Any] | tuple[Any, ...], depth: int) -> None:
+    """Refuses lists that are nested too deeply, and masked arrays in them."""
+    if depth > _DEEPEST:
+        raise DTypeError(
+            f"{type(value).__name__}s are nested more than {_DEEPEST} deep",
+            mend="pass an array, or lists as deep as the shape is long",
+        )
+    kinds = set(map(type, value))
+    if any(issubclass(kind, np.ma.MaskedArray) for kind in kinds):
+        raise _masked()
+    if any(issubclass(kind, (list, tuple)) for kind in kinds):
+        for item in value:
+            if isinstance(item, (list, tuple)):
+                _check_nest(item, depth + 1)
+
+
+def _masked() -> DTypeError:
+    return DTypeError(
+        "a masked array would lose its mask",
+        mend="pass value.filled(...), or its data and its mask as two arrays",
+    )
+
+
+def _unreadable(value: Any, error: Exception) -> DTypeError:
+    lines = str(error).splitlines() or [""]
+    return DTypeError(
+        f"{shown(value)} cannot be read as an array",
+        details=[f"{type(error).__name__}: {lines[0][:200]}"],
+        mend="pass an array, or lists of numbers of one length",
+    )
+
+
+def _real(array: Array, dtype: DType) -> Array:
+    if array.imag.any():
+        raise DTypeError(
+            f"{array.dtype} values with an imaginary part do not fit {dtype.name}",
+            mend="take the real part, or ask for a complex dtype",
+        )
+    return array.real
+
+
+def _check_integers(array: Array, dtype: DType) -> None:
+    if not array.size or not can_overflow(array.dtype, dtype):
+        return
+    low, high = _range_of(dtype)
+    if is_floating(array.dtype):
+        wide = array.astype(np.float64)
+        whole = np.isfinite(wide).all() and np.array_equal(wide, np.trunc(wide))
+        if not whole:
+            raise DTypeError(
+                f"{array.dtype} values that are not whole do not fit {dtype.name}",
+                mend="round them first",
+            )
+        least, most = int(wide.min()), int(wide.max())
+    else:
+        least, most = int(array.min()), int(array.max())
+    if least < low or most > high:
+        raise _misfit(dtype, least, most)
+
+
+def _check_finite(array: Array, result: Array) -> None:
+    """Refuses a conversion that made infinities or NaNs; those of `array` may stay."""
+    if np.isfinite(result).all():
+        return
+    lost = np.isnan(result) != np.isnan(array)
+    lost |= np.isinf(result) != np.isinf(array)
+    if lost.any():
+        first = array[lost][0]
+        raise DTypeError(
+            f"{array.dtype} values do not fit {result.dtype}",
+            details=[f"{first} would become {result[lost][0]}"],
+            mend="ask for a wider dtype, or scale the values",
+        )
+
+
+def _misfit(dtype: DType, least: int, most: int) -> DTypeError:
+    given = _text(least) if least == most else f"{_text(least)} to {_text(most)}"
+    return DTypeError(
+        f"{given} is out of range for {dtype.name}",
+        details=[f"its values run from {_text(least)} to {_text(most)}"],
+        mend='ask for a wider dtype, as in gc.constant(value, "int64")',
+    )
+
+
+@lru_cache(maxsize=256)
+def _safe_range(kind: Any, dtype: DType) -> tuple[float, float] | None:
+    """Which numbers of a Python type a dtype has room for; None if each has to be looked at."""
+    if kind not in (int, float) or dtype.kind == "b":
+        return None
+    if is_integer(dtype):
+        return _range_of(dtype) if kind is int else None
+    return -_greatest(dtype), _greatest(dtype)
+
+
+@lru_cache(maxsize=64)
+def _range_of(dtype: DType) -> tuple[int, int]:
+    limits = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+    return int(limits.min), int(limits.max)
+
+
+@lru_cache(maxsize=64)
+def _greatest(dtype: DType) -> float:
+    return float(ml_dtypes.finfo(real_of(dtype)).max)  # type: ignore[no-untyped-call]
+
+
+@lru_cache(maxsize=64)
+def _has_infinity(dtype: DType) -> bool:
+    return math.isinf(float(np.array(np.inf, real_of(dtype))))

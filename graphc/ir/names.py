@@ -1,0 +1,30 @@
+"""How long a name may be. Files, archives and compilers have limits of their own, far above it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from graphc.errors import AttributeValueError
+from graphc.ir.source import Source, current_source
+
+LONGEST_NAME: Final = 4000  # characters, the name scopes included
+
+
+def check_length(name: str, what: str = "name", source: Source | None = None) -> None:
+    """Refuses a name that is too long.
+
+    Args:
+        name: with the name scopes around it.
+        what: what is named, for the error.
+        source: the user's line, if that is not the current one.
+
+    Raises:
+        AttributeValueError: it has more than `LONGEST_NAME` characters.
+    """
+    if len(name) > LONGEST_NAME:
+        raise AttributeValueError(
+            f"the {what} {name[:20]!r}... has {len(name):,} characters; at most "
+            f"{LONGEST_NAME:,} are allowed",
+            source=source or current_source(),
+            mend="give a shorter name, or use fewer name scopes",
+        )

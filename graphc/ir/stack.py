@@ -1,0 +1,45 @@
+"""Python's own limit of nested calls, said in words for the user."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from graphc.errors import ExecutionError, GraphcError
+from graphc.ir.source import current_source
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def within_stack(function: Callable[P, T]) -> Callable[P, T]:
+    """A function that calls no code of the user's; where Python's stack is too small for it, it
+    raises `ExecutionError` in place of `RecursionError`."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except (RecursionError, GraphcError) as error:
+            if not _ran_out(error):
+                raise
+            raise ExecutionError(
+                "Python's stack has no room left to compile the program",
+                details=[f"it takes {sys.getrecursionlimit():,} nested calls"],
+                source=current_source(),
+                mend="call graphc from fewer nested functions, nest fewer bodies of gc.cond, "
+                "gc.scan and the like in each other, or raise sys.setrecursionlimit",
+            ) from error
+
+    return call
+
+
+def _ran_out(error: BaseException | None) -> bool:
+    """Whether an error is a `RecursionError`, or says of a pass or a node that it raised one."""
+    while error is not None:
+        if isinstance(error, RecursionError):
+            return True
+        error = error.__cause__
+    return False

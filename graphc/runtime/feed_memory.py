@@ -1,0 +1,55 @@
+"""The memory of values that are fed: copied, unless nobody can ever write to it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+_ALIGNMENT = 64  # bytes
+_LARGE = 1 << 18  # bytes: from here a copy takes longer than asking for aligned memory
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
+    """An array, not filled, whose memory XLA takes as it is: it copies what begins elsewhere."""
+    count = math.prod(shape) * dtype.itemsize
+    memory = np.empty(count + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    array: Array = memory[start : start + count].view(dtype).reshape(shape)
+    return array
+
+
+def own(array: Array) -> Array:
+    """The array if its memory cannot change, and else a copy of it."""
+    if not array.flags.writeable and cannot_change(array):
+        return array
+    return array.copy() if array.nbytes < _LARGE else _aligned_copy(array)
+
+
+def _aligned_copy(array: Array) -> Array:
+    copy = aligned(array.shape, array.dtype)
+    np.copyto(copy, array)
+    return copy
+
+
+def cannot_change(array: Any) -> bool:
+    """Whether it is certain that nobody can write to an array's memory.
+
+    That an array is read-only proves nothing: whoever owns its memory can make it writeable
+    again, and a read-only view shows what is written to a bytearray, to a mapped file or to the
+    array behind it. Certain are `bytes` and the buffers of JAX.
+    """
+    while isinstance(array, (np.ndarray, memoryview)):
+        if isinstance(array, np.ndarray):
+            if array.flags.writeable:
+                return False
+            array = array.base
+        else:
+            if not array.readonly:
+                return False
+            array = array.obj
+    return isinstance(array, (bytes, jax.Array))

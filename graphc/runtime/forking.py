@@ -1,0 +1,81 @@
+"""`os.fork` after devices were used: the child process is told, and does not wait for ever.
+
+JAX and XLA work with threads of their own, and a child process has none of its parent's threads:
+the first wait for one never ends. So a process that was forked after graphc had used a device
+refuses what needs a device. What needs none goes on: NumPy, building graphs, reading files.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from weakref import WeakSet
+
+from graphc.errors import StateError
+
+_MEND = (
+    'start processes with multiprocessing.get_context("spawn"), or fork before the first run, '
+    "or pass arrays of NumPy to the child and leave devices to the parent"
+)
+
+
+class Forking:
+    """What this process knows of devices and of being forked.
+
+    Attributes:
+        used: whether graphc has used a device here.
+        child: whether this process was forked from one that had.
+    """
+
+    def __init__(self) -> None:
+        self.used = False
+        self.child = False
+        self._watched: WeakSet[Any] = WeakSet()
+
+    def watch(self, owner: Any) -> None:
+        """Has `owner.forked()` called in a child process, where devices were used before."""
+        self._watched.add(owner)
+
+    def use_devices(self) -> None:
+        """Notes that devices are used from now on.
+
+        Raises:
+            StateError: in a child process that cannot use them.
+        """
+        if self.child:
+            raise in_child()
+        self.used = True
+
+    def check(self) -> None:
+        """Raises `StateError` in a child process that cannot use devices."""
+        if self.child:
+            raise in_child()
+
+    def after_in_child(self) -> None:
+        """Called by Python in each child process."""
+        if self.used:
+            self.child = True
+            for owner in list(self._watched):
+                owner.forked()
+
+
+def in_child() -> StateError:
+    """The error of whatever needs a device in a child process."""
+    return StateError(
+        "this process was forked from one that had used its devices, and cannot use them: "
+        "the threads of JAX are not in it",
+        mend=_MEND,
+    )
+
+
+def in_child_of_thread(what: str) -> StateError:
+    """The error of whatever needs a thread that only the parent process has."""
+    return StateError(
+        f"{what} was made before this process was forked: its thread is in the parent process",
+        mend="make it in the process that uses it",
+    )
+
+
+FORKING = Forking()
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=FORKING.after_in_child)
