@@ -153,7 +153,7 @@ def _infer_attention_gradient(
     **attrs: Any,
 ) -> tuple[TensorType, ...]:
     y = _result(ctx, query, key, value)
-    ctx.require(dy == y, f"dy must be {y}, got {dy}")
+    ctx.unify_types(dy, y, "dy")
     _check_masks(ctx, _pairs(query.shape, key.shape), masks)
     return (query, key, value, *[mask for mask in masks if is_floating(mask.dtype)])
 
