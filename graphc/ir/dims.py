@@ -355,8 +355,11 @@ class DimConstraints:
         return False
 
     def unify_broadcast(self, shape: Shape, wanted: Shape) -> bool:
-        """Whether `shape` broadcasts to `wanted`, which stays: its dims are 1, or `unify` with those
-        of `wanted`, counted from the right. False, and nothing recorded, where it does not."""
+        """Whether `shape` broadcasts to `wanted`, with sizes recorded as equal where need be.
+
+        Each dim of `shape`, counted from the right, is 1 or equals that of `wanted`. Where it does
+        not broadcast, nothing is recorded.
+        """
         lead = len(wanted) - len(shape)
         before = self.snapshot()
         if lead >= 0 and all(

@@ -38,6 +38,14 @@ def same_shape(a: Shape, b: Shape, of: Tensor) -> bool:
     return a == b or (of.graph is not None and of.graph.constraints.unify_shapes(a, b))
 
 
+def known_alike(a: Shape, b: Shape, of: Tensor) -> bool:
+    """Whether the shapes are equal by what the graph of the tensor `of` records so far; for choices
+    between ways to compute one thing, which require nothing."""
+    return a == b or (
+        of.graph is not None and len(a) == len(b) and all(map(of.graph.constraints.equal, a, b))
+    )
+
+
 def broadcasts_to(shape: Shape, wanted: Shape, of: Tensor) -> bool:
     """Whether `shape` broadcasts to `wanted` in the graph of the tensor `of`; see `same_shape`."""
     return shape == wanted or (

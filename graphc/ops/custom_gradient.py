@@ -26,9 +26,7 @@ def _infer(ctx: InferContext, *types: TensorType, count: int) -> tuple[TensorTyp
     ctx.require_dtype(ys, is_inexact, "floating or complex")
     body = ctx.regions[0]
     taken, results = body.input_tensors(), body.output_tensors()
-    ctx.require(
-        len(taken) == len(types), "the region must take the xs, then an adjoint for each y"
-    )
+    ctx.require(len(taken) == len(types), "the region must take the xs, then an adjoint for each y")
     for i, (tensor, wanted) in enumerate(zip(taken, (*xs, *ys), strict=True)):
         ctx.unify_types(tensor.type, wanted, f"value {i} that the region takes")
     floating = [x for x in xs if is_inexact(x.dtype)]
