@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, position_of
 from graphc.ir.program import Program, is_pure
 from graphc.ops.emit import CONSTANT
 from graphc.ops.stacking import STACK, UNSTACK
@@ -103,7 +103,7 @@ class Rows:
             users: dict[Hashable, list[Node]] = {}
             for node in dict.fromkeys(self._users.get(tensor, ())):
                 if node not in self._taken and self._fits(node):
-                    place = node.inputs.index(tensor)
+                    place = position_of(tensor, node.inputs)
                     users.setdefault((place, self._kind(node)), []).append(node)
             found.append(users)
             if not users:
@@ -195,7 +195,7 @@ class _Trial:
             return True
         nodes = [node for node in producers if node is not None]
         if len(nodes) == len(tensors):
-            places = {n.outputs.index(t) for n, t in zip(nodes, tensors, strict=True)}
+            places = {position_of(t, n.outputs) for n, t in zip(nodes, tensors, strict=True)}
             if len(places) == 1 and self.row(nodes, depth) is not None:
                 return True
         known._failed.add(tensors)

@@ -95,7 +95,7 @@ class RNN(Recurrent):
             x = convert(x)
             check_rank(self, x, (3,), "[batch, time, features] (rank 3)")
             batch, time, _ = x.type.shape
-            counts = None if lengths is None else as_lengths(str(self), lengths, batch)
+            counts = None if lengths is None else as_lengths(str(self), lengths, batch, time)
             projected = self.cell.project(x)
             if state is None:
                 first = self.cell.initial_state(batch, projected.dtype)

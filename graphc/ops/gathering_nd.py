@@ -18,6 +18,7 @@ from graphc.ops.emit import convert, emit_one
 from graphc.ops.gathering import MODE, OUT_OF_RANGE, SCATTER_OF, fill_value_of
 from graphc.ops.index_frames import INDEXED, Axes, check_frame, frame_of, xla_indices
 from graphc.ops.layout_rules import SUM, replicated
+from graphc.ops.ranges import in_range
 
 
 def _infer_gather(
@@ -118,7 +119,7 @@ def gather_nd(
     x: Any,
     indices: Any,
     batch_dims: int = 0,
-    mode: str = "clip",
+    mode: str | None = None,
     *,
     name: str | None = None,
 ) -> Tensor:
@@ -143,7 +144,11 @@ def gather_nd(
     """
     where = convert(indices)
     axes = vector_axes("GatherNd", where, batch_dims)
-    return gather_at(x, where, axes, batch_dims, mode, name=name)
+    shape = convert(x).type.shape
+    if mode is None and axes[-1] < len(shape):
+        sizes = tuple(shape[axis] for axis in axes)
+        where = in_range(where, tuple(-size for size in sizes), sizes, "indices")
+    return gather_at(x, where, axes, batch_dims, mode or "clip", name=name)
 
 
 OPS: tuple[OpDef, ...] = (GATHER_ND,)
