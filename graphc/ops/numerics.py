@@ -78,7 +78,8 @@ def _lower_out_of_range(ctx: LowerContext, x: Any, *, low: Any, high: Any) -> An
         jnp.min(jnp.where(below, wider, limits.dtype.type(limits.max))),
     )
     shown = jnp.clip(value, max(lowest, -(2**31)), min(highest, 2**31 - 1))
-    return jnp.stack([jnp.any(above | below).astype(INT32), shown.astype(INT32)])
+    found = jnp.any(above | below).astype(INT32)
+    return jnp.stack([found, found * shown.astype(INT32)])
 
 
 OUT_OF_RANGE = OpDef(
@@ -90,7 +91,8 @@ OUT_OF_RANGE = OpDef(
     lower=_lower_out_of_range,
     differentiable=False,
     doc="Whether a value of x lies outside low <= x < high, and one that does: the greatest, if it "
-    "is too great, else the least. Bounds are one number, or one for each place of the last axis.",
+    "is too great, else the least (0 for none). Bounds are one number, or one for each place of the "
+    "last axis.",
 )
 
 
