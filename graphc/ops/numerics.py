@@ -91,8 +91,8 @@ OUT_OF_RANGE = OpDef(
     lower=_lower_out_of_range,
     differentiable=False,
     doc="Whether a value of x lies outside low <= x < high, and one that does: the greatest, if it "
-    "is too great, else the least (0 for none). Bounds are one number, or one for each place of the "
-    "last axis.",
+    "is too great, else the least (0 for none). Bounds are one number, or one for each place of "
+    "the last axis.",
 )
 
 

@@ -100,7 +100,7 @@ def test_shapes_must_broadcast_and_the_graph_be_open() -> None:
         with pytest.raises(ShapeError, match=r"(?s)do not broadcast.*test_comparing_tensors.py"):
             x == y  # noqa: B015
     gc.Session(g).run(x, {x: np.zeros(2, "f")})
-    with pytest.raises(GraphFinalizedError, match="test_comparing_tensors.py"):
+    with pytest.raises(GraphFinalizedError, match="has run"):
         x == x  # noqa: B015
 
 
@@ -227,9 +227,7 @@ def test_a_mask_of_two_axes_is_refused() -> None:
             lambda mask: gc.nn.MultiHeadAttention(8, 2)(x, mask=mask),
             lambda mask: gc.nn.TransformerBlock(8, 2)(x, mask=mask),
         ):
-            text = (
-                r"(?s)\[batch, source\] or \[time, source\].*mask\[:, None, None, :\].*mask\[None"
-            )
+            text = r"(?s)\[batch, source\] or \[time, source\].*mask\[:, None, None, :\].*mask\["
             with pytest.raises(ShapeError, match=text):
                 attend(seen)
             attend(seen[:, None, None, :])
