@@ -332,8 +332,8 @@ def by_identity(cls: type[C]) -> type[C]:
             for x, y in zip(a, b, strict=True)
         )
 
-    cls.__eq__ = equal  # type: ignore[assignment]
-    cls.__ne__ = lambda a, b: not equal(a, b)  # type: ignore[assignment, method-assign]
+    cls.__eq__ = equal  # type: ignore[method-assign]
+    cls.__ne__ = lambda a, b: not equal(a, b)  # type: ignore[method-assign]
     cls.__hash__ = tuple.__hash__  # type: ignore[assignment, method-assign]
     return cls
 

@@ -327,11 +327,12 @@ def _masks(mask: Any, bias: Any) -> list[Tensor]:
 def _check_axes(label: str, mask: Tensor) -> None:
     """Refuses two axes: broadcasting would take [batch, source] for [time, source]."""
     if mask.ndim == 2:
+        rows: dict[str, Any] = {label: mask}
         refuse(
             f"Attention: a {label} of two axes may be [batch, source] or [time, source]",
             mend=f"say which: {label}[:, None, None, :] if it is [batch, source], "
             f"{label}[None, None] if it is [time, source]",
-            **{label: mask},
+            **rows,
         )
 
 
