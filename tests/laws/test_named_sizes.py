@@ -28,7 +28,7 @@ from graphc.ir.compare import difference
 from graphc.ir.dims import as_symbol, substitute
 from graphc.ir.dtypes import is_complex, is_floating
 from graphc.ir.graph import Graph
-from graphc.ir.node import Tensor
+from graphc.ir.node import Tensor, position_of
 from graphc.ir.program import Program
 from graphc.ir.rewrite import bind_sizes
 from graphc.ir.verify import verify
@@ -174,7 +174,7 @@ def _built(case: Case, variant: Variant) -> tuple[Program, list[Array]]:
     bound = bind_sizes(program, sizes)
     verify(bound, stage="bound")
     for x, gradient in zip(xs, bound.output_tensors()[1:], strict=False):
-        assert gradient.type.shape == arrays[feeds.index(x)].shape, case.op
+        assert gradient.type.shape == arrays[position_of(x, feeds)].shape, case.op
     return bound, arrays
 
 
