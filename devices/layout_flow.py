@@ -181,7 +181,7 @@ class LayoutFlow:
             return
         source: Tensor | None = None
         for tensor, have, wanted in zip(node.inputs, layouts, plan.operands, strict=True):
-            if type(have) is Partial and wanted == have and source in (None, tensor):
+            if type(have) is Partial and wanted == have and (source is None or source is tensor):
                 source = tensor
             elif type(have) is not Replicated or isinstance(wanted, Sharded):
                 return

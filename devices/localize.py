@@ -20,7 +20,7 @@ from graphc.ir.layouts import (
     Replicated,
     Sharded,
 )
-from graphc.ir.node import EMPTY, Node, Tensor
+from graphc.ir.node import EMPTY, Node, Tensor, same_items
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Port, Program
 from graphc.ir.source import Source
@@ -135,7 +135,7 @@ class Localizer:
         """A node whose operands are whole: each replica does what one device would."""
         local = self._local
         inputs = tuple([local[t] for t in node.inputs])
-        self._nodes.append(node if inputs == node.inputs else node.replace(inputs=inputs))
+        self._nodes.append(node if same_items(inputs, node.inputs) else node.replace(inputs=inputs))
         for tensor in node.outputs:
             local[tensor] = tensor
         spread = node.op is BROADCAST_TO and inputs[0] in self._zeros

@@ -67,7 +67,8 @@ class CompileOptions:
             as of sums in another order: about 1e-6 of the greatest in float32, 1e-2 in bfloat16;
             and but for queries from which masks hide every key, which give some mean of values.
         check_numerics: fail a run that makes a NaN of operands without, or an infinity of finite
-            ones, and name the first node that did, with the user's line. For finding it: each run
+            ones, or that takes an index, a label or a length out of its range (docs/guide.md says
+            which), and name the first node that did, with the user's line. For finding it: each run
             is waited for, no state is donated, and each result is looked through. Of precision
             "f16" it fails at overflow too, which the loss scale would have caught.
         memory_limit: how many bytes a run may take on each device, arguments and results among

@@ -141,8 +141,8 @@ class MemoryLimitError(ExecutionError):
 
 
 class NumericsError(ExecutionError, ArithmeticError):
-    """A run made a NaN or an infinity (`CompileOptions(check_numerics=True)`); the state is as it
-    was before."""
+    """A run made a NaN or an infinity, or took an index, a label or a length out of its range
+    (`CompileOptions(check_numerics=True)`); the state is as it was before."""
 
 
 class CacheError(GraphcError, RuntimeError):
@@ -167,6 +167,10 @@ class CopyError(GraphcError, TypeError):
 
 class MissingExtraError(GraphcError, ImportError):
     """A feature needs an optional dependency; the message names the extra to install."""
+
+
+class PromotionWarning(UserWarning):
+    """An array of a wide dtype turned a narrower tensor into a wide one: float32 into float64."""
 
 
 def _restored(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from graphc.ir.node import Tensor
+from graphc.ir.node import Tensor, same_items
 from graphc.passes.recurrence import Recurrence
 
 Tensors = tuple[Tensor, ...]
@@ -67,5 +67,5 @@ def _pieces(
 
 def _is_run(part: Tensors, whole: Tensors) -> bool:
     """Whether the tensors stand side by side in `whole`, in this order."""
-    start = whole.index(part[0]) if part[0] in whole else 0
-    return whole[start : start + len(part)] == part
+    start = next((i for i, tensor in enumerate(whole) if tensor is part[0]), 0)
+    return same_items(whole[start : start + len(part)], part)

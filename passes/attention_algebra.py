@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-from graphc.ir.node import Tensor
+from graphc.ir.node import Tensor, by_identity
 
 Atom: TypeAlias = Hashable
 Monomial: TypeAlias = frozenset[tuple[Atom, int]]  # atoms with their powers
@@ -21,12 +21,14 @@ EXPONENTIAL: Final = "exponential"  # of a logit, less something that its row sh
 TOTAL: Final = "total"  # of a row's exponentials
 
 
+@by_identity
 class Seen(NamedTuple):
     """1 where a bool mask holds, else 0."""
 
     mask: Tensor
 
 
+@by_identity
 class Slope(NamedTuple):
     """The adjoint of the weights: the product of the result's adjoint, its root, and the values."""
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphc.ir.dtypes import is_floating
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, by_identity
 from graphc.ops.arithmetic import ADD, SUBTRACT
 from graphc.ops.comparison import GREATER_EQUAL, LESS_EQUAL, WHERE
 from graphc.ops.creation import IOTA
@@ -31,6 +31,7 @@ from graphc.passes.rules import Rewriter
 _NOTHING = -1e4  # a logit of this and less counts as one that is not seen
 
 
+@by_identity
 class Mask(NamedTuple):
     """What is added to the logits, or says which of them count.
 
@@ -49,6 +50,7 @@ class Mask(NamedTuple):
     fill: float = 0.0
 
 
+@by_identity
 class View(NamedTuple):
     """A tensor with a name for each axis that is not of size 1."""
 

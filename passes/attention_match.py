@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, is_among
 from graphc.ops.activation import SOFTMAX
 from graphc.ops.arithmetic import MAXIMUM, SUBTRACT
 from graphc.ops.math import EXP
@@ -258,7 +258,7 @@ def _start(node: Node, finder: Finder) -> tuple[Tensor, int, Poly, list[Node]] |
             return None if axis is None else (logits, axis, of_atom(EXPONENTIAL), helpers)
         if below.op is MAXIMUM:  # with the least number there is
             least = [t for t in below.inputs if finder.scalar(t) == -float("inf")]
-            tensor = next((t for t in below.inputs if t not in least), tensor)
+            tensor = next((t for t in below.inputs if not is_among(t, least)), tensor)
             labels = broadcast_labels(tensor, labels)
             if not least:
                 return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from graphc.ir.dtypes import is_floating
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, by_identity, is_among
 from graphc.ops.arithmetic import DIVIDE, MULTIPLY
 from graphc.ops.emit import CAST
 from graphc.ops.state import IDENTITY
@@ -17,6 +17,7 @@ from graphc.passes.attention_logits import Finder, Logits, View, broadcast_label
 from graphc.passes.attention_views import Label, Labels, Product, peel, product_of
 
 
+@by_identity
 class Term(NamedTuple):
     """A value that is made of the weights: the names of its axes, and what it is."""
 
@@ -157,7 +158,7 @@ class Terms:
         self.inside.update((peeled.root, *peeled.through))
         for between in (tensor, peeled.root, *peeled.through):
             for place in self.users.get(between, ()):
-                if self.nodes[place].outputs[0] in peeled.through:
+                if is_among(self.nodes[place].outputs[0], peeled.through):
                     self.done.add(place)
         term = Term(tuple(own), constant(factor * peeled.factor) * of_atom(slope))
         self.learn(tensor, term)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphc.ir.dtypes import INT32, is_inexact
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Port, Program, region
 from graphc.ir.source import Source
 from graphc.ir.types import TensorType
@@ -18,7 +18,17 @@ from graphc.ops.calling import CALL
 from graphc.ops.control import SCAN
 from graphc.ops.emit import CONSTANT
 from graphc.ops.mapping import MAP
-from graphc.ops.numerics import FIRST_FAULT, KEEP_FAULT, NON_FINITE, ONCE, ROWS, TURN
+from graphc.ops.numerics import (
+    FIRST_FAULT,
+    HEAD,
+    KEEP_FAULT,
+    NON_FINITE,
+    ONCE,
+    OUT_OF_RANGE,
+    ROWS,
+    TURN,
+)
+from graphc.ops.ranges import IN_RANGE
 from graphc.ops.shape import BROADCAST_TO, RESHAPE, TRANSPOSE
 from graphc.ops.state import IDENTITY, STOP_GRADIENT
 from graphc.ops.while_loops import WHILE
@@ -28,6 +38,7 @@ NUMERICS = "__numerics__"
 """The name of the output that says so."""
 
 _NUMBER = TensorType(INT32, ())
+_OUTSIDE = TensorType(INT32, (2,))
 _LOOPS = (SCAN, WHILE)
 _WITH_BODIES = (*_LOOPS, MAP, SWITCH, CALL)
 # Their results have the elements of their first operand.
@@ -37,7 +48,8 @@ _MOVES = (RESHAPE, TRANSPOSE, BROADCAST_TO, IDENTITY, STOP_GRADIENT)
 @dataclass(frozen=True)
 class CheckNumerics(Pass):
     """One output more: the first node, in program order, that made a NaN of operands without, or
-    an infinity of finite ones; with the turn of each loop that it lies in.
+    an infinity of finite ones, or that took an integer out of its range (`ops.ranges`); with the
+    turn of each loop that it lies in.
 
     XLA does not know the user's lines. Each result is looked through once, which XLA does where it
     is made. A constant is nobody's fault, and infinities that are given, as in masks, may go on.
@@ -66,12 +78,15 @@ def table(program: Program) -> dict[str, Any]:
 def _entries(nodes: Sequence[Node], start: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for place, node in enumerate(nodes, start):
-        if not _gives_floats(node):
+        if not _may_fail(node):
             continue
         entry: dict[str, Any] = {
             **_said(node, node.name, node.source),
             "types": [str(t.type) for t in node.outputs],
         }
+        if node.op is IN_RANGE:
+            taker = next((n for n in nodes if is_among(node.outputs[0], n.inputs)), node)
+            entry |= {**_said(taker, taker.name, node.source), **node.attrs}
         if node.source is not None and node.source.turns:
             entry["turns"] = [_said(node, *turn) for turn in node.source.turns]
         if _has_bodies(node):
@@ -100,18 +115,20 @@ def _bodies(node: Node) -> Sequence[Program]:
 
 
 def _has_bodies(node: Node) -> bool:
-    return node.op in _WITH_BODIES and any(_gives_floats(n) for b in _bodies(node) for n in b.nodes)
+    return node.op in _WITH_BODIES and any(_may_fail(n) for b in _bodies(node) for n in b.nodes)
 
 
-def _gives_floats(node: Node) -> bool:
-    """Whether a NaN may come from it; of a node with bodies, or from within."""
-    return any(is_inexact(t.type.dtype) for t in node.outputs) or _has_bodies(node)
+def _may_fail(node: Node) -> bool:
+    """Whether a fault may come from it; of a node with bodies, or from within."""
+    if node.op is IN_RANGE or any(is_inexact(t.type.dtype) for t in node.outputs):
+        return True
+    return _has_bodies(node)
 
 
 def _width(program: Program) -> int:
     """How many numbers a fault in the program has: two more for each body around a body."""
     inner = [_width(body) + 2 for n in program.nodes if _has_bodies(n) for body in _bodies(n)]
-    return max(inner, default=2)
+    return max(inner, default=HEAD + 1)
 
 
 # -- writing --------------------------------------------------------------------------------
@@ -130,9 +147,10 @@ def _checked(program: Program, width: int, start: int = 0) -> tuple[list[Node], 
         writer.node(node, place)
     fault = writer.emit(
         FIRST_FAULT,
-        (*writer.levels, *writer.faults),
+        (*writer.levels, *writer.outside, *writer.faults),
         TensorType(INT32, (width,)),
         rows=tuple(writer.rows),
+        ranges=tuple(writer.ranges),
         bodies=tuple(writer.bodies),
         width=width,
     )
@@ -143,7 +161,9 @@ def _checked(program: Program, width: int, start: int = 0) -> tuple[list[Node], 
 class _Writer:
     nodes: list[Node] = field(default_factory=list)
     levels: dict[Tensor, None] = field(default_factory=dict)
+    outside: list[Tensor] = field(default_factory=list)
     faults: list[Tensor] = field(default_factory=list)
+    ranges: list[int] = field(default_factory=list)
     rows: list[tuple[int, ...]] = field(default_factory=list)
     bodies: list[tuple[int, ...]] = field(default_factory=list)
     numbers: dict[Tensor, int] = field(default_factory=dict)  # tensor -> number of its level
@@ -169,6 +189,11 @@ class _Writer:
         if _has_bodies(node):
             node = self.inside(node, place)
         self.nodes.append(node)
+        if node.op is IN_RANGE:
+            bounds = {name: node.attrs[name] for name in ("low", "high")}
+            self.outside.append(self.emit(OUT_OF_RANGE, node.inputs, _OUTSIDE, **bounds))
+            self.ranges.append(place)
+            return
         if node.op in _MOVES:
             if node.inputs[0] in self.numbers:
                 self.numbers[node.outputs[0]] = self.numbers[node.inputs[0]]

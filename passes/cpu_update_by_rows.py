@@ -8,7 +8,7 @@ from typing import Any
 
 from graphc.ir import dims
 from graphc.ir.dtypes import as_dtype
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program, region
 from graphc.ir.types import TensorType
 from graphc.ops.after import AFTER
@@ -103,7 +103,7 @@ def _find(program: Program, product: Node, ends: Sequence[End]) -> _Found | None
             made[node.outputs[0]] = node
     given = [port.tensor for port in program.outputs]
     own = [(e.new, e.old) for e in ends if e.new in made and e.old is not None]
-    if whole in given or not own or sum(t in made for t in given) != len(own):
+    if is_among(whole, given) or not own or sum(t in made for t in given) != len(own):
         return None
     if any(new.type != old.type for new, old in own):
         return None
@@ -156,7 +156,7 @@ def _needed(new: Tensor, made: Mapping[Tensor, Node], written: Sequence[Tensor])
     found, stack = {new: None}, [new]
     while stack:
         tensor = stack.pop()
-        if tensor in made and (tensor is new or tensor not in written):
+        if tensor in made and (tensor is new or not is_among(tensor, written)):
             stack += [t for t in made[tensor].inputs if t not in found]
             found.update(dict.fromkeys(made[tensor].inputs))
     return list(found)
@@ -178,7 +178,7 @@ def _ordered(
                 break
         else:
             return None
-        left.remove(end)
+        left = [other for other in left if other is not end]
         done.append(end)
     return done
 
@@ -230,7 +230,7 @@ def _bodies(found: _Found, rows: int) -> list[Program]:
         for other_new, old in found.ends:
             value = piece(old)
             states.append(value)
-            values[other_new if other_new in written else old] = value
+            values[other_new if is_among(other_new, written) else old] = value
         others = [piece(t) for t in found.others]
         scalars = [Tensor(t.type, t.name) for t in found.scalars]
         values.update(zip(found.others, others, strict=True))

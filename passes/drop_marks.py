@@ -1,4 +1,4 @@
-"""Drop marks: what `minimize` wrote for other passes to read."""
+"""Drop marks: what `minimize` and functions of indices wrote for other passes to read."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 from graphc.ir.node import Node
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
+from graphc.ops.ranges import IN_RANGE
 from graphc.ops.training import GRADIENTS, LOSS_ADJOINT, UPDATED
 from graphc.passes.base import Pass, PassResult
 from graphc.passes.rules import Answer, Rewriter, Rule, simplify
@@ -20,12 +21,18 @@ class DropMarks(Pass):
     They do nothing, and stand between nodes that other passes want to see side by side; XLA would
     not mind them.
 
+    Options:
+        keep_ranges: keep the marks of integers that must lie in a range, for `CheckNumerics`.
+
     Must not: run before the passes that read them; remove those of gradients that are summed over
     micro-batches, which `Accumulate` needs once sizes are bound.
     """
 
+    keep_ranges: bool = False
+
     def run(self, program: Program) -> PassResult:
-        return simplify(self, program, _RULES)
+        rules = _RULES if self.keep_ranges else {**_RULES, IN_RANGE: _in_range}
+        return simplify(self, program, rules)
 
 
 def _loss_adjoint(rw: Rewriter, node: Node) -> Answer:
@@ -38,6 +45,10 @@ def _gradients(rw: Rewriter, node: Node) -> Answer:
 
 def _updated(rw: Rewriter, node: Node) -> Answer:
     return node.inputs[len(node.outputs) :]
+
+
+def _in_range(rw: Rewriter, node: Node) -> Answer:
+    return node.inputs[0]
 
 
 _RULES: Final[dict[OpDef, Rule]] = {

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, by_identity
 from graphc.ir.program import Program
 from graphc.passes.base import PassResult
 
 
+@by_identity
 class End(NamedTuple):
     """A new value of a state, or of a loop's carry, and the old one (None: it is not read)."""
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphc.errors import PassError
 from graphc.ir.dtypes import INT32, UINT32
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, same_items
 from graphc.ir.opdef import PURE, Effects
 from graphc.ir.program import Port, Program, effects_of, region
 from graphc.ir.types import TensorType
@@ -69,7 +69,7 @@ class _Threading:
     def run(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
             inputs = tuple(self.resolve(t) for t in node.inputs)
-            if inputs != node.inputs:
+            if not same_items(inputs, node.inputs):
                 node = node.replace(inputs=inputs)
             if node.control_inputs:  # they chose; program order does the rest
                 node = node.replace(control_inputs=())

@@ -83,14 +83,19 @@ def _sums(body: Program, carry: Tensor, result: Tensor) -> list[Added] | None:
     value = result
     while value is not carry:
         node = made.get(value)
-        uses = len(users.get(value, ())) + body.output_tensors().count(value)
+        uses = len(users.get(value, ())) + _times(value, body)
         step = None if node is None or uses != 1 else _added(node, made, zeros)
         if step is None:
             return None
         value, one = step
         added.append(one)
-    once = len(users.get(carry, ())) + body.output_tensors().count(carry) == 1
+    once = len(users.get(carry, ())) + _times(carry, body) == 1
     return added if once else None
+
+
+def _times(tensor: Tensor, body: Program) -> int:
+    """How many of the body's results `tensor` is."""
+    return sum(result is tensor for result in body.output_tensors())
 
 
 def _added(node: Node, made: dict[Tensor, Node], zeros: Rewriter) -> tuple[Tensor, Added] | None:

@@ -141,7 +141,7 @@ def loop_pairs(program: Program) -> list[LoopPair]:
             at = place[backward]
             operands = (*forward.inputs, *forward.outputs)
             later = {t for t in operands if last_use.get(t, -1) > at}
-            own = {t for t in forward.inputs if t in backward.inputs}
+            own = set(forward.inputs).intersection(backward.inputs)
             alive = frozenset({*always.intersection(operands), *later, *own})
             pair = LoopPair(forward, backward, alive)
             if pair.taken:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, is_among, same_items
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program, region
 from graphc.ir.types import TensorType
@@ -101,7 +101,7 @@ class Sources:
     def find(self, tensors: Tensors) -> Found | None:
         """Where these stand side by side, in this order."""
         for source, i in self._places.get(tensors[0], ()):
-            if source.tensors[i : i + len(tensors)] == tensors:
+            if same_items(source.tensors[i : i + len(tensors)], tensors):
                 return Found(source, i, len(tensors), False)
         return None
 
@@ -255,7 +255,8 @@ class _Writer:
         for carry in loop.found.carries:
             made = carry.following
             tensor = loop.found.turns[-1][made.place].outputs[made.result]
-            finals.append(Tensor(tensor.type, tensor.name) if tensor in finals else tensor)
+            known = is_among(tensor, finals)
+            finals.append(Tensor(tensor.type, tensor.name) if known else tensor)
         return finals
 
     def _stacked(self, loop: Loop, known: Found) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphc.ir.dims import DimConstraints
 from graphc.ir.dtypes import BOOL, FLOAT32, DType
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, same_items
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program, region
 from graphc.ir.types import TensorType
@@ -117,7 +117,7 @@ class Narrowing:
     def _keep(self, node: Node) -> None:
         """A node in the types it has."""
         inputs = tuple([self.wide(t) for t in node.inputs])
-        self._emit(node if inputs == node.inputs else node.replace(inputs=inputs))
+        self._emit(node if same_items(inputs, node.inputs) else node.replace(inputs=inputs))
         free = node.op is CONSTANT or (node.op is CAST and node.inputs[0].type.dtype == BOOL)
         for tensor in node.outputs:
             self._kinds[tensor] = Kind.FREE if free else Kind.WIDE

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program
 from graphc.ops.after import AFTER
 from graphc.ops.emit import CONSTANT
@@ -96,7 +96,8 @@ def _taken_over(node: Node, ending: Sequence[Tensor], made: Sequence[Tensor]) ->
     if _is_plain(node):
         return min(_sum(ending), _sum(made))
     own, carried = _carried(node)
-    return min(_sum(t for t in ending if t in carried), _sum(t for t in made if t in own))
+    freed = _sum(t for t in ending if is_among(t, carried))
+    return min(freed, _sum(t for t in made if is_among(t, own)))
 
 
 def _is_plain(node: Node) -> bool:

@@ -85,7 +85,8 @@ def pipeline(options: CompileOptions) -> list[Pass]:
     mixed: list[Pass] = [] if options.precision is None else [MixedPrecision(options.precision)]
     if options.pipeline == "O0":
         return mixed
-    passes = [*_SIMPLIFY, *mixed, DropMarks()] if mixed else [DropMarks(), *_SIMPLIFY]
+    drop = DropMarks(keep_ranges=options.check_numerics)
+    passes = [*_SIMPLIFY, *mixed, drop] if mixed else [drop, *_SIMPLIFY]
     # Lazy updates mean something else, which must not wait for sizes; exact ones ask what pays.
     return [*passes, *_sparse(options)] if options.sparse_updates == "lazy" else passes
 

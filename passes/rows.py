@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, position_of
 from graphc.ir.program import Program, is_pure
 from graphc.ops.emit import CONSTANT
 from graphc.ops.stacking import STACK, UNSTACK
@@ -77,7 +77,7 @@ class Rows:
         nodes = tuple([node for node in producers if node is not None])
         if len(nodes) == len(tensors) and self._taken.isdisjoint(nodes):
             row = self._commit(nodes)
-            if row is not None and tensors in row.results():
+            if row is not None and tensors in set(row.results()):
                 self.follow(row.results())
 
     def drop(self, circle: Container[Row]) -> None:
@@ -103,7 +103,7 @@ class Rows:
             users: dict[Hashable, list[Node]] = {}
             for node in dict.fromkeys(self._users.get(tensor, ())):
                 if node not in self._taken and self._fits(node):
-                    place = node.inputs.index(tensor)
+                    place = position_of(tensor, node.inputs)
                     users.setdefault((place, self._kind(node)), []).append(node)
             found.append(users)
             if not users:
@@ -125,7 +125,7 @@ class Rows:
             self.rows.append(made)
             self._taken.update(made.nodes)
         self.results |= trial.results
-        self.leaves.update(dict.fromkeys(trial.leaves))
+        self.leaves.update(trial.leaves)
         self._owned |= trial.owned
         return row
 
@@ -149,7 +149,7 @@ class _Trial:
         self._taken: set[Node] = set()
         self.rows: list[Row] = []
         self.results: set[Tensors] = set()
-        self.leaves: list[Tensors] = []
+        self.leaves: dict[Tensors, None] = {}
         self.owned: set[Tensor] = set()  # tensors of state that are in these
 
     def row(self, nodes: Sequence[Node], depth: int) -> Row | None:
@@ -190,12 +190,12 @@ class _Trial:
             return False
         producers = [known._producers.get(t) for t in tensors]
         if self._is_leaf(tensors, producers):
-            self.leaves.append(tensors)
+            self.leaves[tensors] = None
             self.owned.update(known._state.intersection(tensors))
             return True
         nodes = [node for node in producers if node is not None]
         if len(nodes) == len(tensors):
-            places = {n.outputs.index(t) for n, t in zip(nodes, tensors, strict=True)}
+            places = {position_of(t, n.outputs) for n, t in zip(nodes, tensors, strict=True)}
             if len(places) == 1 and self.row(nodes, depth) is not None:
                 return True
         known._failed.add(tensors)

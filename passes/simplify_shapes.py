@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, same_items
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
 from graphc.ops.emit import CAST
@@ -163,7 +163,7 @@ def _concatenate(rw: Rewriter, node: Node) -> Answer:
 def _whole_split(rw: Rewriter, xs: tuple[Tensor, ...]) -> Node | None:
     """The split that `xs` are all the pieces of, in order."""
     split = rw.maker(xs[0], SPLIT)
-    return split if split is not None and split.outputs == xs else None
+    return split if split is not None and same_items(split.outputs, xs) else None
 
 
 def _split(rw: Rewriter, node: Node) -> Answer:
@@ -197,7 +197,7 @@ def _matmul(rw: Rewriter, node: Node) -> Answer:
         if inner is not None and _swaps_last_two(inner.attrs["perm"]):
             inputs[i] = inner.inputs[0]
             attrs[flag] = not attrs[flag]
-    if tuple(inputs) == node.inputs:
+    if same_items(inputs, node.inputs):
         return None
     return node.replace(inputs=tuple(inputs), attrs=attrs)
 

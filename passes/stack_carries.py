@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program, region
 from graphc.ops.arithmetic import ADD
 from graphc.ops.bodies import split
@@ -157,12 +157,13 @@ def _added(
 ) -> tuple[int, Node] | None:
     """The carry that `piece` is added to and nothing else, and the node that does."""
     takers = users.get(piece, [])
-    if len(takers) != 1 or takers[0].op is not ADD or piece in results:
+    if len(takers) != 1 or takers[0].op is not ADD or is_among(piece, results):
         return None
     (add,) = takers
     before = next((t for t in add.inputs if t in held), None)
     if before is None or before.type != piece.type or users[before] != [add]:
         return None
     number, after = held[before], add.outputs[0]
-    alone = results.count(after) == 1 and not users.get(after) and before not in results
+    once = sum(tensor is after for tensor in results) == 1
+    alone = once and not users.get(after) and not is_among(before, results)
     return (number, add) if alone and results[number] is after else None

@@ -4,11 +4,13 @@ tests where there is no GPU, and a cache of its own for compiled programs."""
 import gc
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import version
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -69,6 +71,36 @@ def _has_gpu() -> bool:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and not _has_gpu():
         pytest.skip("needs a GPU")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_comparison_inside() -> Iterator[None]:
+    """A law for the whole suite: graphc itself never compares tensors with `==`.
+
+    `t in list`, `list.index(t)` and `a == b` would add nodes to the user's graph.
+    """
+    from graphc.ir import node
+
+    package = os.path.dirname(os.path.dirname(os.path.realpath(node.__file__)))
+    root = os.path.dirname(package)
+    inside = tuple(os.path.join(root, name) + os.sep for name in ("graphc", "passes", "devices"))
+
+    def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+        def compare(x: Any, y: Any) -> Any:
+            caller = sys._getframe(2)  # of Operand.__eq__
+            path = os.path.realpath(caller.f_code.co_filename)
+            if path.startswith(inside):
+                raise AssertionError(f"{path}:{caller.f_lineno} compares tensors with == or in")
+            return function(x, y)
+
+        # A frame of graphc's own, so that users' lines are found behind it.
+        compare.__code__ = compare.__code__.replace(co_filename=node.__file__)
+        return compare
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("equal", "not_equal"):
+            patch.setitem(node._METHODS, name, guarded(node._METHODS[name]))
+        yield
 
 
 def pytest_collection_finish() -> None:

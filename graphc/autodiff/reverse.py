@@ -27,6 +27,7 @@ from graphc.ir.scopes import (
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.ops.catalogue import FUNCTIONS
+from graphc.ops.checks import same_shape
 from graphc.ops.emit import convert, emit_node
 from graphc.ops.state import VJP
 
@@ -150,12 +151,7 @@ def _checked_seed(y: Tensor, seed: Any) -> Tensor | None:
     if seed is None:
         return None
     tensor = convert(seed, y.dtype)
-    equal = AMBIENT.graphs[-1].constraints.equal  # sizes may be known to be equal by now
-    if (
-        tensor.dtype != y.dtype
-        or tensor.ndim != y.ndim
-        or not all(map(equal, tensor.shape, y.shape))
-    ):
+    if tensor.dtype != y.dtype or not same_shape(tensor.shape, y.shape, y):
         raise GradientError(
             f"the adjoint of {y.name!r} must be {y.type}, got {tensor.type}",
             details=describe_tensors({"y": y, "grad_y": tensor}),

@@ -394,6 +394,35 @@ class DimConstraints:
             self.others = [*self.others, (a, b)]
         return True
 
+    def unify_shapes(self, a: Shape, b: Shape) -> bool:
+        """`unify` for each axis of two shapes; False, and nothing recorded, where they differ.
+
+        Two shapes are compared with this, not with `==`: one size may have several names.
+        """
+        if a == b:
+            return True
+        before = self.snapshot()
+        if len(a) == len(b) and all(self.unify(p, q) for p, q in zip(a, b, strict=True)):
+            return True
+        self.restore(before)
+        return False
+
+    def unify_broadcast(self, shape: Shape, wanted: Shape) -> bool:
+        """Whether `shape` broadcasts to `wanted`, with sizes recorded as equal where need be.
+
+        Each dim of `shape`, counted from the right, is 1 or equals that of `wanted`. Where it does
+        not broadcast, nothing is recorded.
+        """
+        lead = len(wanted) - len(shape)
+        before = self.snapshot()
+        if lead >= 0 and all(
+            p == 1 or (q != 1 and self.unify(p, q))
+            for p, q in zip(shape, wanted[lead:], strict=True)
+        ):
+            return True
+        self.restore(before)
+        return False
+
     def _bind(self, name: str, dim: Dim) -> bool:
         """Lets `dim` stand for the named size, unless an equality recorded before forbids it."""
         before = self.snapshot()

@@ -54,7 +54,9 @@ BOOL = np.dtype(np.bool_)
 INT32 = np.dtype(np.int32)
 UINT32 = np.dtype(np.uint32)
 FLOAT32 = np.dtype(np.float32)
+FLOAT64 = np.dtype(np.float64)
 COMPLEX64 = np.dtype(np.complex64)
+COMPLEX128 = np.dtype(np.complex128)
 
 # What a Python scalar becomes where no array decides (JAX's defaults without x64).
 SCALAR_DEFAULTS: Final[dict[type, DType]] = {

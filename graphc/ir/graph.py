@@ -15,7 +15,7 @@ from graphc.errors import (
 )
 from graphc.ir.dims import DimConstraints, DimExpr, symbol, symbols_of
 from graphc.ir.names import check_length
-from graphc.ir.node import EMPTY, Node, Tensor, describe_tensors
+from graphc.ir.node import EMPTY, Node, Tensor, describe_tensors, same_items
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
 from graphc.ir.scopes import AMBIENT, building, requested_device
@@ -209,7 +209,7 @@ class Graph:
         Only for what adds results to a node already built (the saved values of a `scan`); no
         user sees the difference.
         """
-        if new.outputs[: len(old.outputs)] != old.outputs:
+        if not same_items(new.outputs[: len(old.outputs)], old.outputs):
             raise GraphError(f"{old.name}: a replacement must keep the results")
         self.nodes[self.nodes.index(old)] = new
         self._by_name[old.name] = new

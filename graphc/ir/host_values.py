@@ -74,7 +74,7 @@ def number(value: Any, dtype: DType) -> Array | None:
     return np.asarray(value, dtype)
 
 
-def scalar_kind(value: Any, array: Array) -> type | None:
+def python_kind(value: Any, array: Array) -> type | None:
     """The type of the Python numbers that `value` consists of, or None if it has a dtype.
 
     Args:

@@ -6,9 +6,11 @@ another with the *same* result tensors, and nothing downstream has to be rebuilt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from numbers import Number
+from operator import is_
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from graphc.copying import Uncopied
 from graphc.errors import GraphError
@@ -81,6 +83,16 @@ class At:
 
     def __getitem__(self, index: Any) -> Places:
         return Places(self._x, index)
+
+
+def is_comparable(value: object) -> bool:
+    """Whether `x == value` compares elements: for a tensor, a number, an array or a list of these.
+
+    None, a text or another object has no elements, and equals no tensor.
+    """
+    if isinstance(value, (Operand, Number, list, tuple)):
+        return True
+    return hasattr(value, "dtype") and not isinstance(value, type)
 
 
 class Operand(Uncopied):
@@ -188,13 +200,23 @@ class Operand(Uncopied):
         """For a copy that is changed in places: `x.at[i].set(values)`, `.add`, `.mul`, ..."""
         return At(self)
 
-    # `==` stays identity: tensors are dictionary keys of feeds. Use gc.equal(a, b).
+    # `==` compares elements, as in NumPy. Dictionaries and sets still find tensors by identity:
+    # they ask `==` only of objects with equal hashes, and two live tensors have different ones.
+    # Lists and tuples do ask: inside graphc use `is`, `is_among`, `position_of` and `same_items`.
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> Any:
+        return _METHODS["equal"](self, other) if is_comparable(other) else NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        return _METHODS["not_equal"](self, other) if is_comparable(other) else NotImplemented
 
     def __bool__(self) -> bool:
         raise GraphError(
             f"{self!r} has no truth value while the graph is built",
             source=current_source(),
-            mend="use gc.where(condition, a, b); run the graph to see a value",
+            mend="use gc.where(condition, a, b), or run the graph to see a value; `==` compares "
+            "elements: to ask whether two are the same tensor use `a is b`, and a set for `a in b`",
         )
 
     def __iter__(self) -> Any:
@@ -224,7 +246,7 @@ class Operand(Uncopied):
 class Tensor(Operand):
     """One value of a graph or program: a type, a name (`hidden/MatMul:0`), its graph.
 
-    Compared and hashed by identity.
+    Hashed by identity; `==` makes a node that compares elements.
     """
 
     __slots__ = ("__weakref__", "graph", "name", "type")
@@ -250,6 +272,7 @@ class Tensor(Operand):
         return f"<Tensor {self.name or '?'} {self.type}>"
 
 
+C = TypeVar("C")
 EMPTY: Mapping[str, Any] = {}
 
 
@@ -290,6 +313,39 @@ class Node(Uncopied):
     def __repr__(self) -> str:
         outputs = ", ".join(str(t.type) for t in self.outputs)
         return f"<Node {self.name or '?'} = {self.op.name} -> {outputs or 'nothing'}>"
+
+
+# `in`, `list.index` and `==` of sequences ask `==` of their elements, which makes nodes of tensors.
+
+
+def is_among(item: Any, items: Iterable[Any]) -> bool:
+    """Whether `item` itself is one of `items`: `in` by identity."""
+    return any(other is item for other in items)
+
+
+def position_of(item: Any, items: Iterable[Any]) -> int:
+    """Where `item` itself stands first: `list.index` by identity. It must be there."""
+    return next(i for i, other in enumerate(items) if other is item)
+
+
+def same_items(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Whether two sequences have the same items in the same order: `==` by identity."""
+    return len(a) == len(b) and all(map(is_, a, b))
+
+
+def by_identity(cls: type[C]) -> type[C]:
+    """A class of named tuples whose `==` compares tensors among the fields by identity."""
+
+    def equal(a: Any, b: Any) -> bool:
+        return type(a) is type(b) and all(
+            x is y or (not isinstance(x, Operand) and bool(x == y))
+            for x, y in zip(a, b, strict=True)
+        )
+
+    cls.__eq__ = equal  # type: ignore[method-assign]
+    cls.__ne__ = lambda a, b: not equal(a, b)  # type: ignore[method-assign]
+    cls.__hash__ = tuple.__hash__  # type: ignore[assignment, method-assign]
+    return cls
 
 
 def describe_tensors(tensors: Mapping[str, Tensor]) -> list[str]:

@@ -130,6 +130,24 @@ class InferContext:
             self.fail(f"{what} differ, {a} and {b}", mend=mend)
         return self.constraints.find(a)
 
+    def unify_types(
+        self, given: TensorType, wanted: TensorType, what: str, *, mend: str | None = None
+    ) -> None:
+        """Requires one dtype and one shape, recording sizes as equal where they are not known.
+
+        Raises:
+            ShapeError, DTypeError: the types differ. `what` says whose type is `given`: "dy".
+        """
+        if given == wanted:
+            return
+        alike = given.dtype == wanted.dtype
+        self.require(
+            alike and self.constraints.unify_shapes(given.shape, wanted.shape),
+            f"{what} must be {wanted}, got {given}",
+            mend=mend,
+            dtype=not alike,
+        )
+
     def broadcast(self, *shapes: Shape) -> Shape:
         """The shape these broadcast to, as in NumPy; a named size never counts as 1."""
         first = shapes[0]

@@ -12,12 +12,13 @@ from typing import Any, ClassVar, NamedTuple
 
 from graphc.copying import Uncopied
 from graphc.ir.dims import Dim, symbols_of
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, by_identity
 from graphc.ir.opdef import PURE, Effects
 from graphc.ir.sharding import Spec
 from graphc.ir.text import print_program
 
 
+@by_identity
 class Port(NamedTuple):
     """A named end of a program.
 

@@ -8,7 +8,7 @@ from typing import Literal, NoReturn
 from graphc.errors import GraphcError, VerifyError
 from graphc.ir.dims import Dim, DimConstraints, DimExpr
 from graphc.ir.graph import Graph
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, position_of
 from graphc.ir.opdef import PURE, Effects, OpDef
 from graphc.ir.program import Port, Program
 from graphc.ir.text import name_tensors, node_text
@@ -119,7 +119,7 @@ class _Checker:
         self, program: Program, outermost: Program, node: Node, defined: set[Tensor]
     ) -> NoReturn:
         missing = next(t for t in node.inputs if t not in defined)
-        label = node.op.operand_label(node.inputs.index(missing))
+        label = node.op.operand_label(position_of(missing, node.inputs))
         producer = program.producers().get(missing)
         if producer is not None:
             why = f"is defined only later, by {_describe(producer)}"

@@ -112,6 +112,10 @@ def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
             text = str(error).splitlines()[0] if str(error) else ""
             if symbols.named(text) != text:
                 error.add_note(f"with the graph's names: {symbols.named(text)}")
+                error.add_note(
+                    "JAX takes named sizes for different ones: where they are one size, give the "
+                    'placeholders one name for it, as in gc.placeholder(("batch", 4)), or one int'
+                )
             error.add_note(
                 f"while graphc traced the JAX function for {source}; tensors that it uses must "
                 "be its arguments"

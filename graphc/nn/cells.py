@@ -11,7 +11,7 @@ from graphc.ir.node import Tensor
 from graphc.ir.variable import Initializer
 from graphc.nn.activations import Activation, as_activation
 from graphc.nn.layer import Layer, features_of, positive
-from graphc.ops.checks import refuse
+from graphc.ops.checks import refuse, same_shape
 from graphc.ops.creation import zeros
 from graphc.ops.emit import convert
 from graphc.ops.joining import split
@@ -94,7 +94,7 @@ class Cell(Layer):
             )
         tensors = [convert(part) for part in parts]
         for tensor in tensors:
-            if tensor.type.rank != 2 or tensor.type.shape[1] != self.units:
+            if tensor.ndim != 2 or not same_shape(tensor.shape[1:], (self.units,), tensor):
                 refuse(
                     f"{self}: the state must be of shape [batch, {self.units}], got {tensor.type}",
                     state=tensor,

@@ -23,6 +23,7 @@ from graphc.ops.control import scan
 from graphc.ops.emit import convert, promote_inexact, to_dtype
 from graphc.ops.indexing import take
 from graphc.ops.joining import concatenate
+from graphc.ops.ranges import in_range
 from graphc.ops.reduction import logsumexp, reduce_all, reduce_max, reduce_sum
 from graphc.ops.shape import broadcast_to, expand_dims, reshape, transpose
 from graphc.ops.stable import wide, wide_integer
@@ -36,7 +37,8 @@ def crf_log_likelihood(
 
     Args:
         scores: [batch, time, tags], floating: of each tag at each step.
-        tags: [batch, time], integers. Those that there are not have no probability: -inf.
+        tags: [batch, time], integers. Those that there are not have no probability: -inf. They and
+            lengths out of range are errors of runs with `CompileOptions(check_numerics=True)`.
         transitions: [tags, tags], floating: from the tag of the row to that of the column.
         lengths: [batch], integers: how many steps count; all by default.
         name: of the last node.
@@ -105,7 +107,7 @@ def viterbi_decode(
     last, origins = scan(step, first, (rest, goes_on))
 
     def back(tag: Tensor, at: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        origin = reshape(take_along_axis(at[0], expand_dims(tag, -1), -1), tag.shape)
+        origin = reshape(take_along_axis(at[0], expand_dims(tag, -1), -1, "clip"), tag.shape)
         before = where(at[1], origin, tag)  # where a sequence has ended, its last tag still
         return before, before
 
@@ -139,7 +141,7 @@ def _operands(
     if lengths is None:
         sizes = broadcast_to(dim_value(x.shape[1]), x.shape[:1])
     else:
-        sizes = as_lengths(what, lengths, x.shape[0])
+        sizes = as_lengths(what, lengths, x.shape[0], x.shape[1])
     dtype = wide(x.dtype)
     inside = expand_dims(sequence_mask(sizes, x.shape[1]), -1)
     # What stands after a length may be NaN, and reaches no gradient.
@@ -176,10 +178,11 @@ def _score(x: Tensor, tags: Tensor, moves: Tensor, sizes: Tensor) -> Tensor:
     inside = sequence_mask(sizes, x.shape[1])
     count = dim_value(x.shape[2])
     tags = where(inside, to_dtype(tags, wide_integer(tags.dtype)), 0)
+    tags = in_range(tags, 0, x.shape[2], "tags")
     known = logical_and(greater_equal(tags, 0), less(tags, count))
     places = to_dtype(where(known, tags, 0), INT32)
-    own = take_along_axis(x, expand_dims(places, -1), -1)[..., 0]
-    steps = take(reshape(moves, (-1,)), places[:, :-1] * count + places[:, 1:])
+    own = take_along_axis(x, expand_dims(places, -1), -1, "clip")[..., 0]
+    steps = take(reshape(moves, (-1,)), places[:, :-1] * count + places[:, 1:], mode="clip")
     own, steps = where(inside, own, 0), where(inside[:, 1:], steps, 0)
     score = add(reduce_sum(own, -1), reduce_sum(steps, -1))
     return where(reduce_all(known, -1), score, -np.inf)

@@ -17,6 +17,7 @@ from graphc.ops.comparison import equal, less, logical_or, not_equal, where
 from graphc.ops.control import scan
 from graphc.ops.creation import full_like, iota
 from graphc.ops.emit import convert, to_dtype
+from graphc.ops.ranges import in_range
 from graphc.ops.reduction import logsumexp
 from graphc.ops.shape import broadcast_to, expand_dims, reshape, transpose
 from graphc.ops.slicing import pad
@@ -45,7 +46,8 @@ def ctc_loss(
         logits: [batch, time, classes], floating.
         labels: [batch, labels], integers: class numbers, none of them the blank.
         logit_lengths: [batch], integers: how many steps count; all by default.
-        label_lengths: [batch], integers: how many labels count; all by default.
+        label_lengths: [batch], integers: how many labels count; all by default. Labels and lengths
+            out of range are errors of runs with `CompileOptions(check_numerics=True)`.
         blank: the class that is no label.
         name: of the last node.
 
@@ -67,9 +69,10 @@ def ctc_loss(
     # What lies beyond a sequence is read as blanks, whatever it is.
     labels = to_dtype(labels, wide_integer(labels.dtype))  # `blank` must fit
     labels = where(sequence_mask(counts, labels.shape[1]), labels, blank)
+    labels = in_range(labels, 0, logits.shape[2], "labels")
     states, jumps = _states(labels, blank)
     places = broadcast_to(expand_dims(states, 1), (batch, time, states.shape[1]))
-    emitted = transpose(take_along_axis(log_p, places), (1, 0, 2))
+    emitted = transpose(take_along_axis(log_p, places, mode="clip"), (1, 0, 2))
     goes_on = sequence_mask(_lengths(logit_lengths, logits, time), time)
 
     def step(before: Tensor, at: tuple[Tensor, Tensor]) -> tuple[Tensor, None]:
@@ -122,7 +125,7 @@ def _check(logits: Tensor, labels: Tensor, blank: int) -> None:
 def _lengths(given: Any, like: Tensor, size: Dim) -> Tensor:
     if given is None:
         return broadcast_to(dim_value(size), like.shape[:1])
-    return as_lengths("ctc_loss", given, like.shape[0])
+    return as_lengths("ctc_loss", given, like.shape[0], size)
 
 
 def _states(labels: Tensor, blank: int) -> tuple[Tensor, Tensor]:

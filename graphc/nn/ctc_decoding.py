@@ -60,7 +60,7 @@ def ctc_greedy_decode(
     before = pad(likeliest, ((0, 0), (1, 0)), constant_values=-1)[:, :-1]
     counts = logical_and(not_equal(likeliest, before), not_equal(likeliest, blank))
     if lengths is not None:
-        known = as_lengths("ctc_greedy_decode", lengths, logits.shape[0])
+        known = as_lengths("ctc_greedy_decode", lengths, logits.shape[0], logits.shape[1])
         inside = sequence_mask(known, logits.shape[1])
         counts, best = logical_and(counts, inside), where(inside, best, 0)
     number = reduce_sum(to_dtype(counts, INT32), -1)

@@ -13,6 +13,7 @@ from graphc.ops.checks import refuse
 from graphc.ops.comparison import less, where
 from graphc.ops.creation import iota
 from graphc.ops.emit import convert, to_dtype
+from graphc.ops.ranges import in_range
 from graphc.ops.reduction import reduce_sum
 from graphc.ops.shape import broadcast_to, expand_dims
 from graphc.ops.stable import wide, wide_integer
@@ -36,8 +37,12 @@ def sequence_mask(lengths: Any, size: Dim, *, name: str | None = None) -> Tensor
     return less(iota((size,), 0, counts.type.dtype), expand_dims(counts, -1), name=name)
 
 
-def as_lengths(what: str, lengths: Any, batch: Dim | None = None) -> Tensor:
+def as_lengths(
+    what: str, lengths: Any, batch: Dim | None = None, most: Dim | None = None
+) -> Tensor:
     """`lengths` in integers wide enough for any size; one for each row of a `batch`, if given.
+
+    With `most`, runs that check numerics require 0 <= length <= most.
 
     Raises:
         DTypeError, ShapeError: they are not, in the name of `what`.
@@ -58,6 +63,8 @@ def as_lengths(what: str, lengths: Any, batch: Dim | None = None) -> Tensor:
             f"{what}: lengths must be of shape [{batch}], one for each sequence, got {counts.type}",
             lengths=counts,
         )
+    if most is not None:
+        counts = in_range(counts, 0, most + 1, "lengths")
     return to_dtype(counts, wide_integer(counts.type.dtype))
 
 

@@ -57,12 +57,14 @@ class MultiHeadAttention(Layer):
 
     Calling it takes `x` [batch, time, features]; `source` [batch, steps, source features], whose
     keys and values it takes, by default `x`; a `mask`, bool, that broadcasts to
-    [batch, heads, time, steps] and is True where a step may be seen; and `training`, which must
-    be given where there is dropout. It gives [batch, time, units].
+    [batch, heads, time, steps] and is True where a step may be seen (two axes are refused: write
+    [batch, steps] as mask[:, None, None, :], and [time, steps] as mask[None, None]); and
+    `training`, which must be given where there is dropout. It gives [batch, time, units].
 
     Raises:
         AttributeValueError: an option has a value it cannot have, or `training` is missing.
-        ShapeError: `x` or `source` is not of rank 3, or the mask does not broadcast.
+        ShapeError: `x` or `source` is not of rank 3, or the mask does not broadcast or has two
+            axes.
 
     Source: Vaswani et al., "Attention is all you need", 2017; Ainslie et al., "GQA: training
     generalized multi-query transformer models", 2023.
@@ -153,7 +155,7 @@ class MultiHeadAttention(Layer):
             value = dynamic_update_slice(cache.value, new_value, start)
             room = iota((key.type.shape[1],))
             seen = less_equal(room, expand_dims(positions, 1))  # [time, room]
-            y = self._joined(attention(query, key, value, mask=seen))
+            y = self._joined(attention(query, key, value, mask=expand_dims(seen, (0, 1))))
             length = cache.length + x.type.shape[1]
             y = where(length <= key.type.shape[1], y, float("nan"))
             return y, AttentionCache(key, value, length)

@@ -41,7 +41,9 @@ class Recurrent(Layer):
         Args:
             x: [batch, time, features].
             state: to start from; by default zeros.
-            lengths: [batch], integers: how many steps of each sequence count. Whatever finite
+            lengths: [batch], integers: how many steps of each sequence count, from 0 to time. A
+                greater one counts as time, and a negative one as 0; both are errors of runs with
+                `CompileOptions(check_numerics=True)`. Whatever finite
                 numbers `x` holds behind them have no effect: the outputs there are zero, the
                 state is that after the last step that counts.
         """
@@ -95,7 +97,7 @@ class RNN(Recurrent):
             x = convert(x)
             check_rank(self, x, (3,), "[batch, time, features] (rank 3)")
             batch, time, _ = x.type.shape
-            counts = None if lengths is None else as_lengths(str(self), lengths, batch)
+            counts = None if lengths is None else as_lengths(str(self), lengths, batch, time)
             projected = self.cell.project(x)
             if state is None:
                 first = self.cell.initial_state(batch, projected.dtype)

@@ -9,7 +9,7 @@ from graphc.errors import DTypeError
 from graphc.ir.dims import product
 from graphc.ir.dtypes import is_integer
 from graphc.ir.node import Tensor
-from graphc.ops.checks import as_dims, refuse
+from graphc.ops.checks import as_dims, refuse, same_shape
 from graphc.ops.comparison import less, where
 from graphc.ops.creation import zeros
 from graphc.ops.emit import convert, to_dtype
@@ -51,7 +51,7 @@ def max_unpool(
         )
     if not is_integer(places.dtype):
         refuse("max_unpool: places must be integers", error=DTypeError, y=y, places=places)
-    if places.shape != y.shape:
+    if not same_shape(places.shape, y.shape, y):
         refuse("max_unpool: y and its places differ in shape", y=y, places=places)
     batch, *spatial, channels = y.shape
     outside = product(sizes)

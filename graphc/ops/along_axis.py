@@ -40,6 +40,7 @@ from graphc.ops.gathering import (
 )
 from graphc.ops.layout_rules import SUM, replicated
 from graphc.ops.narrow import summed
+from graphc.ops.ranges import in_range
 from graphc.ops.shape import broadcast_to
 from graphc.ops.stable import wide
 
@@ -164,7 +165,10 @@ def take_along_axis(
     """
     x = convert(x)
     place = normalize_axis("TakeAlongAxis", x, axis)
-    where = index_tensor("TakeAlongAxis", indices, x.type.shape[place], mode)
+    size = x.type.shape[place]
+    where = index_tensor("TakeAlongAxis", indices, size, mode)
+    if mode is None:
+        where = in_range(where, -size, size, "indices")
     operands = _aligned(x, where, place)
     return emit_one(TAKE_ALONG_AXIS, operands, name, axis=place, mode=mode or "clip")
 

@@ -10,7 +10,7 @@ import jax
 from graphc.errors import AttributeValueError, DTypeError
 from graphc.ir.node import Tensor
 from graphc.ops.axes import normalize_axis
-from graphc.ops.checks import refuse
+from graphc.ops.checks import refuse, same_shape
 from graphc.ops.emit import convert
 from graphc.ops.joining import concatenate
 from graphc.ops.shape import reshape
@@ -96,7 +96,7 @@ def _check_sizes(tensors: Leaves, axes: Sequence[int]) -> None:
 
 
 def _check_alike(given: Tensor, made: Tensor) -> None:
-    if given.shape != made.shape:
+    if not same_shape(given.shape, made.shape, given):
         refuse("associative_scan: f gives another shape than it takes", takes=given, gives=made)
     if given.dtype != made.dtype:
         refuse(

@@ -153,7 +153,7 @@ def _infer_attention_gradient(
     **attrs: Any,
 ) -> tuple[TensorType, ...]:
     y = _result(ctx, query, key, value)
-    ctx.require(dy == y, f"dy must be {y}, got {dy}")
+    ctx.unify_types(dy, y, "dy")
     _check_masks(ctx, _pairs(query.shape, key.shape), masks)
     return (query, key, value, *[mask for mask in masks if is_floating(mask.dtype)])
 
@@ -270,8 +270,9 @@ def attention(
             heads of `query` that follow each other.
         value: [batch, source, key heads, depth of the result].
         mask: bool, broadcasting to [batch, heads, time, source]: True where a query sees a key.
-            A query that sees none gives 0, as all do where there are no keys.
-        bias: floating, broadcasting likewise, added before the softmax.
+            A query that sees none gives 0, as all do where there are no keys. Two axes are refused:
+            write [batch, source] as mask[:, None, None, :], and [time, source] as mask[None, None].
+        bias: floating, broadcasting likewise, added before the softmax; of other than two axes too.
         causal: query i sees the keys 0 to i only.
         scale: of the products; 1 / sqrt(depth) by default.
         dropout: the probability with which a weight is set to 0, the others scaled up.
@@ -282,7 +283,7 @@ def attention(
 
     Raises:
         ShapeError: sizes that differ, heads that cannot be shared, a mask that does not
-            broadcast, or a depth that is not known and no scale.
+            broadcast or has two axes, or a depth that is not known and no scale.
         DTypeError: operands or a bias that are not floating, or a mask that is not bool.
         AttributeValueError: a dropout out of range.
 
@@ -309,6 +310,7 @@ def _masks(mask: Any, bias: Any) -> list[Tensor]:
                 mend="compare it, as in mask != 0; what is added to the logits is bias=",
                 mask=masks[0],
             )
+        _check_axes("mask", masks[0])
     if bias is not None:
         masks.append(convert(bias))
         if not is_floating(masks[-1].dtype):
@@ -318,7 +320,20 @@ def _masks(mask: Any, bias: Any) -> list[Tensor]:
                 mend="which keys a query sees is said by mask=, of bools",
                 bias=masks[-1],
             )
+        _check_axes("bias", masks[-1])
     return masks
+
+
+def _check_axes(label: str, mask: Tensor) -> None:
+    """Refuses two axes: broadcasting would take [batch, source] for [time, source]."""
+    if mask.ndim == 2:
+        rows: dict[str, Any] = {label: mask}
+        refuse(
+            f"Attention: a {label} of two axes may be [batch, source] or [time, source]",
+            mend=f"say which: {label}[:, None, None, :] if it is [batch, source], "
+            f"{label}[None, None] if it is [time, source]",
+            **rows,
+        )
 
 
 def _scale(query: Tensor, scale: float | None) -> float:

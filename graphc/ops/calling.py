@@ -97,7 +97,8 @@ def function(f: Callable[..., Any], *, name: str | None = None) -> Callable[...,
         operands = [convert(leaf) for leaf in leaves]
         graph = graph_of(operands)
         # `call` is itself only, and keeps `f`: no other function can come by its place.
-        key = (f if hashable else call, tree, tuple(t.type for t in operands))
+        find = graph.constraints.find  # names of one size are one type
+        key = (f if hashable else call, tree, tuple(t.type.map_dims(find) for t in operands))
         with building(graph):
             traced = graph.memo.get(key)
             if traced is _BEING_TRACED:

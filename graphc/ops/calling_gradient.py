@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from graphc.ir.graph import Graph
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, is_among, position_of
 from graphc.ir.opdef import GradientContext
 from graphc.ir.program import Program, region
 from graphc.ops.backward import differentiate
@@ -56,12 +56,12 @@ def _derivative(
 ) -> _Derivative:
     side = differentiate(ctx, graph, body, flowing)
     results = side.forward.output_tensors()
-    results += [t for t in side.saved if t not in results]
+    results += [t for t in side.saved if not is_among(t, results)]
     forward = region(body.name, body.input_tensors(), side.forward.nodes, results)
     taken = [*side.inputs.values(), *side.adjoints, *side.saved.values()]
     gradients = list(side.gradients.values())
     backward = region(f"{body.name}_grad", taken, side.nodes, gradients)
-    saved = [results.index(t) for t in side.saved]
+    saved = [position_of(t, results) for t in side.saved]
     return _Derivative(forward, backward, list(side.inputs), saved, list(side.gradients))
 
 

@@ -29,6 +29,30 @@ def refuse(
     )
 
 
+def same_shape(a: Shape, b: Shape, of: Tensor) -> bool:
+    """Whether the shapes `a` and `b` are equal in the graph of the tensor `of`.
+
+    Where a size is not known, the graph records that the two are equal and checks it when fed:
+    so `==`, which tells two names of one size apart, does not compare shapes while building.
+    """
+    return a == b or (of.graph is not None and of.graph.constraints.unify_shapes(a, b))
+
+
+def known_alike(a: Shape, b: Shape, of: Tensor) -> bool:
+    """Whether the shapes are equal by what the graph of the tensor `of` records so far; for choices
+    between ways to compute one thing, which require nothing."""
+    return a == b or (
+        of.graph is not None and len(a) == len(b) and all(map(of.graph.constraints.equal, a, b))
+    )
+
+
+def broadcasts_to(shape: Shape, wanted: Shape, of: Tensor) -> bool:
+    """Whether `shape` broadcasts to `wanted` in the graph of the tensor `of`; see `same_shape`."""
+    return shape == wanted or (
+        of.graph is not None and of.graph.constraints.unify_broadcast(shape, wanted)
+    )
+
+
 def as_dims(op: str, shape: Any) -> Shape:
     """`shape` (ints and named sizes, or one of them) as a tuple of dims.
 

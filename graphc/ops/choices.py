@@ -11,14 +11,13 @@ from graphc.ir.dims import Dim, DimExpr, Shape, product
 from graphc.ir.node import Operand, Tensor
 from graphc.ops.axes import normalize_axis
 from graphc.ops.axiswise import argmax
-from graphc.ops.checks import as_dims, is_static, refuse
+from graphc.ops.checks import as_dims, broadcasts_to, is_static, refuse, same_shape
 from graphc.ops.distributions import gumbel, randint
 from graphc.ops.emit import convert, promote_inexact, to_dtype
 from graphc.ops.indexing import take
 from graphc.ops.math import log
 from graphc.ops.random_draws import draw
 from graphc.ops.random_parametric import RANDOM_PERMUTATION
-from graphc.ops.rearranging import broadcast_shapes
 from graphc.ops.shape import moveaxis, reshape
 from graphc.ops.sorting import top_k
 from graphc.ops.stable import wide
@@ -56,7 +55,7 @@ def categorical(
         scores = moveaxis(scores, place, -1)
     own = scores.shape[:-1]
     sizes = own if shape is None else as_dims("categorical", shape)
-    if broadcast_shapes(own, sizes) != sizes:
+    if not broadcasts_to(own, sizes, scores):
         refuse(f"categorical: the logits do not broadcast to the shape {sizes}", logits=scores)
     noise = gumbel((*sizes, scores.shape[-1]), dtype=scores.dtype, seed=seed, name=name)
     return argmax(scores + noise, -1)
@@ -154,7 +153,7 @@ def choice(
 
 def _weights(p: Any, size: Dim) -> Tensor:
     weights = _wide(p)
-    if weights.shape != (size,):
+    if not same_shape(weights.shape, (size,), weights):
         refuse(f"choice: p must hold {size} probabilities", p=weights)
     return log(weights)
 

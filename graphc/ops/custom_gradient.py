@@ -25,11 +25,16 @@ def _infer(ctx: InferContext, *types: TensorType, count: int) -> tuple[TensorTyp
     ys, xs = types[:count], types[count:]
     ctx.require_dtype(ys, is_inexact, "floating or complex")
     body = ctx.regions[0]
-    given = [t.type for t in body.input_tensors()]
-    ctx.require(given == [*xs, *ys], "the region must take the xs, then an adjoint for each y")
-    results = [t.type for t in body.output_tensors()]
-    wanted = [x for x in xs if is_inexact(x.dtype)]
-    ctx.require(results == wanted, "the region must give an adjoint for each floating x")
+    taken, results = body.input_tensors(), body.output_tensors()
+    ctx.require(len(taken) == len(types), "the region must take the xs, then an adjoint for each y")
+    for i, (tensor, wanted) in enumerate(zip(taken, (*xs, *ys), strict=True)):
+        ctx.unify_types(tensor.type, wanted, f"value {i} that the region takes")
+    floating = [x for x in xs if is_inexact(x.dtype)]
+    ctx.require(
+        len(results) == len(floating), "the region must give an adjoint for each floating x"
+    )
+    for i, (tensor, wanted) in enumerate(zip(results, floating, strict=True)):
+        ctx.unify_types(tensor.type, wanted, f"adjoint {i} that the region gives")
     return ys
 
 

@@ -13,7 +13,7 @@ from graphc.ops.axes import normalize_axis
 from graphc.ops.checks import as_dims, refuse
 from graphc.ops.comparison import equal, greater_equal, where
 from graphc.ops.creation import iota, zeros
-from graphc.ops.emit import cast, convert, promote_operands
+from graphc.ops.emit import cast, convert, graph_of, promote_operands
 from graphc.ops.gathering_nd import gather_at
 from graphc.ops.index_frames import index_vectors
 from graphc.ops.powers import power
@@ -113,7 +113,7 @@ def diagonal(x: Any, k: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     if first == second:
         refuse("diagonal: needs two different axes", error=AttributeValueError, x=x)
     matrices = moveaxis(x, (first, second), (-2, -1))
-    rows, columns = matrices.shape[-2:]
+    rows, columns = map(graph_of([x]).constraints.find, matrices.shape[-2:])
     size = _length(rows, columns, k)
     axes = (x.ndim - 2, x.ndim - 1)
     return gather_at(matrices, _places(size, k), axes)

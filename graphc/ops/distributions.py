@@ -13,8 +13,8 @@ from graphc.ir.dtypes import as_dtype, is_floating
 from graphc.ir.node import Tensor
 from graphc.ops.activation import softmax
 from graphc.ops.arithmetic import absolute, add, negative, sign
-from graphc.ops.checks import as_dims, refuse
-from graphc.ops.emit import emit_one, promote_inexact
+from graphc.ops.checks import as_dims, broadcasts_to, refuse, same_shape
+from graphc.ops.emit import emit_one, graph_of, promote_inexact
 from graphc.ops.factorization import cholesky
 from graphc.ops.math import exp, log, log1p, sigmoid, tan
 from graphc.ops.matrix_product import matmul
@@ -179,7 +179,8 @@ def shape_for(op: str, shape: Any, *parameters: Shape) -> Shape:
 def fitting(op: str, shape: Any, *parameters: Any) -> Shape:
     """`shape_for` of parameters; raises `ShapeError` unless they broadcast to it."""
     sizes = shape_for(op, shape, *(shape_of(x) for x in parameters))
-    if broadcast_shapes(sizes, *(shape_of(x) for x in parameters)) != sizes:
+    known = graph_of(parameters).constraints
+    if not all(known.unify_broadcast(shape_of(x), sizes) for x in parameters):
         own = ", ".join(str(x.type) if isinstance(x, Tensor) else str(x) for x in parameters)
         refuse(f"{op}: parameters {own} do not broadcast to the shape {sizes}")
     return sizes
@@ -329,8 +330,11 @@ def multivariate_normal(
     mean, cov = promote_inexact(mean, cov)
     factor = cholesky(cov)
     stacked = shape_for("RandomNormal", shape, mean.shape[:-1], cov.shape[:-2])
-    whole = broadcast_shapes(stacked, mean.shape[:-1], cov.shape[:-2])
-    if whole != stacked or mean.shape[-1:] != cov.shape[-1:]:
+    if not (
+        broadcasts_to(mean.shape[:-1], stacked, mean)
+        and broadcasts_to(cov.shape[:-2], stacked, mean)
+        and same_shape(mean.shape[-1:], cov.shape[-1:], mean)
+    ):
         refuse(
             f"multivariate_normal: mean must be [..., n] and cov [..., n, n], the axes before "
             f"within the shape {stacked}",

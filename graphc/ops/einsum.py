@@ -12,7 +12,7 @@ from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import BOOL
 from graphc.ir.node import Tensor
-from graphc.ops.checks import refuse
+from graphc.ops.checks import refuse, same_shape
 from graphc.ops.contraction import dot_general
 from graphc.ops.diagonals import diagonal
 from graphc.ops.emit import cast, promote_operands
@@ -168,7 +168,7 @@ def _without_lone(term: _Term, elsewhere: set[Label]) -> _Term:
 
 def _diagonal(x: Tensor, first: int, second: int) -> Tensor:
     """The elements with equal indices along two axes, along the first of them."""
-    if x.shape[first] != x.shape[second]:
+    if not same_shape((x.shape[first],), (x.shape[second],), x):
         refuse(f"einsum: axes {first} and {second} of one letter differ in size", x=x)
     return moveaxis(diagonal(x, 0, first, second), -1, first)
 

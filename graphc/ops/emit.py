@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,12 +10,15 @@ import ml_dtypes
 import numpy as np
 from jax import lax
 
-from graphc.errors import DTypeError, GraphError
+from graphc.errors import DTypeError, GraphError, PromotionWarning
 from graphc.ir.dtypes import (
+    COMPLEX128,
     FLOAT32,
+    FLOAT64,
     SCALAR_DEFAULTS,
     DType,
     as_dtype,
+    is_64bit,
     is_complex,
     is_floating,
     is_inexact,
@@ -23,7 +27,7 @@ from graphc.ir.dtypes import (
     promote_scalar,
 )
 from graphc.ir.graph import Graph
-from graphc.ir.host_values import fitted, host_array, number, scalar_kind
+from graphc.ir.host_values import fitted, host_array, number, python_kind
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
 from graphc.ir.node import Node, Operand, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
@@ -119,14 +123,16 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
         DTypeError: not numbers, or numbers that the dtype has no room for: see
             `graphc.ir.host_values`.
     """
-    if is_weak(value):
+    if dtype is not None and isinstance(value, np.generic) and is_weak(value):
+        value = scalar_kind(value)(value)  # type: ignore[misc]  # checked as a Python number is
+    if type(value) in SCALAR_DEFAULTS:
         found = number(value, dtype or SCALAR_DEFAULTS[type(value)])
         if found is not None:
             return found
     try:
         array = host_array(value, dtype)
         if dtype is None:
-            scalar = scalar_kind(value, array)
+            scalar = python_kind(value, array)
             dtype = array.dtype if scalar is None else SCALAR_DEFAULTS[scalar]
         return fitted(array, dtype)
     except DTypeError as error:
@@ -167,8 +173,25 @@ def cast(x: Any, dtype: Any, *, name: str | None = None) -> Tensor:
 
 
 def is_weak(value: Any) -> bool:
-    """Whether `value` is a bare Python number, whose dtype gives way to a tensor's."""
-    return type(value) in SCALAR_DEFAULTS
+    """Whether the dtype of `value` gives way to a tensor's: a Python number or a NumPy scalar."""
+    return scalar_kind(value) is not None
+
+
+def scalar_kind(value: Any) -> type | None:
+    """The Python type of a number: bool, int, float or complex; None for anything else.
+
+    NumPy's scalars are numbers too, for what `np.sqrt(64)` gives nobody chose a dtype of. An array
+    of no axes, `np.array(8.0)`, is an array, as it is for JAX and for NumPy.
+    """
+    kind = type(value)
+    if kind in SCALAR_DEFAULTS:
+        return kind
+    if not isinstance(value, np.generic):
+        return None
+    dtype = value.dtype
+    if is_inexact(dtype):
+        return complex if is_complex(dtype) else float
+    return bool if dtype == np.bool_ else int if is_integer(dtype) else None
 
 
 def _promote(a: DType, b: DType) -> DType:
@@ -180,16 +203,24 @@ def _promote(a: DType, b: DType) -> DType:
 
 
 def promote_types(*values: Any) -> DType:
-    """The dtype the values have together, by JAX's rules; Python numbers are weak."""
+    """The dtype the values have together, by JAX's rules.
+
+    Python numbers and NumPy scalars are weak. NumPy scalars alone, without a tensor or an array
+    beside them, keep their dtype.
+    """
+    kinds = [scalar_kind(value) for value in values]
+    if None not in kinds:
+        kinds = [
+            None if isinstance(v, np.generic) else k for v, k in zip(values, kinds, strict=True)
+        ]
     result: DType | None = None
-    for value in values:
-        if not is_weak(value):
+    for value, kind in zip(values, kinds, strict=True):
+        if kind is None:
             own = value.dtype if isinstance(value, Operand) else as_array(value).dtype
             result = own if result is None else _promote(result, own)
-    for value in values:
-        if is_weak(value):
-            scalar: Any = type(value)
-            result = SCALAR_DEFAULTS[scalar] if result is None else promote_scalar(result, scalar)
+    for kind in kinds:
+        if kind is not None:
+            result = SCALAR_DEFAULTS[kind] if result is None else promote_scalar(result, kind)
     if result is None:
         raise GraphError("no operands", source=current_source())
     return result
@@ -204,6 +235,8 @@ def promote_operands(*values: Any, cast_to: DType | None = None) -> list[Tensor]
             if all(isinstance(v, Tensor) and v.type.dtype is dtype for v in values):
                 return list(values)
         cast_to = promote_types(*values)
+        if cast_to.itemsize >= 8:
+            _warn_of_widening(cast_to, values)
     return [to_dtype(value, cast_to) for value in values]
 
 
@@ -212,9 +245,42 @@ def promote_inexact(*values: Any) -> list[Tensor]:
     dtype = promote_types(*values)
     if not is_inexact(dtype):
         dtype = FLOAT32
+    elif dtype.itemsize >= 8:
+        _warn_of_widening(dtype, values)
     return [
         v if isinstance(v, Tensor) and v.type.dtype is dtype else to_dtype(v, dtype) for v in values
     ]
+
+
+_warned: dict[Any, Any] = {}  # what Python's warnings keep, to tell of each line once
+
+
+def _warn_of_widening(dtype: DType, values: Sequence[Any]) -> None:
+    """Warns where arrays make a calculation of 32-bit tensors one of 64 bits."""
+    if dtype not in (FLOAT64, COMPLEX128):
+        return
+    own = [v.dtype for v in values if isinstance(v, Operand) and is_inexact(v.dtype)]
+    if not own or any(map(is_64bit, own)):
+        return
+    others = [
+        np.dtype(v.dtype)
+        for v in values
+        if hasattr(v, "dtype") and not isinstance(v, (Operand, np.generic))
+    ]
+    wide = next((other for other in others if other in (FLOAT64, COMPLEX128)), None)
+    if wide is None:
+        return
+    source = AMBIENT.source or current_source()
+    text = (
+        f"an array of {wide.name} turns a tensor of {own[0].name} into {dtype.name}\n"
+        f"  at {source}     {source.code if source else ''}\n"
+        f"  mend: give the array the tensor's dtype, as in array.astype({own[0].name!r}), or cast "
+        f"the tensor if {dtype.name} is meant"
+    )
+    if source is None:
+        warnings.warn(text, PromotionWarning, stacklevel=2)
+    else:
+        warnings.warn_explicit(text, PromotionWarning, source.file, source.line, registry=_warned)
 
 
 def to_dtype(value: Any, dtype: DType) -> Tensor:

@@ -14,7 +14,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.broadcasting import Adjoints
-from graphc.ops.checks import refuse
+from graphc.ops.checks import known_alike, refuse
 from graphc.ops.emit import cast, emit, emit_one, promote_inexact
 from graphc.ops.matrices import (
     adjoint,
@@ -58,7 +58,7 @@ def _qr_gradient(
     ctx: GradientContext, node: Node, dq: Tensor | None, dr: Tensor | None
 ) -> Sequence[Tensor | None]:
     q, r = node.outputs
-    if q.type.shape[-1] != r.type.shape[-1]:
+    if not known_alike(q.shape[-1:], r.shape[-1:], q):
         raise _no_gradient(node, "a complete factorization, or of matrices wider than high")
     return ctx.by_vjp(node, dq, dr)
 
@@ -257,7 +257,7 @@ def svd(
     (tensor,) = promote_inexact(a)
     if not compute_uv:
         return emit_one(SINGULAR_VALUES, (tensor,), name)
-    square = tensor.ndim >= 2 and tensor.shape[-1] == tensor.shape[-2]
+    square = tensor.ndim >= 2 and known_alike(tensor.shape[-1:], tensor.shape[-2:-1], tensor)
     return emit(SVD, (tensor,), name=name, full=bool(full_matrices) and not square)
 
 

@@ -18,6 +18,7 @@ from graphc.ops.emit import convert, emit_one
 from graphc.ops.gathering import MODE, OUT_OF_RANGE, SCATTER_OF, fill_value_of
 from graphc.ops.index_frames import INDEXED, Axes, check_frame, frame_of, xla_indices
 from graphc.ops.layout_rules import SUM, replicated
+from graphc.ops.ranges import in_range
 
 
 def _infer_gather(
@@ -118,7 +119,7 @@ def gather_nd(
     x: Any,
     indices: Any,
     batch_dims: int = 0,
-    mode: str = "clip",
+    mode: str | None = None,
     *,
     name: str | None = None,
 ) -> Tensor:
@@ -129,7 +130,8 @@ def gather_nd(
         indices: integers [..., k]: places along the first k axes of `x` after `batch_dims`.
             Negative ones count from the end.
         batch_dims: how many leading axes of `x` and `indices` go in step.
-        mode: for places out of range, as of `take`.
+        mode: for places out of range, as of `take`; without one they count as the nearest, and are
+            an error of runs with `CompileOptions(check_numerics=True)`.
 
     Returns:
         [..., *x.shape[batch_dims + k:]], in the dtype of `x`.
@@ -143,7 +145,11 @@ def gather_nd(
     """
     where = convert(indices)
     axes = vector_axes("GatherNd", where, batch_dims)
-    return gather_at(x, where, axes, batch_dims, mode, name=name)
+    shape = convert(x).type.shape
+    if mode is None and axes[-1] < len(shape):
+        sizes = tuple(shape[axis] for axis in axes)
+        where = in_range(where, tuple(-size for size in sizes), sizes, "indices")
+    return gather_at(x, where, axes, batch_dims, mode or "clip", name=name)
 
 
 OPS: tuple[OpDef, ...] = (GATHER_ND,)

@@ -42,6 +42,7 @@ from graphc.ops.gathering import (
 )
 from graphc.ops.layout_rules import SUM, replicated
 from graphc.ops.narrow import summed
+from graphc.ops.ranges import in_range
 from graphc.ops.shape import broadcast_to, ravel
 from graphc.ops.stable import wide, wide_integer
 from graphc.ops.state import dim_value
@@ -145,8 +146,9 @@ def take(
         axis: None takes from the raveled `x`.
         mode: what an index out of range gives. "clip": the nearest slice, which costs no pass
             over the result, as "fill" (jax.numpy's default, NaN) and "zero" do. "wrap": counted
-            round and round. None: "clip", and indices that are known while the graph is built
-            must be in range.
+            round and round. None: "clip", but an index out of range is a mistake: those known
+            while the graph is built raise, and the others are looked at by runs with
+            `CompileOptions(check_numerics=True)`.
 
     Raises:
         DTypeError: `indices` are not integers.
@@ -166,9 +168,12 @@ def take(
         given = convert(indices)
         if is_integer(given.dtype):  # a narrow one may have no room for the size
             given = to_dtype(given, wide_integer(given.dtype))
-        size = dim_value(x.type.shape[place], given.dtype)
-        indices, mode = remainder(given, size), "clip"
-    where = index_tensor("Take", indices, x.type.shape[place], mode)
+        count = dim_value(x.type.shape[place], given.dtype)
+        indices, mode = remainder(given, count), "clip"
+    size = x.type.shape[place]
+    where = index_tensor("Take", indices, size, mode)
+    if mode is None:
+        where = in_range(where, -size, size, "indices")
     return emit_one(TAKE, (x, where), name, axis=place, mode=mode or "clip")
 
 

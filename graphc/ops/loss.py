@@ -16,6 +16,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.broadcasting import Adjoints, infer_floating, require_one_dtype, unbroadcast
 from graphc.ops.emit import convert, emit, emit_one, promote_operands
 from graphc.ops.layout_rules import elementwise, replicated
+from graphc.ops.ranges import in_range
 from graphc.ops.stable import shifted, wide
 
 
@@ -259,8 +260,9 @@ def sparse_softmax_cross_entropy(logits: Any, labels: Any, *, name: str | None =
 
     Args:
         logits: [..., classes], floating.
-        labels: [...], integers in [0, classes). One out of range gives NaN: to leave rows out,
-            give them any class and a weight of 0, or select with `where`.
+        labels: [...], integers in [0, classes). One out of range gives NaN, and is an error of
+            runs with `CompileOptions(check_numerics=True)`: to leave rows out, give them any class
+            and a weight of 0.
 
     Returns:
         [...]: one loss per row; average it with `reduce_mean`.
@@ -269,7 +271,10 @@ def sparse_softmax_cross_entropy(logits: Any, labels: Any, *, name: str | None =
         ShapeError: leading sizes that differ.
         DTypeError: labels that are not integers.
     """
-    operands = (convert(logits), convert(labels))
+    logits, labels = convert(logits), convert(labels)
+    if logits.ndim:  # else the operator refuses them
+        labels = in_range(labels, 0, logits.shape[-1], "labels")
+    operands = (logits, labels)
     return emit_one(SPARSE_SOFTMAX_CROSS_ENTROPY, operands, name=name)
 
 

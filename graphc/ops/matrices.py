@@ -50,6 +50,7 @@ def infer_square(ctx: InferContext, a: TensorType) -> TensorType:
 
 def lesser(ctx: InferContext, m: Dim, n: Dim) -> Dim:
     """The lesser of two sizes; raises where a name does not tell which that is."""
+    m, n = ctx.constraints.find(m), ctx.constraints.find(n)
     if m == n:
         return m
     if not (isinstance(m, int) and isinstance(n, int)):

@@ -12,7 +12,7 @@ from graphc.ir.dtypes import real_of
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import InferContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.checks import refuse
+from graphc.ops.checks import refuse, same_shape
 from graphc.ops.comparison import where
 from graphc.ops.creation import zeros_like
 from graphc.ops.diagonals import diagonal
@@ -124,7 +124,7 @@ def matrix_power(a: Any, n: int, *, name: str | None = None) -> Tensor:
     tensor = convert(a)
     if type(n) is not int:
         refuse(f"matrix_power: n must be an int, got {n!r}", error=AttributeValueError, a=tensor)
-    if tensor.ndim < 2 or tensor.shape[-1] != tensor.shape[-2]:
+    if tensor.ndim < 2 or not same_shape(tensor.shape[-1:], tensor.shape[-2:-1], tensor):
         refuse("matrix_power: a must hold square matrices", error=ShapeError, a=tensor)
     if n == 0:
         return where(on_diagonal(tensor), 1, zeros_like(tensor), name=name)

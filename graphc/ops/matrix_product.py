@@ -14,7 +14,7 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.arithmetic import multiply
 from graphc.ops.broadcasting import broadcast_axes, require_one_dtype, unbroadcast
-from graphc.ops.checks import refuse
+from graphc.ops.checks import known_alike, refuse
 from graphc.ops.contraction import dot_general
 from graphc.ops.emit import emit_one, promote_operands
 from graphc.ops.products import Role, product_layout, wide_dtype
@@ -95,7 +95,7 @@ def _matmul_adjoint(
     (p, tp), (q, tq) = left, right
     full = (q if p is other else p).type.shape[:-2]
     summed = broadcast_axes(target.type.shape[:-2], full)
-    if not summed or other.type.shape[:-2] != full:
+    if not summed or not known_alike(other.type.shape[:-2], full, other):
         return unbroadcast(ctx, matmul(p, q, transpose_a=tp, transpose_b=tq), target)
     # Contract over the axes the target was repeated along, rather than sum over them later.
     _, inner_p = _matrix_axes(p.ndim, tp, left=True)

@@ -23,6 +23,8 @@ def bind() -> None:
             "logical_not": comparison.logical_not,
             "logical_and": comparison.logical_and,
             "logical_or": comparison.logical_or,
+            "equal": comparison.equal,
+            "not_equal": comparison.not_equal,
             "less": comparison.less,
             "less_equal": comparison.less_equal,
             "greater": comparison.greater,

@@ -114,10 +114,7 @@ def _infer_variance(
 ) -> TensorType:
     ctx.require_dtype([x], is_floating, "floating")
     shape = tuple(1 if i in axes else dim for i, dim in enumerate(x.shape))
-    ctx.require(
-        mean == TensorType(x.dtype, shape),
-        f"mean must be {TensorType(x.dtype, shape)}, got {mean}",
-    )
+    ctx.unify_types(mean, TensorType(x.dtype, shape), "mean")
     return mean
 
 
@@ -206,7 +203,7 @@ def _infer_layer_norm_gradient(
     ctx: InferContext, x: TensorType, scale: TensorType, dy: TensorType, *, epsilon: float
 ) -> tuple[TensorType, ...]:
     check_channels(ctx, x, scale)
-    ctx.require(dy == x, f"dy must be {x}, got {dy}")
+    ctx.unify_types(dy, x, "dy")
     return x, scale, scale
 
 

@@ -1,7 +1,8 @@
 """What tells where the first NaN or infinity was made; put into programs by `CheckNumerics`.
 
-A *fault* is i32[n]: what was made (1: an infinity, 2: a NaN, 0: neither), then where: the place
-of a node in its program, and for each body that it lies in the turn and the place there.
+A *fault* is i32[n]: what is wrong (1: an infinity was made, 2: a NaN, 3: an integer is out of its
+range, 0: nothing), that integer, then where: the place of a node in its program, and for each body
+that it lies in the turn and the place there.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.ir.dtypes import INT32, is_inexact
+from graphc.ir.dtypes import INT32, is_inexact, is_integer
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.stable import wide
+from graphc.ops.stable import wide, wide_integer
 
 _NUMBER = TensorType(INT32, ())
-INFINITE, NAN = 1, 2
+INFINITE, NAN, OUTSIDE = 1, 2, 3
+HEAD = 2  # how many numbers of a fault come before its places
 # How a body gives its fault: one in each of several turns side by side; once; or with the turn
 # of a loop, the first in which there was one.
 ROWS, ONCE, TURN = 0, 1, 2
@@ -53,8 +55,49 @@ NON_FINITE = OpDef(
 )
 
 
+def _infer_out_of_range(ctx: InferContext, x: TensorType, *, low: Any, high: Any) -> TensorType:
+    ctx.require_dtype([x], is_integer, "integers")
+    return TensorType(INT32, (2,))
+
+
+def _lower_out_of_range(ctx: LowerContext, x: Any, *, low: Any, high: Any) -> Any:
+    if x.size == 0:
+        return jnp.zeros(2, INT32)
+    wider = lax.convert_element_type(x, wide_integer(np.dtype(x.dtype)))
+    limits = np.iinfo(wider.dtype)
+    lowest, highest = int(limits.min), min(int(limits.max), 2**63 - 1)
+    least, most = (  # an unsigned dtype has no room for a negative bound, int32 none for 2**31
+        np.clip(np.array(ctx.shape(bounds), np.int64) - shift, lowest, highest).astype(wider.dtype)
+        for bounds, shift in ((low, 0), (high, 1))
+    )
+    above, below = wider > most, wider < least
+    # Maxima and minima, which partition well; places of elements do not.
+    value = jnp.where(
+        jnp.any(above),
+        jnp.max(jnp.where(above, wider, limits.dtype.type(limits.min))),
+        jnp.min(jnp.where(below, wider, limits.dtype.type(limits.max))),
+    )
+    shown = jnp.clip(value, max(lowest, -(2**31)), min(highest, 2**31 - 1))
+    found = jnp.any(above | below).astype(INT32)
+    return jnp.stack([found, found * shown.astype(INT32)])
+
+
+OUT_OF_RANGE = OpDef(
+    name="OutOfRange",
+    signature="x -> found",
+    precision="wide",
+    attrs={"low": Attr("dims"), "high": Attr("dims")},
+    infer=_infer_out_of_range,
+    lower=_lower_out_of_range,
+    differentiable=False,
+    doc="Whether a value of x lies outside low <= x < high, and one that does: the greatest, if it "
+    "is too great, else the least (0 for none). Bounds are one number, or one for each place of "
+    "the last axis.",
+)
+
+
 def _infer_fault(
-    ctx: InferContext, *types: TensorType, rows: Any, bodies: Any, width: int
+    ctx: InferContext, *types: TensorType, rows: Any, ranges: Any, bodies: Any, width: int
 ) -> TensorType:
     ctx.require_dtype(types, lambda dtype: dtype == INT32, "int32")
     return TensorType(INT32, (width,))
@@ -64,21 +107,25 @@ def _lower_fault(
     ctx: LowerContext,
     *operands: Any,
     rows: tuple[tuple[int, ...], ...],
+    ranges: tuple[int, ...],
     bodies: tuple[tuple[int, ...], ...],
     width: int,
 ) -> Any:
-    count = len(operands) - len(bodies)
-    levels, faults = operands[:count], operands[count:]
+    count = len(operands) - len(bodies) - len(ranges)
+    levels, faults = operands[:count], operands[count + len(ranges) :]
     found = [
         _in_body(fault, place, form, width)
         for fault, (place, form) in zip(faults, bodies, strict=True)
     ]
+    for outside, place in zip(operands[count : count + len(ranges)], ranges, strict=True):
+        head = jnp.stack([outside[0] * OUTSIDE, outside[1], jnp.int32(place)])
+        found.append(jnp.concatenate([head, jnp.full(width - HEAD - 1, -1, INT32)]))
     if rows:
         found.append(_in_rows(jnp.stack([jnp.zeros((), INT32), *levels]), rows, width))
     if not found:
         return jnp.zeros(width, INT32)
     all_found = jnp.stack(found)
-    places = jnp.where(all_found[:, 0] > 0, all_found[:, 1], np.iinfo(np.int32).max)
+    places = jnp.where(all_found[:, 0] > 0, all_found[:, HEAD], np.iinfo(np.int32).max)
     return all_found[jnp.argmin(places)]
 
 
@@ -93,7 +140,8 @@ def _in_rows(levels: Any, rows: Sequence[tuple[int, ...]], width: int) -> Any:
     first = jnp.argmax(bad)
     place = jnp.asarray(np.array([row[0] for row in rows], np.int32))[first]
     made = jnp.where(bad[first], after[first], 0)
-    return jnp.concatenate([jnp.stack([made, place]), jnp.full(width - 2, -1, INT32)])
+    head = jnp.stack([made, jnp.zeros((), INT32), place])
+    return jnp.concatenate([head, jnp.full(width - HEAD - 1, -1, INT32)])
 
 
 def _table(rows: Sequence[Sequence[int]]) -> np.ndarray[Any, Any]:
@@ -107,10 +155,10 @@ def _in_body(fault: Any, place: int, form: int, width: int) -> Any:
     if form == ROWS:
         turn = jnp.argmax(fault[:, 0] > 0)
         fault = fault[turn]
-        fault = jnp.concatenate([fault[:1], turn[None].astype(INT32), fault[1:]])
+        fault = jnp.concatenate([fault[:HEAD], turn[None].astype(INT32), fault[HEAD:]])
     elif form == ONCE:
-        fault = jnp.concatenate([fault[:1], jnp.zeros(1, INT32), fault[1:]])
-    inner = jnp.concatenate([fault[:1], jnp.full(1, place, INT32), fault[1:]])
+        fault = jnp.concatenate([fault[:HEAD], jnp.zeros(1, INT32), fault[HEAD:]])
+    inner = jnp.concatenate([fault[:HEAD], jnp.full(1, place, INT32), fault[HEAD:]])
     return jnp.concatenate([inner, jnp.full(width - inner.shape[0], -1, INT32)])
 
 
@@ -122,14 +170,16 @@ FIRST_FAULT = OpDef(
         "rows": Attr(
             "pairs", doc="for each node its place, how many levels it takes, those, those it gives"
         ),
+        "ranges": Attr("ints", doc="the place of the node of each `OutOfRange`"),
         "bodies": Attr("pairs", doc="for each fault of a body the node's place, and its form"),
         "width": Attr("int"),
     },
     infer=_infer_fault,
     lower=_lower_fault,
     differentiable=False,
-    doc="The fault of the first node whose results are worse than its operands, of operands that "
-    "are levels (`NonFinite`), then faults of bodies: rows, one, or one with its turn.",
+    doc="The fault of the first node whose results are worse than its operands, or whose integers "
+    "are out of range, of operands that are levels (`NonFinite`), then what `OutOfRange` found, "
+    "then faults of bodies: rows, one, or one with its turn.",
 )
 
 
@@ -140,7 +190,7 @@ def _infer_keep(
 
 
 def _lower_keep(ctx: LowerContext, kept: Any, turn: Any, fault: Any) -> tuple[Any, Any]:
-    now = jnp.concatenate([fault[:1], turn[None], fault[1:]])
+    now = jnp.concatenate([fault[:HEAD], turn[None], fault[HEAD:]])
     return jnp.where(kept[0] > 0, kept, now), turn + 1
 
 
@@ -155,4 +205,4 @@ KEEP_FAULT = OpDef(
 )
 
 
-OPS: tuple[OpDef, ...] = (NON_FINITE, FIRST_FAULT, KEEP_FAULT)
+OPS: tuple[OpDef, ...] = (NON_FINITE, OUT_OF_RANGE, FIRST_FAULT, KEEP_FAULT)

@@ -29,6 +29,7 @@ from graphc.ops.emit import (
     promote_inexact,
     promote_operands,
     promote_types,
+    scalar_kind,
     to_dtype,
 )
 from graphc.ops.layout_rules import elementwise
@@ -159,8 +160,9 @@ def power(x: Any, y: Any, *, name: str | None = None) -> Tensor:
         ShapeError: the shapes do not broadcast together.
         AttributeValueError: an integer tensor to a negative int.
     """
-    if type(y) in (int, float) and isinstance(x, Operand):
-        return _constant_power(x, y, name)
+    kind = scalar_kind(y)
+    if kind in (int, float) and isinstance(x, Operand):
+        return _constant_power(x, kind(y), name)
     return emit_one(POWER, promote_operands(x, y), name)
 
 

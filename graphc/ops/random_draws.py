@@ -18,11 +18,10 @@ from graphc.ir.scopes import AMBIENT
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ops.broadcasting import Adjoints
-from graphc.ops.checks import as_dims, refuse
+from graphc.ops.checks import as_dims, broadcasts_to, refuse
 from graphc.ops.emit import convert, emit_node, graph_of, is_weak, to_dtype
 from graphc.ops.layout_rules import SUM, replicated
 from graphc.ops.random_keys import KEY, as_jax_key, check_key, random_key
-from graphc.ops.rearranging import broadcast_shapes
 from graphc.ops.stable import wide
 
 _SHAPE = Attr("dims", doc="of the result")
@@ -349,7 +348,7 @@ def placed(x: Tensor, location: Any, scale: Any) -> Tensor:
     """
     for label, parameter in (("location", location), ("scale", scale)):
         shape = shape_of(parameter)
-        if broadcast_shapes(x.shape, shape) != x.shape:
+        if not broadcasts_to(shape, x.shape, x):
             refuse(
                 f"the {label} of a draw does not broadcast to its shape: {shape} is not within "
                 f"{x.shape}",

@@ -31,7 +31,7 @@ def _check_parameter(
         wide, f"{label} must be a float of 16 bits or more, got {parameter.dtype.name}", dtype=True
     )
     ctx.require(
-        ctx.broadcast(parameter.shape, shape) == shape,
+        ctx.constraints.unify_broadcast(parameter.shape, shape),
         f"{label} {parameter} does not broadcast to the shape ({', '.join(map(str, shape))})",
     )
 

@@ -20,6 +20,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext
 from graphc.ir.types import TensorType
 from graphc.ops.broadcasting import Adjoints
+from graphc.ops.checks import known_alike
 from graphc.ops.emit import to_dtype
 from graphc.ops.layout_rules import SUM, replicated
 from graphc.ops.math import exp
@@ -133,7 +134,9 @@ def _kept(node: Node, reduced: Tensor) -> Tensor:
 def spread(node: Node, reduced: Tensor) -> Tensor:
     """`reduced`, of the result's shape, repeated to the operand's."""
     shape = node.inputs[0].type.shape
-    return reduced if reduced.type.shape == shape else broadcast_to(_kept(node, reduced), shape)
+    if known_alike(reduced.shape, shape, reduced):
+        return reduced
+    return broadcast_to(_kept(node, reduced), shape)
 
 
 def mean_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.graph import Graph
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.opdef import GradientContext
 from graphc.ir.program import region
 from graphc.ir.scopes import building
@@ -54,7 +54,9 @@ class BackwardScan:
             i for i in range(self.carries, len(results)) if self.adjoints[i] is not None
         ]
         self.summed = [
-            i for i, t in enumerate(consts) if is_inexact(t.type.dtype) and t not in consts[:i]
+            i
+            for i, t in enumerate(consts)
+            if is_inexact(t.type.dtype) and not is_among(t, consts[:i])
         ]
         self.sliced = [i for i, t in enumerate(self.outer.xs) if is_inexact(t.type.dtype)]
         self.child = Graph(name=f"{self.body.name}_grad", parent=graph)
@@ -197,4 +199,4 @@ class BackwardScan:
 
 
 def _is_used(tensor: Tensor, graph: Graph, outputs: Sequence[Tensor]) -> bool:
-    return tensor in outputs or any(tensor in node.inputs for node in graph.nodes)
+    return is_among(tensor, outputs) or any(is_among(tensor, n.inputs) for n in graph.nodes)

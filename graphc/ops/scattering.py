@@ -6,6 +6,7 @@ from typing import Any
 
 from graphc.ir.node import Tensor
 from graphc.ops.axes import normalize_axis
+from graphc.ops.checks import known_alike
 from graphc.ops.emit import convert
 from graphc.ops.indexing import scatter_add
 from graphc.ops.scattering_nd import scatter_at, updates_for
@@ -72,7 +73,7 @@ def put_along_axis(
     target, where = convert(operand), convert(indices)
     place = normalize_axis("ScatterNd", target, axis)
     changes = updates_for("ScatterNd", target, updates)
-    if changes.type.shape != where.type.shape:
+    if not known_alike(changes.shape, where.shape, changes):
         changes = broadcast_to(changes, where.type.shape)
     batch = target.ndim - 1
     if place != batch:

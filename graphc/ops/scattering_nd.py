@@ -15,7 +15,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.broadcasting import Adjoints, is_numeric, is_real, require_one_dtype
-from graphc.ops.checks import refuse
+from graphc.ops.checks import known_alike, refuse
 from graphc.ops.emit import convert, emit_one, promote_types, to_dtype
 from graphc.ops.gathering import OUT_OF_RANGE, SCATTER_MODE, TAKE_OF
 from graphc.ops.gathering_nd import vector_axes
@@ -250,7 +250,7 @@ def scatter_at(
     if fits:  # else the operator says what is wrong
         frame = frame_of(target.ndim, where.ndim, axes, batch)
         expected = frame.shape(target.type.shape, where.type.shape)
-        if changes.type.shape != expected and changes.ndim <= len(expected):
+        if not known_alike(changes.shape, expected, changes) and changes.ndim <= len(expected):
             changes = broadcast_to(changes, expected)
     attrs = {"op": op, "axes": tuple(axes), "batch": batch, "mode": mode}
     return emit_one(SCATTER_ND, (target, where, changes), name, **attrs)

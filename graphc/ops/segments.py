@@ -13,7 +13,7 @@ from graphc.ir.dtypes import INT32, short_name
 from graphc.ir.node import Tensor
 from graphc.ops.arithmetic import divide, maximum
 from graphc.ops.bounds import highest, lowest
-from graphc.ops.checks import as_dims, refuse
+from graphc.ops.checks import as_dims, refuse, same_shape
 from graphc.ops.comparison import where
 from graphc.ops.creation import full, ones
 from graphc.ops.emit import convert, promote_inexact, to_dtype
@@ -29,7 +29,7 @@ def _reduce(
     ids = convert(segment_ids)
     if ids.dtype.kind not in "iu":
         refuse(f"segments: ids must be integers, got {ids.dtype.name}", error=DTypeError, ids=ids)
-    if data.shape[: ids.ndim] != ids.shape:
+    if not same_shape(data.shape[: ids.ndim], ids.shape, data):
         refuse(
             "segments: the data must have a row for each id",
             data=data,

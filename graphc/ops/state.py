@@ -10,7 +10,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from graphc.errors import DTypeError, FetchError, GradientError, GraphError, ShapeError
-from graphc.ir.dims import Dim, Shape, product
+from graphc.ir.dims import Dim, product
 from graphc.ir.dtypes import INT32, as_dtype, is_inexact
 from graphc.ir.graph import Graph
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
@@ -27,6 +27,7 @@ from graphc.ir.scopes import AMBIENT, absolute_scope, control_inputs
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
+from graphc.ops.checks import same_shape
 from graphc.ops.emit import (
     CAST,
     CONSTANT,
@@ -256,7 +257,7 @@ def assign(variable: Variable, value: Any, *, name: str | None = None) -> Tensor
     tensor = convert(value, wanted.dtype if adapts else None)
     got = tensor.type
     error = DTypeError if wanted.dtype != got.dtype else ShapeError
-    if wanted.dtype != got.dtype or not _same_shape(graph, wanted.shape, got.shape):
+    if wanted.dtype != got.dtype or not same_shape(wanted.shape, got.shape, tensor):
         raise error(
             f"Assign: variable {variable.name!r} is {wanted}, the value {got}",
             details=describe_tensors({"value": tensor}),
@@ -266,12 +267,6 @@ def assign(variable: Variable, value: Any, *, name: str | None = None) -> Tensor
     result = emit_one(ASSIGN, (tensor,), name, variable=variable.name)
     graph.last_reads.pop(variable, None)
     return result
-
-
-def _same_shape(graph: Graph, a: Shape, b: Shape) -> bool:
-    return len(a) == len(b) and all(
-        graph.constraints.unify(x, y) for x, y in zip(a, b, strict=True)
-    )
 
 
 def assign_add(variable: Variable, value: Any) -> Tensor:

@@ -10,7 +10,7 @@ from graphc.errors import AttributeValueError
 from graphc.ir.dtypes import as_dtype, is_complex
 from graphc.ir.node import Tensor
 from graphc.ops.arithmetic import multiply
-from graphc.ops.checks import refuse
+from graphc.ops.checks import refuse, same_shape
 from graphc.ops.complex_parts import conj
 from graphc.ops.creation import iota
 from graphc.ops.emit import constant, convert, promote_operands
@@ -152,7 +152,7 @@ def khatri_rao(a: Any, b: Any, *, name: str | None = None) -> Tensor:
     a, b = promote_operands(a, b)
     if a.ndim != 2 or b.ndim != 2:
         refuse("khatri_rao: a and b must be matrices", a=a, b=b)
-    if a.shape[1] != b.shape[1]:
+    if not same_shape(a.shape[1:], b.shape[1:], a):
         refuse("khatri_rao: a and b must have as many columns", a=a, b=b)
     product = multiply(expand_dims(a, 1), expand_dims(b, 0))
     return reshape(product, (a.shape[0] * b.shape[0], a.shape[1]), name=name)

@@ -21,6 +21,7 @@ from graphc.ops.gathering import index_tensor
 from graphc.ops.gathering_nd import gather_at
 from graphc.ops.index_frames import index_vectors
 from graphc.ops.indexing import take
+from graphc.ops.ranges import in_range
 from graphc.ops.shape import reshape
 from graphc.ops.slicing import flip, slice_
 from graphc.ops.state import dim_value
@@ -69,7 +70,8 @@ def getitem(x: Any, index: Any) -> Tensor:
             of integers, which broadcast together, and arrays of bools; or one of these. Bounds
             may be named sizes (`x.shape[0]`). A slice of an axis of known size is clipped as in
             NumPy; of a named size it must lie inside once the size is bound. Elements of an
-            integer tensor that are out of range count as the nearest in range.
+            integer tensor that are out of range count as the nearest in range, and are an error
+            of runs with `CompileOptions(check_numerics=True)`.
 
     Raises:
         ShapeError: an int out of range, more indices than axes, or arrays that do not
@@ -87,7 +89,9 @@ def getitem(x: Any, index: Any) -> Tensor:
     if len(chosen) == 1:
         ((axis, places),) = chosen.items()
         return take(y, places, axis)
-    return gather_at(y, vectors(x, subscript), tuple(chosen))
+    sizes = y.type.shape
+    checked = {i: in_range(places, -sizes[i], sizes[i], "indices") for i, places in chosen.items()}
+    return gather_at(y, vectors(x, subscript._replace(chosen=checked)), tuple(chosen))
 
 
 def windowed(x: Tensor, subscript: Subscript) -> Tensor:

@@ -9,7 +9,7 @@ from graphc.errors import AttributeValueError
 from graphc.ir.dims import product
 from graphc.ir.node import Tensor
 from graphc.ops.axes import normalize_axis
-from graphc.ops.checks import refuse
+from graphc.ops.checks import refuse, same_shape
 from graphc.ops.emit import promote_inexact
 from graphc.ops.shape import moveaxis, ravel, reshape
 from graphc.ops.solving import inv, solve
@@ -39,7 +39,7 @@ def tensorsolve(
         a = moveaxis(a, places, range(a.ndim - len(places), a.ndim))
     shape = a.shape[b.ndim :]
     rows, columns = product(b.shape), product(shape)
-    if a.shape[: b.ndim] != b.shape or rows != columns:
+    if not same_shape((*a.shape[: b.ndim], rows), (*b.shape, columns), a):
         refuse(
             "tensorsolve: a must have the sizes of b, then as many numbers again for x", a=a, b=b
         )

@@ -16,6 +16,7 @@ from graphc.ir.node import Node, Tensor, describe_tensors
 from graphc.ir.scopes import AMBIENT, absolute_scope, building, exact_device, no_control_inputs
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
+from graphc.ops.checks import same_shape
 from graphc.optim.kept import Cache
 from graphc.optim.step import add_step, check_loss, check_transformation, step_node
 
@@ -101,7 +102,8 @@ def _checked(pairs: Iterable[Any]) -> dict[Variable, Tensor]:
 
 
 def _check_type(gradient: Tensor, variable: Variable) -> None:
-    if gradient.type == variable.type:
+    same = same_shape(gradient.shape, variable.shape, gradient)
+    if gradient.dtype == variable.dtype and same:
         return
     error = DTypeError if gradient.dtype != variable.type.dtype else ShapeError
     raise error(

@@ -21,7 +21,7 @@ from graphc.errors import (
 )
 from graphc.ir.dtypes import is_floating
 from graphc.ir.graph import Graph
-from graphc.ir.node import Node, Tensor, describe_tensors
+from graphc.ir.node import Node, Tensor, describe_tensors, is_among
 from graphc.ir.program import Program
 from graphc.ir.scopes import (
     AMBIENT,
@@ -255,7 +255,7 @@ def add_step(
 def _uses_last(program: Program) -> bool:
     """Whether a program looks at the last of its inputs."""
     last = program.input_tensors()[-1]
-    return last in program.users() or last in program.output_tensors()
+    return last in program.users() or is_among(last, program.output_tensors())
 
 
 def _no_loss(caller: str) -> GradientError:

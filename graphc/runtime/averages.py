@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from graphc.ir.graph import Graph
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program
 from graphc.ir.variable import Variable
 from graphc.ops.arithmetic import ADD, MULTIPLY
@@ -45,7 +45,7 @@ def by_given_statistics(program: Program, given: Collection[Tensor]) -> Program:
 
 def _by_given(node: Node, given: Collection[Tensor]) -> Node:
     own = node.outputs[0].node if node.op is LOCAL_BATCH_NORM else None
-    if own is None or not all(statistic in given for statistic in own.outputs[1:]):
+    if own is None or not all(is_among(t, given) for t in own.outputs[1:]):
         return node
     x, *parameters = node.inputs
     return node.replace(

@@ -14,7 +14,7 @@ from graphc.devices.partition import Partition
 from graphc.devices.schedule import Span
 from graphc.errors import ExecutionError, FeedError, GraphcError, GraphError, StateError
 from graphc.ir.graph import Graph
-from graphc.ir.node import Tensor
+from graphc.ir.node import Tensor, is_among
 from graphc.ir.program import Port, Program
 from graphc.passes.manager import PassReport
 from graphc.runtime.executors import Executor, put_on
@@ -273,7 +273,7 @@ class Executable(Uncopied):
                 mend=f"this executable takes {self._feed_names()}",
             )
         for tensor in given:
-            if tensor not in self._feeds:
+            if not is_among(tensor, self._feeds):
                 raise FeedError(
                     f"feed {tensor.name.removesuffix(':0')!r} is not one of this executable's",
                     mend=f"it takes {self._feed_names()}",

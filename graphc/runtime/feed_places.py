@@ -13,6 +13,7 @@ from graphc.devices.mesh import Mesh as DeviceMesh
 from graphc.devices.strategy import DataParallel
 from graphc.ir.capture import capture
 from graphc.ir.graph import Graph
+from graphc.ir.node import same_items
 from graphc.ops.state import READ_VARIABLE
 from graphc.runtime.annotated import specs_of
 from graphc.runtime.batches import checked_count, leading, stack, take_batches
@@ -125,7 +126,7 @@ class FeedPlaces:
 
     def _find(self, key: tuple[Any, ...], plans: Iterable[Plan]) -> Sequence[Sharding]:
         for plan in plans:
-            step = plan.executables.get(key) if plan.feeds == self._tensors else None
+            step = plan.executables.get(key) if same_items(plan.feeds, self._tensors) else None
             if step is not None:
                 self._found[key] = step.feed_homes
                 return step.feed_homes

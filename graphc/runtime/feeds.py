@@ -12,7 +12,7 @@ from jax.core import Tracer
 from graphc.errors import DTypeError, FeedError, GraphcError, ShapeError
 from graphc.ir.dims import Dim, DimExpr, as_symbol, substitute, symbol, symbols_of
 from graphc.ir.dtypes import as_dtype, kind_of, promote_scalar
-from graphc.ir.host_values import fitted, host_array, scalar_kind, shown
+from graphc.ir.host_values import fitted, host_array, python_kind, shown
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.source import current_source
@@ -101,7 +101,7 @@ class FeedSpec:
         try:
             result = fitted(array, self.dtype)
         except DTypeError as error:
-            weak = scalar_kind(value, array) is not None
+            weak = python_kind(value, array) is not None
             given = type(value).__name__ if weak else array.dtype
             raise self._misfit(given, error) from None
         return own(result) if result is array and copy else result
@@ -109,7 +109,7 @@ class FeedSpec:
     def _read(self, value: Any) -> np.ndarray[Any, Any]:
         """`value` as an array of a dtype of the feed's kind."""
         array = host_array(value, self.dtype)
-        scalar = scalar_kind(value, array)
+        scalar = python_kind(value, array)
         if scalar is not None and promote_scalar(self.dtype, scalar) == self.dtype:
             return array  # Python's numbers are weak: they take any dtype of their kind or above
         if scalar is not None and not array.size:

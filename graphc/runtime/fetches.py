@@ -10,7 +10,7 @@ import jax
 from graphc.errors import FeedError, FetchError, UnknownNameError, nearest
 from graphc.ir.capture import Fetch
 from graphc.ir.graph import Graph
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, position_of
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 
@@ -124,7 +124,7 @@ def in_program_order(graph: Graph, feeds: Iterable[Tensor]) -> list[Tensor]:
     found = list(feeds)
     if len(found) > 1:
         place = {node: i for i, node in enumerate(graph.nodes)}
-        found.sort(key=lambda t: (place.get(t.node, -1), t.node.outputs.index(t)))
+        found.sort(key=lambda t: (place.get(t.node, -1), position_of(t, t.node.outputs)))
     return found
 
 

@@ -13,7 +13,7 @@ from graphc.config import CompileOptions
 from graphc.errors import AttributeValueError, FeedError, FetchError
 from graphc.ir.capture import Fetch
 from graphc.ir.graph import Graph
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program
 from graphc.ir.source import current_source
 from graphc.ir.verify import verify
@@ -152,7 +152,7 @@ def freeze_program(
     """
     options = session.options if options is None else options
     known = resolve_feeds(session.graph, given)
-    both = [t.name for t in known if t in feeds]
+    both = [t.name for t in known if is_among(t, feeds)]
     if both:
         raise FeedError(f"freeze: {both[0]!r} is an input and given", source=current_source())
     program = captured(session.graph, feeds, fetches, known)

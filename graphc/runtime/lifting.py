@@ -61,7 +61,8 @@ class Lifting:
         value, first = self._places.get(tensors[0], (None, 0))
         stop = first
         for tensor in tensors:
-            if value is None or self._places.get(tensor) != (value, stop):
+            home, start = self._places.get(tensor, (None, -1))
+            if value is None or home is not value or start != stop:
                 return None
             stop += elements(tensor.type)
         if value is None or (stop - first,) == value.type.shape:

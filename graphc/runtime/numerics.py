@@ -1,4 +1,5 @@
-"""`CompileOptions(check_numerics=True)`: what is told of a run that made a NaN or an infinity."""
+"""`CompileOptions(check_numerics=True)`: what is told of a run that made a NaN or an infinity, or
+took an integer out of its range."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from graphc.config import CompileOptions
 from graphc.errors import NumericsError
 from graphc.ir.program import Program
 from graphc.ir.verify import Stage, verify
-from graphc.ops.numerics import NAN
+from graphc.ops.numerics import HEAD, NAN, OUTSIDE
 from graphc.passes.check_numerics import CheckNumerics, table
 
 Table = Mapping[str, Any]
@@ -47,7 +48,7 @@ def complaint(faults: Any, places: Table) -> NumericsError | None:
     found = _decode(faults)
     if found is None:
         return None
-    made, path, replicas = found
+    made, value, path, replicas = found
     details, loops = [], []
     entry = places[str(path[0])]
     for turn, place in zip(path[1::2], path[2::2], strict=True):
@@ -57,22 +58,42 @@ def complaint(faults: Any, places: Table) -> NumericsError | None:
         loops.append((turn, entry["length"]))
         entry = entry["inside"][str(place)]
     entry = _of_turn(entry, loops)
-    details.append(f"gives {', '.join(entry['types'])}")
+    if made != OUTSIDE:
+        details.append(f"gives {', '.join(entry['types'])}")
     if np.ndim(faults) > 1:
         details.append(f"on replica {', '.join(map(str, replicas))} of {len(faults)}")
-    what = "a NaN, of operands without" if made == NAN else "an infinity, of finite operands"
+    what, mend = _range_told(entry, value) if made == OUTSIDE else _number_told(entry, made)
     return NumericsError(
-        f"{entry['node']} made {what}",
+        what,
         details=details,
         source=_Line(entry["line"], entry["code"]) if entry["line"] else None,
-        mend="the state is as it was before the run: fetch the operands with the same feeds and "
-        "without check_numerics to see them; guard the node by gc.where, gc.clip or an epsilon",
+        mend=f"the state is as it was before the run: {mend}",
     )
 
 
-def _decode(faults: Any) -> tuple[int, list[int], list[int]] | None:
-    """What was made, the path to where, and the replicas that made it there first; None if
-    nothing was.
+def _number_told(entry: Table, made: int) -> tuple[str, str]:
+    """What is said of a NaN or an infinity, and how it is mended."""
+    what = "a NaN, of operands without" if made == NAN else "an infinity, of finite operands"
+    return f"{entry['node']} made {what}", (
+        "fetch the operands with the same feeds and without check_numerics to see them; guard the "
+        "node by gc.where, gc.clip or an epsilon"
+    )
+
+
+def _range_told(entry: Table, value: int) -> tuple[str, str]:
+    """What is said of an integer out of its range, and how it is mended."""
+    bounds = " or ".join(
+        f"{low} to {high - 1}" for low, high in zip(entry["low"], entry["high"], strict=True)
+    )
+    return f"{entry['node']}: {entry['what']} out of range: {value} is not in {bounds}", (
+        f"correct the {entry['what']}; docs/guide.md says what values out of range give without "
+        "check_numerics, and how to ask for that"
+    )
+
+
+def _decode(faults: Any) -> tuple[int, int, list[int], list[int]] | None:
+    """What is wrong, the integer that is, the path to where, and the replicas that found it there
+    first; None if nothing is.
 
     Args:
         faults: [width], or a row for each replica.
@@ -81,9 +102,10 @@ def _decode(faults: Any) -> tuple[int, list[int], list[int]] | None:
     found = {i: row for i, row in enumerate(rows.tolist()) if row[0] > 0}
     if not found:
         return None
-    first = min(row[1:] for row in found.values())
-    where = [i for i, row in found.items() if row[1:] == first]
-    return max(found[i][0] for i in where), first, where
+    first = min(row[HEAD:] for row in found.values())
+    where = [i for i, row in found.items() if row[HEAD:] == first]
+    worst = max(where, key=lambda i: found[i][0])
+    return found[worst][0], found[worst][1], first, where
 
 
 def _of_turn(entry: Table, loops: Sequence[tuple[int, int | None]]) -> Table:

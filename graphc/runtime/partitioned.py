@@ -151,7 +151,7 @@ def on_devices(
             "memory_limit: the program is on several devices, and the limit is for one",
             mend="leave it out, or place the program on one device",
         )
-    program, checks = checked(DropMarks().run(program).program, options)
+    program, checks = checked(DropMarks(options.check_numerics).run(program).program, options)
     if checks is not None or calls_back(program):
         options = replace(options, donate=False)
     order = PortOrder.of(program)

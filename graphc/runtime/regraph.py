@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ir.graph import Graph
-from graphc.ir.node import EMPTY, Node, Tensor
+from graphc.ir.node import EMPTY, Node, Tensor, same_items
 from graphc.ir.program import Port, Program
 from graphc.ir.rewrite import clone
 from graphc.ir.source import Source
@@ -63,7 +63,7 @@ def _drawing(program: Program) -> Program:
     root, counter = state[RNG_KEY], state.get(RNG_COUNTER)
     nodes: list[Node] = []
     for node in program.nodes:
-        if node.op is FOLD_IN and node.inputs == (root, counter):
+        if node.op is FOLD_IN and same_items(node.inputs, (root, counter)):
             seed = Tensor(node.inputs[1].type)
             zero = np.zeros((), np.int32)
             nodes.append(Node(CONSTANT, (), (seed,), {"value": zero}, name="random/seed"))

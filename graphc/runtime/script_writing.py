@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from graphc.devices.partition import Cluster, Partition
 from graphc.devices.schedule import durations, timeline
 from graphc.ir.fingerprint import calls_back, fingerprint
-from graphc.ir.node import Tensor
+from graphc.ir.node import Tensor, is_among
 from graphc.runtime.lowered import PortOrder
 from graphc.runtime.scripts import Script, Step
 
@@ -83,7 +83,7 @@ class ScriptWriter:
             p.tensor for p in self._parts.program.inputs if (p.name, p.kind) == (name, "feed")
         ]
         clusters = self._parts.clusters
-        takers = (clusters[i].device for i in self._order if tensor in clusters[i].takes)
+        takers = (clusters[i].device for i in self._order if is_among(tensor, clusters[i].takes))
         return self._number.get(next(takers, ""), 0)
 
     def _place(self) -> int:

@@ -17,6 +17,7 @@ from graphc.devices.asynchronous import AsyncDataParallel
 from graphc.devices.mesh import Strategy
 from graphc.errors import GraphError, StateError
 from graphc.ir.graph import Graph
+from graphc.ir.node import position_of, same_items
 from graphc.ir.variable import Variable
 from graphc.runtime.background import in_background
 from graphc.runtime.batches import checked_count, leading, stack, take_batches
@@ -262,8 +263,8 @@ class Session(HasWorkers, Uncopied):
             nest.take_order(known.nest.distinct)
             plan = Plan(fetches, nest, known.feeds, known.prepared, same)
             plan.executables = known.executables
-        if tensors != plan.feeds:
-            plan.order = [tensors.index(t) for t in plan.feeds]
+        if not same_items(tensors, plan.feeds):
+            plan.order = [position_of(t, tensors) for t in plan.feeds]
         self._plans[key] = plan
         return plan
 

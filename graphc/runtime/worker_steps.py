@@ -10,6 +10,7 @@ import jax
 
 from graphc.config import CompileOptions
 from graphc.ir.graph import Graph
+from graphc.ir.node import position_of, same_items
 from graphc.runtime.batches import Batch
 from graphc.runtime.fetches import FetchNest, in_program_order, resolve_feeds
 from graphc.runtime.layout import StateLayout
@@ -56,8 +57,8 @@ class WorkerSteps:
         prepared = prepare(self.graph, nest.distinct, ordered, self._options)
         self.graph.finalize()
         plan = Plan(fetches, nest, ordered, prepared, None)
-        if tensors != ordered:
-            plan.order = [tensors.index(t) for t in ordered]
+        if not same_items(tensors, ordered):
+            plan.order = [position_of(t, tensors) for t in ordered]
         return plan
 
     def parts_of(self, plan: Plan, parts: dict[Any, StepParts], shapes: Any) -> StepParts:

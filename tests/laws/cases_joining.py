@@ -56,7 +56,7 @@ CASES = (
     ),
     Case(
         "Concatenate",
-        lambda x: ops.concatenate([x, np.ones((4, 1), np.float64)], 1),
+        lambda x: ops.concatenate([x, np.ones((4, 1), np.int8)], 1),
         [A],
         lambda x: np.concatenate([x, np.ones((4, 1))], 1),
         dtypes=("float64",),

@@ -113,7 +113,7 @@ CASES = (
     ),
     Case(
         "MatMul",
-        lambda a: ops.matmul(a, np.eye(3)),
+        lambda a: ops.matmul(a, np.eye(3, dtype=np.int8)),
         [A],
         lambda a: a,
         dtypes=("float64",),

@@ -49,7 +49,7 @@ def triangular(lower, transpose, unit_diagonal, inputs, dtypes=("float64",)):
 
 def complex_solve(function):
     def build(a, b):
-        z = function(make_complex(a, b) + FAR, make_complex(b, a))
+        z = function(make_complex(a, b) + FAR.astype(np.int8), make_complex(b, a))
         return real(z) + 2.0 * imag(z)
 
     return build
@@ -98,7 +98,8 @@ CASES = (
     ]),
     Case("Inverse", lambda a: ops.inv(a + FAR.astype(np.int8)), [A],
          lambda a: np.linalg.inv(a + FAR), FLOATS, rtol=1e-4, label="stack"),
-    Case("Inverse", *through(lambda z: ops.inv(z + FAR), lambda z: np.linalg.inv(z + FAR)),
+    Case("Inverse", *through(lambda z: ops.inv(z + FAR.astype(np.int8)),
+                             lambda z: np.linalg.inv(z + FAR)),
          ("float64",), label="complex"),
     Case("PseudoInverse", ops.pinv, [TRIANGLE], np.linalg.pinv, FULL, gradient=False, atol=1e-5,
          bad=[Bad(ops.pinv, [In((3,))], ShapeError, "a must be a matrix")]),

@@ -39,7 +39,7 @@ CASES = (
     ),
     Case(
         "Stack",
-        lambda a: ops.stack([a, np.ones((4, 3), np.float64)], 1),
+        lambda a: ops.stack([a, np.ones((4, 3), np.int8)], 1),
         [A],
         lambda a: np.stack([a, np.ones((4, 3))], 1),
         dtypes=("float64",),

@@ -78,6 +78,7 @@ ELSEWHERE = {
     "PyCallback": "tests/ops/test_host.py: a Python function has no text",
     "PureCallback": "tests/ops/test_host.py: a Python function has no text",
     "NonFinite": "tests/runtime/test_numerics.py: put in by `CheckNumerics` alone",
+    "OutOfRange": "tests/runtime/test_ranges.py: put in by `CheckNumerics` alone",
     "FirstFault": "tests/runtime/test_numerics.py: put in by `CheckNumerics` alone",
     "KeepFault": "tests/runtime/test_numerics.py: put in by `CheckNumerics` alone",
     "Print": "tests/ops/test_host.py: it has no result",

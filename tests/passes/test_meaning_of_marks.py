@@ -145,11 +145,11 @@ def casts(draw: Any) -> Program:
 def test_spreading_casts() -> None:
     def check(before: Program, after: Program) -> None:
         """What rounds a variable has one user at most."""
-        users, state = after.users(), after.input_tensors("state")
+        users, state = after.users(), set(after.input_tensors("state"))
         for node in after.nodes:
             if node.op is CAST and node.inputs[0] in state:
                 takers = set(users.get(node.outputs[0], ()))
-                assert len(takers) + (node.outputs[0] in after.output_tensors()) <= 1
+                assert len(takers) + (node.outputs[0] in set(after.output_tensors())) <= 1
 
     check_preserving(SpreadCasts(), casts(), least=0.3, compared=check)
 

@@ -316,11 +316,11 @@ def test_the_turns_of_a_loop_that_was_cut_in_two_have_lines() -> None:
     places = scan(
         "steps", 7, scan("segments", 3, scan("net", 2, {"1": {**layer, "turns": layers}}))
     )
-    error = complaint(np.array([NAN_LEVEL, 0, 4, 0, 2, 0, 1, 1], np.int32), places)
+    error = complaint(np.array([NAN_LEVEL, 0, 0, 4, 0, 2, 0, 1, 1], np.int32), places)
     assert str(error).startswith("Sqrt 'root5' made a NaN")
     assert "at net.py:5" in str(error)
     places = scan("net", 5, {"1": {**layer, "turns": layers}})  # not its turns: the loop's own name
-    error = complaint(np.array([NAN_LEVEL, 0, 4, 1], np.int32), places)
+    error = complaint(np.array([NAN_LEVEL, 0, 0, 4, 1], np.int32), places)
     assert str(error).startswith("Sqrt 'root*' made a NaN")
 
 
@@ -353,7 +353,7 @@ def test_the_pass() -> None:
           %3 = Reshape(%1) {shape=[1, 2]} : f32[1, 2]
           %4 = Exp(%3) : f32[1, 2]
           %5 = NonFinite(%4) : i32[]
-          %6 = FirstFault(%0, %2, %5) {ROWS, bodies=[], width=2} : i32[2]
+          %6 = FirstFault(%0, %2, %5) {ROWS, ranges=[], bodies=[], width=3} : i32[3]
           return out = %4, __numerics__ = %6
     """.replace("ROWS", "rows=[[0, 1, 0, 1], [2, 1, 1, 2]]"),
     )
@@ -373,8 +373,8 @@ def test_a_loop_carries_its_fault() -> None:
     after = CheckNumerics().run(before).program
     scan = next(node for node in after.nodes if node.op.name == "Scan")
     assert scan.attrs["carries"] == 3
-    assert [str(t.type) for t in scan.outputs] == ["f32[]", "i32[3]", "i32[]", "f32[5]"]
-    assert after.outputs[-1].tensor.type.shape == (4,)
+    assert [str(t.type) for t in scan.outputs] == ["f32[]", "i32[4]", "i32[]", "f32[5]"]
+    assert after.outputs[-1].tensor.type.shape == (5,)
 
 
 DTYPES = (
