@@ -53,6 +53,7 @@ def _payload(seed: int) -> bytes:
 
 def _put(folder: Path, seed: int) -> None:
     cache = ExecutableCache(folder / "cache", ROOM)
+    (folder / "begun").touch()
     for number in range(seed, seed + 10_000):
         cache.put(KEYS[number % len(KEYS)], {"seed": number}, _payload(number))
 
@@ -66,6 +67,8 @@ def _graph(size: int) -> tuple[gc.Graph, Any]:
 
 def _compile(folder: Path, seed: int) -> None:
     for size in range(1, 100):
+        if size == 2:
+            (folder / "begun").touch()
         graph, total = _graph(size)
         options = gc.CompileOptions(cache=folder / "compiled")
         gc.Session(graph, options=options).run(total, {"x": X})
@@ -82,7 +85,8 @@ def _save(folder: Path, seed: int) -> None:
     for number in range(1, 10_000):
         session.set("w", np.full(WEIGHTS, number, np.float32))
         gc.save(session, folder / "m.gcx", signatures=signatures, platforms=("cpu",))
-        (folder / "saved").write_text("")  # from here on there is one
+        (folder / "saved").touch()  # from here on there is one
+        (folder / "begun").touch()
 
 
 # -- who looks afterwards -----------------------------------------------------------------------
@@ -127,11 +131,11 @@ def _artifact_is_whole(folder: Path) -> str:
 # -- rounds -------------------------------------------------------------------------------------
 
 # Of each kind: a part of all rounds, how many victims at once, the seconds within which they are
-# killed, what they do, and who looks.
+# killed after one has begun to write, what they do, and who looks.
 KINDS: dict[str, tuple[float, int, float, Callable[[Path, int], None], Callable[[Path], str]]] = {
     "store": (0.7, 2, 0.1, _put, _entries_are_whole),
-    "process": (0.15, 2, 4.0, _compile, _programs_run),
-    "save": (0.15, 1, 4.0, _save, _artifact_is_whole),
+    "process": (0.15, 2, 1.0, _compile, _programs_run),
+    "save": (0.15, 1, 1.0, _save, _artifact_is_whole),
 }
 
 
@@ -154,7 +158,12 @@ def _round(folder: Path, kind: str, rng: random.Random) -> Counter[str]:
     _, count, within, work, look = KINDS[kind]
     found: Counter[str] = Counter()
     seeds = [rng.randrange(1 << 30) for _ in range(count)]
+    begun = folder / "begun"
+    begun.unlink(missing_ok=True)
     victims = [_forked(lambda seed=seed: work(folder, seed)) for seed in seeds]  # type: ignore[misc]
+    end = time.monotonic() + 300
+    while not begun.exists() and time.monotonic() < end:
+        time.sleep(0.005)
     time.sleep(rng.random() * within)
     for victim in victims:
         os.kill(victim, signal.SIGKILL)
