@@ -35,6 +35,13 @@ _CALLS = {  # operation -> the attribute that names functions
     "stablehlo.composite": "decomposition",
     "stablehlo.custom_call": "called_computations",
 }
+_GUARDS = {"stablehlo.case", "stablehlo.if", "stablehlo.while"}
+_ACROSS_DEVICES = {
+    "stablehlo.all_gather",
+    "stablehlo.all_reduce",
+    "stablehlo.all_to_all",
+    "stablehlo.reduce_scatter",
+}
 _DESCRIBED = {"stablehlo.custom_call": "call_target_name", "stablehlo.composite": "name"}
 
 
@@ -48,16 +55,22 @@ def findings(module: Any) -> dict[str, Any]:
             calls itself, or one that is not there.
         "elements": of the largest tensor, open sizes taken as 1.
         "open": whether any tensor has an open size.
+        "groups": the groups of devices that operations across devices name, as MLIR prints them.
+        "meshes": of each mesh of devices, what it says of itself, as MLIR prints it.
+        "guarded": whether one of those operations stands in a loop or condition.
         "main": the types of the arguments and results of the function that is run.
     """
     walk = _Walk()
-    walk.visit(module.operation, "", 0)
+    walk.visit(module.operation, "", 0, False)
     return {
         "calls": list(walk.calls.values()),
         "operations": dict(walk.operations),
         "work": walk.work(),
         "elements": max(map(_elements, walk.shapes), default=1),
         "open": any("?" in shape for shape in walk.shapes),
+        "groups": sorted(walk.groups),
+        "meshes": sorted(walk.meshes),
+        "guarded": walk.guarded(),
         "main": walk.main,
     }
 
@@ -70,12 +83,20 @@ class _Walk:
         self.operations: Counter[str] = Counter()
         self.shapes: set[str] = set()
         self.main: list[list[str]] | None = None
+        self.groups: set[str] = set()
+        self.meshes: set[str] = set()
+        self._across: set[str] = set()  # functions with operations across devices; "?": guarded
+        self._guarded: set[str] = set()  # functions called in loops and conditions
         self._own: Counter[str] = Counter()  # of a function: the operations in its body
         self._callees: dict[str, Counter[str]] = {}  # of a function: whom it calls, how often
         self._types: dict[Any, str] = {}
 
-    def visit(self, operation: Any, function: str, depth: int) -> None:
-        """Takes in an operation, which stands in `function`, and those inside it."""
+    def visit(self, operation: Any, function: str, depth: int, guarded: bool) -> None:
+        """Takes in an operation, which stands in `function`, and those inside it.
+
+        Args:
+            guarded: whether it stands in a loop or condition of that function.
+        """
         if depth > _DEEPEST:
             raise ValueError(f"operations are nested more than {_DEEPEST} deep")
         name = operation.name
@@ -88,15 +109,34 @@ class _Walk:
         self._own[function] += 1
         for callee in _callees(operation):
             self._callees.setdefault(function, Counter())[callee] += 1
+            if guarded:
+                self._guarded.add(callee)
+        if name == "sdy.mesh":
+            kept = [key for key in operation.attributes if key != "sym_name"]
+            self.meshes.update(str(operation.attributes[key])[:10_000] for key in kept)
+        if name in _ACROSS_DEVICES:
+            self._across.add("?" if guarded else function)
+            self.groups.add(str(operation.attributes["replica_groups"])[:10_000])
         if name in _DESCRIBED and len(self.calls) < _MOST_CALLS:
             call = _call(operation, types)
             self.calls.setdefault(json.dumps(call), call)
+        inside = guarded or name in _GUARDS
         for region in operation.regions:
             for block in region.blocks:
                 for argument in block.arguments:
                     self.shapes.update(_TENSOR.findall(self._text(argument.type)))
                 for inner in block.operations:
-                    self.visit(inner.operation, function, depth + 1)
+                    self.visit(inner.operation, function, depth + 1, inside)
+
+    def guarded(self) -> bool:
+        """Whether an operation across devices stands in a loop or condition."""
+        reached, waiting = {"?"}, list(self._guarded)
+        while waiting:
+            name = waiting.pop()
+            if name not in reached:
+                reached.add(name)
+                waiting += self._callees.get(name, ())
+        return not reached.isdisjoint(self._across)
 
     def _enter(self, operation: Any) -> str:
         name = _plain(operation.attributes["sym_name"])

@@ -47,10 +47,7 @@ reduce_window select_and_scatter sort triangular_solve
 
 rng_bit_generator case if while return optimization_barrier custom_call composite
 """
-_ACROSS_DEVICES = """
-all_gather all_reduce all_to_all collective_broadcast collective_permute partition_id
-reduce_scatter replica_id
-"""
+_ACROSS_DEVICES = "all_gather all_reduce all_to_all partition_id reduce_scatter"
 _FUNCTIONS = {"builtin.module", "func.func", "func.return", "func.call"}
 _OPERATIONS = _FUNCTIONS | {f"stablehlo.{name}" for name in _COMPUTING.split()}
 _ON_SEVERAL_DEVICES = {
@@ -109,6 +106,8 @@ def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> boo
         raise NotAllowedError("its functions call each other too often")
     if refined and found["open"]:
         raise NotAllowedError("it has sizes that stay open")
+    if devices > 1 and not _meet(found, devices):
+        raise NotAllowedError("some of its devices could wait for others for ever")
     waiting = [call for call in found["calls"] if _is_open(call, refined)]
     for call in found["calls"]:
         if call not in waiting:
@@ -116,6 +115,27 @@ def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> boo
         elif call["target"] in KERNELS and devices > 1:
             raise NotAllowedError(f"it calls {call['target']!r} on several devices")
     return bool(waiting)
+
+
+def _meet(found: Mapping[str, Any], devices: int) -> bool:
+    """Whether all devices come to every operation across devices: XLA ends the process otherwise.
+
+    All of them take part in each, named one by one or as the only axis of a mesh, and none stands
+    in a loop or condition, where some devices may not come.
+    """
+    axis = r'"\w+"'
+    size = rf"\{{name = {axis}, size = {devices} : i64\}}"
+    mesh = rf"#sdy\.mesh<\[{axis}={devices}\]>|\{{axes = \[{size}\]\}}"
+    everyone = re.escape(f"dense<[{[*range(devices)]}]> : tensor<1x{devices}xi64>")
+    by_axis = (
+        r"#stablehlo\.replica_group_mesh_axes<mesh = @\w+, "
+        rf"axes = \[#stablehlo\.axis_ref<name = {axis}>\]>"
+    )
+    return (
+        not found["guarded"]
+        and all(re.fullmatch(mesh, text) for text in found["meshes"])
+        and all(re.fullmatch(f"{everyone}|{by_axis}", text) for text in found["groups"])
+    )
 
 
 def _is_open(call: Mapping[str, Any], refined: bool) -> bool:

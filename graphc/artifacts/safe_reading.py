@@ -155,7 +155,7 @@ class _Process:
             self._requests.close()
         self._replies.close()
         try:
-            return self._process.wait(timeout=1.0)
+            return self._process.wait(timeout=3.0)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

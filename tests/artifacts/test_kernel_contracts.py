@@ -279,6 +279,9 @@ def test_kernels_are_not_called_on_several_devices(known: list[dict[str, Any]]) 
         "elements": 1,
         "open": False,
         "main": [[], []],
+        "groups": [],
+        "meshes": [],
+        "guarded": False,
     }
     assert not check_rules(found, 1, refined=False)
     with pytest.raises(NotAllowedError, match="on several devices"):

@@ -14,7 +14,7 @@ from graphc.artifacts.program_reader import _read, findings
 from graphc.artifacts.program_rules import NotAllowedError, check_rules, check_targets
 from graphc.errors import ArtifactCorruptError
 from graphc.lowering.emit_jax import to_function
-from tests.artifacts.hostile import PROGRAMS, doubling, forge_program, nested, plain_model
+from tests.artifacts.hostile import PROGRAMS, doubling, forge_program, module, nested, plain_model
 from tests.laws.harness import functional
 from tests.laws.test_laws import CPU_ONLY, FAMILIES, UNPROMISED, build_all
 
@@ -65,6 +65,57 @@ def test_calls_are_counted_as_often_as_they_are_made() -> None:
         check_rules(found(doubling(40)), 1, refined=False)
 
 
+ALL_REDUCE = """%y = "stablehlo.all_reduce"(%x) ({
+^bb0(%a: tensor<f32>, %b: tensor<f32>):
+%c = stablehlo.add %a, %b : tensor<f32>
+stablehlo.return %c : tensor<f32>
+}) {replica_groups = dense<GROUPS> : tensor<1xNxi64>} : (tensor<2x2xf32>) -> tensor<2x2xf32>"""
+GROUP = (
+    "#stablehlo.replica_group_mesh_axes<mesh = @mesh, "
+    'axes = [#stablehlo.axis_ref<name = "replica">]>'
+)
+IN_CONDITION = """%p = "stablehlo.partition_id"() : () -> tensor<ui32>
+%q = stablehlo.constant dense<1> : tensor<ui32>
+%r = stablehlo.compare EQ, %p, %q : (tensor<ui32>, tensor<ui32>) -> tensor<i1>
+%y = "stablehlo.if"(%r) ({
+%z = func.call @f(%x) : (tensor<2x2xf32>) -> tensor<2x2xf32>
+stablehlo.return %z : tensor<2x2xf32>
+}, {
+stablehlo.return %x : tensor<2x2xf32>
+}) : (tensor<i1>) -> tensor<2x2xf32>"""
+
+
+def test_devices_that_would_wait_for_ever() -> None:
+    """XLA ends the process when some devices do not come to where others wait for them."""
+
+    def reduce(groups: list[int]) -> str:
+        text = ALL_REDUCE.replace("GROUPS", str([groups])).replace("1xN", f"1x{len(groups)}")
+        return text
+
+    check_rules(found(module(reduce([0, 1]))), 2, refined=False)
+    function = (
+        "func.func private @f(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {\n"
+        f"{reduce([0, 1])}\nreturn %y : tensor<2x2xf32>\n}}"
+    )
+    meshes = {"groups": [GROUP], "meshes": ['#sdy.mesh<["replica"=2]>']}
+    check_rules({**found(module(reduce([0, 1]))), **meshes}, 2, refined=False)
+    for lie in (
+        {"meshes": ['#sdy.mesh<["replica"=4]>']},
+        {"meshes": ['#sdy.mesh<["a"=1, "replica"=2]>']},
+        {"groups": [GROUP.replace('"replica"', '"replica", sub_axis_info = 1')]},
+    ):
+        with pytest.raises(NotAllowedError, match="could wait for others for ever"):
+            check_rules({**found(module(reduce([0, 1]))), **meshes, **lie}, 2, refined=False)
+    for text in (
+        module(reduce([0])),
+        module(reduce([0, 1, 2, 3])),
+        module(reduce([1, 0])),
+        module(IN_CONDITION, function),
+    ):
+        with pytest.raises(NotAllowedError, match="could wait for others for ever"):
+            check_rules(found(text), 2, refined=False)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_every_operator_may_be_in_a_file(family: str) -> None:
@@ -109,7 +160,14 @@ def test_products_of_ragged_groups(left: str, right: str, axes: str, result: str
             "attributes": {"composite_attributes": f"{{{config}}}", "decomposition": "@f"},
         }
 
-    whole = {"operations": {"builtin.module": 1}, "work": 1, "open": False, "main": [[], []]}
+    whole = {
+        "operations": {"builtin.module": 1},
+        "work": 1,
+        "open": False,
+        "main": [[], []],
+        "groups": [],
+        "guarded": False,
+    }
     check_rules({**whole, "calls": [call(left, right, result)]}, 1, refined=False)
     for wrong in (
         call(left, right, result, 2),

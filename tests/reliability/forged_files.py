@@ -226,6 +226,8 @@ def _by_graph(manifest: dict[str, Any]) -> None:
 
 
 def damaged_program(rng: random.Random, whole: Path, path: Path) -> str:
+    """Of the model without a loop, as in `edited_program`."""
+    whole = whole.with_name("straight.gcx")
     forge(whole, path, replaced={STABLEHLO: scramble(rng, member(whole, STABLEHLO))})
     return "same from graph"
 
@@ -366,7 +368,11 @@ def _outcome(change: Change, rng: random.Random, whole: Path, path: Path) -> tup
         return ("late", "") if "RESOURCE_EXHAUSTED" in str(error) else ("undocumented", str(error))
     except Exception as error:
         return "undocumented", repr(error)
-    names = {hostile_program: "plain.gcx", edited_program: "straight.gcx"}
+    names = {
+        hostile_program: "plain.gcx",
+        edited_program: "straight.gcx",
+        damaged_program: "straight.gcx",
+    }
     original = _ORIGINAL[names.get(change, "whole.gcx")]
     same = found.values.keys() == original.keys() and all(
         np.array_equal(found.values[name], value, equal_nan=True)
@@ -400,13 +406,17 @@ def _work(folder: Path, first: int, end: int) -> None:
     for seed in range(first, end):
         kind, change = KINDS[seed % len(KINDS)]
         path = folder / "model.gcx"
+        _remove(path)  # of a round that ended its worker
         outcome, why = _outcome(change, random.Random(seed), whole, path)
         print(json.dumps({"kind": kind, "outcome": outcome, "why": why[:300]}), file=replies)
         replies.flush()
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _compile_once() -> None:
