@@ -84,7 +84,7 @@ def _taken_whole(node: Node, operand: Tensor, grid: jax.sharding.Mesh) -> set[in
     with jax.enable_x64(needs_x64(alone)):
         jaxpr = jax.make_jaxpr(to_function(alone, mesh=grid))(*shapes).jaxpr
     variable = jaxpr.invars[operands.index(operand)]
-    found = set()
+    found: set[int] = set()
     for eqn in jaxpr.eqns:
         for atom, axes in zip(eqn.invars, whole_axes(eqn, grid)[0], strict=True):
             found.update(axes if atom is variable else ())
