@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from graphc.ir.node import Node
-from graphc.ir.program import Program
+import jax
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program, region
+from graphc.ir.sharding import Spec, names_of
 from graphc.ir.types import TensorType
+from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.lowering.even_shards import uneven_axes
+from graphc.lowering.partitioner_rules import whole_axes
+from graphc.ops.sharding import SHARD
 
 _MOST = 5  # notes of one kind
 
@@ -43,6 +49,46 @@ def _divided_before(node: Node, type: TensorType, axis: int, mesh: Mapping[str, 
     """Whether an operand of the same rank may be cut along that axis."""
     operands = [_sizes(t.type) for t in node.inputs if t.type.rank == type.rank]
     return any(x[axis] > 1 and axis not in uneven_axes(x, mesh) for x in operands)
+
+
+def gathered_notes(program: Program, grid: jax.sharding.Mesh) -> list[str]:
+    """Notes on the nodes that take the result of a `gc.shard` whole along an axis it is cut along.
+
+    These are the nodes that use it at once; XLA's partitioner gets them wrong otherwise.
+    """
+    specs = {n.outputs[0]: n.attrs["spec"] for n in program.walk() if n.op is SHARD}
+    notes = []
+    for node in program.walk():
+        if node.op is SHARD or node.regions:
+            continue
+        for tensor in dict.fromkeys(node.inputs):
+            cut = _cut_axes(specs.get(tensor, ()), grid)
+            for axis in sorted(cut & _taken_whole(node, tensor, grid)) if cut else ():
+                where = f" at {node.source}" if node.source is not None else ""
+                notes.append(
+                    f"{node.op.name} {node.name!r}{where} takes {tensor.name!r} whole along axis "
+                    f"{axis}, which XLA cannot cut there"
+                )
+    return list(dict.fromkeys(notes))[:_MOST]
+
+
+def _cut_axes(spec: Spec, grid: jax.sharding.Mesh) -> set[int]:
+    return {i for i, entry in enumerate(spec) if any(grid.shape[n] > 1 for n in names_of(entry))}
+
+
+def _taken_whole(node: Node, operand: Tensor, grid: jax.sharding.Mesh) -> set[int]:
+    """The axes of an operand that the first operations of the node's lowering must not cut."""
+    operands = list(dict.fromkeys(node.inputs))
+    alone = region("alone", operands, [node], node.outputs)
+    shapes = [jax.ShapeDtypeStruct(_sizes(t.type), t.type.dtype) for t in operands]
+    with jax.enable_x64(needs_x64(alone)):
+        jaxpr = jax.make_jaxpr(to_function(alone, mesh=grid))(*shapes).jaxpr
+    variable = jaxpr.invars[operands.index(operand)]
+    found: set[int] = set()
+    for eqn in jaxpr.eqns:
+        for atom, axes in zip(eqn.invars, whole_axes(eqn, grid)[0], strict=True):
+            found.update(axes if atom is variable else ())
+    return found
 
 
 def _sizes(type: TensorType) -> tuple[int, ...]:

@@ -30,7 +30,7 @@ from graphc.runtime.annotated import buffer_spec
 from graphc.runtime.interface import SHARDED, Home
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.lowered import JaxProgram, PortOrder, donated, interface_of, with_token
-from graphc.runtime.mesh_notes import uneven_notes
+from graphc.runtime.mesh_notes import gathered_notes, uneven_notes
 from graphc.runtime.numerics import checked
 
 Lines = Mapping[str, Source | None]
@@ -71,7 +71,7 @@ def on_mesh(
         kind=SHARDED, wide=wide, replicas=len(devices), checks=checks,
     )  # fmt: skip
     specs = [_feed_spec(port, program, mesh, feeds, notes) for port in order.feeds]
-    notes += uneven_notes(program, mesh.axes)
+    notes += [*uneven_notes(program, mesh.axes), *gathered_notes(program, grid)]
     homes = [Home(spec=trimmed(buffer_spec(b, program.shards))) for b in interface.buffers]
     rows = zip(interface.feeds, specs, strict=True)
     interface = replace(

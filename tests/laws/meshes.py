@@ -87,14 +87,14 @@ def _add(
     results = [_result(made.axes, result, rng) for result in as_list(case.build(*operands))]
     for i, result in enumerate(results):
         made.fetches[f"{title}: result {i}"] = result
-    if gradient and case.gradient and case_differentiable(results) and variables:
+    if gradient and case.gradient and _differentiable(results) and variables:
         for i, long in variables:
             with suppress(GradientError):  # no path: the result does not depend on it
                 (adjoint,) = gradients([_weighted(results)], [long])
                 made.fetches[f"{title}: gradient of input {i}"] = adjoint
 
 
-def case_differentiable(results: Sequence[Tensor]) -> bool:
+def _differentiable(results: Sequence[Tensor]) -> bool:
     return any(result.type.dtype in (np.float64, np.complex128) for result in results)
 
 

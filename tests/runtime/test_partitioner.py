@@ -194,6 +194,20 @@ def test_notes_name_the_line_that_makes_an_axis_uneven() -> None:
     assert "feed 'x' is whole" in session.executables[1].notes[0]
 
 
+def test_notes_name_what_a_convolution_gathers() -> None:
+    with gc.Graph() as graph:
+        x = gc.placeholder((4, 8, 8, 2), "float64", name="x")
+        w = gc.placeholder((3, 3, 2, 4), "float64", name="w", batch_axis=None)
+        rows = gc.shard(x, (None, "data"), name="rows")
+        batch = gc.shard(x, ("data",), name="batch")
+        y = gc.nn.conv2d(rows, w) + gc.nn.conv2d(batch, w) + gc.reduce_sum(rows)
+    session = gc.Session(graph, strategy=gc.devices.Mesh({"data": 2}))
+    session.run(y, {x: IMAGES, w: KERNEL})
+    (note,) = session.executables[0].notes
+    assert note.startswith("Conv 'Conv' at test_partitioner.py:")
+    assert "takes 'rows:0' whole along axis 1, which XLA cannot cut there" in note
+
+
 # -- plain JAX: when one of these fails, XLA has been mended, and a rule can go --------------------
 
 
