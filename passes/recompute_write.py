@@ -41,7 +41,8 @@ def _with_saved(pair: LoopPair, plan: Plan) -> tuple[Node, Node]:
         raise PassError(f"the plan for {pair.backward.name!r} leaves something out")
     stack_of = {value: stack for stack, value in pair.stacks.items()}
     missing = [t for t in found.begin if t in plan.saved and t not in stack_of]
-    missing.sort(key=[*pair.inner.carries, *pair.made].index)
+    place = {t: i for i, t in enumerate([*pair.inner.carries, *pair.made])}
+    missing.sort(key=place.__getitem__)
     new = [Tensor(_stacked(pair.length, t.type), t.name) for t in missing]
     stack_of.update(zip(missing, new, strict=True))
     results = [*pair.body.output_tensors(), *missing]

@@ -158,14 +158,18 @@ def test_in_top_k() -> None:
         (lambda x: nn.ctc_greedy_decode(x[0]), ShapeError, "logits must be"),
         (lambda x: nn.ctc_greedy_decode(x, np.ones(3, int)), ShapeError, r"shape \[2\]"),
         (
-            lambda x: nn.viterbi_decode(x, np.ones((3, 3))),
+            lambda x: nn.viterbi_decode(x, np.ones((3, 3), "f")),
             ShapeError,
             r"transitions \[tags, tags\]",
         ),
-        (lambda x: nn.crf_log_norm(x[:, :0], np.ones((4, 4))), ShapeError, "with steps"),
-        (lambda x: nn.crf_log_likelihood(x, x, np.ones((4, 4))), DTypeError, "must be integers"),
+        (lambda x: nn.crf_log_norm(x[:, :0], np.ones((4, 4), "f")), ShapeError, "with steps"),
         (
-            lambda x: nn.crf_log_likelihood(x, np.ones((2, 4), int), np.ones((4, 4))),
+            lambda x: nn.crf_log_likelihood(x, x, np.ones((4, 4), "f")),
+            DTypeError,
+            "must be integers",
+        ),
+        (
+            lambda x: nn.crf_log_likelihood(x, np.ones((2, 4), int), np.ones((4, 4), "f")),
             ShapeError,
             "of the scores",
         ),
