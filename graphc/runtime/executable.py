@@ -47,6 +47,9 @@ class Executable:
         insides: what it is made from.
         devices: those it runs on.
         notes: what could not be done as asked (placement, layouts), one line each.
+        is_compiled: whether it is known to be.
+        is_dropped: whether the session that it was made for has moved its state into other
+            buffers than it takes, and will compile another.
     """
 
     def __init__(
@@ -86,7 +89,8 @@ class Executable:
         self._own = layout, self._find(layout)  # one attribute: another thread may replace it
         self._elsewhere: WeakKeyDictionary[StateLayout, Places] = WeakKeyDictionary()
         self._lock = Lock()  # of `_elsewhere`
-        self.is_compiled = False  # known to be
+        self.is_compiled = False
+        self.is_dropped = False
 
     # -- running ----------------------------------------------------------------------------
 
@@ -216,7 +220,7 @@ class Executable:
     def is_uncertain(self) -> bool:
         """Whether a run that was dispatched may yet fail, for want of memory, and take the state
         with it."""
-        return self.consumes and self._executor.is_large
+        return self._executor.is_large and self.consumes
 
     def _places_of(self, state: State) -> Places:
         layout, places = self._own

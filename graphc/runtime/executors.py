@@ -122,34 +122,59 @@ class Executor:
             return self._update(buffers, places, feeds)
 
     def _call(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
-        feeds = [spread(value, where) for value, where in zip(feeds, self._feeds, strict=True)]
-        self._prepare([*written, *read])
-        return self._dispatch([*written, *read, *feeds])
+        feeds = self._spread(feeds)
+        self._in_flight.wait()
+        if self._large != 0:
+            self._find_room([*written, *read])
+        compiled = self._compiled or self.compiled
+        if self.interface.wide:
+            with jax.enable_x64(True):
+                return self._in_flight.split(compiled(*written, *read, *feeds))
+        return self._in_flight.split(compiled(*written, *read, *feeds))
 
     def _update(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
-        feeds = [spread(value, where) for value, where in zip(feeds, self._feeds, strict=True)]
-        self._prepare(buffers)
+        feeds = self._spread(feeds)
+        self._in_flight.wait()
+        if self._large != 0:
+            self._find_room(buffers)
         fetched = uninterrupted(self._hand_over, buffers, places, feeds)
         if self._large and is_limited():  # it may fail all the same: said now
             self._in_flight.finish("the run failed after it had consumed state")
         return fetched
 
     def _hand_over(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
+        """From the time that the old state is gone until the new one is there."""
         written, read, assigned = places
-        fetched, new = self._dispatch(
-            [*[buffers[i] for i in written], *[buffers[i] for i in read], *feeds]
-        )
+        old = [buffers[i] for i in written]
+        constant = [buffers[i] for i in read]
+        compiled = self._compiled or self.compiled
+        if self.interface.wide:
+            with jax.enable_x64(True):
+                outputs = compiled(*old, *constant, *feeds)
+        else:
+            outputs = compiled(*old, *constant, *feeds)
+        fetched, new = self._in_flight.split(outputs)
         for i, buffer in zip(assigned, new, strict=True):
             buffers[i] = buffer
         return fetched
 
-    def _prepare(self, buffers: Sequence[Any]) -> None:
-        """Waits until one more run may be dispatched.
+    def _spread(self, feeds: Sequence[Any]) -> Sequence[Any]:
+        """The feeds, those that are on devices moved to where they belong."""
+        for value in feeds:
+            if type(value) is not np.ndarray:
+                rows = zip(feeds, self._feeds, strict=True)
+                return [spread(value, where) for value, where in rows]
+        return feeds
+
+    def _find_room(self, buffers: Sequence[Any]) -> None:
+        """Sees to it that there is memory for one more run.
 
         Args:
             buffers: what it takes comes from among these.
+
+        Raises:
+            ExecutionError: there is none.
         """
-        self._in_flight.wait()
         if self._large is None:
             self._large = large_blocks(self.compiled, self.interface, self.devices)
         if self._large and not has_room(self._large):
@@ -157,15 +182,6 @@ class Executor:
             jax.block_until_ready(list(buffers))
             if not has_room(self._large):
                 raise no_room(self._large)
-
-    def _dispatch(self, arguments: Sequence[Any]) -> tuple[Any, Any]:
-        compiled = self._compiled or self.compiled
-        if self.interface.wide:
-            with jax.enable_x64(True):
-                outputs = compiled(*arguments)
-        else:
-            outputs = compiled(*arguments)
-        return self._in_flight.split(outputs)
 
 
 class Shardings(NamedTuple):
@@ -256,11 +272,12 @@ class InFlight:
         self._bound = bound
         self._waiting: deque[Any] = deque()
         sizes = [_bytes(value.type) for value in interface.fetches] or [0]
-        self._fetched = self._assigned + len(interface.fetches)
+        fetched = self._assigned + len(interface.fetches)
+        self._of_state, self._of_fetches = slice(self._assigned), slice(self._assigned, fetched)
         watched = self._assigned + sizes.index(min(sizes))
         self._watched = slice(watched, watched + 1)
         if interface.kind == PARTITIONED:  # a token of each device: see `runtime.scripts`
-            self._watched = slice(self._fetched, None)
+            self._watched = slice(fetched, None)
 
     def wait(self) -> None:
         """Waits until one more step may be dispatched.
@@ -269,7 +286,7 @@ class InFlight:
             StateError, ExecutionError: an earlier step failed, with or without what it assigned.
         """
         while len(self._waiting) >= self._bound:
-            self._wait_for_the_oldest()
+            self._wait_for_the_oldest(_EARLIER)
 
     def finish(self, failure: str = _EARLIER) -> None:
         """Waits until no step is in flight.
@@ -280,7 +297,7 @@ class InFlight:
         while self._waiting:
             self._wait_for_the_oldest(failure)
 
-    def _wait_for_the_oldest(self, failure: str = _EARLIER) -> None:
+    def _wait_for_the_oldest(self, failure: str) -> None:
         waiting = self._waiting
         try:
             step = waiting.popleft()  # first, so that no other thread takes it too
@@ -301,7 +318,7 @@ class InFlight:
     def split(self, outputs: Sequence[Any]) -> tuple[Any, Any]:
         """(fetched values, assigned state) of a step just dispatched."""
         self._waiting.append(outputs[self._watched])
-        return outputs[self._assigned : self._fetched], outputs[: self._assigned]
+        return outputs[self._of_fetches], outputs[self._of_state]
 
 
 def _bytes(type: TensorType) -> int:

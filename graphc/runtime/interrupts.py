@@ -33,11 +33,9 @@ PATIENCE = 5.0  # seconds after which another signal of the same kind is not del
 _MAIN = main_thread().ident  # Python runs handlers in no other thread
 _INT = int(signal.SIGINT)
 # Rarely handled; a handler of theirs may raise (time limits, schedulers that stop a job).
-_OTHERS = tuple(
-    int(getattr(signal, name))
-    for name in ("SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2")
-    if hasattr(signal, name)
-)
+_NAMES = ("SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1")  # Windows has the first only
+_OTHERS = [int(getattr(signal, name, signal.SIGTERM)) for name in _NAMES]
+_TERM, _ALRM, _HUP, _USR1 = _OTHERS
 _delayed: list[int] = []  # the signals that wait, in the order in which they came
 _since = 0.0  # when the first of them came
 _handlers: dict[int, Any] = {}  # the user's, while ours are in their places
@@ -51,9 +49,9 @@ def uninterrupted(work: Callable[..., T], *args: Any) -> T:
     """
     if get_ident() != _MAIN:
         return work(*args)
-    for number in _OTHERS:
-        if _handler_of(number):  # the default handler is 0
-            return _with_all_delayed(work, args)
+    # The default handler is 0.
+    if _handler_of(_TERM) or _handler_of(_ALRM) or _handler_of(_HUP) or _handler_of(_USR1):
+        return _with_all_delayed(work, args)
     handler = _handler_of(_INT)
     if handler is _delay or not callable(handler):  # delayed already; or none of Python's
         return work(*args)
@@ -68,7 +66,7 @@ def uninterrupted(work: Callable[..., T], *args: Any) -> T:
 
 
 def _with_all_delayed(work: Callable[..., T], args: Sequence[Any]) -> T:
-    found = [(number, _handler_of(number)) for number in (*_OTHERS, _INT)]
+    found = [(number, _handler_of(number)) for number in {*_OTHERS, _INT}]
     rows = [row for row in found if callable(row[1]) and row[1] is not _delay]
     _handlers.update(rows)
     try:

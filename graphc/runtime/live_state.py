@@ -47,7 +47,8 @@ class Runs(Protocol):
 class LiveState:
     """The current values of a graph's variables, which threads share.
 
-    Every method takes the lock, and raises `StateError` where the state is of no use any more.
+    Methods take the lock where nothing else is said, and raise `StateError` where the state is of
+    no use any more.
 
     Attributes:
         layout: how they lie.
@@ -76,23 +77,22 @@ class LiveState:
     # -- running ----------------------------------------------------------------------------
 
     def step(self, executable: Runs, feeds: Sequence[Any]) -> Any:
-        """Runs an executable on the buffers; gives the fetched values.
+        """Runs an executable on the buffers; gives the fetched values. The caller has the lock.
 
         Raises:
             StateError: the state is lost, by this run or an earlier one; or was given up.
             ExecutionError, FeedError: the run failed; the state is as it was.
         """
-        with self.lock:
-            if self._uncertain or self.closed or self.broken is not None:
-                self.check()
-            self._uncertain = True
-            try:
-                fetched = executable.step(self.buffers, feeds)
-            except StateError as error:
-                self.broken = error.what
-                raise
-            self._uncertain = executable.is_uncertain
-            return fetched
+        if self._uncertain or self.closed or self.broken is not None:
+            self.check()
+        self._uncertain = True
+        try:
+            fetched = executable.step(self.buffers, feeds)
+        except StateError as error:
+            self.broken = error.what
+            raise
+        self._uncertain = executable.is_uncertain
+        return fetched
 
     def check(self) -> None:
         """Raises `StateError` where there are no values any more.

@@ -60,17 +60,33 @@ class Programs:
         self._base: str | None = None  # the device of what names none, once something has run
 
     def plan_of(self, fetches: Any, feeds: Mapping[Any, Any]) -> Plan:
-        """The plan of runs with these fetches and feeds: made by the first."""
-        try:
-            key = (fetch_key(fetches), tuple(feeds))
-            plan = self.plans.get(key)
-        except TypeError:  # no mapping, or nothing that can be a key
-            key, plan = None, None
+        """The plan of runs with these fetches and feeds: made by the first.
+
+        Raises:
+            FeedError, FetchError, UnknownNameError: they do not fit the graph.
+            StateError: there is no state any more.
+        """
+        kind = type(fetches)
+        try:  # the key that `fetch_key` gives in most cases, without its cost
+            flat = (kind, *fetches) if kind is list or kind is tuple else fetches
+            plan = self.plans.get((flat, tuple(feeds)))
+        except TypeError:
+            plan = None
         if plan is None:
             with self.compiling:
-                plan = key and self.plans.get(key)  # another thread may have made it by now
-                plan = plan or self._plan(key, fetches, feeds)
+                plan = self._find_or_plan(fetches, feeds)
+        if self._state.broken is not None or self._state.closed:
+            with self._state.lock:
+                self._state.check()
         return plan
+
+    def _find_or_plan(self, fetches: Any, feeds: Mapping[Any, Any]) -> Plan:
+        try:
+            key = (fetch_key(fetches), tuple(feeds))
+            found = self.plans.get(key)
+        except TypeError:  # no mapping, or nothing that can be a key
+            key, found = None, None
+        return found or self._plan(key, fetches, feeds)
 
     def _plan(self, key: Any, fetches: Any, feeds: Mapping[Any, Any]) -> Plan:
         tensors = list(resolve_feeds(self._graph, feeds))
@@ -162,7 +178,8 @@ class Programs:
         def tell() -> None:
             for plan in self.plans.values():
                 for key, known in list(plan.executables.items()):
-                    if not known.move_to(layout) or not self._state.agrees(known.homes):
+                    if known.is_dropped or not known.move_to(layout) or not self._state.agrees(known.homes):
+                        known.is_dropped = True
                         del plan.executables[key]
 
         with self.compiling:

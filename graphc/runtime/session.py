@@ -98,7 +98,7 @@ class Session(HasWorkers):
         """
         if feeds is None:
             feeds = {}
-        plan = self._plan_of(fetches, feeds)
+        plan = self._programs.plan_of(fetches, feeds)
         values, shapes = plan.convert(feeds)
         return self._carry_out(plan, shapes, values)
 
@@ -126,7 +126,7 @@ class Session(HasWorkers):
         n = checked_count(n)
         stacked = batches is None or isinstance(batches, Mapping)
         taken = [batches or {}] if stacked else take_batches(batches, n)
-        plan = self._plan_of(fetches, taken[0])
+        plan = self._programs.plan_of(fetches, taken[0])
         keys = list(taken[0])
         columns = [plan.given(batch, keys) for batch in taken]
         rows = zip(plan.specs, zip(*columns, strict=True), strict=True)
@@ -161,14 +161,8 @@ class Session(HasWorkers):
                 executable = self._programs.executable(plan, key)
             with state.lock:
                 # Another thread may have moved the state into other buffers meanwhile.
-                if plan.executables.get(key) is executable:
+                if not executable.is_dropped:
                     return plan.nest.rebuild(state.step(executable, values))
-
-    def _plan_of(self, fetches: Any, feeds: Mapping[Any, Any]) -> Plan:
-        plan = self._programs.plan_of(fetches, feeds)
-        if self._state.broken is not None or self._state.closed:
-            self._refuse_if_useless()
-        return plan
 
     def _refuse_if_useless(self) -> None:
         """Raises StateError where the session was closed, or has lost its state."""
@@ -217,7 +211,7 @@ class Session(HasWorkers):
             FeedError, FetchError, UnknownNameError, LayoutError: as `run` does; at once.
         """
         feeds = {} if feeds is None else feeds
-        made = self._programs.begin(self._plan_of(fetches, feeds), feeds, steps)
+        made = self._programs.begin(self._programs.plan_of(fetches, feeds), feeds, steps)
         if wait:
             for executable in made:
                 executable.wait()
