@@ -178,7 +178,11 @@ class Programs:
         def tell() -> None:
             for plan in self.plans.values():
                 for key, known in list(plan.executables.items()):
-                    if known.is_dropped or not known.move_to(layout) or not self._state.agrees(known.homes):
+                    if (
+                        known.is_dropped
+                        or not known.move_to(layout)
+                        or not self._state.agrees(known.homes)
+                    ):
                         known.is_dropped = True
                         del plan.executables[key]
 
