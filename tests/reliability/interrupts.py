@@ -1,6 +1,6 @@
 """Ctrl-C at random moments: whatever is interrupted, the variables are those of a whole step.
 
-    python -m tests.reliability.interrupts FORM ROUNDS SEED     prints a tally as JSON
+    python -m tests.reliability.interrupts '{FORM: ROUNDS, ...}' SEED     prints a tally as JSON
 
 A form is a loop over some way of running or changing a session: see `FORMS`. In each round the loop
 is interrupted by SIGINT at a random moment, by another thread; then the values of all variables
@@ -33,7 +33,15 @@ import numpy as np
 
 import graphc as gc
 from graphc.errors import StateError
-from tests.reliability.counted import FEED, NAMES, SHAPES, Counted, count_in, in_a_child
+from tests.reliability.counted import (
+    FEED,
+    NAMES,
+    SHAPES,
+    Counted,
+    count_in,
+    in_children,
+    shared_out,
+)
 
 STEPS = 3  # of one `run_steps`
 Loop = Callable[[], None]
@@ -260,14 +268,19 @@ FORMS = {
 }
 
 
-def attack_all(rounds: int, seed: int, forms: dict[str, float] = FORMS) -> dict[str, Counter[str]]:
-    """Each form in a process of its own."""
-    whole = sum(forms.values())
-    return {
-        form: in_a_child("interrupts", form, max(2, round(rounds * share / whole)), seed + number)
-        for number, (form, share) in enumerate(forms.items())
-    }
+def attack_all(rounds: int, seed: int, *, each: bool) -> Counter[str]:
+    """All forms, each in a process of its own or all in one: see `in_children`."""
+    forms = shared_out(rounds, FORMS, least=2)
+    return in_children("interrupts", forms, seed, each=each)
+
+
+def main() -> None:
+    """Prints the sum of the tallies of the forms that the command line has the numbers of."""
+    total = Counter[str]()
+    for form, rounds in json.loads(sys.argv[1]).items():
+        total.update(attack(form, rounds, int(sys.argv[2])))
+    print(json.dumps(total))
 
 
 if __name__ == "__main__":
-    print(json.dumps(attack(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
+    main()

@@ -1,6 +1,6 @@
 """Eight threads on one session: results are as if the calls had been made one after the other.
 
-    python -m tests.reliability.threads FORM ROUNDS SEED     prints a tally as JSON
+    python -m tests.reliability.threads '{FORM: ROUNDS, ...}' SEED     prints a tally as JSON
 
 Each thread makes calls drawn at random: `run` and `run_steps` of a step that adds one to every
 variable and fetches them all, `get`, `values`, `state`, reading runs, `set_all`, `compile` of
@@ -16,6 +16,7 @@ shapes that nobody has run (which may move the state), and now and then `save`. 
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 import tempfile
@@ -28,7 +29,15 @@ from typing import Any
 import numpy as np
 
 import graphc as gc
-from tests.reliability.counted import FEED, NAMES, SHAPES, Counted, count_in, in_a_child
+from tests.reliability.counted import (
+    FEED,
+    NAMES,
+    SHAPES,
+    Counted,
+    count_in,
+    in_children,
+    shared_out,
+)
 
 THREADS = 8
 STEPS = 3  # of one `run_steps`
@@ -43,8 +52,9 @@ class Attack:
 
     def __init__(self, form: str, sets: bool) -> None:
         self.model = Counted(partitioned=form == "partition")
-        strategy: Any = {"parallel": gc.devices.DataParallel(4) if form == "parallel" else None}
-        strategy = strategy.get(form)
+        strategy: Any = None
+        if form == "parallel":
+            strategy = gc.devices.DataParallel(4)
         if form == "mesh":
             strategy = gc.devices.Mesh({"data": 2, "model": 2})
         options = gc.CompileOptions(cache=None)
@@ -155,8 +165,8 @@ class Attack:
 
 def attack(form: str, calls: int, seed: int) -> Counter[str]:
     """Calls from eight threads; in this process, which a fault of JAX's may end."""
-    if form == "executable":
-        return attack_executable(calls, seed)
+    if form in ("executable", "fresh"):
+        return {"executable": attack_executable, "fresh": attack_fresh}[form](calls, seed)
     attacked = Attack(form.removesuffix("_sets"), sets=form.endswith("_sets"))
     share = calls // THREADS
     in_threads(lambda thread: attacked.work(thread, share, seed * 1000))
@@ -168,11 +178,48 @@ def attack(form: str, calls: int, seed: int) -> Counter[str]:
     return attacked.tally
 
 
+def attack_fresh(calls: int, seed: int) -> Counter[str]:
+    """Threads that are the first to run a session, each with another program: all compile at once
+    (found in a cache after the first time), and each may want the state in other buffers."""
+    model = Counted()
+    tally = Counter[str](torn=0, lost=0, errors=0, crashes=0, hangs=0)
+    lock, each = threading.Lock(), 4
+    firsts: list[Any] = [model.checks[i : i + 3] for i in range(len(model.checks) - 2)]
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o700)
+        options = gc.CompileOptions(cache=folder)
+        for number in range(max(2, calls // (THREADS * each))):
+            rng = random.Random(seed * 1000 + number)
+            session = gc.Session(model.graph, options=options)
+            order = [rng.choice(firsts) for _ in range(THREADS // 2)]
+            order += [model.step] * (THREADS - len(order))
+            rng.shuffle(order)
+
+            def work(thread: int, session: gc.Session = session, order: Any = order) -> None:
+                for _ in range(each):
+                    try:
+                        seen = session.run(order[thread], model.feeds)
+                    except Exception as error:
+                        print(f"{type(error).__name__}: {str(error)[:300]}", flush=True)
+                        with lock:
+                            tally["errors"] += 1
+                        return
+                    with lock:
+                        tally["rounds"] += 1
+                        tally["torn"] += seen is not None and len({float(v) for v in seen}) != 1
+
+            in_threads(work)
+            steps = each * order.count(model.step)
+            tally["lost"] += count_in(session.values()) != steps
+    return tally
+
+
 def attack_executable(calls: int, seed: int) -> Counter[str]:
     """Executables on one device and on four; each thread has states of its own, made by either,
     and moves them from one to the other."""
     model = Counted()
-    options = gc.CompileOptions(cache=None)
+    options = gc.CompileOptions(cache=None, max_in_flight=1)
     shape = {model.x: FEED.shape}
     four = gc.devices.DataParallel(4)
     steps = [
@@ -180,6 +227,7 @@ def attack_executable(calls: int, seed: int) -> Counter[str]:
         gc.compile(model.graph, [model.step, *model.checks], shape, options=options),
         gc.compile(model.graph, model.step, shape, strategy=four, options=options),
     ]
+    look = gc.compile(model.graph, model.checks, shape, options=options)
     tally = Counter[str](torn=0, lost=0, errors=0, crashes=0, hangs=0)
     lock = threading.Lock()
 
@@ -192,6 +240,9 @@ def attack_executable(calls: int, seed: int) -> Counter[str]:
                 _, state = step(state, model.feeds)
                 made += 1
                 count = count_in(state) if made % 50 == 0 else made
+                if step is not steps[2]:
+                    (first, *_), state = look(state, model.feeds)
+                    count = int(first) if made % 10 == 0 else count
             except Exception as error:
                 print(f"{type(error).__name__}: {str(error)[:300]}", flush=True)
                 with lock:
@@ -223,18 +274,24 @@ FORMS = {
     "parallel_sets": 0.1,
     "partition": 0.05,
     "mesh": 0.05,
-    "executable": 0.1,
+    "executable": 0.08,
+    "fresh": 0.02,
 }
 
 
-def attack_all(calls: int, seed: int, forms: dict[str, float] = FORMS) -> dict[str, Counter[str]]:
-    """Each form in a process of its own."""
-    whole = sum(forms.values())
-    return {
-        form: in_a_child("threads", form, max(2 * THREADS, round(calls * share / whole)), seed)
-        for form, share in forms.items()
-    }
+def attack_all(calls: int, seed: int, *, each: bool) -> Counter[str]:
+    """All forms, each in a process of its own or all in one: see `in_children`."""
+    forms = shared_out(calls, FORMS, least=2 * THREADS)
+    return in_children("threads", forms, seed, each=each)
+
+
+def main() -> None:
+    """Prints the sum of the tallies of the forms that the command line has the numbers of."""
+    total = Counter[str]()
+    for form, calls in json.loads(sys.argv[1]).items():
+        total.update(attack(form, calls, int(sys.argv[2])))
+    print(json.dumps(total))
 
 
 if __name__ == "__main__":
-    print(json.dumps(attack(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
+    main()
