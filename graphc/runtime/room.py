@@ -18,10 +18,11 @@ from graphc.errors import ExecutionError
 from graphc.runtime.interface import SINGLE, Interface
 from graphc.runtime.layout import elements
 
+resource: Any
 try:
     import resource
 except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
+    resource = None
 
 LARGE = 32 * 2**20  # glibc takes blocks of this size from the system, one by one
 

@@ -22,11 +22,13 @@ from graphc.runtime.batches import checked_count, leading, stack, take_batches
 from graphc.runtime.compiler import checked_options
 from graphc.runtime.executable import Executable
 from graphc.runtime.feed_places import FeedPlacer
+from graphc.runtime.layout import StateLayout
 from graphc.runtime.live_state import LiveState
 from graphc.runtime.placement_log import PlacementLog
 from graphc.runtime.plans import Plan
 from graphc.runtime.programs import Programs
 from graphc.runtime.state import State
+from graphc.runtime.step_parts import Homes
 from graphc.runtime.workers import HasWorkers, Workers
 
 
@@ -69,10 +71,9 @@ class Session(HasWorkers):
             strategy.resolve()  # more devices than exist: said now, not at the first run
         self._state = LiveState(graph)
         device: jax.Device | None = None  # of all there is, where there is a server
-        adopt: Any = lambda *how: self._programs.adopt(*how)  # noqa: E731
         if isinstance(strategy, AsyncDataParallel):
             self.options = replace(self.options, donate=False)
-            self._workers = Workers(graph, strategy, self.options, self._state, adopt)
+            self._workers = Workers(graph, strategy, self.options, self._state, self._adopt)
             device, strategy = self._workers.server_device, None
         self.strategy = strategy  # of single steps
         self._placer = FeedPlacer(graph, strategy)
@@ -220,6 +221,9 @@ class Session(HasWorkers):
         return first
 
     # -- state ------------------------------------------------------------------------------
+
+    def _adopt(self, layout: StateLayout, homes: Homes) -> None:
+        self._programs.adopt(layout, homes)
 
     def _live(self) -> LiveState:
         """The state, with every variable that the graph has by now."""
