@@ -289,7 +289,7 @@ class Session(HasWorkers):
     def close(self) -> None:
         """Frees the state and the executables; the session cannot run any more."""
         self._state.close()
-        self._programs.plans.clear()
+        self._programs.plans = {}  # another thread may be going through the old one
 
     def __enter__(self) -> Self:
         return self

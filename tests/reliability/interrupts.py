@@ -127,6 +127,12 @@ class Attack:
         self.begun = 10**9  # each of several workers takes batches as it can
         self.session.run_workers(self.model.step, itertools.repeat(self.model.feeds))
 
+    def _tune(self) -> None:
+        model = self.model
+        while True:
+            feeds = {model.x: FEED.shape}
+            gc.tune(model.graph, model.step, feeds, seconds=0.2, progress=False)
+
     def _set(self) -> None:
         while True:
             self.begun += 1
@@ -164,11 +170,11 @@ class Attack:
 
     def warm_up(self, interrupter: Interrupter) -> float:
         """Interrupts the loop until it has compiled what it runs; gives the seconds of a step."""
-        for delay in (1.0, 2.0, 4.0, 8.0, 16.0):
+        for delay in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0):
             before = self.begun
             interrupter.during(self.loop, delay)
             count = self.look()
-            if count is None or count > before:
+            if count is None or count > before or self.loop == self._tune:
                 break
         start = time.perf_counter()
         for _ in range(8):
@@ -199,7 +205,9 @@ def attack(form: str, rounds: int, seed: int) -> Counter[str]:
     attacked, interrupter = Attack(form), Interrupter()
     attacked.go_on(0)
     step = attacked.warm_up(interrupter)
-    most = {"compile": 0.3, "workers": 0.3, "fit": 0.05}.get(form, max(0.003, 4 * step))
+    most = {"compile": 0.3, "workers": 0.3, "tune": 1.0, "fit": 0.05}.get(
+        form, max(0.003, 4 * step)
+    )
     for number in range(rounds):
         interrupter.during(attacked.loop, rng.uniform(0.0, most))
         tally["rounds"] += 1
@@ -265,6 +273,7 @@ FORMS = {
     "executable": 0.03,
     "workers": 0.005,
     "compile": 0.005,
+    "tune": 0.002,
 }
 
 
