@@ -49,6 +49,11 @@ class Session(HasWorkers):
 
     The first run of a set of fetches compiles it; later runs with feeds of the same shapes only
     run it. Values come back as `jax.Array`s, before they are computed: reading one waits.
+
+    Threads may share a session: the results of their calls are those of the calls in some order,
+    and each call sees the variables between two steps. An interrupt (Ctrl-C) comes before or after
+    a step, so the variables are always those of a whole step. If they are lost all the same,
+    because a step failed after it had taken them, every use but `close` raises `StateError`.
     """
 
     def __init__(

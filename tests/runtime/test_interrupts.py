@@ -205,6 +205,52 @@ def test_variables_are_set_all_or_none(monkeypatch) -> None:
     assert counts(session.values()) == {7}
 
 
+def test_an_interrupted_entry_point_leaves_the_state_that_it_was_given_usable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, step, total = counting()
+    signature = gc.Signature({"x": "x"}, {"total": total}, updates=[step])
+    gc.save(gc.Session(graph), tmp_path / "model", signatures={"train": signature})
+    model = gc.load(tmp_path / "model")
+    train = model.signatures["train"]
+    _, state = train(model.state(), x=FEED)
+    make = train._chain.step
+
+    def meddled(shapes: Any) -> Any:
+        compiled, places = make(shapes)
+        return Meddled(compiled, interrupt), places
+
+    monkeypatch.setattr(train._chain, "step", meddled)
+    with pytest.raises(KeyboardInterrupt):
+        train(state, x=FEED)
+    monkeypatch.undo()
+    assert counts(state) == {2}
+    _, state = train(state, x=FEED)
+    assert counts(state) == {3}
+
+
+def test_an_interrupt_does_not_leave_averages_in_the_place_of_parameters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph, step, _ = counting()
+    with graph:
+        averages = gc.train.moving_averages(graph.variables.values(), decay=0.5)
+    session = gc.Session(graph)
+    session.run(step, {"x": FEED})
+    set_all, calls = gc.Session.set_all, []
+
+    def interrupted(self: gc.Session, values: Any) -> None:
+        calls.append(values)
+        if len(calls) == 2:  # they are about to be put back
+            raise KeyboardInterrupt
+        set_all(self, values)
+
+    monkeypatch.setattr(gc.Session, "set_all", interrupted)
+    with pytest.raises(KeyboardInterrupt), averages.swapped(session):
+        assert counts(session.values()) == {0}
+    assert counts(session.values()) == {1}
+
+
 # -- handlers ----------------------------------------------------------------------------------
 
 
