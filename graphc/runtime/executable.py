@@ -151,6 +151,7 @@ class Executable:
             raise
         if self.consumes:
             state.consume("a step that assigns variables")
+            after.uncertain = self.is_uncertain
         return rebuilt, after
 
     def put(self, feeds: Mapping[Any, Any]) -> dict[Any, jax.Array]:

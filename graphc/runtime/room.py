@@ -32,7 +32,10 @@ def large_blocks(compiled: Any, interface: Interface, devices: Sequence[jax.Devi
     program runs on other devices, whose memory is not the process's."""
     if devices[0].platform != "cpu" or not hasattr(mmap, "MAP_PRIVATE"):
         return 0
-    temporaries = int(compiled.memory_analysis().temp_size_in_bytes)
+    analysis = compiled.memory_analysis()
+    if analysis is None:  # a backend that does not say
+        return 0
+    temporaries = int(analysis.temp_size_in_bytes)
     found = temporaries * (interface.replicas if interface.kind != SINGLE else 1)
     if interface.kind == SINGLE:
         new = interface.assigned[len(interface.written) if interface.donate else 0 :]

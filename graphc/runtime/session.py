@@ -156,7 +156,8 @@ class Session(HasWorkers):
         Raises:
             AttributeValueError, FeedError, UnknownNameError, StateError: as for `run_steps`.
         """
-        self._refuse_if_useless()
+        if self._state.broken is not None or self._state.closed:  # no step is waited for here
+            self._refuse_if_useless()
         return self._placer.put(feeds, steps, list(self._programs.plans.values()))
 
     def _carry_out(self, plan: Plan, key: tuple[Any, ...], values: list[Any]) -> Any:

@@ -12,6 +12,7 @@ from jax import numpy as jnp
 
 from graphc.errors import DTypeError, ShapeError, StateError
 from graphc.runtime.executors import ONE_AT_A_TIME
+from graphc.runtime.failures import what_was_lost
 from graphc.runtime.interrupts import uninterrupted
 from graphc.runtime.layout import Buffer, StateLayout, public_names
 from graphc.runtime.packing import put, repack, take
@@ -27,6 +28,7 @@ class State(Mapping[str, jax.Array]):
 
     Attributes:
         lock: held while an executable takes the state.
+        uncertain: whether the step that made it may yet fail, for want of memory.
     """
 
     def __init__(self, layout: StateLayout, buffers: list[jax.Array]) -> None:
@@ -35,6 +37,7 @@ class State(Mapping[str, jax.Array]):
         self._consumed_by: str | None = None
         self._shares = False  # some buffers with another state, which may be consumed
         self.lock = RLock()
+        self.uncertain = False
         self.settled: object = None  # the executor whose buffers lie here where it wants them
 
     @property
@@ -42,7 +45,7 @@ class State(Mapping[str, jax.Array]):
         """The physical buffers, for executors: in the order of the layout.
 
         Raises:
-            StateError: the state was consumed.
+            StateError: the state was consumed, or the step that made it failed.
         """
         if self._consumed_by is not None:
             raise StateError(
@@ -55,6 +58,14 @@ class State(Mapping[str, jax.Array]):
                 "this state shares variables with one that was consumed by a step",
                 mend="go on with the state that the step returned",
             )
+        if self.uncertain:
+            lost = what_was_lost(self._buffers)
+            if lost is not None:
+                raise StateError(
+                    f"this state is lost: {lost}",
+                    mend="start again from a state that was saved, or from init()",
+                )
+            self.uncertain = False
         return self._buffers
 
     def consume(self, by: str) -> None:

@@ -168,7 +168,7 @@ def attack(form: str, calls: int, seed: int) -> Counter[str]:
     if form in ("executable", "fresh"):
         return {"executable": attack_executable, "fresh": attack_fresh}[form](calls, seed)
     attacked = Attack(form.removesuffix("_sets"), sets=form.endswith("_sets"))
-    share = calls // THREADS
+    share = -(-calls // THREADS)
     in_threads(lambda thread: attacked.work(thread, share, seed * 1000))
     final = count_in(attacked.session.values())
     if final is None:

@@ -430,18 +430,8 @@ def test_steps_run_while_another_thread_compiles(monkeypatch) -> None:
 # -- failures ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "devices, how",
-    [
-        (1, "asked"),
-        (4, "late"),
-        (1, "waited"),
-        pytest.param(4, "asked", marks=pytest.mark.slow),
-        pytest.param(4, "waited", marks=pytest.mark.slow),
-        pytest.param(1, "late", marks=pytest.mark.slow),
-    ],
-)
-def test_a_step_that_finds_no_memory(devices: int, how: str) -> None:
+def out_of_memory(devices: int, how: str) -> dict[str, str]:
+    """What each use of a session says: see `tests.runtime.out_of_memory`."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.runtime.out_of_memory", str(devices), how],
         cwd=Path(__file__).parents[2],
@@ -455,7 +445,23 @@ def test_a_step_that_finds_no_memory(devices: int, how: str) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout.splitlines()[-1])
+    said: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return said
+
+
+@pytest.mark.parametrize(
+    "devices, how",
+    [
+        (1, "asked"),
+        (4, "late"),
+        (1, "waited"),
+        pytest.param(4, "asked", marks=pytest.mark.slow),
+        pytest.param(4, "waited", marks=pytest.mark.slow),
+        pytest.param(1, "late", marks=pytest.mark.slow),
+    ],
+)
+def test_a_step_that_finds_no_memory(devices: int, how: str) -> None:
+    said = out_of_memory(devices, how)
     large = said.pop("large")
     assert said.pop("close") == "ok"
     if how == "asked":  # the state is as it was
@@ -467,6 +473,16 @@ def test_a_step_that_finds_no_memory(devices: int, how: str) -> None:
         assert "Out of memory" in large
     for name, text in said.items():
         assert text.startswith("StateError: the session is broken: "), name
+        assert "Out of memory" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 4])
+def test_a_state_whose_step_finds_no_memory_says_so(devices: int) -> None:
+    said = out_of_memory(devices, "state")
+    assert said.pop("large") == "ok", "JAX does not know it yet"
+    for text in said.values():
+        assert text.startswith("StateError: this state is lost: an earlier run failed: ")
         assert "Out of memory" in text
 
 
