@@ -121,7 +121,8 @@ class DeviceError(GraphcError, ValueError):
 
 
 class StateError(GraphcError, RuntimeError):
-    """State that was consumed already, or a session broken by a failed run."""
+    """State that was consumed already, or a session broken by a run that failed after it had taken
+    the state."""
 
 
 class ExecutionError(GraphcError, RuntimeError):

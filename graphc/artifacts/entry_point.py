@@ -18,8 +18,10 @@ from graphc.errors import DeviceError, ExecutionError, FeedError, StateError, ne
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
+from graphc.runtime.executors import ONE_AT_A_TIME
 from graphc.runtime.feeds import FeedSpec, bind_feeds
 from graphc.runtime.forking import FORKING
+from graphc.runtime.interrupts import uninterrupted
 
 _IN_FLIGHT = 4  # steps on several devices: unbounded queues of collectives can abort the process
 
@@ -109,6 +111,9 @@ class EntryPoint(Uncopied):
             ArtifactError: the program cannot be read here, or is not as the file says; or a
                 weight was altered.
             ExecutionError: the run failed; the state is as it was.
+
+        After an interrupt (Ctrl-C) the state that was given has the values: those before the run
+        or, if it was carried out, those after it.
         """
         FORKING.use_devices()
         self._check_devices()
@@ -120,8 +125,18 @@ class EntryPoint(Uncopied):
         written = [state.take(name, places.home) for name in entry.written]
         read = [state.look(name, places.home) for name in entry.read]
         feeds = _spread(values, places)
-        results = self._run(compiled, state, written, [*written, *read, *feeds])
         count = len(entry.assigned)
+        results: list[Any] = []
+
+        def run() -> None:
+            results.extend(self._run(compiled, state, written, [*written, *read, *feeds]))
+
+        try:
+            uninterrupted(run)
+        except BaseException:
+            if results:  # carried out, and then interrupted
+                state.revive(dict(zip(entry.assigned, results[:count], strict=True)))
+            raise
         outputs = {o.value.name: results[count + o.index] for o in entry.outputs}
         if not self.updates_state:
             return outputs
@@ -131,14 +146,16 @@ class EntryPoint(Uncopied):
     def _run(
         self, compiled: Any, state: ModelState, written: Sequence[Any], values: Sequence[Any]
     ) -> Any:
-        if self.devices > 1:
-            self._wait()
         values = list(values)
         for i in self._narrow:
             values[i] = np.asarray(values[i])
         try:
             with x64(self._entry.wide):
-                results = compiled(*values)
+                if self.devices == 1:
+                    return compiled(*values)
+                with ONE_AT_A_TIME:
+                    self._wait()
+                    results = compiled(*values)
         except Exception as error:
             if any(value.is_deleted() for value in written):
                 state.consume("a run that failed")
@@ -147,8 +164,7 @@ class EntryPoint(Uncopied):
                     mend="start again from model.state(), or from a state that was saved",
                 ) from error
             raise ExecutionError(f"the run failed: {error}") from error
-        if self.devices > 1:
-            self._waiting.append(results[-1])  # a fetch or the token: no step takes it
+        self._waiting.append(results[-1])  # a fetch or the token: no step takes it
         return results
 
     def _wait(self) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-import numpy as np
 
 from graphc import _version
 from graphc.artifacts import container, graphs, stablehlo
@@ -134,7 +133,8 @@ def save(
     own = {n: value for e in exported.values() for n, value in e.values.items() if n not in types}
     types |= {name: TensorType(value.dtype, value.shape) for name, value in own.items()}
     values = [Value(name, type) for name, type in types.items()]
-    weights = Packer(values, lambda n: own[n] if n in own else np.asarray(session.get(n)))
+    current = session.values(name for name in types if name not in own)
+    weights = Packer(values, lambda n: own[n] if n in own else current[n])
 
     def manifest() -> Mapping[str, Any]:
         return Manifest(

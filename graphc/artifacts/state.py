@@ -116,6 +116,11 @@ class ModelState(Mapping[str, jax.Array], Uncopied):
         """Marks the state as given away."""
         self._consumed_by = by
 
+    def revive(self, values: Mapping[str, jax.Array]) -> None:
+        """Has these new values from now on, and is not consumed."""
+        self._values = {**self._values, **values}
+        self._consumed_by = None
+
     def followed_by(self, values: Mapping[str, jax.Array]) -> ModelState:
         """A state with these new values, and the others of this one."""
         return ModelState(self._saved, {**self._values, **values})

@@ -63,11 +63,15 @@ class MovingAverages:
             StateError: the session is closed or broken.
         """
         before = {v: session.get(v) for v in self._averages}
-        session.set_all({v: session.get(average) for v, average in self._averages.items()})
         try:
+            session.set_all({v: session.get(average) for v, average in self._averages.items()})
             yield
         finally:
-            session.set_all(before)
+            try:
+                session.set_all(before)
+            except BaseException:  # an interrupt: it must not cost the parameters
+                session.set_all(before)
+                raise
 
 
 def moving_averages(

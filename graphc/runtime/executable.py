@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from threading import Lock
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import jax
@@ -17,8 +18,8 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor, is_among
 from graphc.ir.program import Port, Program
 from graphc.passes.manager import PassReport
-from graphc.runtime.executors import Executor, put_on
-from graphc.runtime.failures import in_words
+from graphc.runtime.executors import Executor, Places, put_on
+from graphc.runtime.failures import in_words, what_was_lost
 from graphc.runtime.feed_memory import own
 from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import resolve_feeds
@@ -34,20 +35,13 @@ from graphc.runtime.state import State
 from graphc.runtime.timing import measured_timeline
 
 
-class Places(NamedTuple):
-    """The numbers of the buffers that a step takes and assigns, in its own order."""
-
-    written: list[int]
-    read: list[int]
-    assigned: list[int]
-
-
 class Executable(Uncopied):
     """A compiled step: `fetched, state = step(state, feeds)`.
 
     Pure in values: everything that it changes is in the state it returns. It consumes the state
     it is given where it assigns variables (unless `CompileOptions(donate=False)`). Made by
-    `gc.compile`; stays valid when the graph is extended.
+    `gc.compile`; stays valid when the graph is extended. Any number of threads may call it, each
+    with a state of its own.
 
     Attributes:
         cache_key: the same for the same program, sizes, options and environment; None where
@@ -56,6 +50,9 @@ class Executable(Uncopied):
         insides: what it is made from.
         devices: those it runs on.
         notes: what could not be done as asked (placement, layouts), one line each.
+        is_compiled: whether it is known to be.
+        is_dropped: whether the session that it was made for has moved its state into other
+            buffers than it takes, and will compile another.
     """
 
     instead = (
@@ -96,9 +93,11 @@ class Executable(Uncopied):
                 self.interface.feeds, [t.node.source for t in self._feeds], strict=True
             )
         ]
-        self.layout = layout
-        self._places = self._find(layout)
+        self._own = layout, self._find(layout)  # one attribute: another thread may replace it
         self._elsewhere: WeakKeyDictionary[StateLayout, Places] = WeakKeyDictionary()
+        self._lock = Lock()  # of `_elsewhere`
+        self.is_compiled = False
+        self.is_dropped = False
 
     # -- running ----------------------------------------------------------------------------
 
@@ -133,20 +132,36 @@ class Executable(Uncopied):
             )
         FORKING.check()
         values = self.convert_feeds(self._ordered({} if feeds is None else feeds))
-        places = self._places if state.layout is self.layout else self._places_in(state)
+        if not self.is_compiled:
+            self.wait()
+        with state.lock:
+            return self._run_on(state, values)
+
+    def _run_on(self, state: State, values: list[Any]) -> tuple[Any, State]:
+        """One run. The state is marked as consumed before it is, so that whatever stops the run
+        leaves no state with buffers that are gone."""
+        places = self._places_of(state)
         buffers = list(state.buffers)
         if state.settled is not self._executor and not self._settle(buffers, state.layout):
             state.settled = self._executor
+        if self.consumes:
+            state.consume("a run that was interrupted")
         try:
             fetched = self.step(buffers, values, places)
-        except StateError:
-            state.consume("a run that failed")
+            after = state.followed_by(buffers, self._executor) if places.assigned else state
+            rebuilt = self._rebuild(fetched)
+        except BaseException as error:
+            # An interrupt, a failure before anything was consumed, or one of another call: the
+            # state is as it was before the run or, where the step was dispatched, as after it.
+            if self.consumes and what_was_lost(buffers) is None:
+                state.revive(buffers)
+            elif isinstance(error, StateError):
+                state.consume("a run that failed")
             raise
         if self.consumes:
             state.consume("a step that assigns variables")
-        elif not places.assigned:
-            return self._rebuild(fetched), state
-        return self._rebuild(fetched), state.followed_by(buffers, self._executor)
+            after.uncertain = self.is_uncertain
+        return rebuilt, after
 
     def put(self, feeds: Mapping[Any, Any]) -> dict[Any, jax.Array]:
         """Starts copying feeds to where this step takes them: see `Session.put`.
@@ -174,30 +189,58 @@ class Executable(Uncopied):
             ExecutionError: it failed, and the buffers are as they were.
             NumericsError: it made a NaN or an infinity, likewise.
         """
-        written, read, assigned = places or self._places
+        places = places or self._own[1]
         try:
-            fetched, new = self._executor(
-                [buffers[i] for i in written], [buffers[i] for i in read], feeds
-            )
+            if self.consumes:
+                return self._executor.update(buffers, places, feeds)
+            return self._run_beside(buffers, places, feeds)
         except GraphcError:
             raise
         except Exception as error:
             what, details = in_words(error)
-            if any(buffers[i].is_deleted() for i in written):
+            if what_was_lost([buffers[i] for i in (*places.written, *places.assigned)]):
                 raise StateError(
                     f"the run failed after it had consumed state: {what}",
                     details=details,
                     mend="restore the variables from a checkpoint, or start a new session",
                 ) from error
             raise ExecutionError(f"the run failed: {what}", details=details) from error
+
+    def _run_beside(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
+        """One run that leaves the buffers alone that it is given; puts those that it makes into
+        their places all at once, when it has not failed."""
+        written, read, assigned = places
+        fetched, new = self._executor(
+            [buffers[i] for i in written], [buffers[i] for i in read], feeds
+        )
         if self.interface.checks is not None:
             *fetched, faults = fetched
             wrong = complaint(faults, self.interface.checks)
             if wrong is not None:
                 raise wrong
-        for i, buffer in zip(assigned, new, strict=True):
-            buffers[i] = buffer
+        if assigned:
+            if self._executor.is_large:
+                jax.block_until_ready((fetched, new))
+            after = list(buffers)
+            for i, buffer in zip(assigned, new, strict=True):
+                after[i] = buffer
+            buffers[:] = after
         return fetched
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether a run that was dispatched may yet fail, for want of memory, and take the state
+        with it."""
+        return self._executor.is_large and self.consumes
+
+    def _places_of(self, state: State) -> Places:
+        layout, places = self._own
+        return places if state.layout is layout else self._places_in(state)
+
+    @property
+    def layout(self) -> StateLayout:
+        """How the states lie that it is given without their being moved."""
+        return self._own[0]
 
     def _places_in(self, state: State) -> Places:
         """Where this step's buffers are in a state of another layout, which is moved into them
@@ -206,14 +249,17 @@ class Executable(Uncopied):
         Raises:
             StateError: a variable is not there, or of another type.
         """
-        found = self._elsewhere.get(state.layout)
+        with self._lock:
+            found = self._elsewhere.get(state.layout)
         if found is None:
             self._check(state.layout)
             if not state.layout.has(self.interface.buffers):
-                wanted = state.layout.with_buffers(self.interface.buffers)
-                agrees = wanted.buffers == self.layout.buffers and wanted.types == self.layout.types
-                state.rearrange(self.layout if agrees else wanted, self._executor.place)
-            found = self._elsewhere[state.layout] = self._find(state.layout)
+                own, wanted = self.layout, state.layout.with_buffers(self.interface.buffers)
+                agrees = wanted.buffers == own.buffers and wanted.types == own.types
+                state.rearrange(own if agrees else wanted, self._executor.place)
+            found = self._find(state.layout)
+            with self._lock:
+                self._elsewhere[state.layout] = found
         return found
 
     def _check(self, layout: StateLayout) -> None:
@@ -245,7 +291,7 @@ class Executable(Uncopied):
         that this step needs, which then has to be compiled again."""
         if not layout.has(self.interface.buffers):
             return False
-        self.layout, self._places = layout, self._find(layout)
+        self._own = layout, self._find(layout)
         return True
 
     def convert_feeds(self, values: Sequence[Any]) -> list[Any]:
@@ -316,6 +362,7 @@ class Executable(Uncopied):
             ExecutionError: XLA refuses the program.
         """
         self._executor.compiled  # noqa: B018  asking makes it
+        self.is_compiled = True
         return self
 
     @property
@@ -399,7 +446,7 @@ class Executable(Uncopied):
                 "timeline: the program is not on several devices, or makes several steps",
                 mend="place parts of it with gc.device; compile it for one step",
             )
-        places = self._places if state.layout is self.layout else self._places_in(state)
+        places = self._places_of(state)
         buffers = list(state.buffers)
         self._settle(buffers, state.layout)
         values = self.convert_feeds(self._ordered({} if feeds is None else feeds))

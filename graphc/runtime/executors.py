@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from threading import RLock
 from typing import Any, NamedTuple
 
 import jax
@@ -20,13 +21,30 @@ from graphc.errors import ExecutionError, StateError
 from graphc.ir.stack import within_stack
 from graphc.ir.types import TensorType
 from graphc.runtime.interface import PARTITIONED, SHARDED, SINGLE, Home, Interface
+from graphc.runtime.interrupts import uninterrupted
 from graphc.runtime.layout import Buffer, elements
+from graphc.runtime.room import has_room, is_limited, large_blocks, no_room
 
 AXIS_NAME = "replica"
 
+_EARLIER = "an earlier run failed"
+
+# Held while a program over several devices is dispatched. If two threads dispatched at once, one
+# device could get the first program first and another the second, and each would wait for ever
+# for the other's part of a collective.
+ONE_AT_A_TIME = RLock()
+
+
+class Places(NamedTuple):
+    """The numbers of the buffers that a step takes and assigns, in its own order."""
+
+    written: list[int]
+    read: list[int]
+    assigned: list[int]
+
 
 class Executor:
-    """Runs a compiled program.
+    """Runs a compiled program; any thread may.
 
     Args:
         interface: what the program takes and gives.
@@ -49,6 +67,8 @@ class Executor:
         self.interface = interface
         self._compile = compile
         self._compiled: Any = None
+        self._large: int | None = None  # see `large_blocks`; known with the compiled program
+        self._turn = None if interface.kind == SINGLE else ONE_AT_A_TIME
         self.devices = tuple(devices)
         self.homes, self._default, self._feeds = shardings(interface, devices)
         self._in_flight = InFlight(max_in_flight, interface)
@@ -74,17 +94,96 @@ class Executor:
         """Where it takes each of the feeds."""
         return list(self._feeds)
 
+    @property
+    def is_large(self) -> bool:
+        """Whether a run takes so much of the host's memory that it may well not get it."""
+        return bool(self._large)
+
     def __call__(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
-        """(fetched values, assigned state). Feeds have their global shapes."""
-        feeds = [spread(value, where) for value, where in zip(feeds, self._feeds, strict=True)]
+        """(fetched values, assigned state). Feeds have their global shapes.
+
+        Raises:
+            ExecutionError: there is no room for what it needs; nothing has run.
+        """
+        if self._turn is None:
+            return self._call(written, read, feeds)
+        with self._turn:
+            return self._call(written, read, feeds)
+
+    def update(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
+        """Runs on `buffers`, and puts the new ones in their places; gives the fetched values.
+
+        An interrupt comes before or after it, never between.
+
+        Raises:
+            ExecutionError: there is no room for what it needs; nothing has run.
+        """
+        if self._turn is None:
+            return self._update(buffers, places, feeds)
+        with self._turn:
+            return self._update(buffers, places, feeds)
+
+    def _call(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
+        feeds = self._spread(feeds)
         self._in_flight.wait()
+        if self._large != 0:
+            self._find_room([*written, *read])
         compiled = self._compiled or self.compiled
         if self.interface.wide:
             with jax.enable_x64(True):
-                outputs = compiled(*written, *read, *feeds)
+                return self._in_flight.split(compiled(*written, *read, *feeds))
+        return self._in_flight.split(compiled(*written, *read, *feeds))
+
+    def _update(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
+        feeds = self._spread(feeds)
+        self._in_flight.wait()
+        if self._large != 0:
+            self._find_room(buffers)
+        fetched = uninterrupted(self._hand_over, buffers, places, feeds)
+        if self._large and is_limited():  # it may fail all the same: said now
+            self._in_flight.finish("the run failed after it had consumed state")
+        return fetched
+
+    def _hand_over(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
+        """From the time that the old state is gone until the new one is there."""
+        written, read, assigned = places
+        old = [buffers[i] for i in written]
+        constant = [buffers[i] for i in read]
+        compiled = self._compiled or self.compiled
+        if self.interface.wide:
+            with jax.enable_x64(True):
+                outputs = compiled(*old, *constant, *feeds)
         else:
-            outputs = compiled(*written, *read, *feeds)
-        return self._in_flight.split(outputs)
+            outputs = compiled(*old, *constant, *feeds)
+        fetched, new = self._in_flight.split(outputs)
+        for i, buffer in zip(assigned, new, strict=True):
+            buffers[i] = buffer
+        return fetched
+
+    def _spread(self, feeds: Sequence[Any]) -> Sequence[Any]:
+        """The feeds, those that are on devices moved to where they belong."""
+        for value in feeds:
+            if type(value) is not np.ndarray:
+                rows = zip(feeds, self._feeds, strict=True)
+                return [spread(value, where) for value, where in rows]
+        return feeds
+
+    def _find_room(self, buffers: Sequence[Any]) -> None:
+        """Sees to it that there is memory for one more run.
+
+        Args:
+            buffers: what it takes comes from among these.
+
+        Raises:
+            ExecutionError: there is none.
+        """
+        if self._large is None:
+            self._large = large_blocks(self.compiled, self.interface, self.devices)
+        if self._large and not has_room(self._large):
+            self._in_flight.finish()  # what runs now gives its memory back
+            jax.block_until_ready(list(buffers))
+            if not has_room(self._large):
+                raise no_room(self._large)
 
 
 class Shardings(NamedTuple):
@@ -163,7 +262,8 @@ def spread(value: Any, where: jax.sharding.Sharding) -> Any:
 class InFlight:
     """Bounds the steps whose results are not there yet: `wait`, dispatch, `split`.
 
-    The waiting comes first: an interrupt (Ctrl-C) then finds all state in its place.
+    The waiting comes first: an interrupt (Ctrl-C) then finds all state in its place. Threads that
+    wait at the same time may each dispatch one step more.
 
     With collectives on virtual CPU devices an unbounded queue can starve a rendezvous and abort
     the process; elsewhere it would let memory grow.
@@ -174,11 +274,12 @@ class InFlight:
         self._bound = bound
         self._waiting: deque[Any] = deque()
         sizes = [_bytes(value.type) for value in interface.fetches] or [0]
-        self._fetched = self._assigned + len(interface.fetches)
+        fetched = self._assigned + len(interface.fetches)
+        self._of_state, self._of_fetches = slice(self._assigned), slice(self._assigned, fetched)
         watched = self._assigned + sizes.index(min(sizes))
         self._watched = slice(watched, watched + 1)
         if interface.kind == PARTITIONED:  # a token of each device: see `runtime.scripts`
-            self._watched = slice(self._fetched, None)
+            self._watched = slice(fetched, None)
 
     def wait(self) -> None:
         """Waits until one more step may be dispatched.
@@ -186,22 +287,40 @@ class InFlight:
         Raises:
             StateError, ExecutionError: an earlier step failed, with or without what it assigned.
         """
+        while len(self._waiting) >= self._bound:
+            self._wait_for_the_oldest(_EARLIER)
+
+    def finish(self, failure: str = _EARLIER) -> None:
+        """Waits until no step is in flight.
+
+        Raises:
+            StateError, ExecutionError: one failed, as for `wait`; `failure` says which.
+        """
+        while self._waiting:
+            self._wait_for_the_oldest(failure)
+
+    def _wait_for_the_oldest(self, failure: str) -> None:
         waiting = self._waiting
-        while len(waiting) >= self._bound:
-            try:
-                for value in waiting[0]:
-                    if not value.is_deleted():  # by the caller
-                        value.block_until_ready()
-            except Exception as error:
-                waiting.clear()
-                kind = StateError if self._assigned else ExecutionError
-                raise kind(f"an earlier run failed: {error}") from error
-            waiting.popleft()
+        try:
+            step = waiting.popleft()  # first, so that no other thread takes it too
+        except IndexError:
+            return  # others took them all
+        try:
+            for value in step:
+                if not value.is_deleted():  # by the caller
+                    value.block_until_ready()
+        except Exception as error:
+            waiting.clear()
+            kind = StateError if self._assigned else ExecutionError
+            raise kind(f"{failure}: {error}") from error
+        except BaseException:  # an interrupt
+            waiting.appendleft(step)
+            raise
 
     def split(self, outputs: Sequence[Any]) -> tuple[Any, Any]:
         """(fetched values, assigned state) of a step just dispatched."""
         self._waiting.append(outputs[self._watched])
-        return outputs[self._assigned : self._fetched], outputs[: self._assigned]
+        return outputs[self._of_fetches], outputs[self._of_state]
 
 
 def _bytes(type: TensorType) -> int:

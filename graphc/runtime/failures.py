@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
+from typing import Any
+
+import jax
 
 from graphc.ir.source import is_own
 
@@ -29,3 +33,20 @@ def in_words(error: Exception) -> tuple[str, list[str]]:
         f"in {frame['function']}, {os.path.basename(frame['file'])}:{frame['line']}"
         for frame in users
     ]
+
+
+def what_was_lost(buffers: Iterable[Any]) -> str | None:
+    """Why values of state are lost, in words; None where none is. Waits until they are computed.
+
+    JAX must not be given a buffer that was donated: one that lies on several devices ends the
+    process (jax 0.10), others raise errors of JAX's own.
+    """
+    for buffer in buffers:
+        if isinstance(buffer, jax.Array):
+            if buffer.is_deleted():
+                return "a step that was given the state did not return what it made of it"
+            try:
+                buffer.block_until_ready()
+            except Exception as error:
+                return f"an earlier run failed: {in_words(error)[0]}"
+    return None

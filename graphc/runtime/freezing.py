@@ -164,11 +164,8 @@ def freeze_program(
     program = _through(program, replace(options, pipeline="O1"))
     program = Prune().run(_by(HoistFrozen(RANDOM_STATE), program, options)).program
     before, program = split_frozen(program, RANDOM_STATE, literals)
-    values = {
-        port.name: np.asarray(session.get(port.name))
-        for port in (*before.inputs, *program.ports("state"))
-        if port.name in session.graph.variables
-    }
+    taken = dict.fromkeys(p.name for p in (*before.inputs, *program.ports("state")))
+    values = session.values([name for name in taken if name in session.graph.variables])
     made = evaluate(before, [values[p.name] for p in before.inputs]) if before.outputs else []
     values.update(zip([port.name for port in before.outputs], made, strict=True))
     program, values = _with_literals(program, values, literals)

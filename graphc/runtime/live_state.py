@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import RLock
+from typing import Any, Protocol
 
 import jax
 import numpy as np
 from jax import numpy as jnp
 
 from graphc.copying import Uncopied
-from graphc.errors import UnknownNameError, nearest
+from graphc.errors import StateError, UnknownNameError, nearest
 from graphc.ir.graph import Graph
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
-from graphc.runtime.executors import place_on
+from graphc.runtime.executors import ONE_AT_A_TIME, place_on
+from graphc.runtime.failures import what_was_lost
 from graphc.runtime.feeds import variable_value
+from graphc.runtime.forking import FORKING
 from graphc.runtime.initial import initial_values, state_types
+from graphc.runtime.interrupts import uninterrupted
 from graphc.runtime.layout import Buffer, Slot, StateLayout, public_names
 from graphc.runtime.packing import pack, put, repack, take, unpack
 from graphc.runtime.state import State
@@ -24,13 +28,31 @@ from graphc.runtime.state import State
 Array = np.ndarray[Any, Any]
 
 
+class Runs(Protocol):
+    """What a session has its state go through: an `Executable`."""
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether a run that was dispatched may yet fail, and take the state with it."""
+
+    def step(self, buffers: list[Any], feeds: Sequence[Any]) -> Any:
+        """Runs on `buffers` and puts the new ones in their places; gives the fetched values."""
+
+
 class LiveState(Uncopied):
-    """The current values of a graph's variables.
+    """The current values of a graph's variables, which threads share.
+
+    Methods take the lock where nothing else is said, and raise `StateError` where the state is of
+    no use any more.
 
     Attributes:
         layout: how they lie.
         buffers: in the order of the layout, each on the host until an executable that touches it
             says where. Executables put new ones in their places.
+        lock: held from one whole state to the next, by who changes or reads it. A thread may take
+            it again: a signal's handler, or what garbage collection calls, may use the session.
+        broken: why the state is lost, if it is.
+        closed: whether it was given up.
         shared: whether others hold the buffers too, so that none is written over.
     """
 
@@ -39,85 +61,210 @@ class LiveState(Uncopied):
     def __init__(self, graph: Graph) -> None:
         self.layout = StateLayout({})
         self.buffers: list[Any] = []
+        self.lock = RLock()
+        self.broken: str | None = None
+        self.closed = False
         self.shared = False
         self._graph = graph
         self._homes: dict[Buffer, jax.sharding.Sharding] = {}
+        # Whether a step may have taken the state and not given it back: set before each, and
+        # cleared when all is in its place. Nothing has to be carried out for it after an exception.
+        self._uncertain = False
+
+    # -- running ----------------------------------------------------------------------------
+
+    def step(self, executable: Runs, feeds: Sequence[Any]) -> Any:
+        """Runs an executable on the buffers; gives the fetched values. The caller has the lock.
+
+        Raises:
+            StateError: the state is lost, by this run or an earlier one; or was given up.
+            ExecutionError, FeedError: the run failed; the state is as it was.
+        """
+        if self._uncertain or self.closed or self.broken is not None:
+            self.check()
+        self._uncertain = True
+        try:
+            fetched = executable.step(self.buffers, feeds)
+        except StateError as error:
+            self.broken = error.what
+            raise
+        self._uncertain = executable.is_uncertain
+        return fetched
+
+    def check(self) -> None:
+        """Raises `StateError` where there are no values any more.
+
+        After a step that did not end as it should, by whatever exception, the buffers are looked
+        at: JAX never gets one that was donated.
+        """
+        FORKING.check()
+        if self.closed:
+            raise StateError("the session is closed", mend="open another: gc.Session(graph)")
+        if self.broken is None and self._uncertain:
+            self.broken = what_was_lost(self.buffers)
+            self._uncertain = self.broken is not None
+        if self.broken is not None:
+            raise StateError(
+                f"the session is broken: {self.broken}",
+                mend="open another session, and restore its variables from a checkpoint",
+            )
+
+    def _check_values(self) -> None:
+        """As `check`, when it is known that no step fails any more."""
+        self._uncertain = True
+        self.check()
+
+    def forked(self) -> None:
+        """Called in a child process, which cannot use the values: `check` refuses from now on.
+
+        The lock is a new one, for a thread that has not come along may hold the old one.
+        """
+        self.lock = RLock()
+        self.broken = "this process was forked"
+
+    def close(self) -> None:
+        """Gives the values up."""
+        with self.lock:
+            self.closed = True
+            self.buffers.clear()
 
     # -- where it lies ----------------------------------------------------------------------
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has all variables that the graph has by now."""
+        return self.layout.with_variables(state_types(self._graph)) is self.layout
+
     def grow(self) -> None:
         """Adds the variables that the graph got since (all of them, the first time)."""
-        layout = self.layout.with_variables(state_types(self._graph))
-        if layout is self.layout:
-            return
-        values = initial_values(self._graph)
-        new = layout.buffers[len(self.layout.buffers) :]
-        self.buffers += [pack(buffer, values) for buffer in new]
-        self.layout = layout
+        with self.lock:
+            layout = self.layout.with_variables(state_types(self._graph))
+            if layout is self.layout:
+                return
+            self.check()
+            values = initial_values(self._graph)
+            new = layout.buffers[len(self.layout.buffers) :]
+            buffers = [*self.buffers, *[pack(buffer, values) for buffer in new]]
+            uninterrupted(self._have, layout, buffers, self._homes)
 
-    def move(self, layout: StateLayout, homes: Mapping[Buffer, jax.sharding.Sharding]) -> None:
+    def move(
+        self,
+        layout: StateLayout,
+        homes: Mapping[Buffer, jax.sharding.Sharding],
+        then: Callable[[], None],
+    ) -> None:
         """Puts the values into the buffers of another layout of the same variables.
 
         Args:
             homes: where an executable wants the buffers that it touches.
+            then: has all executables know of it; they and the buffers change together.
+
+        Raises:
+            StateError: an earlier run failed, and took the state with it.
         """
-        self._homes.update(homes)
-        moved = repack(self.layout, self.buffers, layout, None)
-        rows = zip(moved, layout.buffers, strict=True)
-        self.buffers[:] = [self._placed(value, buffer) for value, buffer in rows]
-        self.layout = layout
+        with self.lock:
+            self._check_values()
+            new_homes = {**self._homes, **homes}
+            moved = repack(self.layout, self.buffers, layout, None)
+            rows = zip(moved, layout.buffers, strict=True)
+            buffers = [_placed(value, new_homes.get(buffer)) for value, buffer in rows]
+
+            def change() -> None:
+                self._have(layout, buffers, new_homes)
+                then()
+
+            uninterrupted(change)
+
+    def _have(
+        self,
+        layout: StateLayout,
+        buffers: list[Any],
+        homes: dict[Buffer, jax.sharding.Sharding],
+    ) -> None:
+        self.layout, self._homes = layout, homes
+        self.buffers[:] = buffers
 
     def agrees(self, homes: Mapping[Buffer, jax.sharding.Sharding]) -> bool:
         """Whether these buffers lie where an executable wants them."""
         return all(self._homes.get(buffer) == home for buffer, home in homes.items())
 
-    def _placed(self, value: Any, buffer: Buffer) -> Any:
-        home = self._homes.get(buffer)
-        if home is None or (isinstance(value, jax.Array) and value.sharding == home):
-            return value
-        return place_on(value, home)
+    def snapshot(self) -> tuple[StateLayout, tuple[Any, ...]]:
+        """The layout and the buffers of one moment."""
+        with self.lock:
+            return self.layout, tuple(self.buffers)
 
     # -- by name ----------------------------------------------------------------------------
 
     def get(self, name: str | Variable) -> jax.Array:
         """A copy of one value: see `Session.get`."""
-        _, slot = self._slot(name)
-        value = self.buffers[slot.buffer]
-        if slot.member is not None:
-            return take(value, self.layout.buffers[slot.buffer], slot.member)
-        with jax.enable_x64(True):
-            return jnp.array(value, copy=True)
+        with self.lock, ONE_AT_A_TIME:  # it may be in pieces on several devices
+            self._check_values()
+            found, slot = self._slot(name)
+            value, buffer = self.buffers[slot.buffer], self.layout.buffers[slot.buffer]
+            if slot.member is not None and isinstance(value, jax.Array):
+                return take(value, buffer, slot.member)
+            if slot.member is not None:
+                value = unpack(buffer, value)[found]
+            with jax.enable_x64(True):
+                return jnp.array(value, copy=True)
 
-    def values(self) -> dict[str, Array]:
-        """A copy of every value on the host."""
-        found: dict[str, Any] = {}
-        for buffer, value in zip(self.layout.buffers, self.buffers, strict=True):
-            found.update(unpack(buffer, np.array(value)))
-        return {name: found[name] for name in self._graph.variables}
+    def values(self, names: Iterable[str | Variable] | None = None) -> dict[str, Array]:
+        """A copy of every value on the host, or of some: see `Session.values`."""
+        with self.lock:
+            self._check_values()
+            wanted = list(self._graph.variables)
+            if names is not None:
+                wanted = [self._slot(name)[0] for name in names]
+            found: dict[str, Any] = {}
+            for buffer, value in zip(self.layout.buffers, self.buffers, strict=True):
+                if not set(wanted).isdisjoint(buffer.members):
+                    found.update(unpack(buffer, np.array(value)))
+            return {name: found[name] for name in wanted}
 
     def copy(self) -> State:
         """All of it, as an executable takes it."""
-        with jax.enable_x64(True):
+        with self.lock, jax.enable_x64(True):
+            self._check_values()
             return State(self.layout, [jnp.array(buffer, copy=True) for buffer in self.buffers])
 
     def set(self, values: Mapping[Any, Any]) -> None:
         """New values of some variables, one write for each buffer: see `Session.set_all`."""
-        by_buffer: dict[int, dict[str, Array]] = {}
+        checked = {}
         for name, value in values.items():
-            found, slot = self._slot(name)
-            by_buffer.setdefault(slot.buffer, {})[found] = self._checked(found, value)
+            found, _ = self._slot(name)
+            checked[found] = self._checked(found, value)
+        with self.lock, ONE_AT_A_TIME:
+            self._check_values()
+            by_buffer: dict[int, dict[str, Array]] = {}
+            for name, array in checked.items():
+                by_buffer.setdefault(self._slot(name)[1].buffer, {})[name] = array
+            self._uncertain = True
+            uninterrupted(self._write, by_buffer)
+            self._uncertain = False
+
+    def _write(self, by_buffer: Mapping[int, Mapping[str, Array]]) -> None:
+        """Writes new values; in place, where a buffer has others too."""
+        made = {i: self._written(i, m) for i, m in by_buffer.items() if not self._in_place(i, m)}
+        for number, buffer in made.items():
+            self.buffers[number] = buffer
         for number, members in by_buffer.items():
-            self.buffers[number] = self._written(number, members)
+            if number not in made:
+                self.buffers[number] = self._written(number, members)
+
+    def _in_place(self, number: int, members: Mapping[str, Array]) -> bool:
+        """Whether one member of several is written, by a program on the device."""
+        on_device = isinstance(self.buffers[number], jax.Array)
+        return on_device and len(members) == 1 < len(self.layout.buffers[number].members)
 
     def _written(self, number: int, members: Mapping[str, Array]) -> Any:
         """A buffer with new values of some of its members."""
         buffer, old = self.layout.buffers[number], self.buffers[number]
-        if len(members) == 1 < len(buffer.members):
+        if self._in_place(number, members):
             ((name, value),) = members.items()
             return put(old, buffer, buffer.members.index(name), value, donate=not self.shared)
         if len(members) < len(buffer.members):
             members = {**unpack(buffer, old), **members}
-        return self._placed(pack(buffer, members), buffer)
+        return _placed(pack(buffer, members), self._homes.get(buffer))
 
     def _slot(self, name: str | Variable) -> tuple[str, Slot]:
         found = name.name if isinstance(name, Variable) else name
@@ -138,3 +285,10 @@ class LiveState(Uncopied):
         variable = self._graph.variables.get(name)
         source = variable.source if variable is not None else None
         return np.asarray(variable_value(name, self.layout.types[name], value, source))
+
+
+def _placed(value: Any, home: jax.sharding.Sharding | None) -> Any:
+    """The value of a buffer at its home, if it has one."""
+    if home is None or (isinstance(value, jax.Array) and value.sharding == home):
+        return value
+    return place_on(value, home)

@@ -23,12 +23,12 @@ class Snapshot(NamedTuple):
 class ParameterServer:
     """Gives workers snapshots, and applies their updates to the live state, one at a time.
 
-    An update computes outside of the lock, from the state as it is, into new buffers, which take
-    the places of the old ones all at once when they are there: whoever reads meanwhile gets the
-    old ones, and where it fails, nothing has happened.
+    An update computes outside of the workers' lock, from the state as it is, into new buffers,
+    which take the places of the old ones all at once when they are there: whoever reads meanwhile
+    gets the old ones, and where it fails, nothing has happened.
 
     Args:
-        state: nobody else may change it meanwhile, but from `done` of `apply`.
+        state: others may change it between updates; workers see that after the next update.
         bound: see `Staleness`.
     """
 
@@ -37,7 +37,7 @@ class ParameterServer:
         self._bound = bound
         self._turn = Condition()
         self._staleness = Staleness(bound)
-        self._snapshot = Snapshot(state.layout, tuple(state.buffers))
+        self._snapshot = Snapshot(*state.snapshot())
         self._next_reader = 0
         self._has_been_read = False
         self._is_updating = False
@@ -114,10 +114,12 @@ class ParameterServer:
             self._turn.wait_for(lambda: not self._is_updating and self._staleness.may_apply(worker))
             self._is_updating = True  # readers who come now are behind: they forbid nothing
         try:
-            buffers = list(self._state.buffers)
-            result = update(self._state.layout, buffers)
-            with self._turn:
+            with self._state.lock:
+                self._state.check()
+                buffers = list(self._state.buffers)
+                result = update(self._state.layout, buffers)
                 self._state.buffers[:] = buffers
+            with self._turn:
                 number = self._staleness.version
                 staleness = self._staleness.apply(worker)
                 self._publish()
@@ -136,4 +138,4 @@ class ParameterServer:
             self._turn.notify_all()
 
     def _publish(self) -> None:
-        self._snapshot = Snapshot(self._state.layout, tuple(self._state.buffers))
+        self._snapshot = Snapshot(*self._state.snapshot())

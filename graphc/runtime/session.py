@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from types import TracebackType
@@ -15,22 +15,20 @@ from graphc.config import CompileOptions
 from graphc.copying import Uncopied
 from graphc.devices.asynchronous import AsyncDataParallel
 from graphc.devices.mesh import Strategy
-from graphc.errors import GraphError, StateError
+from graphc.errors import GraphError
 from graphc.ir.graph import Graph
-from graphc.ir.node import position_of, same_items
 from graphc.ir.variable import Variable
 from graphc.runtime.background import in_background
 from graphc.runtime.batches import checked_count, leading, stack, take_batches
-from graphc.runtime.compiler import build, checked_options, shape_of
+from graphc.runtime.compiler import checked_options
 from graphc.runtime.executable import Executable
 from graphc.runtime.feed_places import FeedPlacer
-from graphc.runtime.fetches import FetchNest, in_program_order, resolve_feeds
 from graphc.runtime.forking import FORKING
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.live_state import LiveState
 from graphc.runtime.placement_log import PlacementLog
-from graphc.runtime.plans import Plan, fetch_key
-from graphc.runtime.prepare import prepare
+from graphc.runtime.plans import Plan
+from graphc.runtime.programs import Programs
 from graphc.runtime.state import State
 from graphc.runtime.step_parts import Homes
 from graphc.runtime.workers import HasWorkers, Workers
@@ -53,6 +51,11 @@ class Session(HasWorkers, Uncopied):
 
     The first run of a set of fetches compiles it; later runs with feeds of the same shapes only
     run it. Values come back as `jax.Array`s, before they are computed: reading one waits.
+
+    Threads may share a session: the results of their calls are those of the calls in some order,
+    and each call sees the variables between two steps. An interrupt (Ctrl-C) comes before or after
+    a step, so the variables are always those of a whole step. If they are lost all the same,
+    because a step failed after it had taken them, every use but `close` raises `StateError`.
     """
 
     instead = (
@@ -81,20 +84,18 @@ class Session(HasWorkers, Uncopied):
         if strategy is not None:
             FORKING.use_devices()
             strategy.resolve()  # more devices than exist: said now, not at the first run
-        self._plans: dict[Any, Plan] = {}
         self._state = LiveState(graph)
-        self._device: jax.Device | None = None  # of all there is, where there is a server
+        device: jax.Device | None = None  # of all there is, where there is a server
         if isinstance(strategy, AsyncDataParallel):
             self.options = replace(self.options, donate=False)
             self._workers = Workers(graph, strategy, self.options, self._state, self._adopt)
-            self._device, strategy = self._workers.server_device, None
+            device, strategy = self._workers.server_device, None
         self.strategy = strategy  # of single steps
         self._placer = FeedPlacer(graph, strategy)
-        self._base: str | None = None  # of what is said nowhere, once something has run
-        self._soft = soft_placement
-        self._log = PlacementLog() if log_placement else None
-        self._broken: str | None = None
-        self._closed = False
+        log = PlacementLog() if log_placement else None
+        self._programs = Programs(
+            graph, self._state, strategy, self.options, device, soft=soft_placement, log=log
+        )
 
     # -- running ----------------------------------------------------------------------------
 
@@ -113,12 +114,9 @@ class Session(HasWorkers, Uncopied):
         """
         if feeds is None:
             feeds = {}
-        plan = self._plan_of(fetches, feeds)
+        plan = self._programs.plan_of(fetches, feeds)
         values, shapes = plan.convert(feeds)
-        executable = plan.executables.get(shapes)
-        if executable is None:
-            executable = self._build(plan, shapes)
-        return self._carry_out(plan, executable, values)
+        return self._carry_out(plan, shapes, values)
 
     def run_steps(self, fetches: Any, batches: Any, n: int) -> Any:
         """The values of `fetches` in each of `n` runs, which one loop on the device makes.
@@ -144,7 +142,7 @@ class Session(HasWorkers, Uncopied):
         n = checked_count(n)
         stacked = batches is None or isinstance(batches, Mapping)
         taken = [batches or {}] if stacked else take_batches(batches, n)
-        plan = self._plan_of(fetches, taken[0])
+        plan = self._programs.plan_of(fetches, taken[0])
         keys = list(taken[0])
         columns = [plan.given(batch, keys) for batch in taken]
         rows = zip(plan.specs, zip(*columns, strict=True), strict=True)
@@ -153,10 +151,7 @@ class Session(HasWorkers, Uncopied):
         else:
             values = [stack(spec, row) for spec, row in rows]
         key = (n, *[value.shape[1:] for value in values])
-        executable = plan.executables.get(key)
-        if executable is None:
-            executable = self._build(plan, key)
-        return self._carry_out(plan, executable, values)
+        return self._carry_out(plan, key, values)
 
     def put(self, feeds: Any, *, steps: int | None = None) -> dict[Any, jax.Array]:
         """Starts copying feeds to where the steps of this session take them; from any thread.
@@ -171,16 +166,25 @@ class Session(HasWorkers, Uncopied):
         Raises:
             AttributeValueError, FeedError, UnknownNameError, StateError: as for `run_steps`.
         """
-        if self._broken is not None or self._closed:
-            self._refuse()
-        return self._placer.put(feeds, steps, list(self._plans.values()))
+        if self._state.broken is not None or self._state.closed:  # no step is waited for here
+            self._refuse_if_useless()
+        return self._placer.put(feeds, steps, list(self._programs.plans.values()))
 
-    def _carry_out(self, plan: Plan, executable: Executable, values: list[Any]) -> Any:
-        try:
-            return plan.nest.rebuild(executable.step(self._state.buffers, values))
-        except StateError as error:
-            self._broken = error.what
-            raise
+    def _carry_out(self, plan: Plan, key: tuple[Any, ...], values: list[Any]) -> Any:
+        state = self._state
+        while True:
+            executable = plan.executables.get(key)
+            if executable is None or not executable.is_compiled:
+                executable = self._programs.executable(plan, key)
+            with state.lock:
+                # Another thread may have moved the state into other buffers meanwhile.
+                if not executable.is_dropped:
+                    return plan.nest.rebuild(state.step(executable, values))
+
+    def _refuse_if_useless(self) -> None:
+        """Raises StateError where the session was closed, or has lost its state."""
+        with self._state.lock:
+            self._state.check()
 
     @overload
     def compile(
@@ -223,14 +227,8 @@ class Session(HasWorkers, Uncopied):
         Raises:
             FeedError, FetchError, UnknownNameError, LayoutError: as `run` does; at once.
         """
-        plan = self._plan_of(fetches, {} if feeds is None else feeds)
-        given = resolve_feeds(self.graph, {} if feeds is None else feeds)
-        shapes = tuple([shape_of(tensor, given[tensor]) for tensor in plan.feeds])
-        wanted = shapes if steps is None else (checked_count(steps), *shapes)
-        pairs: list[tuple[Plan, Any]] = [(plan, wanted)]
-        # What loses a buffer to this one is compiled again now, not when it is next run.
-        pairs += [(p, known) for p in self._plans.values() for known in p.executables]
-        made = [p.executables.get(key) or self._build(p, key, wait=False) for p, key in pairs]
+        feeds = {} if feeds is None else feeds
+        made = self._programs.begin(self._programs.plan_of(fetches, feeds), feeds, steps)
         if wait:
             for executable in made:
                 executable.wait()
@@ -238,107 +236,20 @@ class Session(HasWorkers, Uncopied):
         first, *_ = [in_background(executable.wait) for executable in made]
         return first
 
-    def _plan_of(self, fetches: Any, feeds: Mapping[Any, Any]) -> Plan:
-        """The plan of runs with these fetches and feeds: made by the first."""
-        try:
-            key = (fetch_key(fetches), tuple(feeds))
-            plan = self._plans.get(key)
-        except (TypeError, RecursionError):  # no mapping, or nothing that can be a key
-            key, plan = None, None
-        plan = plan or self._plan(key, fetches, feeds)
-        if self._broken is not None or self._closed:
-            self._refuse()
-        return plan
-
-    def _plan(self, key: Any, fetches: Any, feeds: Mapping[Any, Any]) -> Plan:
-        tensors = list(resolve_feeds(self.graph, feeds))
-        nest = FetchNest(self.graph, fetches)
-        same = (frozenset(nest.distinct), frozenset(tensors))
-        known = next((p for p in self._plans.values() if p.same == same), None)
-        if known is None:
-            ordered = in_program_order(self.graph, tensors)
-            prepared = prepare(self.graph, nest.distinct, ordered, self.options)
-            plan = Plan(fetches, nest, ordered, prepared, same)
-        else:  # the same program, whatever the nest and the order: compiled once
-            nest.take_order(known.nest.distinct)
-            plan = Plan(fetches, nest, known.feeds, known.prepared, same)
-            plan.executables = known.executables
-        if not same_items(tensors, plan.feeds):
-            plan.order = [position_of(t, tensors) for t in plan.feeds]
-        self._plans[key] = plan
-        return plan
-
-    def _build(self, plan: Plan, key: tuple[Any, ...], *, wait: bool = True) -> Executable:
-        """The executable of a plan for one of its keys: see `Plan`."""
-        steps, shapes = (key[0], key[1:]) if key and type(key[0]) is int else (None, key)
-        self._state.grow()
-        executable = build(
-            self.graph,
-            plan.nest,
-            plan.feeds,
-            plan.prepared,
-            shapes,
-            self._state.layout,
-            self.strategy,
-            self.options,
-            self._device,
-            steps,
-            base=self._base,
-            soft=self._soft,
-            log=self._log,
-        )
-        if wait:
-            executable.wait()
-        self._rearrange(executable)
-        plan.executables[key] = executable
-        for known in self._plans.values():
-            known.copy_feeds()
-        return executable
-
     def forked(self) -> None:
         """Called in a child process, which cannot use the session: each call refuses."""
-        self._broken = "this process was forked"
-
-    def _refuse(self) -> None:
-        FORKING.check()
-        if self._closed:
-            raise StateError("the session is closed", mend="open another: gc.Session(graph)")
-        raise StateError(
-            f"the session is broken: {self._broken}",
-            mend="open another session, and restore its variables from a checkpoint",
-        )
+        self._state.forked()
+        self._programs.forked()
 
     # -- state ------------------------------------------------------------------------------
 
-    def _rearrange(self, executable: Executable) -> None:
-        """Puts state where a new executable wants it, and into its buffers: see `_adopt`."""
-        placement = executable.insides.making.placement
-        if placement is not None:
-            self._base = placement.base
-        self._adopt(executable.layout, executable.homes)
-
     def _adopt(self, layout: StateLayout, homes: Homes) -> None:
-        """Puts state into the buffers of another layout, and those of `homes` where that says.
-
-        Executables that need a buffer that is no more are dropped, and compiled again by the
-        next run that wants one.
-        """
-        try:
-            self._state.move(layout, homes)
-        except Exception as error:
-            self._broken = f"an earlier run failed: {error}"
-            raise StateError(self._broken) from error
-        for plan in self._plans.values():
-            for key, known in list(plan.executables.items()):
-                moved = known.move_to(layout)
-                if not moved or not self._state.agrees(known.homes):
-                    del plan.executables[key]
+        self._programs.adopt(layout, homes)
 
     def _live(self) -> LiveState:
         """The state, with every variable that the graph has by now."""
-        if self._broken is not None or self._closed:
-            self._refuse()
-        self._state.grow()
+        self._refuse_if_useless()
+        self._programs.grow()
         return self._state
 
     def get(self, name: str | Variable) -> jax.Array:
@@ -367,9 +278,18 @@ class Session(HasWorkers, Uncopied):
         """
         self._live().set(values)
 
-    def values(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Every variable's value on the host, by name: copies."""
-        return self._live().values()
+    def values(
+        self, names: Iterable[str | Variable] | None = None
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """Variables' values on the host, by name: copies, all of one moment between two steps.
+
+        Args:
+            names: of which variables; all if not given.
+
+        Raises:
+            UnknownNameError: no such variable.
+        """
+        return self._live().values(names)
 
     def state(self) -> State:
         """All state, as an executable of `gc.compile` takes it: a copy."""
@@ -380,8 +300,7 @@ class Session(HasWorkers, Uncopied):
     @property
     def executables(self) -> list[Executable]:
         """Every executable this session has compiled, in order."""
-        found = {id(e): e for plan in self._plans.values() for e in plan.executables.values()}
-        return list(found.values())
+        return self._programs.executables
 
     @property
     def compile_count(self) -> int:
@@ -390,9 +309,8 @@ class Session(HasWorkers, Uncopied):
 
     def close(self) -> None:
         """Frees the state and the executables; the session cannot run any more."""
-        self._closed = True
-        self._plans.clear()
-        self._state.buffers.clear()
+        self._state.close()
+        self._programs.plans = {}  # another thread may be going through the old one
 
     def __enter__(self) -> Self:
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from threading import RLock
 from typing import Any
 
 import jax
@@ -11,8 +12,11 @@ from jax import numpy as jnp
 
 from graphc.copying import Uncopied
 from graphc.errors import DTypeError, ShapeError, StateError
+from graphc.runtime.executors import ONE_AT_A_TIME
+from graphc.runtime.failures import what_was_lost
 from graphc.runtime.feeds import variable_value
 from graphc.runtime.forking import FORKING
+from graphc.runtime.interrupts import uninterrupted
 from graphc.runtime.layout import Buffer, StateLayout, public_names
 from graphc.runtime.packing import put, repack, take
 
@@ -20,7 +24,14 @@ from graphc.runtime.packing import put, repack, take
 class State(Mapping[str, jax.Array], Uncopied):
     """The values of all variables at one moment; reads like a mapping from name to array.
 
-    An executable that assigns variables consumes the state it is given and gives a new one.
+    An executable that assigns variables consumes the state it is given and gives a new one. If an
+    interrupt (Ctrl-C) keeps the call from giving it, the state that was given has the values: those
+    before the step or, if it was carried out, those after it. Only an interrupt after the call,
+    before its results have names, costs them; a `Session` loses nothing then either.
+
+    Attributes:
+        lock: held while an executable takes the state.
+        uncertain: whether the step that made it may yet fail, for want of memory.
     """
 
     instead = "copy its values: {name: np.asarray(value) for name, value in state.items()}"
@@ -30,6 +41,8 @@ class State(Mapping[str, jax.Array], Uncopied):
         self._buffers = buffers
         self._consumed_by: str | None = None
         self._shares = False  # some buffers with another state, which may be consumed
+        self.lock = RLock()
+        self.uncertain = False
         self.settled: object = None  # the executor whose buffers lie here where it wants them
 
     @property
@@ -37,7 +50,7 @@ class State(Mapping[str, jax.Array], Uncopied):
         """The physical buffers, for executors: in the order of the layout.
 
         Raises:
-            StateError: the state was consumed.
+            StateError: the state was consumed, or the step that made it failed.
         """
         FORKING.check()
         if self._consumed_by is not None:
@@ -51,11 +64,24 @@ class State(Mapping[str, jax.Array], Uncopied):
                 "this state shares variables with one that was consumed by a step",
                 mend="go on with the state that the step returned",
             )
+        if self.uncertain:
+            lost = what_was_lost(self._buffers)
+            if lost is not None:
+                raise StateError(
+                    f"this state is lost: {lost}",
+                    mend="start again from a state that was saved, or from init()",
+                )
+            self.uncertain = False
         return self._buffers
 
     def consume(self, by: str) -> None:
         """Marks the state as given away."""
         self._consumed_by = by
+
+    def revive(self, buffers: list[jax.Array]) -> None:
+        """Has these buffers from now on, and is not consumed."""
+        self._buffers = buffers
+        self._consumed_by = None
 
     def rearrange(self, layout: StateLayout, place: Callable[[Any, Buffer], Any]) -> None:
         """Moves the values into the buffers of another layout of the same variables, in place.
@@ -63,15 +89,18 @@ class State(Mapping[str, jax.Array], Uncopied):
         Args:
             place: puts a host value where that buffer is wanted.
         """
-        self._buffers = repack(self.layout, self.buffers, layout, place)
-        self.layout = layout
+        uninterrupted(self._have, repack(self.layout, self.buffers, layout, place), layout)
+
+    def _have(self, buffers: list[jax.Array], layout: StateLayout) -> None:
+        self._buffers, self.layout = buffers, layout
 
     def __getitem__(self, name: str) -> jax.Array:
-        slot = self.layout.slot(name)
-        array = self.buffers[slot.buffer]
-        if slot.member is None:
-            return array
-        return take(array, self.layout.buffers[slot.buffer], slot.member)
+        with self.lock, ONE_AT_A_TIME:
+            slot = self.layout.slot(name)
+            array = self.buffers[slot.buffer]
+            if slot.member is None:
+                return array
+            return take(array, self.layout.buffers[slot.buffer], slot.member)
 
     def with_value(self, name: str, value: jax.Array) -> State:
         """A state that differs in one variable; this one stays valid until a step consumes one.
@@ -80,6 +109,10 @@ class State(Mapping[str, jax.Array], Uncopied):
             UnknownNameError: no such variable.
             ShapeError, DTypeError: the value is not of its type.
         """
+        with self.lock:
+            return self._with_value(name, value)
+
+    def _with_value(self, name: str, value: jax.Array) -> State:
         slot = self.layout.slot(name)
         type = self.layout.types[name]
         shape, dtype = np.shape(value), getattr(value, "dtype", None)

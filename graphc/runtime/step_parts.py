@@ -14,8 +14,7 @@ from graphc.devices.step_halves import step_halves
 from graphc.errors import ExecutionError, GraphcError
 from graphc.ir.rewrite import bind_sizes
 from graphc.runtime.compiler import Made, make
-from graphc.runtime.executable import Places
-from graphc.runtime.executors import Executor, spread
+from graphc.runtime.executors import Executor, Places, spread
 from graphc.runtime.failures import in_words
 from graphc.runtime.feeds import bind_feeds
 from graphc.runtime.layout import Buffer, StateLayout

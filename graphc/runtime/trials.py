@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc as garbage
 import math
-import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ from graphc.passes.lossless import float_info
 from graphc.passes.validate import tolerance_of
 from graphc.runtime.executable import Executable
 from graphc.runtime.executors import place_on, shardings
+from graphc.runtime.interrupts import uninterrupted
 from graphc.runtime.packing import pack, unpack
 
 Array = np.ndarray[Any, Any]
@@ -94,18 +93,7 @@ def collect_garbage() -> None:
     """Frees what is not used any more, as it would be in the middle of a measurement else. An
     interrupt comes before or after it: JAX is called back meanwhile, and what is raised in such a
     callback Python drops."""
-    handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        garbage.collect()
-        return
-    interrupts: list[Any] = []
-    signal.signal(signal.SIGINT, lambda *interrupt: interrupts.append(interrupt))
-    try:
-        garbage.collect()
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    if interrupts:
-        handler(*interrupts[0])
+    uninterrupted(garbage.collect)
 
 
 def nudged(values: Sequence[Any], seed: int) -> list[Array]:

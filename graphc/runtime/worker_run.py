@@ -16,8 +16,8 @@ from graphc.devices.discovery import name_of
 from graphc.ops.random_keys import as_jax_key
 from graphc.passes.functionalize import RNG_COUNTER, RNG_KEY
 from graphc.runtime.background import own_settings, under
+from graphc.runtime.interrupts import uninterrupted
 from graphc.runtime.live_state import LiveState
-from graphc.runtime.packing import unpack
 from graphc.runtime.parameter_server import ParameterServer
 from graphc.runtime.worker_batches import WorkerBatches
 from graphc.runtime.worker_steps import WorkerSteps
@@ -112,8 +112,8 @@ class Run:
             What a worker raised, with its traceback; or what stopped the caller.
         """
         try:
-            for thread in self._threads:
-                thread.start()
+            # A thread that an interrupt met while it was being started would not be waited for.
+            uninterrupted(self._start)
             self._wait()
         finally:  # Ctrl-C comes here, in the caller's thread
             self._server.stop()
@@ -133,6 +133,10 @@ class Run:
                 raise error
             finally:
                 del error  # whose traceback holds this frame
+
+    def _start(self) -> None:
+        for thread in self._threads:
+            thread.start()
 
     def _wait(self) -> None:
         """Waits till no worker is going. Not by `Thread.join`, which takes a thread for ended when
@@ -230,6 +234,4 @@ class Run:
 
 def _held(state: LiveState, name: str) -> Any:
     """The value of hidden state, on the host."""
-    number = state.layout.slot(name).buffer
-    buffer = state.layout.buffers[number]
-    return np.array(unpack(buffer, state.buffers[number])[name])
+    return state.values([name])[name]

@@ -54,7 +54,7 @@ def test_nests_of_a_class_that_jax_knows(graph) -> None:
     for _ in range(3):  # each is another object, and unhashable
         assert session.run(Both(x, y), {x: 1.0}) == Both(1, 2)
         assert session.run(Both(y, x), {x: 1.0}) == Both(2, 1)
-    assert len(session._plans) == 2
+    assert len(session._programs.plans) == 2
 
 
 def test_arrays_of_jax_of_other_widths_and_devices(graph) -> None:
@@ -82,7 +82,7 @@ def test_a_read_only_view_of_an_array_that_is_written_to(graph) -> None:
     view = base[:]
     view.flags.writeable = False
     session.run(x, {x: base})
-    (spec,) = next(iter(session._plans.values())).specs
+    (spec,) = next(iter(session._programs.plans.values())).specs
     assert spec.convert(view) is not view
     base.flags.writeable = False  # its owner may take that back
     assert spec.convert(view) is not view

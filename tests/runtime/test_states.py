@@ -6,6 +6,7 @@ import pytest
 
 import graphc as gc
 from graphc.errors import DTypeError, ExecutionError, ShapeError, StateError
+from graphc.runtime import executors
 
 
 def counter(name: str = "v", shape: tuple[int, ...] = ()):
@@ -14,6 +15,14 @@ def counter(name: str = "v", shape: tuple[int, ...] = ()):
         v = gc.variable(np.zeros(shape, np.float32), name=name)
         more = v.assign_add(gc.random.uniform(()) * 0 + 1)
     return graph, v, more
+
+
+def hungry():
+    """A step that needs more memory than a machine has, and its graph."""
+    graph, v, _ = counter()
+    with graph:
+        huge = gc.zeros((1 << 42,), "float32") + v.assign_add(1)
+    return graph, huge
 
 
 def test_a_state_serves_executables_made_before_the_graph_grew() -> None:
@@ -87,16 +96,28 @@ def test_a_new_value_is_checked() -> None:
         state.with_value("v", np.float64(1))
 
 
-def test_a_run_that_fails_after_it_took_state_says_so() -> None:
-    graph, v, _ = counter()
-    with graph:
-        huge = gc.zeros((1 << 42,), "float32") + v.assign_add(1)
-    step = gc.compile(graph, huge)
+def test_a_run_that_fails_after_it_took_state_says_so(monkeypatch) -> None:
+    monkeypatch.setattr(executors, "has_room", lambda size: True)  # as if there were, just now
+    step = gc.compile(*hungry())
     state = step.init()
     with pytest.raises(StateError, match="after it had consumed state"):
         step(state)
     with pytest.raises(StateError, match="consumed by a run that failed"):
         step(state)
+
+
+def test_a_run_that_would_find_no_memory_takes_no_state() -> None:
+    graph, huge = hungry()
+    step = gc.compile(graph, huge)
+    state = step.init()
+    session = gc.Session(graph)
+    for run in (lambda: step(state), lambda: session.run(huge)):
+        with pytest.raises(
+            ExecutionError, match="before it began: it needs 16777216 MiB"
+        ) as caught:
+            run()
+        assert "smaller batch" in str(caught.value)
+    assert state["v"] == 0 and session.get("v") == 0 and session.run("v") == 0
 
 
 def test_a_run_that_fails_without_having_taken_state_leaves_the_session_usable() -> None:

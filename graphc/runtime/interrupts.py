@@ -1,0 +1,118 @@
+"""Signals wait while state changes hands.
+
+A step that donates its state takes the old buffers away when it is dispatched, and the new ones are
+there only when the call returns. Python runs the handlers of signals between the two: in JAX's own
+frames, after the runtime has returned and before anybody holds what it returned. A handler that
+raises there (Ctrl-C) would cost the parameters. So for that time graphc puts a handler of its own
+in the place of the user's, which notes the signal; the user's is called when the state is whole.
+
+Handlers are exchanged for one step at a time, and not once for all: asyncio, IPython and pytest
+set and compare the handler of SIGINT, and must find the one they expect. What is raised in a thread
+by other means (`PyThreadState_SetAsyncExc`) is not delayed: see `LiveState.check`.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from threading import get_ident, main_thread
+from types import FrameType
+from typing import Any, TypeVar
+
+# The module under `signal` works on plain numbers: 0.2 us a call in place of 2.5 us.
+try:
+    from _signal import getsignal as _handler_of  # type: ignore[import-not-found]
+    from _signal import signal as _set_handler
+except ImportError:  # another Python than CPython
+    _handler_of, _set_handler = signal.getsignal, signal.signal
+
+T = TypeVar("T")
+
+PATIENCE = 5.0  # seconds after which another signal of the same kind is not delayed any more
+_MAIN = main_thread().ident  # Python runs handlers in no other thread
+_INT = int(signal.SIGINT)
+# Rarely handled; a handler of theirs may raise (time limits, schedulers that stop a job).
+_NAMES = ("SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1")  # Windows has the first only
+_OTHERS = [int(getattr(signal, name, signal.SIGTERM)) for name in _NAMES]
+_TERM, _ALRM, _HUP, _USR1 = _OTHERS
+_delayed: list[int] = []  # the signals that wait, in the order in which they came
+_since = 0.0  # when the first of them came
+_handlers: dict[int, Any] = {}  # the user's, while ours are in their places
+
+
+def uninterrupted(work: Callable[..., T], *args: Any) -> T:
+    """What `work(*args)` gives; the handlers of signals that come meanwhile are called after it.
+
+    A signal of a kind that has waited for `PATIENCE` seconds already is not delayed: a call that
+    hangs can be stopped.
+    """
+    if get_ident() != _MAIN:
+        return work(*args)
+    # The default handler is 0.
+    if _handler_of(_TERM) or _handler_of(_ALRM) or _handler_of(_HUP) or _handler_of(_USR1):
+        return _with_all_delayed(work, args)
+    handler = _handler_of(_INT)
+    if handler is _delay or not callable(handler):  # delayed already; or none of Python's
+        return work(*args)
+    _handlers[_INT] = handler
+    try:
+        _set_handler(_INT, _delay)
+        return work(*args)
+    finally:
+        _set_handler(_INT, handler)
+        if _delayed:
+            _deliver()
+
+
+def _with_all_delayed(work: Callable[..., T], args: Sequence[Any]) -> T:
+    found = [(number, _handler_of(number)) for number in {*_OTHERS, _INT}]
+    rows = [row for row in found if callable(row[1]) and row[1] is not _delay]
+    _handlers.update(rows)
+    try:
+        for number, _ in rows:
+            _set_handler(number, _delay)
+        return work(*args)
+    finally:
+        for number, handler in rows:
+            _set_handler(number, handler)
+        if _delayed:
+            _deliver()
+
+
+_DELAYING = (uninterrupted.__code__, _with_all_delayed.__code__)
+
+
+def _delay(number: int, frame: FrameType | None) -> None:
+    """The handler while state changes hands."""
+    global _since
+    inside = _is_inside(frame)
+    if inside and number not in _delayed:
+        if not _delayed:
+            _since = time.monotonic()
+        _delayed.append(number)
+        return
+    if inside and time.monotonic() - _since < PATIENCE:
+        return
+    handler = _handlers[number]
+    if not inside:  # an exception of another kind kept it from being put back
+        _set_handler(number, handler)
+    handler(number, frame)
+
+
+def _is_inside(frame: FrameType | None) -> bool:
+    """Whether this frame was called by `uninterrupted`."""
+    while frame is not None:
+        if frame.f_code in _DELAYING:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _deliver() -> None:
+    """Sends the delayed signals again, each even where the handler of one before it raises."""
+    try:
+        signal.raise_signal(_delayed.pop(0))
+    finally:
+        if _delayed:
+            _deliver()

@@ -1,0 +1,490 @@
+"""What interrupts, failures and threads leave of a session's state: each case at its exact moment.
+
+`tests/reliability` attacks at random ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc as gc
+from graphc.errors import StateError
+from graphc.runtime import executors, interrupts
+from graphc.runtime.interrupts import uninterrupted
+
+FEED = np.ones((8, 4), np.float32)
+NAMES = ("a", "b", "c")
+
+
+def counting() -> tuple[gc.Graph, gc.Node, gc.Tensor]:
+    """Each step adds one to three variables, of which two lie in one buffer."""
+    graph = gc.Graph()
+    with graph:
+        x = gc.placeholder((None, 4), name="x")
+        one = gc.reduce_mean(x)
+        shapes: list[tuple[int, ...]] = [(), (3,), (40, 50)]
+        made = [
+            gc.variable(np.zeros(s, np.float32), name=n) for n, s in zip(NAMES, shapes, strict=True)
+        ]
+        step = gc.group(*[v.assign(v + one) for v in made])
+        total = gc.reduce_sum(made[2]) + one
+    return graph, step, total
+
+
+def strategy_of(devices: int) -> Any:
+    return gc.devices.DataParallel(devices) if devices > 1 else None
+
+
+def counts(values: Any) -> set[float]:
+    return {float(number) for name in NAMES for number in np.ravel(values[name])}
+
+
+@contextmanager
+def handled(number: int, handler: Any) -> Iterator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+class Meddled:
+    """A compiled program that does something just before it returns: the old state is gone then."""
+
+    def __init__(self, compiled: Any, meddle: Callable[[], None]) -> None:
+        self._compiled, self._meddle = compiled, meddle
+
+    def __call__(self, *arguments: Any) -> Any:
+        outputs = self._compiled(*arguments)
+        self._meddle()
+        return outputs
+
+
+def meddle(executable: gc.Executable, what: Callable[[], None]) -> Callable[[], None]:
+    """Has it happen in each run of the executable; what is given back ends that."""
+    executor = executable._executor
+    compiled = executor.compiled
+    executor._compiled = Meddled(compiled, what)
+
+    def undo() -> None:
+        executor._compiled = compiled
+
+    return undo
+
+
+def interrupt(number: int = signal.SIGINT) -> None:
+    signal.raise_signal(number)
+
+
+# -- interrupts --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("devices", [1, 4])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGALRM"])
+def test_an_interrupt_between_donation_and_storing_comes_after_the_step(
+    devices: int, name: str
+) -> None:
+    graph, step, _ = counting()
+    session = gc.Session(graph, strategy=strategy_of(devices))
+    session.run(step, {"x": FEED})
+    undo = meddle(session.executables[0], lambda: interrupt(getattr(signal, name)))
+
+    def stop(number: int, frame: Any) -> None:
+        assert counts(session.values()) == {2}, "a handler sees a whole step"
+        raise KeyboardInterrupt
+
+    with handled(getattr(signal, name), stop):
+        with pytest.raises(KeyboardInterrupt):
+            session.run(step, {"x": FEED})
+        assert signal.getsignal(getattr(signal, name)) is stop
+    undo()
+    session.run(step, {"x": FEED})
+    assert counts(session.values()) == {3}
+
+
+@pytest.mark.parametrize("devices", [1, 4])
+def test_what_cannot_be_delayed_breaks_the_session_and_says_so(devices: int) -> None:
+    graph, step, total = counting()
+    session = gc.Session(graph, strategy=strategy_of(devices))
+    session.run([step, total], {"x": FEED})
+    session.get("c")  # in jax 0.10, what has run once crashes where it is given deleted buffers
+    session.run(total, {"x": FEED})
+
+    def fail() -> None:
+        raise KeyboardInterrupt("by PyThreadState_SetAsyncExc")
+
+    meddle(session.executables[0], fail)
+    with pytest.raises(KeyboardInterrupt):
+        session.run([step, total], {"x": FEED})
+    uses: list[Callable[[], Any]] = [
+        lambda: session.get("c"),
+        session.values,
+        session.state,
+        lambda: session.run(total, {"x": FEED}),
+        lambda: session.run([step, total], {"x": FEED}),
+        lambda: session.run_steps(total, {"x": FEED[None]}, 1),
+        lambda: session.set("a", 0.0),
+        lambda: session.compile(step, {"x": (8, 4)}),
+        lambda: gc.save(
+            session, "nowhere", signatures={"s": gc.Signature({"x": "x"}, {"t": total})}
+        ),
+    ]
+    for use in uses:
+        with pytest.raises(StateError, match="session is broken: a step that was given the state"):
+            use()
+    session.close()
+
+
+def test_an_interrupted_call_leaves_the_state_that_it_was_given_usable() -> None:
+    graph, step, _ = counting()
+    compiled = gc.compile(graph, step, {"x": FEED.shape})
+    _, state = compiled(compiled.init(), {"x": FEED})
+    undo = meddle(compiled, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        compiled(state, {"x": FEED})
+    assert counts(state) == {2}, "the step was carried out"
+    undo()
+
+    def fail() -> None:
+        raise KeyboardInterrupt
+
+    _, state = compiled(state, {"x": FEED})
+    meddle(compiled, fail)
+    with pytest.raises(KeyboardInterrupt):
+        compiled(state, {"x": FEED})
+    with pytest.raises(StateError, match="consumed by a run that was interrupted"):
+        state["a"]
+
+
+def test_an_interrupt_while_state_moves_leaves_all_programs_right(monkeypatch) -> None:
+    graph, step, total = counting()
+    session = gc.Session(graph, options=gc.CompileOptions(cache=None))
+    session.run(total, {"x": FEED})
+    move_to = gc.Executable.move_to
+
+    def interrupted(self: Any, layout: Any) -> bool:
+        interrupt()
+        return move_to(self, layout)
+
+    monkeypatch.setattr(gc.Executable, "move_to", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        session.run(step, {"x": FEED})
+    monkeypatch.undo()
+    for number in range(1, 3):
+        session.run(step, {"x": FEED})
+        assert float(session.run(total, {"x": FEED})) == 2000 * number + 1
+        assert counts(session.values()) == {number}
+
+
+def test_variables_are_set_all_or_none(monkeypatch) -> None:
+    graph, step, _ = counting()
+    session = gc.Session(graph)
+    session.run(step, {"x": FEED})
+
+    def interrupted(*arguments: Any) -> Any:
+        interrupt()
+        return executors.place_on(*arguments)
+
+    monkeypatch.setattr("graphc.runtime.live_state.place_on", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        session.set_all({"a": 7.0, "b": [7, 7, 7], "c": np.full((40, 50), 7.0)})
+    assert counts(session.values()) == {7}
+
+
+def test_an_interrupted_entry_point_leaves_the_state_that_it_was_given_usable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, step, total = counting()
+    signature = gc.Signature({"x": "x"}, {"total": total}, updates=[step])
+    gc.save(gc.Session(graph), tmp_path / "model", signatures={"train": signature})
+    model = gc.load(tmp_path / "model")
+    train = model.signatures["train"]
+    _, state = train(model.state(), x=FEED)
+    make = train._chain.step
+
+    def meddled(shapes: Any) -> Any:
+        compiled, places = make(shapes)
+        return Meddled(compiled, interrupt), places
+
+    monkeypatch.setattr(train._chain, "step", meddled)
+    with pytest.raises(KeyboardInterrupt):
+        train(state, x=FEED)
+    monkeypatch.undo()
+    assert counts(state) == {2}
+    _, state = train(state, x=FEED)
+    assert counts(state) == {3}
+
+
+def test_an_interrupt_does_not_leave_averages_in_the_place_of_parameters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph, step, _ = counting()
+    with graph:
+        averages = gc.train.moving_averages(graph.variables.values(), decay=0.5)
+    session = gc.Session(graph)
+    session.run(step, {"x": FEED})
+    set_all, calls = gc.Session.set_all, []
+
+    def interrupted(self: gc.Session, values: Any) -> None:
+        calls.append(values)
+        if len(calls) == 2:  # they are about to be put back
+            raise KeyboardInterrupt
+        set_all(self, values)
+
+    monkeypatch.setattr(gc.Session, "set_all", interrupted)
+    with pytest.raises(KeyboardInterrupt), averages.swapped(session):
+        assert counts(session.values()) == {0}
+    assert counts(session.values()) == {1}
+
+
+# -- handlers ----------------------------------------------------------------------------------
+
+
+def test_a_signal_waits_and_the_handler_is_the_users_again() -> None:
+    seen: list[str] = []
+
+    def work(value: int) -> int:
+        interrupt()
+        interrupt()
+        seen.append("done")
+        return value
+
+    def handler(number: int, frame: Any) -> None:
+        seen.append(signal.Signals(number).name)
+
+    with handled(signal.SIGINT, handler):
+        assert uninterrupted(work, 3) == 3
+        assert signal.getsignal(signal.SIGINT) is handler
+    assert seen == ["done", "SIGINT"], "once: a second press adds nothing"
+
+
+def test_each_kind_of_signal_is_delivered_even_if_the_first_raises() -> None:
+    seen: list[int] = []
+
+    def work() -> None:
+        interrupt(signal.SIGTERM)
+        interrupt()
+
+    with (
+        handled(signal.SIGTERM, lambda *_: seen.append(15) or 1 / 0),
+        handled(signal.SIGINT, lambda *_: seen.append(2)),
+        pytest.raises(ZeroDivisionError),
+    ):
+        uninterrupted(work)
+    assert seen == [15, 2]
+
+
+def test_nested_work_and_work_that_fails() -> None:
+    def inner() -> None:
+        interrupt()
+        raise ValueError("inner")
+
+    def outer() -> str:
+        with pytest.raises(ValueError, match="inner"):
+            uninterrupted(inner)
+        return "not interrupted here either"
+
+    reached: list[str] = []
+    with handled(signal.SIGINT, signal.default_int_handler), pytest.raises(KeyboardInterrupt):
+        uninterrupted(lambda: reached.append(outer()))
+    assert reached == ["not interrupted here either"]
+
+
+def test_handlers_that_are_not_pythons_stay() -> None:
+    for handler in (signal.SIG_IGN, signal.SIG_DFL):
+        with handled(signal.SIGINT, handler):
+            assert uninterrupted(lambda: signal.getsignal(signal.SIGINT)) == handler
+
+
+def test_a_call_that_hangs_can_be_stopped(monkeypatch) -> None:
+    monkeypatch.setattr(interrupts, "PATIENCE", 0.05)
+
+    def hang() -> None:
+        interrupt()
+        time.sleep(0.1)
+        interrupt()
+        raise AssertionError("the second press is not delayed")
+
+    with handled(signal.SIGINT, signal.default_int_handler):
+        with pytest.raises(KeyboardInterrupt):
+            uninterrupted(hang)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert not interrupts._delayed
+
+
+def test_a_handler_that_was_left_behind_passes_on_and_goes() -> None:
+    interrupts._handlers[int(signal.SIGINT)] = signal.default_int_handler
+    with handled(signal.SIGINT, interrupts._delay):
+        with pytest.raises(KeyboardInterrupt):
+            interrupt()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_other_threads_run_with_the_handlers_as_they_are() -> None:
+    found: list[Any] = []
+    work = lambda: found.append(signal.getsignal(signal.SIGINT))  # noqa: E731
+    thread = threading.Thread(target=uninterrupted, args=(work,))
+    thread.start()
+    thread.join()
+    assert found == [signal.getsignal(signal.SIGINT)]
+
+
+def test_asyncio_finds_the_handler_that_it_expects() -> None:
+    graph, step, _ = counting()
+    session = gc.Session(graph)
+
+    async def train() -> None:
+        for _ in range(3):
+            session.run(step, {"x": FEED})
+            await asyncio.sleep(0)
+        interrupt()
+        await asyncio.sleep(5)
+
+    with handled(signal.SIGINT, signal.default_int_handler):
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(train())
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert counts(session.values()) == {3}
+
+
+# -- threads -----------------------------------------------------------------------------------
+
+
+def test_a_handler_may_use_the_session_while_a_step_waits_for_room() -> None:
+    graph, step, _ = counting()
+    session = gc.Session(graph, options=gc.CompileOptions(max_in_flight=1))
+    session.run(step, {"x": FEED})
+    waiting = session.executables[0]._executor._in_flight._waiting
+    seen: list[set[float]] = []
+
+    class Busy:
+        def is_deleted(self) -> bool:
+            return False
+
+        def block_until_ready(self) -> None:
+            interrupt()
+
+    waiting[0] = [Busy()]
+    with handled(signal.SIGINT, lambda *_: seen.append(counts(session.values()))):
+        session.run(step, {"x": FEED})
+    assert seen == [{1}] and counts(session.values()) == {2}
+
+
+def test_reading_runs_bound_their_steps_from_any_thread() -> None:
+    graph, _, total = counting()
+    look = gc.compile(graph, total, {"x": FEED.shape}, options=gc.CompileOptions(max_in_flight=1))
+    state, failed = look.init(), list[BaseException]()
+
+    def work() -> None:
+        try:
+            for _ in range(200):
+                assert look(state, {"x": FEED})[0] == 1
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+def test_steps_run_while_another_thread_compiles(monkeypatch) -> None:
+    graph, step, total = counting()
+    session = gc.Session(graph, options=gc.CompileOptions(cache=None))
+    session.run(step, {"x": FEED})
+    compiling, go_on = threading.Event(), threading.Event()
+    wait = gc.Executable.wait
+
+    def slow(self: Any) -> Any:
+        compiling.set()
+        assert go_on.wait(60)
+        return wait(self)
+
+    monkeypatch.setattr(gc.Executable, "wait", slow)
+    thread = threading.Thread(target=session.run, args=(total, {"x": FEED}))
+    thread.start()
+    assert compiling.wait(60)
+    session.run(step, {"x": FEED})
+    assert counts(session.values()) == {2}
+    go_on.set()
+    thread.join()
+    assert counts(session.values()) == {2}
+
+
+# -- failures ----------------------------------------------------------------------------------
+
+
+def out_of_memory(devices: int, how: str) -> dict[str, str]:
+    """What each use of a session says: see `tests.runtime.out_of_memory`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.runtime.out_of_memory", str(devices), how],
+        cwd=Path(__file__).parents[2],
+        env={
+            **os.environ,
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    said: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return said
+
+
+@pytest.mark.parametrize(
+    "devices, how",
+    [
+        (1, "asked"),
+        (4, "late"),
+        (1, "waited"),
+        pytest.param(4, "asked", marks=pytest.mark.slow),
+        pytest.param(4, "waited", marks=pytest.mark.slow),
+        pytest.param(1, "late", marks=pytest.mark.slow),
+    ],
+)
+def test_a_step_that_finds_no_memory(devices: int, how: str) -> None:
+    said = out_of_memory(devices, how)
+    large = said.pop("large")
+    assert said.pop("close") == "ok"
+    if how == "asked":  # the state is as it was
+        assert large.startswith("ExecutionError: the run failed before it began: it needs 305")
+        assert set(said.values()) == {"ok"}
+        return
+    if how == "waited":
+        assert large.startswith("StateError: the run failed after it had consumed state: ")
+        assert "Out of memory" in large
+    for name, text in said.items():
+        assert text.startswith("StateError: the session is broken: "), name
+        assert "Out of memory" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 4])
+def test_a_state_whose_step_finds_no_memory_says_so(devices: int) -> None:
+    said = out_of_memory(devices, "state")
+    assert said.pop("large") == "ok", "JAX does not know it yet"
+    for text in said.values():
+        assert text.startswith("StateError: this state is lost: an earlier run failed: ")
+        assert "Out of memory" in text
+
+
+def test_there_is_room_or_not() -> None:
+    assert executors.has_room(1 << 20) and not executors.has_room(1 << 60)
