@@ -79,6 +79,7 @@ def no_comparison_inside() -> Iterator[None]:
 
     `t in list`, `list.index(t)` and `a == b` would add nodes to the user's graph.
     """
+    import graphc.ops.methods  # noqa: F401  binds the operators of tensors
     from graphc.ir import node
 
     package = os.path.dirname(os.path.dirname(os.path.realpath(node.__file__)))
