@@ -179,6 +179,7 @@ def shape_for(op: str, shape: Any, *parameters: Shape) -> Shape:
 def fitting(op: str, shape: Any, *parameters: Any) -> Shape:
     """`shape_for` of parameters; raises `ShapeError` unless they broadcast to it."""
     sizes = shape_for(op, shape, *(shape_of(x) for x in parameters))
+    broadcast_shapes(sizes, *(shape_of(x) for x in parameters))  # raises where sizes differ
     known = graph_of(parameters).constraints
     if not all(known.unify_broadcast(shape_of(x), sizes) for x in parameters):
         own = ", ".join(str(x.type) if isinstance(x, Tensor) else str(x) for x in parameters)
