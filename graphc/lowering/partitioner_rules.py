@@ -84,6 +84,12 @@ def _transformed(eqn: Any, mesh: Mesh) -> Whole:
     return [axes], [axes]
 
 
+def _all_whole(eqn: Any, mesh: Mesh) -> Whole:
+    """All axes: XLA aborts the process where the result becomes whole and operands are cut."""
+    operands, results = eqn.invars, eqn.outvars
+    return [range(len(v.aval.shape)) for v in operands], [range(len(v.aval.shape)) for v in results]
+
+
 _SCATTERS = ("scatter", *(f"scatter{mark}{op}" for mark in "-_" for op in _REDUCERS))
 
 _RULES: Mapping[str, Callable[[Any, Mesh], Whole]] = {
@@ -93,7 +99,7 @@ _RULES: Mapping[str, Callable[[Any, Mesh], Whole]] = {
     "fft": _transformed,
     "gather": _indexed,
     "pad": _padded,
-    "select_and_gather_add": _selected,
+    "select_and_gather_add": _all_whole,
     "select_and_scatter_add": _selected,
     "slice": _resized,
     **dict.fromkeys(_SCATTERS, _indexed),
