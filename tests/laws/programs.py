@@ -107,7 +107,7 @@ def programs() -> dict[str, Callable[[], Ready]]:
 
 # One of each class that lowers differently; LAPACK has the last four.
 CLASSES = (
-    "bool", "int4", "uint8", "int32", "float8_e4m3fn", "bfloat16",
+    "bool", "int4", "int32", "float8_e4m3fn", "bfloat16",
     "float32", "float64", "complex64", "complex128",
 )  # fmt: skip
 

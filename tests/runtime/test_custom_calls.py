@@ -44,6 +44,15 @@ def test_a_text_that_does_not_tell_is_not_stored(text: str | None) -> None:
         targets_of(Text(text))
 
 
+def test_a_backend_that_shows_no_text_is_no_crash() -> None:
+    class Mute:
+        def as_text(self) -> str:
+            raise NotImplementedError
+
+    with pytest.raises(CacheError, match="does not show what it calls"):
+        targets_of(Mute())
+
+
 KNOWN = {
     "cpu": ["lapack_sgesdd_ffi", "lapack_zheevd_ffi", "TopK"],
     "cuda": [
