@@ -189,7 +189,7 @@ def attack_fresh(calls: int, seed: int) -> Counter[str]:
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o700)
         options = gc.CompileOptions(cache=folder)
-        for number in range(max(2, calls // (THREADS * each))):
+        for number in range(max(2, -(-calls // (THREADS * each)))):
             rng = random.Random(seed * 1000 + number)
             session = gc.Session(model.graph, options=options)
             order = [rng.choice(firsts) for _ in range(THREADS // 2)]
@@ -234,7 +234,7 @@ def attack_executable(calls: int, seed: int) -> Counter[str]:
     def work(thread: int) -> None:
         rng = random.Random(seed + thread)
         state, made = steps[thread % 3].init(), 0
-        for _ in range(calls // THREADS):
+        for _ in range(-(-calls // THREADS)):
             step = steps[thread % 3] if rng.random() < 0.95 else rng.choice(steps)
             try:
                 _, state = step(state, model.feeds)

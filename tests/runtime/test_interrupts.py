@@ -1,4 +1,4 @@
-"""What interrupts, failures and threads leave of a session's state: each case at its exact moment.
+"""What interrupts leave of a session's state: each case at its exact moment.
 
 `tests/reliability` attacks at random ones.
 """
@@ -6,15 +6,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,70 +20,16 @@ import graphc as gc
 from graphc.errors import StateError
 from graphc.runtime import executors, interrupts
 from graphc.runtime.interrupts import uninterrupted
-
-FEED = np.ones((8, 4), np.float32)
-NAMES = ("a", "b", "c")
-
-
-def counting() -> tuple[gc.Graph, gc.Node, gc.Tensor]:
-    """Each step adds one to three variables, of which two lie in one buffer."""
-    graph = gc.Graph()
-    with graph:
-        x = gc.placeholder((None, 4), name="x")
-        one = gc.reduce_mean(x)
-        shapes: list[tuple[int, ...]] = [(), (3,), (40, 50)]
-        made = [
-            gc.variable(np.zeros(s, np.float32), name=n) for n, s in zip(NAMES, shapes, strict=True)
-        ]
-        step = gc.group(*[v.assign(v + one) for v in made])
-        total = gc.reduce_sum(made[2]) + one
-    return graph, step, total
-
-
-def strategy_of(devices: int) -> Any:
-    return gc.devices.DataParallel(devices) if devices > 1 else None
-
-
-def counts(values: Any) -> set[float]:
-    return {float(number) for name in NAMES for number in np.ravel(values[name])}
-
-
-@contextmanager
-def handled(number: int, handler: Any) -> Iterator[None]:
-    before = signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
-
-
-class Meddled:
-    """A compiled program that does something just before it returns: the old state is gone then."""
-
-    def __init__(self, compiled: Any, meddle: Callable[[], None]) -> None:
-        self._compiled, self._meddle = compiled, meddle
-
-    def __call__(self, *arguments: Any) -> Any:
-        outputs = self._compiled(*arguments)
-        self._meddle()
-        return outputs
-
-
-def meddle(executable: gc.Executable, what: Callable[[], None]) -> Callable[[], None]:
-    """Has it happen in each run of the executable; what is given back ends that."""
-    executor = executable._executor
-    compiled = executor.compiled
-    executor._compiled = Meddled(compiled, what)
-
-    def undo() -> None:
-        executor._compiled = compiled
-
-    return undo
-
-
-def interrupt(number: int = signal.SIGINT) -> None:
-    signal.raise_signal(number)
-
+from tests.runtime.counting import (
+    FEED,
+    Meddled,
+    counting,
+    counts,
+    handled,
+    interrupt,
+    meddle,
+    strategy_of,
+)
 
 # -- interrupts --------------------------------------------------------------------------------
 
@@ -359,132 +300,3 @@ def test_asyncio_finds_the_handler_that_it_expects() -> None:
             asyncio.run(train())
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert counts(session.values()) == {3}
-
-
-# -- threads -----------------------------------------------------------------------------------
-
-
-def test_a_handler_may_use_the_session_while_a_step_waits_for_room() -> None:
-    graph, step, _ = counting()
-    session = gc.Session(graph, options=gc.CompileOptions(max_in_flight=1))
-    session.run(step, {"x": FEED})
-    waiting = session.executables[0]._executor._in_flight._waiting
-    seen: list[set[float]] = []
-
-    class Busy:
-        def is_deleted(self) -> bool:
-            return False
-
-        def block_until_ready(self) -> None:
-            interrupt()
-
-    waiting[0] = [Busy()]
-    with handled(signal.SIGINT, lambda *_: seen.append(counts(session.values()))):
-        session.run(step, {"x": FEED})
-    assert seen == [{1}] and counts(session.values()) == {2}
-
-
-def test_reading_runs_bound_their_steps_from_any_thread() -> None:
-    graph, _, total = counting()
-    look = gc.compile(graph, total, {"x": FEED.shape}, options=gc.CompileOptions(max_in_flight=1))
-    state, failed = look.init(), list[BaseException]()
-
-    def work() -> None:
-        try:
-            for _ in range(200):
-                assert look(state, {"x": FEED})[0] == 1
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
-
-
-def test_steps_run_while_another_thread_compiles(monkeypatch) -> None:
-    graph, step, total = counting()
-    session = gc.Session(graph, options=gc.CompileOptions(cache=None))
-    session.run(step, {"x": FEED})
-    compiling, go_on = threading.Event(), threading.Event()
-    wait = gc.Executable.wait
-
-    def slow(self: Any) -> Any:
-        compiling.set()
-        assert go_on.wait(60)
-        return wait(self)
-
-    monkeypatch.setattr(gc.Executable, "wait", slow)
-    thread = threading.Thread(target=session.run, args=(total, {"x": FEED}))
-    thread.start()
-    assert compiling.wait(60)
-    session.run(step, {"x": FEED})
-    assert counts(session.values()) == {2}
-    go_on.set()
-    thread.join()
-    assert counts(session.values()) == {2}
-
-
-# -- failures ----------------------------------------------------------------------------------
-
-
-def out_of_memory(devices: int, how: str) -> dict[str, str]:
-    """What each use of a session says: see `tests.runtime.out_of_memory`."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.runtime.out_of_memory", str(devices), how],
-        cwd=Path(__file__).parents[2],
-        env={
-            **os.environ,
-            "JAX_PLATFORMS": "cpu",
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    said: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return said
-
-
-@pytest.mark.parametrize(
-    "devices, how",
-    [
-        (1, "asked"),
-        (4, "late"),
-        (1, "waited"),
-        pytest.param(4, "asked", marks=pytest.mark.slow),
-        pytest.param(4, "waited", marks=pytest.mark.slow),
-        pytest.param(1, "late", marks=pytest.mark.slow),
-    ],
-)
-def test_a_step_that_finds_no_memory(devices: int, how: str) -> None:
-    said = out_of_memory(devices, how)
-    large = said.pop("large")
-    assert said.pop("close") == "ok"
-    if how == "asked":  # the state is as it was
-        assert large.startswith("ExecutionError: the run failed before it began: it needs 305")
-        assert set(said.values()) == {"ok"}
-        return
-    if how == "waited":
-        assert large.startswith("StateError: the run failed after it had consumed state: ")
-        assert "Out of memory" in large
-    for name, text in said.items():
-        assert text.startswith("StateError: the session is broken: "), name
-        assert "Out of memory" in text
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("devices", [1, 4])
-def test_a_state_whose_step_finds_no_memory_says_so(devices: int) -> None:
-    said = out_of_memory(devices, "state")
-    assert said.pop("large") == "ok", "JAX does not know it yet"
-    for text in said.values():
-        assert text.startswith("StateError: this state is lost: an earlier run failed: ")
-        assert "Out of memory" in text
-
-
-def test_there_is_room_or_not() -> None:
-    assert executors.has_room(1 << 20) and not executors.has_room(1 << 60)

@@ -1,0 +1,73 @@
+"""Threads and signal handlers that use one session: each case at its exact moment."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+import graphc as gc
+from tests.runtime.counting import FEED, counting, counts, handled, interrupt
+
+
+def test_a_handler_may_use_the_session_while_a_step_waits_for_room() -> None:
+    graph, step, _ = counting()
+    session = gc.Session(graph, options=gc.CompileOptions(max_in_flight=1))
+    session.run(step, {"x": FEED})
+    waiting = session.executables[0]._executor._in_flight._waiting
+    seen: list[set[float]] = []
+
+    class Busy:
+        def is_deleted(self) -> bool:
+            return False
+
+        def block_until_ready(self) -> None:
+            interrupt()
+
+    waiting[0] = [Busy()]
+    with handled(signal.SIGINT, lambda *_: seen.append(counts(session.values()))):
+        session.run(step, {"x": FEED})
+    assert seen == [{1}] and counts(session.values()) == {2}
+
+
+def test_reading_runs_bound_their_steps_from_any_thread() -> None:
+    graph, _, total = counting()
+    look = gc.compile(graph, total, {"x": FEED.shape}, options=gc.CompileOptions(max_in_flight=1))
+    state, failed = look.init(), list[BaseException]()
+
+    def work() -> None:
+        try:
+            for _ in range(200):
+                assert look(state, {"x": FEED})[0] == 1
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+def test_steps_run_while_another_thread_compiles(monkeypatch) -> None:
+    graph, step, total = counting()
+    session = gc.Session(graph, options=gc.CompileOptions(cache=None))
+    session.run(step, {"x": FEED})
+    compiling, go_on = threading.Event(), threading.Event()
+    wait = gc.Executable.wait
+
+    def slow(self: Any) -> Any:
+        compiling.set()
+        assert go_on.wait(60)
+        return wait(self)
+
+    monkeypatch.setattr(gc.Executable, "wait", slow)
+    thread = threading.Thread(target=session.run, args=(total, {"x": FEED}))
+    thread.start()
+    assert compiling.wait(60)
+    session.run(step, {"x": FEED})
+    assert counts(session.values()) == {2}
+    go_on.set()
+    thread.join()
+    assert counts(session.values()) == {2}
