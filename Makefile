@@ -23,7 +23,7 @@ test-all: test test-slow
 
 # The attacks of docs/reliability.md with their full numbers of rounds: hours.
 attack: $(VENV)/.installed-test
-	$(VENV)/bin/python -m pytest --long tests/reliability
+	$(VENV)/bin/python -m pytest --long -s tests/reliability
 
 lint: $(VENV)/.installed-lint
 	$(VENV)/bin/ruff check
