@@ -13,6 +13,7 @@ from graphc.artifacts import container
 from graphc.errors import ArtifactCorruptError, ArtifactError
 from graphc.runtime.fitting import taken_by
 from tests.artifacts.forge import entry, forge
+from tests.near import assert_near
 
 pytestmark = pytest.mark.xdist_group("saved within a limit")  # one process runs the dear fixture
 
@@ -85,7 +86,7 @@ def test_every_form_keeps_to_it(saved, way: str) -> None:
     losses, bytes_of_free = steps(free, way)
     same, bytes_of_tight = steps(tight, way)
     assert bytes_of_tight <= limit < bytes_of_free
-    np.testing.assert_allclose(same, losses, rtol=1e-12)
+    assert_near(same, losses, rtol=1e-12)
 
 
 def test_a_pass_that_is_left_out_is_left_out(saved, tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ def test_a_file_from_before_limits_is_read(saved, tmp_path: Path) -> None:
     forge(free, tmp_path / "old.gcx", forget)
     assert "memory_limit" not in entry(container.read(tmp_path / "old.gcx")[0])
     losses, _ = steps(tmp_path / "old.gcx", "graph")
-    np.testing.assert_allclose(losses, steps(free, "graph")[0], rtol=1e-12)
+    assert_near(losses, steps(free, "graph")[0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("lie", [0, -1, "1GiB", 1.5, True])

@@ -6,13 +6,13 @@ from pathlib import Path
 from types import ModuleType
 
 import jax
-import numpy as np
 import pytest
 
 import graphc as gc
 from graphc.artifacts import container
 from graphc.errors import ArtifactVersionError
 from tests.artifacts.forge import forge
+from tests.near import assert_near
 
 OLD = Path(__file__).parent / "old"
 FILES = sorted(OLD.glob("*.gcx"))
@@ -38,7 +38,7 @@ def check(make: ModuleType, path: Path, results: Path) -> gc.artifacts.Model:
     found = make.play(model)
     assert found.keys() == expected.keys()
     for name, value in found.items():
-        np.testing.assert_allclose(value, expected[name], rtol=1e-4, atol=1e-6, err_msg=name)
+        assert_near(value, expected[name], rtol=1e-4, atol=1e-6, err_msg=name)
     return model
 
 

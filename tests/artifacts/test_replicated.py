@@ -12,6 +12,7 @@ import pytest
 import graphc as gc
 from graphc.errors import ArtifactError, AttributeValueError
 from tests.artifacts.models import batch, classifier
+from tests.near import assert_near
 
 DEVICES = 4
 
@@ -63,10 +64,10 @@ def test_ten_steps_in_another_process_are_those_of_the_session(saved, tmp_path: 
     out = tmp_path / "out.npz"
     subprocess.run([sys.executable, "-c", RESUME, str(path), str(out)], check=True)
     results = np.load(out)
-    np.testing.assert_allclose(results["losses"], losses[10:], rtol=1e-12)
-    np.testing.assert_allclose(results["kernel"], session.get("out/kernel"), rtol=1e-9, atol=1e-12)
+    assert_near(results["losses"], losses[10:], rtol=1e-12)
+    assert_near(results["kernel"], session.get("out/kernel"), rtol=1e-9, atol=1e-12)
     logits = session.run("logits", {"x": batch(4, 0, "float64")["x"]})
-    np.testing.assert_allclose(results["logits"], logits, rtol=1e-9)
+    assert_near(results["logits"], logits, rtol=1e-9)
 
 
 def test_states_go_between_one_device_and_several(saved) -> None:
@@ -118,8 +119,8 @@ def test_without_randomness_any_number_gives_the_same(tmp_path: Path, rows: int)
         outputs, state = model.signatures["train"](model.state(), x=x)
         results.append([float(outputs["loss"]), *np.asarray(state["w"])])
         assert model.signatures["train"].way == ("stablehlo" if count == 4 else "graph")
-    np.testing.assert_allclose(results[0], results[2], rtol=1e-13)
-    np.testing.assert_allclose(results[1], results[2], rtol=1e-13)
+    assert_near(results[0], results[2], rtol=1e-13)
+    assert_near(results[1], results[2], rtol=1e-13)
     assert float(session.run(loss, {"x": x})) == pytest.approx(results[0][0], rel=1e-13)
 
 

@@ -21,6 +21,7 @@ from graphc.errors import (
     UnknownNameError,
 )
 from tests.artifacts.models import batch, classifier, linear
+from tests.near import assert_near
 
 STEPS = [(8, 0), (8, 1), (5, 2), (1, 3), (8, 4)]  # (batch size, number): sizes come and go
 
@@ -72,13 +73,13 @@ def test_training_goes_on_from_the_file(tmp_path: Path, dtype: str) -> None:
         feeds = batch(size, step, dtype)
         outputs, state = model.signatures["train"](state, **feeds)
         expected = session.run(["loss:0", "train"], feeds)[0]
-        np.testing.assert_allclose(*as_doubles(outputs["loss"], expected), **close)
+        assert_near(*as_doubles(outputs["loss"], expected), **close)
     assert set(state) == set(session.values())
     assert any(name.startswith("hidden/kernel/train/") for name in state)  # adam's slots
     for name, value in session.values().items():
         assert state[name].dtype == value.dtype
         if dtype == "float64":
-            np.testing.assert_allclose(*as_doubles(state[name], value), **close, err_msg=name)
+            assert_near(*as_doubles(state[name], value), **close, err_msg=name)
 
 
 def as_doubles(*values: Any) -> list[np.ndarray]:
@@ -108,7 +109,7 @@ def test_a_replicated_session_is_saved_for_one_device(tmp_path: Path) -> None:
         np.testing.assert_array_equal(state[name], value, err_msg=name)
     x = batch(8)["x"]
     here, there = session.run("logits", {"x": x}), model.signatures["predict"](x=x)["logits"]
-    np.testing.assert_allclose(there, here, rtol=1e-5, atol=1e-6)
+    assert_near(there, here, rtol=1e-5, atol=1e-6)
     assert there.sharding.device_set == {jax.devices()[0]}
 
 
@@ -163,7 +164,7 @@ def test_two_open_sizes(tmp_path: Path) -> None:
         value = np.random.default_rng(0).normal(size=shape).astype(np.float32)
         results = f(x=value)
         expected = (value @ np.arange(6, dtype=np.float32).reshape(3, 2)).sum(axis=1)
-        np.testing.assert_allclose(results["y"], expected, rtol=1e-5)
+        assert_near(results["y"], expected, rtol=1e-5)
         np.testing.assert_array_equal(results["flat"], value.reshape(-1, 3))
     with pytest.raises(FeedError, match="size 'time' is 0"):
         f(x=np.zeros((2, 0, 3), np.float32))

@@ -16,6 +16,7 @@ from graphc.artifacts import safe_reading, saving, ways
 from graphc.errors import ArtifactCorruptError, ArtifactError, ArtifactVersionError
 from tests.artifacts.forge import entry, forge, member
 from tests.artifacts.models import batch, classifier, linear
+from tests.near import assert_near
 
 X = np.array([[1.0, 2.0]], np.float32)
 PREDICT = "programs/predict.stablehlo"
@@ -138,11 +139,11 @@ def test_the_graph_gives_what_stablehlo_gives(tmp_path: Path, dtype: str) -> Non
             feeds = batch(size, step, dtype)
             outputs, states[i] = model.signatures["train"](states[i], **feeds)
             losses.append(float(outputs["loss"]))
-        np.testing.assert_allclose(*losses, **close)
+        assert_near(*losses, **close)
     x = batch(5, 9, dtype)["x"]
     pairs = zip(models, states, strict=True)
     logits = [m.signatures["predict"](s, x=x)["logits"] for m, s in pairs]
-    np.testing.assert_allclose(*logits, rtol=1e-9 if dtype == "float64" else 0.05, atol=1e-9)
+    assert_near(*logits, rtol=1e-9 if dtype == "float64" else 0.05, atol=1e-9)
     assert [m.signatures["train"].way for m in models] == ["stablehlo", "graph"]
 
 
@@ -157,7 +158,7 @@ def test_a_loop_in_the_graph(tmp_path: Path) -> None:
     forge(tmp_path / "a.gcx", tmp_path / "b.gcx", graph_only)
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     f = gc.load(tmp_path / "b.gcx").signatures["f"]
-    np.testing.assert_allclose(f(x=x)["y"], x * 4 + 18)
+    assert_near(f(x=x)["y"], x * 4 + 18, rtol=1e-7)
     assert f.way == "graph"
 
 
@@ -218,7 +219,7 @@ def test_native_code_is_compiled_for_the_machine(
     expected = session.run(y, {x: data})
     for trusted, way in ((True, "native"), (False, "stablehlo")):
         predict = gc.load(path, trust_native=trusted).signatures["y"]
-        np.testing.assert_allclose(predict(x=data)["y"], expected, rtol=1e-5)
+        assert_near(predict(x=data)["y"], expected, rtol=1e-5)
         assert predict.way == way
 
 

@@ -11,6 +11,7 @@ import graphc as gc
 from graphc.artifacts import container
 from graphc.errors import ArtifactCorruptError, StateError
 from tests.artifacts.models import batch, classifier
+from tests.near import assert_near
 
 LARGE = 1 << 22  # bytes of each large weight
 
@@ -160,7 +161,7 @@ def test_a_state_with_another_value(small: Path) -> None:
     x = batch(2)["x"]
     predict: Any = model.signatures["predict"]
     difference = predict(other, x=x)["logits"] - predict(state, x=x)["logits"]
-    np.testing.assert_allclose(difference, np.tile(bias, (2, 1)), rtol=1e-5)
+    assert_near(difference, np.tile(bias, (2, 1)), rtol=1e-5)
     with pytest.raises(gc.errors.UnknownNameError, match="did you mean 'out/bias'"):
         state.with_value("out/bia", bias)
     with pytest.raises(gc.errors.ShapeError, match=r"'out/bias' is f32\[3\]"):

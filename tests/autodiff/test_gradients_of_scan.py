@@ -7,6 +7,7 @@ from jax import numpy as jnp
 
 import graphc as gc
 from graphc.errors import GradientError
+from tests.near import assert_near
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_three_derivatives_of_a_loop_in_a_loop(graph) -> None:
     d = gc.gradients(y, w)
     got = gc.Session(graph).run([y, d, gc.gradients(d, w)], {fed: xs})
     functions = (plain, jax.grad(plain), jax.grad(jax.grad(plain)))
-    np.testing.assert_allclose(got, [f(np.float32(0.7)) for f in functions], rtol=1e-5)
+    assert_near(got, [f(np.float32(0.7)) for f in functions], rtol=1e-5)
 
 
 def test_one_loop_differentiated_in_several_ways(graph) -> None:
@@ -51,7 +52,7 @@ def test_one_loop_differentiated_in_several_ways(graph) -> None:
 
     (dcw, dcu), (dyw, dyu) = jax.jacobian(plain, (0, 1))(0.5, 1.1)
     got = gc.Session(graph).run(fetches, {w: 0.5, u: 1.1})
-    np.testing.assert_allclose(got, [dcw, dyw, dyu, dcu], rtol=1e-5)
+    assert_near(got, [dcw, dyw, dyu, dcu], rtol=1e-5)
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -66,7 +67,7 @@ def test_the_backward_pass_uses_what_the_forward_pass_drew(graph, nested: bool) 
 
     y, _ = gc.scan(outer if nested else step, w, length=2)
     value, slope = gc.Session(graph).run([y, gc.gradients(y, w)], {w: 1.5})
-    np.testing.assert_allclose(slope, value / 1.5, rtol=1e-5)
+    assert_near(slope, value / 1.5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("nested", "product"), [(False, 6), (True, 120)])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from benchmarks.cpu import graphc_network, jax_network
 from benchmarks.networks import Network, alexnet, data, mlp, resnet50
+from tests.near import assert_near
 
 SMALL = {
     "resnet": lambda: resnet50(32, 10, ((8, 1), (8, 2))),
@@ -24,4 +24,4 @@ def test_both_give_the_same_losses(name: str) -> None:
     forms = [jax_network(network, x, y, 1), graphc_network(network, x, y, 1, "O3")]
     for _ in range(2):
         theirs, ours = (form() for form in forms)
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+        assert_near(ours, theirs, rtol=1e-4)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from benchmarks import cnn, parallel
+from tests.near import assert_near
 
 
 def test_both_give_the_same_losses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,4 +19,4 @@ def test_both_give_the_same_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [2, 2]
     assert cnn.count_collectives(step.hlo()) == cnn.count_collectives(compiled.as_text()) == 1
     for _ in range(3):
-        np.testing.assert_allclose(ours(), theirs(), rtol=1e-5)
+        assert_near(ours(), theirs(), rtol=1e-5)

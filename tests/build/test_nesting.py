@@ -15,6 +15,7 @@ from graphc.ir.parse import parse_graph
 from graphc.ir.serial import dump_graph, load_graph
 from graphc.ir.text import print_graph
 from graphc.ops.catalogue import CATALOGUE
+from tests.near import assert_near
 
 Tensor = gc.Tensor
 Body = Callable[[Tensor], Tensor]
@@ -91,7 +92,7 @@ def _inside(node: gc.Node) -> list[gc.Node]:
 def test_the_deepest_nest_runs(kind: Callable[[Tensor, Body], Tensor]) -> None:
     graph, x, y = build(kind, DEEPEST_NEST)
     got = gc.Session(graph).run(y, {x: np.ones(2, np.float32)})
-    np.testing.assert_allclose(got, np.sin(np.ones(2)), rtol=1e-5)
+    assert_near(got, np.sin(np.ones(2)), rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -101,7 +102,7 @@ def test_gradients_of_the_deepest_nest_run(kind: Callable[[Tensor, Body], Tensor
     with graph:
         (dx,) = gc.gradients(gc.reduce_sum(y), [x])
     got = gc.Session(graph).run(dx, {x: np.ones(2, np.float32)})
-    np.testing.assert_allclose(got, np.cos(np.ones(2)), rtol=1e-5)
+    assert_near(got, np.cos(np.ones(2)), rtol=1e-5)
 
 
 def test_a_full_stack_is_an_error_of_graphc() -> None:
@@ -120,7 +121,7 @@ def test_a_full_stack_is_an_error_of_graphc() -> None:
         with pytest.raises(ExecutionError, match=r"(?s)stack has no room.*recursion") as caught:
             deep(sys.getrecursionlimit() - frames - left)
         assert caught.value.__cause__ is not None
-    np.testing.assert_allclose(deep(1), np.sin(np.ones(2)), rtol=1e-5)  # the session goes on
+    assert_near(deep(1), np.sin(np.ones(2)), rtol=1e-5)  # the session goes on
 
 
 def test_deep_nests_of_fetches_and_feeds() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import graphc as gc
 from graphc.errors import GraphError
+from tests.near import assert_near
 
 
 @pytest.mark.parametrize(
@@ -45,4 +46,4 @@ def test_operators_of_tensors_are_those_of_numpy() -> None:
         (a > 1) | (a < 0), a - a,
     ]  # fmt: skip
     for got, expected in zip(gc.Session(g).run(results), wanted, strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-6)
+        assert_near(got, expected, rtol=1e-6)

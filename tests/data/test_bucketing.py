@@ -11,6 +11,7 @@ import pytest
 import graphc as gc
 from graphc import nn
 from graphc.errors import AttributeValueError, FeedError, FetchError, GraphcError
+from tests.near import assert_near
 
 F64 = "float64"
 BUCKETS = {"batch": [2, 4], "time": [3, 6]}
@@ -52,10 +53,10 @@ def test_results_and_training_steps_are_those_of_the_unpadded_feeds() -> None:
         got = buckets.run(mine, names(padded, fetches), {"words": words, padded.tags: tags})
         want = theirs.run(names(plain, fetches), {"words": words, "tags": tags})
         assert got["logits"].shape == (batch, time, 5) and got["train"] is None
-        np.testing.assert_allclose(got["logits"], want["logits"], rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(got["loss"], want["loss"], rtol=1e-10)
+        assert_near(got["logits"], want["logits"], rtol=1e-9, atol=1e-12)
+        assert_near(got["loss"], want["loss"], rtol=1e-10)
     for name, value in theirs.values().items():
-        np.testing.assert_allclose(mine.get(name), value, rtol=1e-9, atol=1e-12)
+        assert_near(mine.get(name), value, rtol=1e-9, atol=1e-12)
     assert mine.compile_count == buckets.count == 4
     assert theirs.compile_count == 5
 
@@ -79,9 +80,9 @@ def test_rows_of_their_own_lengths_equal_each_by_itself() -> None:
         alone, mean = theirs.run(
             (plain.logits, plain.loss), {plain.words: w[None], plain.tags: t[None]}
         )
-        np.testing.assert_allclose(logits[row, : len(w)], alone[0], rtol=1e-9)
+        assert_near(logits[row, : len(w)], alone[0], rtol=1e-9)
         total += float(mean) * len(w)
-    np.testing.assert_allclose(loss, total / sum(map(len, words)), rtol=1e-10)
+    assert_near(loss, total / sum(map(len, words)), rtol=1e-10)
 
 
 def test_masks_follow_the_sizes_and_the_rows() -> None:
@@ -127,8 +128,8 @@ def test_replicated() -> None:
         feeds = {"words": words, "tags": [row % 5 for row in words]}
         alone, together = (buckets.run(session, fetches, feeds) for session in (one, two))
         assert alone[0].shape[0] == count
-        np.testing.assert_allclose(alone[0], together[0], rtol=1e-9)
-        np.testing.assert_allclose(alone[1], together[1], rtol=1e-10)
+        assert_near(alone[0], together[0], rtol=1e-9)
+        assert_near(alone[1], together[1], rtol=1e-10)
     assert two.compile_count == 1
 
 

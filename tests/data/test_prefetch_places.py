@@ -22,6 +22,7 @@ from graphc.errors import (
     StateError,
     UnknownNameError,
 )
+from tests.near import assert_near
 
 ROWS = 8
 
@@ -91,7 +92,7 @@ def test_replicas_get_their_pieces(one: gc.Session, four: gc.Session) -> None:
                 yield feed
 
     got = losses(four, guarded(gc.data.prefetch(batches, four)))
-    np.testing.assert_allclose(got, want, rtol=1e-9)
+    assert_near(got, want, rtol=1e-9)
 
 
 @pytest.mark.parametrize("devices", [1, 4])
@@ -109,7 +110,7 @@ def test_stacked_batches_for_run_steps(devices: int, one: gc.Session, four: gc.S
             continue
         with jax.transfer_guard("disallow_explicit"):
             got.append(session.run_steps(["train", "loss"], stacked, 3)[1])
-    np.testing.assert_allclose(np.concatenate(got), want, rtol=1e-9)
+    assert_near(np.concatenate(got), want, rtol=1e-9)
 
 
 @pytest.mark.parametrize("devices", [1, 4])

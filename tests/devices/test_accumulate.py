@@ -12,6 +12,7 @@ import pytest
 import graphc as gc
 from graphc.devices.accumulate import Accumulate, is_accumulated
 from graphc.errors import AttributeValueError, GraphcError, LayoutError
+from tests.near import assert_near
 from tests.passes.check import check, check_stays
 
 RNG = np.random.default_rng(0)
@@ -87,7 +88,7 @@ def trained(kind: str, accumulate: int, *, steps: bool = False, **session: Any) 
 
 def assert_same(got: list[Any], want: list[Any]) -> None:
     for a, b in zip(got, want, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+        assert_near(a, b, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -253,7 +254,7 @@ def test_exact_updates_of_one_table_are_made_whole() -> None:
         for feed in ([1, 2, 3, 2], [2, 5, 9, 9]):
             session.run(train, {ids: feed})
         after.append(session.get("table"))
-    np.testing.assert_allclose(*after, rtol=1e-6)
+    assert_near(*after, rtol=1e-6)
     assert np.unique(np.nonzero(after[0] != 1)[0]).tolist() == [1, 2, 3, 5, 9]
 
 

@@ -23,6 +23,7 @@ from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.collective import ALL_REDUCE, EXCHANGES
 from graphc.ops.emit import emit_node
 from graphc.runtime.executable import Executable
+from tests.near import assert_near
 from tests.passes.check import check, check_stays, program
 
 # -- the pass ----------------------------------------------------------------------------------
@@ -285,7 +286,7 @@ def test_any_program_means_the_same(drawn: tuple[Program, int], size: int) -> No
     with jax.enable_x64(True):
         expected, got = ([np.asarray(v) for v in values] for values in both(*xs))
     for a, b in zip(expected, got, strict=True):
-        np.testing.assert_allclose(b, a, rtol=1e-13, atol=1e-13)
+        assert_near(b, a, rtol=1e-13, atol=1e-13)
 
 
 # -- whole training steps ----------------------------------------------------------------------
@@ -373,9 +374,9 @@ def test_training_equals_one_device(build: object) -> None:
         feeds = {name: np.random.default_rng(i).normal(size=shape)}
         (_, loss), a = one(a, feeds)
         (_, loss4), b = four(b, feeds)
-        np.testing.assert_allclose(float(loss4), float(loss), rtol=1e-9)
+        assert_near(float(loss4), float(loss), rtol=1e-9)
     for variable in a:
-        np.testing.assert_allclose(b[variable], a[variable], rtol=1e-9, atol=1e-12)
+        assert_near(b[variable], a[variable], rtol=1e-9, atol=1e-12)
 
 
 def test_large_arrays_go_as_they_are() -> None:
@@ -395,7 +396,7 @@ def test_large_arrays_go_as_they_are() -> None:
         assert replicated.lower(*xs).as_text().count("stablehlo.all_reduce") == 2
         found = [np.asarray(v) for v in replicated(*xs)]
     for x, y in zip(xs, found, strict=True):
-        np.testing.assert_allclose(y[1], x.sum(0), rtol=1e-15)
+        assert_near(y[1], x.sum(0), rtol=1e-15)
 
 
 def test_the_cache_tells_sizes_apart_and_the_pass_can_be_left_out() -> None:

@@ -18,6 +18,7 @@ from graphc.ops.catalogue import CATALOGUE, FUNCTIONS
 from graphc.ops.layout_rules import elementwise
 from graphc.runtime.session import Session
 from tests.laws.harness import as_list, families, make_input, tolerance, widened
+from tests.near import assert_near
 
 REPLICAS = 2
 FEW, FEWER = 3, 2
@@ -108,4 +109,4 @@ def test_every_layout(family: str) -> None:
     got = Session(graph, strategy=DataParallel(REPLICAS), options=options).run(fetches, feeds)
     for value, (title, case, want) in zip(got, expected, strict=True):
         near = tolerance(case, value.dtype)
-        np.testing.assert_allclose(widened(np.asarray(value)), want, **near, err_msg=title)
+        assert_near(widened(np.asarray(value)), want, **near, err_msg=title)

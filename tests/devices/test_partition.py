@@ -17,6 +17,7 @@ from graphc.ir.program import Program
 from graphc.ir.rewrite import bind_sizes
 from graphc.ir.verify import verify
 from graphc.passes.validate import random_inputs
+from tests.near import assert_near
 from tests.passes.check import program
 from tests.passes.evaluate import evaluate
 from tests.passes.generate import programs
@@ -168,7 +169,7 @@ def test_a_body_for_two_devices_is_an_error_but_for_micro_batches() -> None:
     rng = np.random.default_rng(0)
     inputs = [rng.normal(size=p.tensor.type.shape).astype(np.float32) for p in start.inputs]
     for got, expected in zip(run(found, inputs), evaluate(start, inputs), strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-6)
+        assert_near(got, expected, rtol=1e-6)
     # All turns are alike, so that they share executables.
     texts = {str(c.program).split("{", 1)[1] for c in found.clusters if c.micro_batch is not None}
     assert len(texts) == 2

@@ -14,6 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 import graphc as gc
 from graphc.devices import DataParallel
 from graphc.errors import DeviceError, LayoutError
+from tests.near import assert_near
 
 REPLICAS = 4
 SIZES = (6, 5, 3)
@@ -111,10 +112,10 @@ def test_training_equals_one_device(dtype: str, steps: int, atol: float) -> None
         feeds = dict(zip("xy", batch(seed=i, dtype=dtype), strict=True))
         (_, loss, out), a = one(a, feeds)
         (_, loss4, out4), b = four(b, feeds)
-        np.testing.assert_allclose(np.asarray(loss4), np.asarray(loss), atol=atol)
-        np.testing.assert_allclose(np.asarray(out4), np.asarray(out), atol=atol)
+        assert_near(np.asarray(loss4), np.asarray(loss), rtol=0.0, atol=atol)
+        assert_near(np.asarray(out4), np.asarray(out), rtol=0.0, atol=atol)
     for name in a:
-        np.testing.assert_allclose(np.asarray(b[name]), np.asarray(a[name]), atol=atol)
+        assert_near(np.asarray(b[name]), np.asarray(a[name]), rtol=0.0, atol=atol)
 
 
 def test_many_steps_in_a_row() -> None:
@@ -202,7 +203,7 @@ def test_a_feed_cut_along_another_axis() -> None:
     xs = np.random.default_rng(0).normal(size=(3, 8, 2))
     got = session.run([rows, doubled, top, x], {x: xs})
     for value, wanted in zip(got, (xs.sum(0), xs * 2, xs.max(), xs), strict=True):
-        np.testing.assert_allclose(np.asarray(value), wanted, atol=1e-15)
+        assert_near(np.asarray(value), wanted, rtol=0.0, atol=1e-15)
 
 
 def test_sums_shared_weights_and_extremes_equal_one_device() -> None:
@@ -222,7 +223,7 @@ def test_sums_shared_weights_and_extremes_equal_one_device() -> None:
     alone = gc.Session(graph).run(fetches, feeds)
     together = gc.Session(graph, strategy=DataParallel(REPLICAS)).run(fetches, feeds)
     for a, b in zip(alone, together, strict=True):
-        np.testing.assert_allclose(np.asarray(b), np.asarray(a), rtol=1e-12, atol=1e-12)
+        assert_near(np.asarray(b), np.asarray(a), rtol=1e-12, atol=1e-12)
 
 
 def test_batch_statistics_are_those_of_the_whole_batch() -> None:
@@ -239,7 +240,7 @@ def test_batch_statistics_are_those_of_the_whole_batch() -> None:
     alone = gc.Session(graph).run([loss, gradient], feeds)
     together = gc.Session(graph, strategy=DataParallel(REPLICAS)).run([loss, gradient], feeds)
     for a, b in zip(alone, together, strict=True):
-        np.testing.assert_allclose(np.asarray(b), np.asarray(a), rtol=1e-12, atol=1e-12)
+        assert_near(np.asarray(b), np.asarray(a), rtol=1e-12, atol=1e-12)
 
 
 def recurrent():
@@ -283,7 +284,7 @@ def test_a_loop_over_time_equals_one_device_with_no_collective_inside() -> None:
         alone, a = one(a, feeds)
         together, b = four(b, feeds)
         for p, q in zip(alone, together, strict=True):
-            np.testing.assert_allclose(np.asarray(q), np.asarray(p), rtol=1e-12, atol=1e-12)
+            assert_near(np.asarray(q), np.asarray(p), rtol=1e-12, atol=1e-12)
 
 
 def test_masks_differ_between_replicas_and_repeat_between_runs() -> None:
@@ -317,7 +318,7 @@ def test_one_replica_is_one_device() -> None:
     feeds = dict(zip("xy", batch(), strict=True))
     (_, loss, _), _ = one(one.init(), feeds)
     (_, again, _), _ = same(same.init(), feeds)
-    np.testing.assert_allclose(float(again), float(loss), rtol=1e-14)
+    assert_near(float(again), float(loss), rtol=1e-14)
 
 
 def test_what_is_gathered_is_in_the_executables_notes() -> None:
@@ -355,7 +356,7 @@ def test_penalties_on_parameters_count_once() -> None:
     for rows in (8, 5):
         feeds = {x: np.random.default_rng(rows).normal(size=(rows, 3))}
         wanted, found = (float(s.run([train, loss], feeds)[1]) for s in (alone, together))
-        np.testing.assert_allclose(found, wanted, rtol=1e-9)
+        assert_near(found, wanted, rtol=1e-9)
     after = together.values()
     for name, value in alone.values().items():
-        np.testing.assert_allclose(after[name], value, rtol=1e-9, atol=1e-12, err_msg=name)
+        assert_near(after[name], value, rtol=1e-9, atol=1e-12, err_msg=name)

@@ -24,6 +24,7 @@ from graphc.ir.types import TensorType
 from graphc.ir.verify import verify
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.slot_pieces import is_slot, slot_pieces
+from tests.near import assert_near
 from tests.passes.check import program
 
 REPLICAS = 4
@@ -181,9 +182,9 @@ def test_training_equals_one_device(build: object) -> None:
     for i in range(4):
         (_, loss), a = one(a, feed(i))
         (_, loss4), b = four(b, feed(i))
-        np.testing.assert_allclose(float(loss4), float(loss), rtol=1e-9)
+        assert_near(float(loss4), float(loss), rtol=1e-9)
     for variable in a:
-        np.testing.assert_allclose(b[variable], a[variable], rtol=1e-9, atol=1e-12)
+        assert_near(b[variable], a[variable], rtol=1e-9, atol=1e-12)
 
 
 def test_each_device_has_a_quarter_of_the_slots_and_exchanges_pieces() -> None:
@@ -230,7 +231,7 @@ def test_sessions_see_whole_values_by_name(tmp_path: Path) -> None:
     gc.save(session, tmp_path / "m.gcx", signatures={"train": signature})
     saved = gc.load(tmp_path / "m.gcx", strategy=DataParallel(REPLICAS)).state()
     for name, value in session.values().items():
-        np.testing.assert_allclose(value, expected[name], rtol=1e-9, atol=1e-12)
+        assert_near(value, expected[name], rtol=1e-9, atol=1e-12)
         np.testing.assert_array_equal(saved[name], value)
     kernel = session.state()["a/kernel/train/0/mu"]
     assert kernel.addressable_shards[0].data.size * REPLICAS == kernel.size
@@ -247,10 +248,10 @@ def test_several_steps_in_one_call_keep_the_pieces_inside() -> None:
     for i in range(3):
         (_, loss), a = one(a, feed(i))
     (_, losses), b = loop(b, {"x": np.stack([feed(i)["x"] for i in range(3)])})
-    np.testing.assert_allclose(float(losses[-1]), float(loss), rtol=1e-9)
+    assert_near(float(losses[-1]), float(loss), rtol=1e-9)
     assert len(b["a/kernel/train/0/mu"].sharding.device_set) == REPLICAS
     assert not b["a/kernel/train/0/mu"].sharding.is_fully_replicated
-    np.testing.assert_allclose(b["a/kernel"], a["a/kernel"], rtol=1e-9)
+    assert_near(b["a/kernel"], a["a/kernel"], rtol=1e-9)
 
 
 def test_without_passes_and_from_the_cache(tmp_path: Path) -> None:
@@ -267,4 +268,4 @@ def test_without_passes_and_from_the_cache(tmp_path: Path) -> None:
         slot = state["b/kernel/train/0/nu"]
         assert isinstance(slot, jax.Array) and not slot.sharding.is_fully_replicated
     assert step.cached
-    np.testing.assert_allclose(losses, losses[0], rtol=1e-12)
+    assert_near(losses, losses[0], rtol=1e-12)

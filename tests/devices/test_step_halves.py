@@ -17,6 +17,7 @@ from graphc.runtime.feeds import bind_feeds
 from graphc.runtime.fetches import FetchNest
 from graphc.runtime.initial import initial_values
 from graphc.runtime.prepare import evaluate, prepare
+from tests.near import assert_near
 
 ROWS = 8
 
@@ -125,7 +126,7 @@ def test_the_halves_one_after_the_other_mean_the_step(make) -> None:
     assert whole.keys() == (computed.keys() | applied.keys()) - {("fetch", n) for n in crossing}
     for key, value in whole.items():
         there = applied if key in applied else computed
-        np.testing.assert_allclose(there[key], value, rtol=1e-6, err_msg=str(key))
+        assert_near(there[key], value, rtol=1e-6, err_msg=str(key))
     fetches = [port.name for port in program.ports("fetch")]
     assert found.on_server == tuple(("fetch", name) in applied for name in fetches)
 

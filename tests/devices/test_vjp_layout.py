@@ -15,6 +15,7 @@ from graphc.ops.reduction import reduce_sum
 from graphc.ops.shape import reshape, transpose
 from graphc.runtime.session import Session
 from tests.laws.harness import functional
+from tests.near import assert_near
 
 FAR = 4 * np.eye(3)
 BATCH = np.random.default_rng(0).uniform(size=(4, 3, 3))
@@ -51,7 +52,7 @@ def test_values() -> None:
     together = Session(graph, strategy=DataParallel(2), options=options).run(fetches, feeds)
     names = [f"{name}, {x}" for name in (*CUT, *GATHERED) for x in "aw"]
     for name, one, other in zip(names, alone, together, strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-9, err_msg=name)
+        assert_near(other, one, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
 def test_what_can_be_computed_in_pieces_is_not_gathered() -> None:

@@ -16,6 +16,7 @@ import resnet20
 import transformer_lm
 
 import graphc as gc
+from tests.near import assert_near
 
 STEPS = 10
 SIZE = transformer_lm.Size(blocks=2, width=16, heads=2, length=12, batch=8)
@@ -82,7 +83,7 @@ def test_four_devices_train_as_one(example: Callable[[Any], Trained]) -> None:
     losses, state = example(None)
     found_losses, found = example(gc.devices.DataParallel(4))
     assert losses[-1] < losses[0]
-    np.testing.assert_allclose(found_losses, losses, rtol=1e-12)
+    assert_near(found_losses, losses, rtol=1e-12)
     assert found.keys() == state.keys()
     for name, value in state.items():
-        np.testing.assert_allclose(found[name], value, rtol=1e-8, atol=1e-10, err_msg=name)
+        assert_near(found[name], value, rtol=1e-8, atol=1e-10, err_msg=name)

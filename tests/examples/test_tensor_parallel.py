@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from itertools import islice
 
-import numpy as np
 import pytest
 import tensor_parallel
 
 import graphc as gc
+from tests.near import assert_near
 
 MESH = gc.devices.Mesh({"data": 2, "model": 2})
 
@@ -25,7 +25,7 @@ def test_a_mesh_trains_as_one_device() -> None:
         job = tensor_parallel.build(blocks=1, width=16, heads=2, batch=16, dtype="float64")
         session = gc.Session(job.graph, strategy=strategy)
         found[strategy] = losses(session, job, 10)
-    np.testing.assert_allclose(found[MESH], found[None], rtol=1e-9)
+    assert_near(found[MESH], found[None], rtol=1e-9)
     assert found[None][-1] < found[None][0]
     lies = tensor_parallel.places(session)
     assert lies["block0/attention/query/kernel"] == ((16, 16), (16, 8))

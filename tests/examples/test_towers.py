@@ -10,6 +10,7 @@ import towers
 
 import graphc as gc
 from graphc.devices import DataParallel
+from tests.near import assert_near
 
 QUICK = gc.CompileOptions(xla_options={"xla_backend_optimization_level": 0})
 KERNEL = "tower_0/network/out/kernel"
@@ -31,7 +32,7 @@ def test_towers_are_data_parallelism_is_one_device() -> None:
     assert not np.allclose(one[KERNEL], one[f"{KERNEL}/average"])
     for name, value in one.items():
         for other in (by_hand, by_strategy):
-            np.testing.assert_allclose(other[name], value, rtol=1e-9, atol=1e-9, err_msg=name)
+            assert_near(other[name], value, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
 def test_variables_are_shared_and_towers_ask_for_devices() -> None:

@@ -12,6 +12,7 @@ import transformer_lm
 from jax import numpy as jnp
 
 import graphc as gc
+from tests.near import assert_near
 
 SIZE = transformer_lm.Size(blocks=2, width=16, heads=2, length=12, batch=4)
 STEPS = 20
@@ -73,7 +74,7 @@ def test_the_training_step_equals_the_same_in_jax() -> None:
         params, opt_state, loss = step(params, opt_state, **feeds)
         assert float(mine) == pytest.approx(float(loss), abs=1e-4)
     for name, value in params.items():
-        np.testing.assert_allclose(session.get(name), value, atol=1e-4, err_msg=name)
+        assert_near(session.get(name), value, rtol=0.0, atol=1e-4, err_msg=name)
 
 
 @pytest.mark.slow

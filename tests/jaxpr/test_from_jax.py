@@ -30,6 +30,7 @@ from graphc.ops.catalogue import FUNCTIONS as ops
 from graphc.ops.control import scan
 from graphc.optim import minimize
 from graphc.runtime.session import Session
+from tests.near import assert_near
 
 
 def run(graph: Graph, fetches: Any, **feeds: Any) -> Any:
@@ -64,7 +65,7 @@ def test_named_sizes_stay_named() -> None:
         value = np.random.default_rng(batch).normal(size=(batch, 3)).astype(np.float32)
         got = session.run(results, {x: value})
         for name, wanted in statistics(jnp.asarray(value)).items():
-            np.testing.assert_allclose(got[name], wanted, rtol=1e-6, atol=1e-6)
+            assert_near(got[name], wanted, rtol=1e-6, atol=1e-6)
 
 
 def test_sizes_made_equal_by_the_graph_are_equal_for_jax() -> None:
@@ -92,7 +93,7 @@ def test_random_numbers_of_a_named_size() -> None:
     for batch in (2, 5):
         value = np.ones((batch, 3), np.float32)
         got = session.run(y, {"x": value, "key": key})
-        np.testing.assert_allclose(got, noisy(value, key), rtol=1e-6)
+        assert_near(got, noisy(value, key), rtol=1e-6)
 
 
 def test_nests_pass_through_and_other_arguments_stay_python() -> None:
@@ -173,7 +174,7 @@ def test_import_in_the_body_of_a_scan() -> None:
         return lax.scan(lambda c, x: (jnp.tanh(c * w + x), None), jnp.float32(0.0), value)[0]
 
     got = run(graph, [last, slope], x=value)
-    np.testing.assert_allclose(got, [by_hand(0.5), jax.grad(by_hand)(0.5)], rtol=1e-6)
+    assert_near(got, [by_hand(0.5), jax.grad(by_hand)(0.5)], rtol=1e-6)
 
 
 # -- derivatives ---------------------------------------------------------------------------------
@@ -205,7 +206,7 @@ def test_custom_derivatives_hold_in_the_second_order_too() -> None:
     value = np.array([0.1, 0.5, -0.3])
     wanted = [2 * np.cos(value), -2 * np.sin(value), 3 * np.exp(value), 9 * np.exp(value)]
     for got, expected in zip(run(graph, fetches, x=value), wanted, strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-12)
+        assert_near(got, expected, rtol=1e-12)
 
 
 def test_a_derivative_that_was_not_imported_is_an_error_and_not_a_wrong_number() -> None:
@@ -235,7 +236,7 @@ def test_imported_nodes_train_under_data_parallelism_as_on_one_device() -> None:
         session = Session(graph, strategy=strategy)
         losses.append([float(session.run([train, loss], {x: batch})[1]) for _ in range(4)])
     assert losses[0][0] > losses[0][-1]
-    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-12)
+    assert_near(losses[0], losses[1], rtol=1e-12)
 
 
 def test_loops_of_a_computed_length_have_gradients_up_to_a_number_of_trips() -> None:
@@ -249,7 +250,7 @@ def test_loops_of_a_computed_length_have_gradients_up_to_a_number_of_trips() -> 
             gradients(ops.reduce_sum(from_jax(doubled)(x)), x)
     assert "test_from_jax.py" in str(caught.value.source)
     value = np.array([1.1, 1.2, 1.3])  # squared three times: x**8
-    np.testing.assert_allclose(run(graph, slope, x=value), 8 * value**7, rtol=1e-12)
+    assert_near(run(graph, slope, x=value), 8 * value**7, rtol=1e-12)
 
 
 def test_calls_back_to_python_are_made_where_a_result_is_wanted(

@@ -23,6 +23,7 @@ from tests.jaxpr.any_functions import ANY
 from tests.jaxpr.functions import ROWS as FIRST
 from tests.jaxpr.functions import Row
 from tests.jaxpr.more_functions import MORE
+from tests.near import assert_near
 
 # All rows are compiled in one program, by the first test that asks.
 pytestmark = pytest.mark.xdist_group("imported functions")
@@ -135,7 +136,7 @@ def test_imported_function_equals_itself(row: Row, imported: Any, expected: Any)
         assert len(got) == len(wanted)
         for a, b in zip(got, wanted, strict=True):
             assert a.dtype == b.dtype
-            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+            assert_near(a, b, rtol=tolerance, atol=tolerance)
 
 
 def primitives_of(jaxpr: Any) -> set[str]:

@@ -24,6 +24,7 @@ from graphc.ir.serial import dump_program, load_program
 from graphc.ir.text import print_program
 from graphc.ops import layout_rules
 from graphc.ops.catalogue import CATALOGUE
+from tests.near import assert_near
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +55,7 @@ def test_values_types_and_gradients_of_named_sizes() -> None:
         wanted = [swish(value, beta=2.0), first(value)]
         wanted.append(jax.grad(lambda a: (first(a) ** 2).sum())(value))
     for a, b in zip(got, wanted, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-12)
+        assert_near(a, b, rtol=1e-12)
 
 
 def test_several_results_some_of_them_integers() -> None:
@@ -112,8 +113,8 @@ def test_under_a_strategy() -> None:
     value = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
     session = gc.Session(graph, strategy=gc.devices.DataParallel(2))
     got = session.run(results, {x: value})
-    np.testing.assert_allclose(got[0], value - value.mean(0), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(got[1], np.sin(value), rtol=1e-5)
+    assert_near(got[0], value - value.mean(0), rtol=1e-5, atol=1e-6)
+    assert_near(got[1], np.sin(value), rtol=1e-5)
     (note,) = session.executables[0].notes
     assert "Gathered" in note and "without a layout rule" in note
 
@@ -200,7 +201,7 @@ def test_an_artifact_runs_without_the_registration(tmp_path: Any) -> None:
     model = gc.load(tmp_path / "m.gcx")
     value = np.arange(3, dtype=np.float32)
     got = model.signatures["run"](x=value)["y"]
-    np.testing.assert_allclose(got, swish(value, beta=2.0), rtol=1e-6)
+    assert_near(got, swish(value, beta=2.0), rtol=1e-6)
 
 
 def test_back_to_jax() -> None:
@@ -210,7 +211,7 @@ def test_back_to_jax() -> None:
         y = op(x)
     function, state = gc.to_jax(graph, y)
     value = jnp.arange(3.0)
-    np.testing.assert_allclose(function(state, {"x": value})[0], swish(value), rtol=1e-6)
+    assert_near(function(state, {"x": value})[0], swish(value), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +335,7 @@ def test_declared_types_of_pieces() -> None:
         wanted = [op(x), gc.gradients(op(x), x)]
     value = np.arange(4, dtype=np.float32)
     got = gc.Session(graph, strategy=gc.devices.DataParallel(2)).run(wanted, {x: value})
-    np.testing.assert_allclose(got, [np.sin(value), np.cos(value)], rtol=1e-5)
+    assert_near(got, [np.sin(value), np.cos(value)], rtol=1e-5)
 
 
 def test_what_cannot_be_told_is_not_kept() -> None:

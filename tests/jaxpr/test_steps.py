@@ -14,6 +14,7 @@ from graphc.lowering.emit_jax import to_function
 from graphc.ops.state import READ_VARIABLE
 from graphc.passes.functionalize import Functionalize
 from tests.jaxpr.steps import LSTM, STEPS, VAE, Step
+from tests.near import assert_near
 
 
 def compiled(function: Any, *args: Any) -> Any:
@@ -59,7 +60,7 @@ def test_an_imported_step_equals_itself(step: Step, imported: Any, expected: Any
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
         assert a.dtype == b.dtype
         tolerance = 1e-5 if step.name == "accumulated" else 1e-12  # that computes in float32
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+        assert_near(a, b, rtol=tolerance, atol=tolerance)
         changed += np.size(a)
     assert changed
 
@@ -84,4 +85,4 @@ def test_an_imported_step_trains(step: Step) -> None:
             params, opt_state, value = jitted(params, opt_state, *batch)
             wanted.append(float(value))
     assert got[-1] < got[0]
-    np.testing.assert_allclose(got, wanted, rtol=1e-11)
+    assert_near(got, wanted, rtol=1e-11)

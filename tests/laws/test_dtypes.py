@@ -16,6 +16,7 @@ from graphc.ir.graph import Graph
 from tests.compiling import fusions_as_users
 from tests.laws.dtypes import representatives
 from tests.laws.harness import Array, Built, build_case, evaluate, functional, tolerance, widened
+from tests.near import assert_near
 
 PAGE = Path(__file__).parents[2] / "docs" / "make_dtypes.py"
 
@@ -65,7 +66,7 @@ def check(b: Built, got: list[Array]) -> None:
         ]
     for value, expected in zip(got, wanted, strict=True):
         near = tolerance(b.case, value.dtype)
-        np.testing.assert_allclose(widened(value), widened(expected), **near, err_msg=b.title)
+        assert_near(widened(value), widened(expected), **near, each=True, err_msg=b.title)
 
 
 def fit_for_oracle(array: Array, as_fraction: bool) -> Array:

@@ -45,6 +45,7 @@ from tests.laws.harness import (
     tolerance,
     widened,
 )
+from tests.near import assert_near
 
 FAMILIES = families()
 REPRESENTATIVES = representatives()
@@ -146,10 +147,11 @@ def check_oracle(b: Built, got: Sequence[Array]) -> None:
     wanted = wanted if isinstance(wanted, (tuple, list)) else (wanted,)
     assert len(wanted) == len(got), b.title
     for value, expected in zip(got, wanted, strict=True):
-        np.testing.assert_allclose(
+        assert_near(
             widened(value),
             np.asarray(expected),
             **tolerance(b.case, value.dtype),
+            each=True,
             err_msg=b.title,
         )
 
@@ -214,7 +216,7 @@ def test_gradient(op: str) -> None:
     position = {t: i for i, t in enumerate(feeds)}
     for (b, i, g), value in zip(wanted, values[: len(wanted)], strict=True):
         assert g.type == b.tensors[i].type, f"{b.title}: type of the gradient of input {i}"
-        np.testing.assert_allclose(
+        assert_near(
             value,
             expected[position[b.tensors[i]]],
             rtol=1e-8,
@@ -222,7 +224,7 @@ def test_gradient(op: str) -> None:
             err_msg=f"{b.title}: input {i}, against jax.grad",
         )
         if b.case.oracle is not None:
-            np.testing.assert_allclose(
+            assert_near(
                 value,
                 finite_differences(b, i),
                 rtol=1e-4,
@@ -314,9 +316,7 @@ def test_layout(family: str) -> None:
             position += 1
             assert a.shape == c.shape and a.dtype == c.dtype, b.title
             near = 1e-10 if a.dtype == np.float64 else 1e-4
-            np.testing.assert_allclose(
-                widened(c), widened(a), rtol=near, atol=near, err_msg=b.title
-            )
+            assert_near(widened(c), widened(a), rtol=near, atol=near, err_msg=b.title)
 
 
 # JAX has no lowering for other devices; docs/ops.md says so.

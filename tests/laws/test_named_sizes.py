@@ -40,6 +40,7 @@ from graphc.runtime.session import Session
 from tests.laws import nn_table
 from tests.laws.case import Case
 from tests.laws.harness import RANDOM_STATE, Array, as_list, families, functional, make_input
+from tests.near import assert_near
 
 OPERATORS = {
     name: tuple(
@@ -208,7 +209,7 @@ def _check_same(title: str, program: Program, plain: Program, arrays: Sequence[A
     for value, wanted in zip(_values(program, arrays), _values(plain, arrays), strict=True):
         near = 1e-12 if value.dtype == np.float64 else 1e-5
         scale = near * max(1.0, float(np.abs(wanted).max(initial=0)))
-        np.testing.assert_allclose(value, wanted, rtol=near, atol=scale, err_msg=title)
+        assert_near(value, wanted, rtol=near, atol=scale, err_msg=title)
 
 
 def _simplified(program: Program) -> Program:
@@ -256,7 +257,7 @@ def test_training_under_two_names() -> None:
     assert wanted[2] < wanted[0]
     for batches in ((None, None), (None, 8), (8, None)):
         for value, expected in zip(_trained(batches, layer), wanted, strict=True):
-            np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6, err_msg=str(batches))
+            assert_near(value, expected, rtol=1e-5, atol=1e-6, err_msg=str(batches))
 
 
 def _x(*shape: Any, dtype: str = "float32") -> Tensor:

@@ -17,6 +17,7 @@ from jax import numpy as jnp
 
 import graphc as gc
 from tests.compiling import optimised
+from tests.near import assert_near
 
 STEPS, ROWS, F64 = 10, 8, "float64"
 
@@ -277,11 +278,9 @@ def test_a_model_trains_as_in_jax_on_one_device_and_on_four(make):
     assert losses[-1] < losses[0]
     for session in first, gc.Session(model.graph, strategy=gc.devices.DataParallel(4)):
         run = [session.run([model.train, model.loss], model.feeds)[1] for _ in range(STEPS)]
-        np.testing.assert_allclose(np.asarray(run), losses, rtol=1e-10)
+        assert_near(np.asarray(run), losses, rtol=1e-10)
         for name in trainable:
-            np.testing.assert_allclose(
-                session.get(name), params[name], rtol=1e-8, atol=1e-9, err_msg=name
-            )
+            assert_near(session.get(name), params[name], rtol=1e-8, atol=1e-9, err_msg=name)
         assert session.executables[0].notes == []  # nothing had to be gathered
 
 
@@ -334,4 +333,4 @@ def test_two_optimizers_of_one_graph_update_their_own_variables():
                     session.run(judging, feeds)
                     session.run(making, {"noise": feeds["noise"]})
             for name, value in params.items():
-                np.testing.assert_allclose(session.get(name), value, rtol=1e-12, err_msg=name)
+                assert_near(session.get(name), value, rtol=1e-12, err_msg=name)

@@ -15,6 +15,7 @@ import pytest
 
 import graphc as gc
 from graphc.passes import pipelines
+from tests.near import assert_near
 
 F64, WIDTH, ROWS, STEPS = "float64", 6, 8, 4
 NORMAL = gc.nn.initializers.Normal(stddev=0.3)
@@ -128,7 +129,7 @@ def agree(a: gc.Session, b: gc.Session) -> None:
     left, right = a.values(), b.values()
     assert list(left) == list(right)
     for name, value in left.items():
-        np.testing.assert_allclose(value, right[name], rtol=1e-8, atol=1e-8, err_msg=name)
+        assert_near(value, right[name], rtol=1e-8, atol=1e-8, err_msg=name)
 
 
 @pytest.mark.slow
@@ -140,7 +141,7 @@ def test_training_is_the_same_rolled_and_unrolled(name: str) -> None:
     for _ in range(STEPS):
         _, a = rolled.run([model.train, model.loss], data())
         _, b = unrolled.run([model.train, model.loss], data())
-        np.testing.assert_allclose(a, b, rtol=1e-10)
+        assert_near(a, b, rtol=1e-10)
     assert len(loops(rolled)) == 2, "one loop forward, one backward"
     assert loops(unrolled) == []
     agree(rolled, unrolled)
@@ -172,7 +173,7 @@ def test_what_is_inside_a_block_can_be_fetched_and_fed() -> None:
         for left, right in zip(
             rolled.run(fetches, feeds)[1:], unrolled.run(fetches, feeds)[1:], strict=True
         ):
-            np.testing.assert_allclose(left, right, rtol=1e-8)
+            assert_near(left, right, rtol=1e-8)
         assert loops(unrolled) == []
     agree(rolled, unrolled)
 
@@ -205,7 +206,7 @@ def test_one_state_serves_every_executable() -> None:
         feeds = {"x": data()["x"]} if fetches == [inner] else data()
         a, b = rolled.run(fetches, feeds)[-1], unrolled.run(fetches, feeds)[-1]
         if a is not None:
-            np.testing.assert_allclose(a, b, rtol=1e-8)
+            assert_near(a, b, rtol=1e-8)
     agree(rolled, unrolled)
 
 

@@ -11,6 +11,7 @@ from graphc.build import placeholder
 from graphc.errors import AttributeValueError, ShapeError
 from graphc.ir.graph import Graph
 from graphc.runtime.session import Session
+from tests.near import assert_near
 
 SPACE = {1: "W", 2: "HW", 3: "DHW"}
 TRANSPOSED = {1: nn.conv1d_transpose, 2: nn.conv2d_transpose, 3: nn.conv3d_transpose}
@@ -55,7 +56,7 @@ def test_transposed_is_that_of_jax(size, window, strides, dilation, padding: str
         dimension_numbers=(f"N{SPACE[rank]}C", f"{SPACE[rank]}IO", f"N{SPACE[rank]}C"),
         transpose_kernel=True,
     )
-    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    assert_near(got, wanted, rtol=1e-5, atol=1e-5)
     assert y.ndim == rank + 2
 
 
@@ -66,7 +67,7 @@ def test_transposed_with_padding_and_groups() -> None:
     _, inner = run(lambda y, w: nn.conv2d(y, w, **attrs), [y, w])
     _, outer = run(lambda x, w: nn.conv2d_transpose(x, w, **attrs), [x, w])
     assert outer.shape == y.shape
-    np.testing.assert_allclose((inner * x).sum(), (outer * y).sum(), rtol=1e-4)
+    assert_near((inner * x).sum(), (outer * y).sum(), rtol=1e-4)
 
 
 def test_depthwise_and_separable() -> None:
@@ -82,8 +83,8 @@ def test_depthwise_and_separable() -> None:
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
         feature_group_count=3,
     )
-    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(mixed, wanted @ mix, rtol=1e-4, atol=1e-4)
+    assert_near(got, wanted, rtol=1e-5, atol=1e-5)
+    assert_near(mixed, wanted @ mix, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from graphc import nn
 from graphc.build import placeholder
 from graphc.errors import DTypeError, ShapeError
 from graphc.ir.graph import Graph
+from tests.near import assert_near
 from tests.nn.evaluate import evaluate
 
 
@@ -50,10 +51,10 @@ def test_losses_and_lookup_values() -> None:
     want = -log_p[np.arange(4), labels]
     hot = np.eye(3)[labels]
     p = 1 / (1 + np.exp(-logits))
-    np.testing.assert_allclose(values[0], want, rtol=1e-12)
-    np.testing.assert_allclose(values[1], want, rtol=1e-12)
-    np.testing.assert_allclose(values[2], -hot * np.log(p) - (1 - hot) * np.log(1 - p), rtol=1e-9)
-    np.testing.assert_allclose(values[3], (logits**2).sum() / 2, rtol=1e-12)
+    assert_near(values[0], want, rtol=1e-12)
+    assert_near(values[1], want, rtol=1e-12)
+    assert_near(values[2], -hot * np.log(p) - (1 - hot) * np.log(1 - p), rtol=1e-9)
+    assert_near(values[3], (logits**2).sum() / 2, rtol=1e-12)
     np.testing.assert_array_equal(values[4], logits[labels])
 
 

@@ -15,6 +15,7 @@ from graphc.errors import AttributeValueError, ShapeError
 from graphc.ir.graph import Graph
 from graphc.ops.reduction import reduce_sum
 from graphc.runtime.session import Session
+from tests.near import assert_near
 
 
 def test_space_and_depth() -> None:
@@ -58,7 +59,7 @@ def test_resize_is_that_of_jax(antialias: bool) -> None:
 
     for (method, size), got, wanted in zip([*rows, *rows], found, by_jax(value), strict=True):
         near = dict(rtol=1e-4, atol=1e-5, err_msg=f"{method} to {size}")
-        np.testing.assert_allclose(got, wanted, **near)
+        assert_near(got, wanted, **near)
 
 
 def test_resize_of_other_ranks_and_dtypes() -> None:
@@ -73,7 +74,7 @@ def test_resize_of_other_ranks_and_dtypes() -> None:
     assert [y.dtype.name for y in ys] == ["uint8", "float32", "uint8"] and ys[2].name == "y:0"
     found = Session(graph).run(ys, {x: value})
     np.testing.assert_array_equal(found[0][0, :, 0], [1, 4, 7, 10])
-    np.testing.assert_allclose(
+    assert_near(
         found[1], jax.image.resize(value.astype(np.float32), (1, 4, 1), "linear"), rtol=1e-5
     )
 
@@ -84,7 +85,7 @@ def test_global_pools() -> None:
         x = placeholder(("n", "h", "w", 3))
         pooled = [nn.global_avg_pool(x), nn.global_max_pool(x)]
     mean, largest = Session(graph).run(pooled, {x: value})
-    np.testing.assert_allclose(mean, value.mean((1, 2)), rtol=1e-5, atol=1e-6)
+    assert_near(mean, value.mean((1, 2)), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(largest, value.max((1, 2)))
 
 
@@ -124,7 +125,7 @@ def crops(x, boxes, size):
 def test_boxes_that_end_at_the_edge_lose_nothing_to_rounding(box) -> None:
     for size in (7, 11, 14, 29):
         x = np.ones((1, 8, 8, 1), np.float32)
-        np.testing.assert_allclose(crops(x, np.array([box], np.float32), size)[0], 1, rtol=1e-5)
+        assert_near(crops(x, np.array([box], np.float32), size)[0], 1, rtol=1e-5)
 
 
 def test_boxes_that_are_nowhere_give_no_gradient() -> None:

@@ -18,6 +18,7 @@ from graphc.errors import AttributeValueError, DTypeError, GraphcError, GraphErr
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.nn import initializers
+from tests.near import assert_near
 from tests.nn.evaluate import evaluate
 
 IMAGES = (None, 8, 8, 4)
@@ -266,8 +267,8 @@ def test_dense_conv_and_embedding_values() -> None:
     state: dict[str, np.ndarray] = {}
     indices = np.array([5, 0, 5], np.int32)
     y, c, e = evaluate(graph, fetches, {x: xs, z: images, n: indices}, state)
-    np.testing.assert_allclose(y, np.tanh(xs @ state["dense/kernel"] + 1), rtol=1e-12)
-    np.testing.assert_allclose(c, images @ state["conv2d/kernel"][0, 0] + 1, rtol=1e-12)
+    assert_near(y, np.tanh(xs @ state["dense/kernel"] + 1), rtol=1e-12)
+    assert_near(c, images @ state["conv2d/kernel"][0, 0] + 1, rtol=1e-12)
     np.testing.assert_array_equal(e, state["embedding/table"][indices])
 
 
@@ -281,16 +282,16 @@ def test_batch_norm_values_and_moving_averages() -> None:
     state: dict[str, np.ndarray] = {}
     (trained,) = evaluate(graph, [y], {x: xs}, state)
     mean, variance = xs.mean((0, 1)), xs.var((0, 1))
-    np.testing.assert_allclose(trained, (xs - mean) / np.sqrt(variance + 0.1), rtol=1e-9)
-    np.testing.assert_allclose(state["batch_norm/mean"], 0.25 * mean, rtol=1e-12)
-    np.testing.assert_allclose(state["batch_norm/variance"], 0.75 + 0.25 * variance, rtol=1e-12)
+    assert_near(trained, (xs - mean) / np.sqrt(variance + 0.1), rtol=1e-9)
+    assert_near(state["batch_norm/mean"], 0.25 * mean, rtol=1e-12)
+    assert_near(state["batch_norm/variance"], 0.75 + 0.25 * variance, rtol=1e-12)
     state["batch_norm/scale"], state["batch_norm/offset"] = np.full(4, 2.0), np.full(4, 1.0)
     with Graph() as graph:
         x = placeholder((None, 5, 4), "float64")
         y = nn.BatchNorm(epsilon=0.1, dtype="float64")(x, training=False)
     (served,) = evaluate(graph, [y], {x: xs}, state)
     scale = 2 / np.sqrt(state["batch_norm/variance"] + 0.1)
-    np.testing.assert_allclose(served, (xs - state["batch_norm/mean"]) * scale + 1, rtol=1e-9)
+    assert_near(served, (xs - state["batch_norm/mean"]) * scale + 1, rtol=1e-9)
 
 
 def test_layer_norm_values() -> None:
@@ -301,7 +302,7 @@ def test_layer_norm_values() -> None:
     (got,) = evaluate(graph, [y], {x: xs})
     centred = xs - xs.mean(-1, keepdims=True)
     want = centred / np.sqrt(xs.var(-1, keepdims=True) + 0.1)
-    np.testing.assert_allclose(got, want, rtol=1e-9)
+    assert_near(got, want, rtol=1e-9)
 
 
 def test_dropout_values() -> None:

@@ -14,6 +14,7 @@ import graphc as gc
 from graphc import nn
 from graphc.errors import AttributeValueError, GraphcError, ShapeError
 from graphc.nn import initializers
+from tests.near import assert_near
 
 F64 = "float64"
 SPACE = {1: (9,), 2: (6, 7), 3: (4, 5, 6)}
@@ -70,15 +71,15 @@ def test_convolutions(rank: int) -> None:
     with jax.enable_x64(True):
         p = parameters[0]
         want = jnp.tanh(conv(x, p["kernel"], steps, "VALID", groups=2) + p["bias"])
-        np.testing.assert_allclose(grouped, want, rtol=1e-9)
+        assert_near(grouped, want, rtol=1e-9)
         want = conv(x, parameters[1]["kernel"], (1,) * rank, "SAME")
-        np.testing.assert_allclose(same, want, rtol=1e-9, atol=1e-12)
+        assert_near(same, want, rtol=1e-9, atol=1e-12)
         p = parameters[2]
         want = lax.conv_transpose(
             x, p["kernel"], steps, "SAME", dimension_numbers=dimension_numbers(rank),
             transpose_kernel=True,
         )  # fmt: skip
-        np.testing.assert_allclose(larger, want + p["bias"], rtol=1e-9)
+        assert_near(larger, want + p["bias"], rtol=1e-9)
         halves = [
             lax.conv_transpose(
                 x[..., i : i + 2], parameters[3]["kernel"][..., i : i + 2], steps, "VALID",
@@ -86,7 +87,7 @@ def test_convolutions(rank: int) -> None:
             )
             for i in (0, 2)
         ]  # fmt: skip
-        np.testing.assert_allclose(valid, jnp.concatenate(halves, -1), rtol=1e-9)
+        assert_near(valid, jnp.concatenate(halves, -1), rtol=1e-9)
 
 
 def test_depthwise_and_separable() -> None:
@@ -109,14 +110,14 @@ def test_depthwise_and_separable() -> None:
     )
     with jax.enable_x64(True):
         want = conv(x, kernel, (1, 1), "SAME", groups=4) + bias
-        np.testing.assert_allclose(first, want, rtol=1e-9)
+        assert_near(first, want, rtol=1e-9)
         want = jax.nn.relu(conv(x, deep, (1, 1), "SAME", groups=4) @ wide + shift)
-        np.testing.assert_allclose(second, want, rtol=1e-9, atol=1e-12)
+        assert_near(second, want, rtol=1e-9, atol=1e-12)
     sequence = nn.DepthwiseConv1D(3, dtype=F64)
     (third,), (p,) = values_of([sequence], x[:, 0])
     with jax.enable_x64(True):
         want = conv(x[:, 0], p["kernel"], (1,), "SAME", groups=4) + p["bias"]
-    np.testing.assert_allclose(third, want, rtol=1e-9)
+    assert_near(third, want, rtol=1e-9)
 
 
 @pytest.mark.parametrize("rank", SPACE)
@@ -129,10 +130,10 @@ def test_pooling(rank: int) -> None:
     inside = tuple(range(-rank, 0))
     every_other = (slice(None), *[slice(None, None, 2)] * rank)
     np.testing.assert_array_equal(got[0], windows.max(inside)[every_other])
-    np.testing.assert_allclose(got[1], windows.mean(inside), rtol=1e-12, atol=1e-15)
+    assert_near(got[1], windows.mean(inside), rtol=1e-12, atol=1e-15)
     space = tuple(range(1, rank + 1))
     np.testing.assert_array_equal(got[2], x.max(space))
-    np.testing.assert_allclose(got[3], x.mean(space), rtol=1e-12)
+    assert_near(got[3], x.mean(space), rtol=1e-12)
 
 
 def test_norms() -> None:
@@ -148,11 +149,11 @@ def test_norms() -> None:
         return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + 0.1)
 
     want = normed(x.reshape(2, 5, 3, 2), (1, 3)).reshape(x.shape)
-    np.testing.assert_allclose(got[0], want * group["scale"] + group["offset"], rtol=1e-9)
+    assert_near(got[0], want * group["scale"] + group["offset"], rtol=1e-9)
     want = normed(x, 1)
-    np.testing.assert_allclose(got[1], want * instance["scale"] + instance["offset"], rtol=1e-9)
+    assert_near(got[1], want * instance["scale"] + instance["offset"], rtol=1e-9)
     want = x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.1)
-    np.testing.assert_allclose(got[2], want * rms["scale"], rtol=1e-9)
+    assert_near(got[2], want * rms["scale"], rtol=1e-9)
 
 
 def test_the_kernels_initializer_counts_groups() -> None:

@@ -14,6 +14,7 @@ from graphc.errors import ShapeError
 from graphc.ir.graph import Graph
 from graphc.ops.reduction import reduce_sum
 from graphc.runtime.session import Session
+from tests.near import assert_near
 
 CASES = {
     "celu": (lambda x: nn.celu(x, 0.7), lambda x: jax.nn.celu(x, 0.7)),
@@ -51,7 +52,7 @@ def test_values_and_gradients(dtype: str) -> None:
         wanted, pull = jax.vjp(theirs, x.astype("float32"))
         for got, expected in ((found[i], wanted), (found[len(ys) + i], *pull(wanted * 0 + 1))):
             got = np.asarray(got, "float32")
-            np.testing.assert_allclose(got, expected, rtol=near, atol=near, err_msg=name)
+            assert_near(got, expected, rtol=near, atol=near, each=True, err_msg=name)
 
 
 def test_prelu_learns_its_slopes() -> None:

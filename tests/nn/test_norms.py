@@ -15,6 +15,7 @@ from graphc.ir.graph import Graph
 from graphc.ops.emit import cast
 from graphc.ops.reduction import reduce_sum
 from graphc.runtime.session import Session
+from tests.near import assert_near
 
 
 def normalized(x, axes):
@@ -75,7 +76,7 @@ def test_values_and_gradients(name: str, dtype: str) -> None:
     near = 1e-4 if dtype == "float32" else 3e-2
     for a, b in zip(got, map(np.asarray, by_jax(*wide)), strict=True):
         size = np.abs(b).max()
-        np.testing.assert_allclose(np.asarray(a, "float32"), b, rtol=near, atol=near * size)
+        assert_near(np.asarray(a, "float32"), b, rtol=near, atol=near * size)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from graphc.build import placeholder
 from graphc.errors import AttributeValueError, ShapeError
 from graphc.ir.graph import Graph
 from graphc.runtime.session import Session
+from tests.near import assert_near
 
 CASES = [
     ((2, 6, 5, 3), ("n", "h", "w", 3), dict(window=2)),
@@ -52,7 +53,7 @@ def test_patches_are_those_of_jax(size, shape, attrs) -> None:
     )
     # JAX keeps the taps of a channel together.
     split = wanted.reshape(*wanted.shape[:-1], size[-1], -1)
-    np.testing.assert_allclose(got, jnp.swapaxes(split, -1, -2).reshape(got.shape), rtol=1e-6)
+    assert_near(got, jnp.swapaxes(split, -1, -2).reshape(got.shape), rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32"])

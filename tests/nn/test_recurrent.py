@@ -14,6 +14,7 @@ from jax import numpy as jnp
 import graphc as gc
 from graphc import nn
 from graphc.errors import AttributeValueError, DTypeError, GraphcError, GraphError, ShapeError
+from tests.near import assert_near
 from tests.nn import recurrences
 
 F64 = "float64"
@@ -55,9 +56,9 @@ def test_every_sequence_is_as_if_alone(kind: str, reverse: bool) -> None:
         more = recurrences.run(step, p, XS[row], state, reverse)
         padded = np.concatenate([some, np.zeros((4 - length, 5))])
         for (ys, last), want in zip(got, [(outputs, state), (padded, part), more], strict=True):
-            np.testing.assert_allclose(ys[row], want[0], rtol=1e-10, atol=1e-12)
+            assert_near(ys[row], want[0], rtol=1e-10, atol=1e-12)
             for a, b in zip(jax.tree.leaves(last), jax.tree.leaves(want[1]), strict=True):
-                np.testing.assert_allclose(a[row], b, rtol=1e-10, atol=1e-12)
+                assert_near(a[row], b, rtol=1e-10, atol=1e-12)
 
 
 def test_names_and_first_values_of_variables() -> None:
@@ -116,12 +117,12 @@ def test_stacked_both_directions_and_the_last_outputs() -> None:
             a, states[0] = recurrences.run(lstm, forward, xs, states[0])
             b, states[1] = recurrences.run(lstm, backward, xs, states[1], reverse=True)
             _, states[2] = recurrences.run(gru, upper, np.concatenate([a, b], -1), states[2])
-            np.testing.assert_allclose(want[row], states[2], rtol=1e-10, atol=1e-12)
+            assert_near(want[row], states[2], rtol=1e-10, atol=1e-12)
             if want is got:
                 for mine, theirs in zip(
                     jax.tree.leaves(last), jax.tree.leaves(states), strict=True
                 ):
-                    np.testing.assert_allclose(mine[row], theirs, rtol=1e-10, atol=1e-12)
+                    assert_near(mine[row], theirs, rtol=1e-10, atol=1e-12)
 
 
 def test_a_cell_step_by_step_shares_the_layers_variables() -> None:
@@ -138,9 +139,9 @@ def test_a_cell_step_by_step_shares_the_layers_variables() -> None:
     assert len(graph.variables) == 3
     xs = np.random.default_rng(1).normal(size=(2, 3, 4))
     whole, end, single, final = gc.Session(graph).run(fetches, {x: xs})
-    np.testing.assert_allclose(whole, single, rtol=1e-12)
+    assert_near(whole, single, rtol=1e-12)
     for a, b in zip(end, final, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-12)
+        assert_near(a, b, rtol=1e-12)
 
 
 def trained(strategy: Any = None) -> tuple[list[float], Any, Any, dict[str, Any]]:
@@ -199,17 +200,17 @@ def test_training_equals_hand_written_jax() -> None:
         for _ in range(5):
             params, state, loss = step(params, state)
             want.append(float(loss))
-    np.testing.assert_allclose(losses, want, rtol=1e-10)
+    assert_near(losses, want, rtol=1e-10)
     for name, value in params.items():
-        np.testing.assert_allclose(after[name], value, rtol=1e-7, atol=1e-10)
+        assert_near(after[name], value, rtol=1e-7, atol=1e-10)
 
 
 def test_training_on_two_devices_is_the_same() -> None:
     alone, _, one, _ = trained()
     together, _, two, _ = trained(gc.devices.DataParallel(2))
-    np.testing.assert_allclose(alone, together, rtol=1e-10)
+    assert_near(alone, together, rtol=1e-10)
     for name, value in one.items():
-        np.testing.assert_allclose(two[name], value, rtol=1e-7, atol=1e-10)
+        assert_near(two[name], value, rtol=1e-7, atol=1e-10)
 
 
 def test_dropout_is_between_the_layers_and_in_training_only() -> None:

@@ -13,6 +13,7 @@ from jax import numpy as jnp
 import graphc as gc
 from graphc import nn
 from graphc.errors import AttributeValueError, GraphcError, ShapeError
+from tests.near import assert_near
 
 F64 = "float64"
 RNG = np.random.default_rng(0)
@@ -95,7 +96,7 @@ def test_attention_of_itself_of_a_source_masked_causal_and_shared() -> None:
         attended(of_layer(values, turning), XS, XS, 2, 1, causal, rotary=True),
     ]
     for a, b in zip(got, want, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+        assert_near(a, b, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("rotary", [False, True])
@@ -117,7 +118,7 @@ def test_decoding_with_a_cache_equals_the_full_pass(rotary: bool) -> None:
     session = gc.Session(graph)
     shaken(session)
     full, first, others, length = session.run(fetches, {x: XS})
-    np.testing.assert_allclose(np.concatenate([first, others], 1), full, rtol=1e-9)
+    assert_near(np.concatenate([first, others], 1), full, rtol=1e-9)
     assert length == 5
     longer = session.run(fetches[2], {x: np.concatenate([XS, XS[:, :2]], 1)})
     assert np.isfinite(longer[:, :3]).all() and np.isnan(longer[:, 3]).all()  # room for 6
@@ -161,7 +162,7 @@ def test_block_values(norm_first: bool) -> None:
     else:
         h = normed(p, "attention_norm", XS + attention(XS))
         want = normed(p, "network_norm", h + network(h))
-    np.testing.assert_allclose(session.run(y, {x: XS}), want, rtol=1e-9, atol=1e-12)
+    assert_near(session.run(y, {x: XS}), want, rtol=1e-9, atol=1e-12)
 
 
 def language_model(strategy: Any = None) -> tuple[list[float], dict[str, Any], np.ndarray]:
@@ -191,7 +192,7 @@ def language_model(strategy: Any = None) -> tuple[list[float], dict[str, Any], n
 def test_training_equals_hand_written_jax_on_one_device_and_two() -> None:
     got, before, tokens = language_model()
     together, _, _ = language_model(gc.devices.DataParallel(2))
-    np.testing.assert_allclose(got, together, rtol=1e-9)
+    assert_near(got, together, rtol=1e-9)
 
     def norm(p: Any, name: str, x: Any) -> Any:
         scaled = (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5)
@@ -225,7 +226,7 @@ def test_training_equals_hand_written_jax_on_one_device_and_two() -> None:
         for _ in range(5):
             params, state, loss = step(params, state)
             want.append(float(loss))
-    np.testing.assert_allclose(got, want, rtol=1e-6)
+    assert_near(got, want, rtol=1e-6)
 
 
 def test_encodings() -> None:
@@ -242,13 +243,13 @@ def test_encodings() -> None:
     ys = np.zeros((1, 4, 4), jnp.bfloat16)
     waves, plain, moved, added = gc.Session(graph).run(fetches, {x: xs, y: ys})
     three = [np.sin(3), np.cos(3), np.sin(0.3), np.cos(0.3)]
-    np.testing.assert_allclose(waves, [[0, 1, 0, 1], three], rtol=1e-12)
+    assert_near(waves, [[0, 1, 0, 1], three], rtol=1e-12)
     for t, head in np.ndindex(4, 2):
-        np.testing.assert_allclose(plain[0, t, head], turned(xs[0, t, head], t), rtol=1e-12)
-        np.testing.assert_allclose(moved[0, t, head], turned(xs[0, t, head], t + 2), rtol=1e-12)
+        assert_near(plain[0, t, head], turned(xs[0, t, head], t), rtol=1e-12)
+        assert_near(moved[0, t, head], turned(xs[0, t, head], t + 2), rtol=1e-12)
     assert added.dtype == jnp.bfloat16
     want = [np.sin(1), np.cos(1), np.sin(0.01), np.cos(0.01)]
-    np.testing.assert_allclose(added[0, 0].astype(np.float32), want, rtol=1e-2)
+    assert_near(added[0, 0].astype(np.float32), want, rtol=1e-2)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 from graphc.build.placeholders import placeholder
 from graphc.ir.graph import Graph
 from tests.laws.harness import as_list, evaluate, functional, widened
+from tests.near import assert_near
 
 
 class Row(NamedTuple):
@@ -46,6 +47,4 @@ def check(rows: Sequence[Row]) -> None:
             value = found[tensor]
             assert value.dtype == tensor.dtype, row.name
             assert value.shape == np.shape(expected), (row.name, value.shape, np.shape(expected))
-            np.testing.assert_allclose(
-                widened(value), expected, rtol=row.near, atol=row.near, err_msg=row.name
-            )
+            assert_near(widened(value), expected, rtol=row.near, atol=row.near, err_msg=row.name)

@@ -9,6 +9,7 @@ import graphc as gc
 from graphc.devices.strategy import DataParallel
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
 from graphc.runtime.session import Session
+from tests.near import assert_near
 from tests.ops.table import Row, check
 
 RNG = np.random.default_rng(0)
@@ -79,8 +80,8 @@ def test_gradients() -> None:
     found = Session(graph).run(slopes, {x: a, y: b})
     h = recurrence(a, b)
     back = recurrence(np.concatenate([a[:0:-1], a[:1]])[[5, 0, 1, 2, 3, 4]], np.ones((6, 2)))[::-1]
-    np.testing.assert_allclose(found[1], back, rtol=1e-12)
-    np.testing.assert_allclose(found[0], back * np.concatenate([0 * h[:1], h[:-1]]), rtol=1e-12)
+    assert_near(found[1], back, rtol=1e-12)
+    assert_near(found[0], back * np.concatenate([0 * h[:1], h[:-1]]), rtol=1e-12)
 
 
 def test_replicas_loops_and_several_steps() -> None:
@@ -95,10 +96,10 @@ def test_replicas_loops_and_several_steps() -> None:
     for strategy in (None, DataParallel(2)):
         session = Session(graph, strategy=strategy)
         once = session.run([y, z], {x: a[0]})
-        np.testing.assert_allclose(once[0], wanted[0], rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(once[1], inner[0], rtol=1e-5, atol=1e-6)
+        assert_near(once[0], wanted[0], rtol=1e-5, atol=1e-6)
+        assert_near(once[1], inner[0], rtol=1e-5, atol=1e-6)
         several = session.run_steps(y, {x: a}, 3)
-        np.testing.assert_allclose(several, wanted, rtol=1e-5, atol=1e-6)
+        assert_near(several, wanted, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

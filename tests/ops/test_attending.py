@@ -8,6 +8,7 @@ import pytest
 from jax import numpy as jnp
 
 from graphc.ops.attending import How, Operands, adjoints, attend
+from tests.near import assert_near
 
 RNG = np.random.default_rng(0)
 BATCH, HEADS, SHARED = 2, 4, 2
@@ -61,7 +62,7 @@ def test_it_is_attention_at_once(time: int, source: int, causal: bool) -> None:
         wanted, *found = jax.jit(lambda k: [compute(k, steps) for steps in ({}, *STEPS)])(kinds)
     for result in found:
         for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(wanted), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+            assert_near(a, b, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_a_query_that_sees_nothing(mask: np.ndarray) -> None:
         wanted, *found = jax.jit(compute)(of)
     for result in found:
         for a, b in zip(result, wanted, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+            assert_near(a, b, rtol=1e-10, atol=1e-12)
 
 
 def test_narrow_sums_are_wide_over_all_turns() -> None:
@@ -140,4 +141,4 @@ def test_by_cudnn(masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     hows = [How(0.5, not masked, 0.0, flash=flash) for flash in (False, True)]
     results = jax.jit(lambda of: [(attend(of, how), adjoints(of, how)) for how in hows])(of)
     for a, b in zip(*map(jax.tree.leaves, results), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+        assert_near(a, b, rtol=1e-4, atol=1e-5)

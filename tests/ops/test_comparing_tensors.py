@@ -14,6 +14,7 @@ import pytest
 import graphc as gc
 from graphc.errors import GraphError, GraphFinalizedError, ShapeError
 from graphc.ir.node import Tensor, by_identity, is_among, position_of, same_items
+from tests.near import assert_near
 
 VALUES = np.array([0, 1, 5], np.int32)
 
@@ -243,4 +244,4 @@ def test_a_mask_of_two_axes_is_refused() -> None:
     found = gc.Session(g).run(y, {x: value, mask: given})
     q = value.reshape(shape)
     wanted = jax.nn.dot_product_attention(q, q, q, mask=given)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    assert_near(found, wanted, rtol=1e-5, atol=1e-6)

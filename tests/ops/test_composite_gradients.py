@@ -12,6 +12,7 @@ from graphc.autodiff.reverse import gradients
 from graphc.build.placeholders import placeholder
 from graphc.ir.graph import Graph
 from tests.laws.harness import evaluate, functional
+from tests.near import assert_near
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(4, 5))
@@ -92,9 +93,7 @@ def test_gradients_as_jax() -> None:
         wanted = jax.jit(jax.grad(losses))([[jnp.asarray(a) for a in c[2]] for c in calls])
     for (name, _, operands), row in zip(calls, wanted, strict=True):
         for k in range(len(operands)):
-            np.testing.assert_allclose(
-                next(values), row[k], rtol=1e-7, atol=1e-9, err_msg=f"{name}, operand {k}"
-            )
+            assert_near(next(values), row[k], rtol=1e-7, atol=1e-9, err_msg=f"{name}, operand {k}")
 
 
 def test_spreads_of_constants_are_flat() -> None:

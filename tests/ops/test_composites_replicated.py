@@ -8,6 +8,7 @@ import pytest
 import graphc as gc
 from graphc.devices.strategy import DataParallel
 from graphc.runtime.session import Session
+from tests.near import assert_near
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(8, 5)).astype(np.float32)
@@ -58,4 +59,4 @@ def test_two_devices_as_one(batch) -> None:
     alone = Session(graph).run(fetches, feeds)
     together = Session(graph, strategy=DataParallel(2)).run(fetches, feeds)
     for name, a, b in zip(CALLS, alone, together, strict=True):
-        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6, err_msg=name)
+        assert_near(b, a, rtol=1e-5, atol=1e-6, err_msg=name)

@@ -9,6 +9,7 @@ import pytest
 from graphc.ir.graph import Graph
 from graphc.lowering.emit_jax import to_function
 from tests.laws.harness import build_case, families, functional, widened
+from tests.near import assert_near
 
 FAMILIES = (
     "shape",
@@ -54,8 +55,8 @@ def test_fold_equals_lowering(family: str) -> None:
             if node.op.name not in ("ReduceSum", "ReduceMean"):  # may fold in a wider dtype
                 assert got.dtype == expected.dtype, node
             near = 2e-2 if expected.dtype.itemsize <= 2 else 1e-5
-            np.testing.assert_allclose(
-                widened(got), widened(expected), rtol=near, atol=near, err_msg=repr(node)
+            assert_near(
+                widened(got), widened(expected), rtol=near, atol=near, each=True, err_msg=repr(node)
             )
             folded += 1
     assert folded > len(built) / 2

@@ -18,6 +18,7 @@ from graphc.ir.graph import Graph
 from graphc.lowering.emit_jax import to_function
 from graphc.ops.catalogue import FUNCTIONS as F
 from tests.laws.harness import functional
+from tests.near import assert_near
 
 
 def convolution(x, w, b):
@@ -108,7 +109,7 @@ def test_no_more_than_by_hand(name: str) -> None:
     wanted = jax.jit(jax.value_and_grad(by_hand, argnums=tuple(wrt))).lower(*arrays).compile()
     loss, adjoints = wanted(*arrays)
     for a, b in zip(compiled(*arrays), [loss, *adjoints], strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+        assert_near(a, b, rtol=1e-4, atol=1e-5)
     cost, limit = compiled.cost_analysis(), wanted.cost_analysis()
     assert cost["bytes accessed"] <= limit["bytes accessed"]
     assert cost["flops"] <= limit["flops"] + COMPARISONS.get(name, 0)

@@ -22,6 +22,7 @@ from graphc.lowering.emit_jax import to_function
 from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.mapping import MAP
 from graphc.passes.prune import Prune
+from tests.near import assert_near
 from tests.passes.check import check, check_stays, program
 from tests.passes.evaluate import evaluate
 
@@ -55,7 +56,7 @@ def test_it_computes_what_a_loop_over_the_slices_does() -> None:
     start = program(TWO_RESULTS)
     inputs = values(start)
     for got, wanted in zip(to_function(start)(*inputs), evaluate(start, inputs), strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-6)
+        assert_near(got, wanted, rtol=1e-6)
         assert got.shape == wanted.shape and got.dtype == wanted.dtype
 
 
@@ -80,7 +81,7 @@ def test_any_length_also_of_splits_and_loops(length: int) -> None:
     )
     a, xs = values(start)
     sums, rest = to_function(start)(a, xs)
-    np.testing.assert_allclose(sums, a[:, :2] + xs.sum(0), rtol=1e-5, atol=1e-6)
+    assert_near(sums, a[:, :2] + xs.sum(0), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(rest, a[:, 2:])
 
 
@@ -211,7 +212,7 @@ def test_on_several_devices_it_gives_what_it_gives_on_one(name: str, replicas: i
         results, local.outputs, to_function(start)(*inputs), strict=True
     ):
         whole = np.concatenate(got, layout.axis) if isinstance(layout, Sharded) else got[-1]
-        np.testing.assert_allclose(whole, wanted, rtol=1e-5, atol=1e-5)
+        assert_near(whole, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_text_and_file_bring_it_back() -> None:

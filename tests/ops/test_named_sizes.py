@@ -15,6 +15,7 @@ from graphc.lowering.emit_jax import to_function
 from graphc.ops.catalogue import FUNCTIONS as ops
 from graphc.ops.emit import cast
 from tests.laws.harness import functional
+from tests.near import assert_near
 
 B, T = symbol("batch"), symbol("time")
 SIZES = {"batch": 6, "time": 4}
@@ -151,7 +152,7 @@ def test_values(everything) -> None:
     graph, x, results, _, values = everything
     function = to_function(functional(graph, list(results.values()), [x]), sizes=SIZES)
     for (name, (_, _, oracle)), got in zip(CASES.items(), jax.jit(function)(values), strict=True):
-        np.testing.assert_allclose(got, oracle(values), rtol=1e-5, atol=1e-5, err_msg=name)
+        assert_near(got, oracle(values), rtol=1e-5, atol=1e-5, err_msg=name)
 
 
 def test_gradients(everything) -> None:
@@ -162,7 +163,7 @@ def test_gradients(everything) -> None:
     wanted = jax.jit(jax.jacrev(losses))(values)
     for name, got, expected in zip(CASES, found, wanted, strict=True):
         assert got.shape == x.shape or got.shape == (6, 4, 8)
-        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4, err_msg=name)
+        assert_near(got, expected, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
 def test_symbolic_export(everything) -> None:
@@ -175,7 +176,7 @@ def test_symbolic_export(everything) -> None:
     exported = jax.export.export(jax.jit(function))(jax.ShapeDtypeStruct((b, t, 8), np.float32))
     for name, value in zip(kept, exported.call(values), strict=True):
         wanted = CASES[name][2](values)
-        np.testing.assert_allclose(value, wanted, rtol=1e-5, atol=1e-5, err_msg=name)
+        assert_near(value, wanted, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
 def test_equalities_are_recorded() -> None:

@@ -15,6 +15,7 @@ from graphc.ir.program import Program
 from graphc.lowering.emit_jax import to_function
 from graphc.ops.catalogue import FUNCTIONS as F
 from tests.laws.harness import functional
+from tests.near import assert_near
 
 STATE = [np.array([0, 7], np.uint32), np.zeros((), np.int32)]
 
@@ -89,4 +90,4 @@ def test_symbolic_export() -> None:
     arrays.append(rng.integers(0, 4, 3).astype(np.int32))
     wanted = jax.jit(to_function(build(3)))(*arrays, *STATE)
     for a, b in zip(exported.call(*arrays, *STATE), wanted, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+        assert_near(a, b, rtol=1e-4, atol=1e-5)

@@ -7,6 +7,7 @@ import pytest
 
 import graphc as gc
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
+from tests.near import assert_near
 from tests.ops.table import Row, check
 
 RNG = np.random.default_rng(0)
@@ -108,7 +109,7 @@ def test_gradients_pass_to_what_counts() -> None:
         x = gc.placeholder((4, 5), name="x")
         found = gc.gradients(gc.sum(gc.mean(x, 1, where=M) + gc.max(x, 1, where=M, initial=9.0)), x)
     slope = gc.Session(graph).run(found, {x: X})
-    np.testing.assert_allclose(slope, M / M.sum(1, keepdims=True), rtol=1e-6)
+    assert_near(slope, M / M.sum(1, keepdims=True), rtol=1e-6)
 
 
 def test_named_sizes() -> None:
@@ -118,8 +119,8 @@ def test_named_sizes() -> None:
         slope = gc.gradient(x, axis=0)
     assert y[1].shape == (1, 5) and y[2].shape == x.shape == slope.shape
     found = gc.Session(graph).run([*y, slope], {x: X})
-    np.testing.assert_allclose(found[0], np.mean(X, 0, where=X > 0), rtol=1e-6)
-    np.testing.assert_allclose(found[3], np.gradient(X, axis=0), rtol=1e-5)
+    assert_near(found[0], np.mean(X, 0, where=X > 0), rtol=1e-6)
+    assert_near(found[3], np.gradient(X, axis=0), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

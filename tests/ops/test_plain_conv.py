@@ -11,6 +11,7 @@ from jax import lax
 
 import graphc as gc
 from graphc.ops.plain_conv import plain_input_gradient, plain_kernel_gradient
+from tests.near import assert_near
 
 CASES = [
     dict(strides=(1, 1), padding=((1, 1), (1, 1)), dilation=(1, 1)),
@@ -46,9 +47,9 @@ def test_they_are_those_of_jax(attrs):
     dy = rng.standard_normal(y.shape).astype(np.float32)
     dx, dw = pull(dy)
     got = plain_input_gradient(dy, w, size=size, groups=1, **attrs)
-    np.testing.assert_allclose(got, dx, rtol=1e-4, atol=1e-4)
+    assert_near(got, dx, rtol=1e-4, atol=1e-4)
     got = plain_kernel_gradient(x, dy, size=window, groups=1, **attrs)
-    np.testing.assert_allclose(got, dw, rtol=1e-4, atol=1e-4)
+    assert_near(got, dw, rtol=1e-4, atol=1e-4)
 
 
 def test_a_loop_on_cpu_has_no_other_form_of_convolution():

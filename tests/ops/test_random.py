@@ -24,6 +24,7 @@ from graphc.ops.random_draws import (
 from graphc.ops.random_keys import fold_in, random_key
 from graphc.runtime.session import Session
 from tests.laws.harness import functional
+from tests.near import assert_near
 
 KEY = np.array([0, 7], np.uint32)
 N = 20_000
@@ -111,8 +112,8 @@ def test_dropout(rate: float) -> None:
     y_value, slope = jax.jit(to_function(program))(ones, KEY, np.zeros((), np.int32))[:2]
     kept = np.asarray(y_value) != 0
     assert abs(kept.mean() - (1 - rate)) < 5 / np.sqrt(N)
-    np.testing.assert_allclose(y_value, np.where(kept, 2 / (1 - rate), 0), rtol=1e-6)
-    np.testing.assert_allclose(slope, np.where(kept, 1 / (1 - rate), 0), rtol=1e-6)
+    assert_near(y_value, np.where(kept, 2 / (1 - rate), 0), rtol=1e-6)
+    assert_near(slope, np.where(kept, 1 / (1 - rate), 0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("cut", [True, False])

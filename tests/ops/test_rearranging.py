@@ -9,6 +9,7 @@ import graphc as gc
 from graphc.build.placeholders import placeholder
 from graphc.errors import AttributeValueError, ShapeError
 from graphc.ir.graph import Graph
+from tests.near import assert_near
 from tests.ops.table import Row, check
 
 RNG = np.random.default_rng(0)
@@ -227,7 +228,7 @@ def test_named_sizes() -> None:
         np.diagonal(value @ value.T, 1),
     ]
     for a, b in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6)
+        assert_near(a, b, rtol=1e-6)
 
 
 REFUSED = [

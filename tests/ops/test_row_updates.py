@@ -13,6 +13,7 @@ from graphc.ir.serial import dump_program, load_program
 from graphc.ir.text import print_program
 from graphc.lowering.emit_jax import to_function
 from graphc.ops.catalogue import CATALOGUE
+from tests.near import assert_near
 from tests.passes.check import program
 
 NESTEROV = """
@@ -47,8 +48,8 @@ def test_each_state_sees_the_new_rows_of_those_before() -> None:
     a, b, m, w, mask, rate = given()
     new = m * rate + a.T @ b
     got = jax.jit(to_function(program(NESTEROV)))(a, b, m, w, mask, rate)
-    np.testing.assert_allclose(got[0], new, rtol=1e-5)
-    np.testing.assert_allclose(got[1], w - (new * mask + a.T @ b), rtol=1e-5, atol=1e-5)
+    assert_near(got[0], new, rtol=1e-5)
+    assert_near(got[1], w - (new * mask + a.T @ b), rtol=1e-5, atol=1e-5)
 
 
 def test_text_and_bytes_there_and_back() -> None:

@@ -14,6 +14,7 @@ from graphc.build.placeholders import placeholder
 from graphc.ir.graph import Graph
 from graphc.ops.gamma_slopes import igamma_grad_a, random_gamma_grad
 from tests.laws.harness import evaluate, functional
+from tests.near import assert_near
 
 STEP = 1e-5
 
@@ -33,9 +34,9 @@ def slope(f, values):
 def test_spence_and_its_second_derivative_at_one() -> None:
     xs = [0.2, 1.0, 1.5, 1.7, 4.0]
     got, near = slope(gc.spence, xs)
-    np.testing.assert_allclose(got, near, rtol=1e-7)
+    assert_near(got, near, rtol=1e-7)
     got, near = slope(lambda x: gradients([gc.sum(gc.spence(x))], [x])[0], xs)
-    np.testing.assert_allclose(got, near, rtol=1e-5)
+    assert_near(got, near, rtol=1e-5)
 
 
 def test_slopes_of_the_gamma_distribution_in_x() -> None:
@@ -45,12 +46,12 @@ def test_slopes_of_the_gamma_distribution_in_x() -> None:
         lambda x: random_gamma_grad(1.7, x, log=True),
     ):
         got, near = slope(f, [0.3, 1.1, 2.5])
-        np.testing.assert_allclose(got, near, rtol=1e-6)
+        assert_near(got, near, rtol=1e-6)
 
 
 def test_exponential_integral_of_order_zero() -> None:
     got, near = slope(lambda x: gc.expn(0, x), [0.3, 2.0])
-    np.testing.assert_allclose(got, near, rtol=1e-7)
+    assert_near(got, near, rtol=1e-7)
 
 
 def test_draws_too_small_for_their_dtype_have_a_gradient() -> None:
@@ -60,7 +61,7 @@ def test_draws_too_small_for_their_dtype_have_a_gradient() -> None:
         y = random_gamma_grad(alpha, np.float32([-50, -70, -1000]), log=True)
     (got,) = evaluate(functional(graph, [y], [alpha]), [np.float32(0.05)])
     wanted = (special.digamma(1.05) - np.array([-50, -70, -1000])) / 0.05
-    np.testing.assert_allclose(got, wanted, rtol=1e-4)
+    assert_near(got, wanted, rtol=1e-4)
 
 
 def test_where_parameters_have_no_gradient_it_is_nan() -> None:
@@ -88,7 +89,7 @@ def test_exponential_integrals_near_zero() -> None:
         x = placeholder(xs.shape, "float64", name="x")
         y = gc.expn(orders, x)
     (got,) = evaluate(functional(graph, [y], [x]), [xs])
-    np.testing.assert_allclose(got, special.expn(orders.astype(int), xs), rtol=1e-12)
+    assert_near(got, special.expn(orders.astype(int), xs), rtol=1e-12)
 
 
 @pytest.mark.slow
@@ -103,6 +104,6 @@ def test_hypergeometric_derivatives() -> None:
         found = gradients([gc.sum(y)], [x, first])
     of_x, of_a = evaluate(functional(graph, found, [first, x]), [np.float64(a), xs])
     wanted = a * b / c * special.hyp2f1(a + 1, b + 1, c + 1, xs)
-    np.testing.assert_allclose(of_x, wanted, rtol=1e-9)
+    assert_near(of_x, wanted, rtol=1e-9)
     above, below = (special.hyp2f1(a + s, b, c, xs).sum() for s in (STEP, -STEP))
-    np.testing.assert_allclose(of_a, (above - below) / (2 * STEP), rtol=1e-6)
+    assert_near(of_a, (above - below) / (2 * STEP), rtol=1e-6)

@@ -16,6 +16,7 @@ from graphc.ir.serial import dump_program, load_program
 from graphc.ir.text import print_program
 from graphc.ops.catalogue import CATALOGUE
 from tests.laws.harness import functional
+from tests.near import assert_near
 
 W = np.array([0.1, 0.2, 0.3])
 
@@ -75,7 +76,7 @@ def test_derivatives_equal_those_of_the_trips_made(graph, wide, limit, most, tri
     wanted = [plain(W, 0.7), *grad(W, 0.7), *jax.grad(mixed, (0, 1))(W, 0.7)]
     assert got[0] == trips
     for value, expected in zip(got[1:], wanted, strict=True):
-        np.testing.assert_allclose(value, expected, rtol=1e-10, atol=1e-12)
+        assert_near(value, expected, rtol=1e-10, atol=1e-12)
 
 
 def test_a_third_derivative(graph, wide) -> None:
@@ -95,7 +96,7 @@ def test_a_third_derivative(graph, wide) -> None:
         return c
 
     wanted = jax.grad(jax.grad(jax.grad(plain)))(1.7)
-    np.testing.assert_allclose(gc.Session(graph).run(y, {x: 1.7}), wanted, rtol=1e-10)
+    assert_near(gc.Session(graph).run(y, {x: 1.7}), wanted, rtol=1e-10)
 
 
 def test_places_without_a_trip_are_not_visited(graph) -> None:
@@ -146,8 +147,8 @@ def test_variables_read_and_assigned(graph, most) -> None:
     session = gc.Session(graph)
     got = session.run([last, after])
     # 1 + 2 + 4 + 6 = 13, + 8 = 21: four trips
-    np.testing.assert_allclose(got, [5.0, 21.5])
-    np.testing.assert_allclose(session.run([last, after]), [1.0, 21.5])
+    assert_near(got, [5.0, 21.5], rtol=1e-7)
+    assert_near(session.run([last, after]), [1.0, 21.5], rtol=1e-7)
 
 
 def test_two_variables_of_one_value_in_the_condition(graph) -> None:
@@ -167,9 +168,7 @@ def test_gradient_of_a_variable_that_the_loop_reads(graph) -> None:
     v = gc.variable(np.float32(1.5), name="v")
     y = gc.while_loop(lambda c: c < 10.0 * v, lambda c: c * v, v.read(), max_trip_count=20)
     # c = v ** k: 1.5 ** 7 is the first above 15
-    np.testing.assert_allclose(
-        gc.Session(graph).run([y, gc.gradients(y, v)]), [1.5**7, 7 * 1.5**6], rtol=1e-5
-    )
+    assert_near(gc.Session(graph).run([y, gc.gradients(y, v)]), [1.5**7, 7 * 1.5**6], rtol=1e-5)
 
 
 def test_a_condition_must_not_assign(graph) -> None:
@@ -193,7 +192,7 @@ def test_each_trip_draws_anew_and_the_backward_loop_uses_the_same(graph) -> None
     session = gc.Session(graph)
     value, values, slope = session.run([total, drawn, gc.gradients(total, w)], {w: 2.0})
     assert len(set(values.tolist())) == 4
-    np.testing.assert_allclose([value, slope], [2 * values.sum(), values.sum()], rtol=1e-5)
+    assert_near([value, slope], [2 * values.sum(), values.sum()], rtol=1e-5)
     assert session.run(total, {w: 2.0}) != value
 
 
@@ -216,7 +215,7 @@ def test_a_loop_in_a_scan_draws_and_assigns_once(graph) -> None:
         runs.append(session.run([y, gc.gradients(y, w), v.read()] if not runs else [y], {w: at}))
     (_, slope, count), (below,), (above,) = runs
     assert count == 4.0
-    np.testing.assert_allclose(slope, (above - below) / (2 * h), rtol=1e-2)
+    assert_near(slope, (above - below) / (2 * h), rtol=1e-2)
 
 
 def test_loops_in_loops(graph, wide) -> None:
@@ -246,7 +245,7 @@ def test_loops_in_loops(graph, wide) -> None:
     h = 1e-6
     for slope, function in ((d, y), (dd, d)):
         expected = (value(function, 0.8 + h) - value(function, 0.8 - h)) / (2 * h)
-        np.testing.assert_allclose(value(slope, 0.8), expected, rtol=1e-5)
+        assert_near(value(slope, 0.8), expected, rtol=1e-5)
 
 
 def test_named_sizes(graph) -> None:
@@ -263,7 +262,7 @@ def test_named_sizes(graph) -> None:
     fetches = [total, again, gc.gradients(gc.reduce_sum(total), xs)]
     got = gc.Session(graph).run(fetches, {xs: fed})
     for value, expected in zip(got, [(fed**2).sum(0), (fed**2).sum(0), 2 * fed], strict=True):
-        np.testing.assert_allclose(value, expected)
+        assert_near(value, expected, rtol=1e-7)
 
 
 def test_replicas_give_what_one_device_gives() -> None:
@@ -295,7 +294,7 @@ def test_replicas_give_what_one_device_gives() -> None:
         alone, a = one(a, feeds)
         together, b = four(b, feeds)
         for p, q in zip(alone, together, strict=True):
-            np.testing.assert_allclose(np.asarray(q), np.asarray(p), rtol=1e-10)
+            assert_near(np.asarray(q), np.asarray(p), rtol=1e-10)
 
 
 def test_the_program_of_a_gradient_survives_text_and_serial(graph) -> None:
@@ -322,7 +321,7 @@ def test_map_fn_and_its_gradient(graph, wide) -> None:
     d = gc.gradients([gc.reduce_sum(pair["p"]), gc.reduce_sum(pair["q"])], [xs, w])
     fed = np.arange(8.0).reshape(4, 2)
     p, q, dxs, dw = gc.Session(graph).run([pair["p"], pair["q"], *d], {xs: fed, w: 0.3})
-    np.testing.assert_allclose(p, fed.sum(1) * 0.3)
-    np.testing.assert_allclose(q, np.sin(fed * 0.3))
-    np.testing.assert_allclose(dxs, 0.3 + 0.3 * np.cos(fed * 0.3))
-    np.testing.assert_allclose(dw, fed.sum() + (fed * np.cos(fed * 0.3)).sum())
+    assert_near(p, fed.sum(1) * 0.3, rtol=1e-7)
+    assert_near(q, np.sin(fed * 0.3), rtol=1e-7)
+    assert_near(dxs, 0.3 + 0.3 * np.cos(fed * 0.3), rtol=1e-7)
+    assert_near(dw, fed.sum() + (fed * np.cos(fed * 0.3)).sum(), rtol=1e-7)

@@ -18,6 +18,7 @@ from graphc.ops.winograd_conv import (
     winograd_input_gradient,
     winograd_kernel_gradient,
 )
+from tests.near import assert_near
 
 ALL = [(m, a + 1 - m) for a in range(1, MOST_PLACES + 1) for m in range(1, a + 1)]
 
@@ -28,7 +29,7 @@ def test_filtering_is_correlation(m: int, r: int) -> None:
     x, w = rng.integers(-9, 9, m + r - 1), rng.integers(-9, 9, r)
     made = filtering(m, r)
     got = made.results @ ((made.kernel @ w) * (made.tile @ x))
-    np.testing.assert_allclose(got, np.correlate(x, w, "valid"), rtol=0, atol=1e-11)
+    assert_near(got, np.correlate(x, w, "valid"), rtol=0, atol=1e-11)
 
 
 def test_the_smallest_is_winograds() -> None:
@@ -47,7 +48,7 @@ def test_tiles_are_placed_over_padding_and_end() -> None:
     for tile in range(3):
         begin = tile * m
         want = filtering(m, r).tile @ padded[begin : begin + 4]
-        np.testing.assert_allclose(placed[:, tile] @ x, want)
+        assert_near(placed[:, tile] @ x, want, rtol=1e-7)
 
 
 def by_jax(x: Any, w: Any, padding: Any) -> Any:
@@ -92,7 +93,7 @@ def test_like_direct_convolutions(sizes: dict[str, Any]) -> None:
             (winograd_kernel_gradient(x, dy, size=window, **how), dw),
         ):
             assert got.shape == want.shape and got.dtype == want.dtype
-            np.testing.assert_allclose(got, want, rtol=0, atol=1e-10)
+            assert_near(got, want, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -131,4 +132,4 @@ def test_turns_take_parts_of_a_sharded_batch_each() -> None:
     assert "while" in text
     for collective in ("all-gather", "all-reduce", "all-to-all", "collective-permute"):
         assert collective not in text
-    np.testing.assert_allclose(run(x, w), by_jax(x, w, how["padding"]), rtol=0, atol=1e-4)
+    assert_near(run(x, w), by_jax(x, w, how["padding"]), rtol=0, atol=1e-4)

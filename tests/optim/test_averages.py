@@ -15,6 +15,7 @@ from graphc.errors import (
     ShapeError,
     UnknownNameError,
 )
+from tests.near import assert_near
 
 
 def counting(dtype="float64", **options):
@@ -44,7 +45,7 @@ def test_they_start_as_the_variables_and_follow_by_the_decay() -> None:
     wanted = np.array([1.0, -1.0])
     for i, found in enumerate(averaged(4, decay=0.9), 1):
         wanted = 0.9 * wanted + 0.1 * np.array([2.0, -2.0]) * i
-        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+        assert_near(found, wanted, rtol=1e-12)
 
 
 def test_early_decays_are_smaller_where_updates_are_counted() -> None:
@@ -52,14 +53,14 @@ def test_early_decays_are_smaller_where_updates_are_counted() -> None:
     for i, found in enumerate(averaged(4, decay=0.2, num_updates=True), 1):
         decay = min(0.2, (1 + i) / (10 + i))
         wanted = decay * wanted + (1 - decay) * np.array([2.0, -2.0]) * i
-        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+        assert_near(found, wanted, rtol=1e-12)
 
 
 def test_without_bias_the_weights_of_what_was_seen_add_up_to_one() -> None:
     for i, found in enumerate(averaged(4, decay=0.9, zero_debias=True), 1):
         weights = 0.9 ** np.arange(i)[::-1]
         values = np.array([2.0, -2.0]) * np.arange(1, i + 1)[:, None]
-        np.testing.assert_allclose(found, weights @ values / weights.sum(), rtol=1e-12)
+        assert_near(found, weights @ values / weights.sum(), rtol=1e-12)
 
 
 def test_narrow_variables_are_averaged_in_float32() -> None:
@@ -68,7 +69,7 @@ def test_narrow_variables_are_averaged_in_float32() -> None:
     wanted = 1.0
     for i in range(1, 51):
         wanted += 0.001 * (2 * i - wanted)
-    np.testing.assert_allclose(found[-1], [wanted, -wanted], rtol=1e-3)
+    assert_near(found[-1], [wanted, -wanted], rtol=1e-3)
 
 
 def test_swapped_in_for_evaluation_and_back() -> None:
@@ -99,7 +100,7 @@ def test_on_four_devices_they_are_those_of_one() -> None:
     values, others = one.values(), four.values()
     assert not np.allclose(values["out/kernel"], values["out/kernel/average"])
     for name, value in values.items():
-        np.testing.assert_allclose(others[name], value, rtol=1e-9, err_msg=name)
+        assert_near(others[name], value, rtol=1e-9, err_msg=name)
 
 
 def test_errors() -> None:

@@ -30,6 +30,7 @@ from graphc.ops.catalogue import FUNCTIONS as ops
 from graphc.optim import minimize
 from graphc.runtime.session import Session
 from tests.compiling import optimised
+from tests.near import assert_near
 from tests.optim.transformations import TRANSFORMATIONS, WARM
 
 Array = np.ndarray[Any, Any]
@@ -171,17 +172,17 @@ def slot_values(label: str, variables: dict[str, Array]) -> list[Array]:
 def test_minimize_equals_optax(label: str, trained: Any, by_hand: Any) -> None:
     losses, variables = trained[label]
     wanted_losses, params, state = by_hand[label]
-    np.testing.assert_allclose(losses, wanted_losses, rtol=1e-12)
+    assert_near(losses, wanted_losses, rtol=1e-12)
     assert losses[0] != losses[-1]
     for name, value in params.items():
-        np.testing.assert_allclose(variables[name], value, rtol=1e-12, atol=1e-12, err_msg=name)
+        assert_near(variables[name], value, rtol=1e-12, atol=1e-12, err_msg=name)
     slots, wanted = slot_values(label, variables), jax.tree.leaves(state)
     assert len(slots) == len(wanted)
     for got, value in zip(slots, wanted, strict=True):
         if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             value = jax.random.key_data(value)
         assert got.dtype == value.dtype
-        np.testing.assert_allclose(got, value, rtol=1e-12, atol=1e-12)
+        assert_near(got, value, rtol=1e-12, atol=1e-12)
 
 
 # -- names and structure -----------------------------------------------------------------------
@@ -285,9 +286,9 @@ def test_only_the_variables_asked_for_are_trained() -> None:
     session = Session(graph)
     session.run(only_b, {})
     assert session.get("a").tolist() == [1.0, 1.0]
-    np.testing.assert_allclose(session.get("b"), 0.9, rtol=1e-6)
+    assert_near(session.get("b"), 0.9, rtol=1e-6)
     session.run(both, {})
-    np.testing.assert_allclose(session.get("a"), 1 - 0.1 * 2 * 0.9, rtol=1e-6)
+    assert_near(session.get("a"), 1 - 0.1 * 2 * 0.9, rtol=1e-6)
     assert session.get("unused").tolist() == [1.0, 1.0]
 
 
@@ -403,7 +404,7 @@ def test_a_transformation_that_keeps_a_random_key() -> None:
         session.run(node, {"x": np.zeros((2, 4), np.float32)})  # the gradient is noise alone
         updates, state = tx.update(jax.tree.map(jnp.zeros_like, params), state, params)
         params = optax.apply_updates(params, updates)
-    np.testing.assert_allclose(session.get("hidden/kernel"), params["hidden/kernel"], rtol=1e-6)
+    assert_near(session.get("hidden/kernel"), params["hidden/kernel"], rtol=1e-6)
 
 
 def test_an_update_that_changes_its_state_is_refused() -> None:

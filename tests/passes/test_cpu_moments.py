@@ -7,6 +7,7 @@ import pytest
 
 import graphc as gc
 from graphc.passes.cpu_moments import CpuMoments
+from tests.near import assert_near
 from tests.passes.check import check_pair, check_stays, pair
 
 PAIRS = {
@@ -93,10 +94,10 @@ def trained(pipeline: str, **kwargs: object) -> list[np.ndarray]:
 
 def test_o3_gives_what_o0_does() -> None:
     for got, wanted in zip(trained("O3"), trained("O0"), strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-11, atol=1e-15)
+        assert_near(got, wanted, rtol=1e-11, atol=1e-15)
 
 
 def test_on_replicas_too() -> None:
     strategy = gc.devices.DataParallel(2)
     for got, wanted in zip(trained("O3", strategy=strategy), trained("O0"), strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-11, atol=1e-15)
+        assert_near(got, wanted, rtol=1e-11, atol=1e-15)

@@ -13,6 +13,7 @@ from graphc.passes.cpu_pointwise import CpuPointwise
 from graphc.passes.validate import check_meaning
 from graphc.runtime.prepare import evaluate
 from tests.compiling import optimised
+from tests.near import assert_near
 from tests.passes.check import check_pair, check_stays, pair, program
 
 PLAIN = "padding=[[0, 0], [0, 0]], dilation=[1, 1]"
@@ -203,11 +204,11 @@ def trained(pipeline: str, stride: int, **kwargs: object) -> list[np.ndarray]:
 @optimised()
 def test_o3_gives_what_o0_does(stride: int) -> None:
     for got, wanted in zip(trained("O3", stride), trained("O0", stride), strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-12)
+        assert_near(got, wanted, rtol=1e-12)
 
 
 @optimised()
 def test_on_replicas_too() -> None:
     strategy = gc.devices.DataParallel(2)
     for got, wanted in zip(trained("O3", 2, strategy=strategy), trained("O0", 2), strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-12)
+        assert_near(got, wanted, rtol=1e-12)

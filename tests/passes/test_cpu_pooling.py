@@ -14,6 +14,7 @@ from graphc.ops.pool_taps import max_by_taps, max_gradient_by_taps
 from graphc.passes.cpu_pooling import CpuPooling
 from graphc.passes.validate import check_meaning
 from graphc.runtime.prepare import evaluate
+from tests.near import assert_near
 from tests.passes.check import check_pair, check_stays, pair, program
 
 ATTRS = "strides=[2, 2], padding=[[0, 0], [0, 0]], dilation=[1, 1]"
@@ -178,4 +179,4 @@ def test_ties_go_to_the_first_as_in_select_and_scatter(
     attrs = {"window": window, "strides": strides, "padding": padding, "dilation": (1, 1)}
     np.testing.assert_array_equal(max_by_taps(x, attrs), y)
     got = max_gradient_by_taps(x, dy, attrs)
-    np.testing.assert_allclose(got, pull(dy)[0], rtol=1e-6, atol=1e-6)
+    assert_near(got, pull(dy)[0], rtol=1e-6, atol=1e-6)

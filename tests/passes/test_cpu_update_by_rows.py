@@ -18,6 +18,7 @@ from graphc.ir.types import TensorType
 from graphc.ir.verify import verify
 from graphc.ops import arithmetic, math, matrix_product, reduction, shape, slicing
 from graphc.passes.cpu_update_by_rows import CpuUpdateByRows
+from tests.near import assert_near
 from tests.passes.check import check, check_stays, program
 from tests.passes.preserving import check_preserving
 from tests.passes.test_meaning_on_cpu import F64, by_xla
@@ -243,7 +244,7 @@ def test_a_training_step(optimizer: optax.GradientTransformation) -> None:
             (_, now), state = step(state, {"x": value})
             found.append(float(now))
         losses.append(found)
-    np.testing.assert_allclose(*losses, rtol=1e-4)
+    assert_near(*losses, rtol=1e-4)
     gradient = 2048 * 4096 * 4
     assert taken[1] > gradient and taken[0] < 0.55 * gradient, taken
 
@@ -266,7 +267,7 @@ def test_penalties(penalty: Any) -> None:
         found.append([session.run([train, loss], {"x": value})[1] for _ in range(3)])
         names = [node.op.name for node in session.executables[-1].insides.local.nodes]
         assert ("UpdateByRows" in names) is (not without)
-    np.testing.assert_allclose(*found, rtol=1e-5)
+    assert_near(*found, rtol=1e-5)
 
 
 def test_several_steps_in_a_loop() -> None:
@@ -284,4 +285,4 @@ def test_several_steps_in_a_loop() -> None:
         losses.append(session.run_steps([train, loss], {"x": batches}, 3)[1])
         found = [node.op.name for node in session.executables[-1].insides.local.walk()]
         assert ("UpdateByRows" in found) is (not without)
-    np.testing.assert_allclose(*losses, rtol=1e-5)
+    assert_near(*losses, rtol=1e-5)

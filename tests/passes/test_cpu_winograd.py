@@ -12,6 +12,7 @@ import graphc as gc
 from graphc.passes import cpu_winograd
 from graphc.passes.cpu_winograd import CpuWinograd
 from tests.compiling import optimised
+from tests.near import assert_near
 from tests.passes.check import check_pair, check_stays, pair
 
 SAME = "strides=[1, 1], padding=[[1, 1], [1, 1]], dilation=[1, 1]"
@@ -156,4 +157,4 @@ def test_o3_gives_what_o0_does(devices: int, monkeypatch: pytest.MonkeyPatch) ->
             losses = [session.run(list(fetches), feed)[1] for _ in range(3)]
         found[pipeline] = [np.asarray(losses), *map(session.get, ("w0", "w1"))]
     for a, b in zip(*found.values(), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+        assert_near(a, b, rtol=1e-4, atol=1e-6)

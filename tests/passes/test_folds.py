@@ -17,6 +17,7 @@ from graphc.ir.program import Program
 from graphc.ops.catalogue import CATALOGUE
 from graphc.passes.fold_constants import fold_node
 from tests.laws.harness import as_list, build_case, families, functional, tolerance, widened
+from tests.near import assert_near
 
 CASES = [case for cases in families().values() for case in cases]
 FOLDED = sorted({c.op for c in CASES if c.oracle and CATALOGUE[c.op].fold is not None})
@@ -47,7 +48,7 @@ def test_a_fold_gives_what_the_operator_means(op: str) -> None:
             tried += 1
             wanted = as_list(case.oracle(*[widened(a) for a in built.arrays]))
             for value, expected in zip(got, wanted, strict=True):
-                np.testing.assert_allclose(
+                assert_near(
                     widened(value),
                     np.asarray(expected),
                     **tolerance(case, value.dtype),

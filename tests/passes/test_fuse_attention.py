@@ -18,6 +18,7 @@ from graphc.ir.verify import verify
 from graphc.passes.fuse_attention import FuseAttention
 from graphc.passes.prune import Prune
 from graphc.runtime.prepare import evaluate, prepare
+from tests.near import assert_near
 from tests.passes.check import check_pair, check_stays
 
 FUSE = FuseAttention(every=True)
@@ -337,7 +338,7 @@ def check_meaning(before: Program, after: Program, tolerance: float = 1e-5) -> N
         feeds.append(value.astype(dtype))
     for a, b in zip(evaluate(before, feeds), evaluate(after, feeds), strict=True):
         a, b = (x.astype(np.float64) for x in (a, b))
-        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * max(np.abs(a).max(), 0.1))
+        assert_near(a, b, rtol=0, atol=tolerance * max(np.abs(a).max(), 0.1))
 
 
 def check_fused(program: Program, causal: bool) -> Program:

@@ -20,6 +20,7 @@ from graphc.passes.mixed_precision import MixedPrecision
 from graphc.passes.narrowing import Narrowing
 from graphc.passes.precision_roles import updating
 from graphc.passes.validate import random_inputs
+from tests.near import assert_near
 from tests.passes.check import check, check_stays, program
 from tests.passes.evaluate import evaluate
 from tests.passes.generate import programs
@@ -313,7 +314,7 @@ def test_the_rewriting_preserves_meaning(before: Program, seed: int) -> None:
         assert want.dtype == have.dtype
         if np.isfinite(want).all():
             scale = float(np.abs(want).max(initial=1))
-            np.testing.assert_allclose(have, want, atol=1e-4 * scale, err_msg=print_program(before))
+            assert_near(have, want, rtol=0.0, atol=1e-4 * scale, err_msg=print_program(before))
 
 
 def test_narrow_is_narrow() -> None:

@@ -11,6 +11,7 @@ import pytest
 import graphc as gc
 from graphc.passes.drop_marks import DropMarks
 from graphc.passes.scale_loss import FIRST_SCALE, GOOD_STEPS, LOSS_SCALE, ScaleLoss
+from tests.near import assert_near
 from tests.passes.check import check, check_stays, program
 from tests.passes.evaluate import evaluate
 
@@ -141,4 +142,4 @@ def test_gradients_too_small_for_f16_arrive() -> None:
     for precision, moved in (("f16", 2.0), (None, 2.0)):
         session = gc.Session(graph, options=gc.CompileOptions(precision=precision, cache=None))
         session.run(train, {x: np.ones((2, 2), "f4")})
-        np.testing.assert_allclose(session.get("w"), np.eye(2) - moved, rtol=2e-3, atol=2e-3)
+        assert_near(session.get("w"), np.eye(2) - moved, rtol=2e-3, atol=2e-3)

@@ -15,6 +15,7 @@ from graphc.ir.verify import verify
 from graphc.passes.base import Pass
 from graphc.passes.eliminate_common import EliminateCommon
 from graphc.passes.sparse_gradients import SparseGradients
+from tests.near import assert_near
 from tests.passes.check import check_stays, program
 from tests.passes.evaluate import evaluate
 
@@ -458,7 +459,7 @@ def same_values(text: str) -> None:
     ]
     pairs = zip(evaluate(before, feeds), evaluate(result.program, feeds), strict=True)
     for one, other in pairs:
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+        assert_near(one, other, rtol=1e-5, atol=1e-5)
 
 
 def test_rows_and_columns_of_one_table_are_written_beside_each_other() -> None:

@@ -15,6 +15,7 @@ from graphc.passes import attention_steps
 from graphc.passes.step_attention import StepAttention
 from graphc.passes.target import Target
 from graphc.runtime.prepare import prepare
+from tests.near import assert_near
 
 CPU, GPU = Target("cpu"), Target("gpu")
 
@@ -119,7 +120,7 @@ def test_on_replicas_and_in_loops_of_steps(monkeypatch: pytest.MonkeyPatch) -> N
 
     wanted = losses(None, False, pipeline="O0")
     for strategy, together in ((None, False), (None, True), (DataParallel(2), False)):
-        np.testing.assert_allclose(losses(strategy, together), wanted, rtol=1e-10)
+        assert_near(losses(strategy, together), wanted, rtol=1e-10)
 
 
 def plain(q: Any, k: Any, v: Any) -> Any:

@@ -12,6 +12,7 @@ import graphc as gc
 from graphc.config import CompileOptions
 from graphc.passes.pipelines import on_device
 from graphc.passes.update_in_place import UpdateInPlace
+from tests.near import assert_near
 from tests.passes.check import check, check_stays
 
 IN_PLACE = UpdateInPlace(smallest=4)
@@ -176,4 +177,4 @@ def test_xla_copies_no_weights() -> None:
             got.append(float(loss))
         losses[without] = got
     assert copies == {(): 0, ("update-in-place",): 2}
-    np.testing.assert_allclose(losses[()], losses["update-in-place",], rtol=1e-5)
+    assert_near(losses[()], losses["update-in-place",], rtol=1e-5)

@@ -20,6 +20,7 @@ from graphc.runtime.counters import COUNTERS
 from graphc.runtime.lowered import JaxProgram
 from graphc.runtime.once import Once
 from graphc.store.environment import settings
+from tests.near import assert_near
 
 FEED = np.linspace(-1, 1, 8 * 3).reshape(8, 3).astype(np.float32)
 
@@ -143,7 +144,7 @@ def test_runs_wait_for_what_is_being_compiled(together: threading.Barrier) -> No
     session = gc.Session(graph, strategy=DataParallel(2))
     futures = [session.compile(f, {x: (8, 3)}, wait=False) for f in ([train, loss], [loss, y])]
     before = session.run([loss, y], {x: FEED})[0]
-    np.testing.assert_allclose(session.run([train, loss], {x: FEED})[1], before, rtol=1e-6)
+    assert_near(session.run([train, loss], {x: FEED})[1], before, rtol=1e-6)
     assert {future.result() for future in futures} == set(session.executables)
     assert session.compile_count == 2
 

@@ -19,6 +19,7 @@ from graphc.runtime.custom_calls import check_known, make_ready, targets_of
 from graphc.store import folder as folder_module
 from graphc.store.folder import ExecutableCache
 from tests.artifacts.forge import entry, forge
+from tests.near import assert_near
 
 X = np.array([[4.0, 2.0], [2.0, 3.0]], np.float32)
 
@@ -218,7 +219,7 @@ def test_what_is_not_in_the_table_is_not_kept(
             with pytest.warns(RuntimeWarning, match="it calls 'lapack_spotrf_ffi', which another"):
                 cached, value = started(tmp_path / "cache", gc.linalg.cholesky)
             assert not cached
-            np.testing.assert_allclose(value @ value.T, X, rtol=1e-6)
+            assert_near(value @ value.T, X, rtol=1e-6)
     finally:
         custom_calls._family.cache_clear()
 
@@ -245,5 +246,5 @@ def test_native_code_without_a_record_is_not_run(tmp_path: Path) -> None:
     for change, note in notes.items():
         forge(path, tmp_path / "forged.gcx", change)
         run = gc.load(tmp_path / "forged.gcx", trust_native=True).signatures["run"]
-        np.testing.assert_allclose(run(x=X)["y"], expected, rtol=1e-6)
+        assert_near(run(x=X)["y"], expected, rtol=1e-6)
         assert run.way == "stablehlo" and note in run.notes[0]

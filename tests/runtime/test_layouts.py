@@ -18,6 +18,7 @@ from graphc.runtime.executable import Executable
 from graphc.runtime.executors import Executor
 from graphc.runtime.interface import Interface
 from graphc.runtime.layout import FLAT, OWN
+from tests.near import assert_near
 
 
 def perceptron(dtype="float64"):
@@ -69,9 +70,9 @@ def test_the_numbers_are_those_of_separate_variables(devices: int, monkeypatch) 
         assert (FLAT in kinds(session._state.layout)) == grouped
         results.append((losses, session.values()))
     (losses, values), (other_losses, other_values) = results
-    np.testing.assert_allclose(losses, other_losses, rtol=1e-9)
+    assert_near(losses, other_losses, rtol=1e-9)
     for name, value in values.items():
-        np.testing.assert_allclose(value, other_values[name], rtol=1e-7, atol=1e-12)
+        assert_near(value, other_values[name], rtol=1e-7, atol=1e-12)
 
 
 @pytest.mark.parametrize("devices", [1, 4])
@@ -161,7 +162,7 @@ def test_a_graph_that_grows_keeps_the_values_and_the_executables() -> None:
         more = [gc.variable(np.full(2, i, np.float32), name=f"more{i}") for i in range(3)]
         total = more[0] + more[1] + more[2] + gc.cast(gc.reduce_sum(graph.variables["b0"]), "f32")
     wanted = 3 + kept["b0"].sum()
-    np.testing.assert_allclose(session.run(total), [wanted, wanted], rtol=1e-6)
+    assert_near(session.run(total), [wanted, wanted], rtol=1e-6)
     assert session.run([train, loss], {x: FEED})[1] < first
     assert session.compile_count == 2
     np.testing.assert_array_equal(session.get("more2"), [2, 2])

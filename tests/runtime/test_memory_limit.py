@@ -16,6 +16,7 @@ import graphc as gc
 from graphc.devices import DataParallel
 from graphc.errors import AttributeValueError, ExecutionError, NumericsError
 from graphc.runtime.counters import COUNTERS
+from tests.near import assert_near
 
 ROWS, WIDTH, BLOCKS, TURNS = 64, 16, 8, 96
 
@@ -150,7 +151,7 @@ def test_it_fits_and_gives_the_same_numbers(build: Any, share: float) -> None:
     limit = limit_of(free, share)
     tight = compiled(model, limit)
     assert taken(tight) <= limit < taken(free)
-    np.testing.assert_allclose(losses(tight, model), losses(free, model), rtol=1e-12)
+    assert_near(losses(tight, model), losses(free, model), rtol=1e-12)
 
 
 def test_the_report_says_what_was_computed_again() -> None:
@@ -180,7 +181,7 @@ def test_draws_are_the_same() -> None:
     assert taken(tight) < taken(free)
     again = [n for n in tight.insides.local.walk() if n.outputs[0].name.endswith("/again")]
     assert any(node.op.name == "Dropout" for node in again)
-    np.testing.assert_allclose(losses(tight, model), losses(free, model), rtol=1e-6)
+    assert_near(losses(tight, model), losses(free, model), rtol=1e-6)
 
 
 def test_where_all_fits_nothing_changes() -> None:
@@ -200,7 +201,7 @@ def test_numerics_are_checked_of_what_runs() -> None:
     free = compiled(model, check_numerics=True)
     tight = compiled(model, limit_of(free, 0.75), check_numerics=True)
     assert taken(tight) < taken(free)
-    np.testing.assert_allclose(losses(tight, model), losses(free, model), rtol=1e-6)
+    assert_near(losses(tight, model), losses(free, model), rtol=1e-6)
     for step in (tight, free):
         with pytest.raises(NumericsError, match="Square"):
             step(step.init(), {"x": np.full(model.shape, 1e30, np.float32)})
@@ -226,7 +227,7 @@ def test_several_steps_in_one_call() -> None:
     assert taken(tight) < taken(free)
     many = {"x": np.stack([feed(model)["x"]] * 3)}
     results = [step(step.init(), many)[0][1] for step in (tight, free)]
-    np.testing.assert_allclose(results[0], results[1], rtol=1e-12)
+    assert_near(results[0], results[1], rtol=1e-12)
 
 
 @pytest.mark.parametrize("build", [blocks, recurrent])
@@ -237,7 +238,7 @@ def test_the_limit_is_of_each_device(build: Any) -> None:
     limit = limit_of(free, 0.65)
     tight = compiled(model, limit, strategy=strategy)
     assert taken(tight) <= limit < taken(free) < taken(alone)
-    np.testing.assert_allclose(losses(tight, model), losses(alone, model), rtol=1e-12)
+    assert_near(losses(tight, model), losses(alone, model), rtol=1e-12)
 
 
 @pytest.mark.slow
@@ -245,7 +246,7 @@ def test_draws_of_replicas_are_the_same() -> None:
     model = blocks("float64", drop=0.5)
     free = compiled(model, strategy=DataParallel(2))
     tight = compiled(model, limit_of(free, 0.5), strategy=DataParallel(2))
-    np.testing.assert_allclose(losses(tight, model), losses(free, model), rtol=1e-12)
+    assert_near(losses(tight, model), losses(free, model), rtol=1e-12)
 
 
 def test_a_session_obeys_it() -> None:
@@ -258,7 +259,7 @@ def test_a_session_obeys_it() -> None:
     before = COUNTERS.snapshot()
     for _ in range(2):
         values = [float(s.run([model.train, model.loss], feed(model))[1]) for s in (session, other)]
-        np.testing.assert_allclose(values[0], values[1], rtol=1e-5)
+        assert_near(values[0], values[1], rtol=1e-5)
     assert COUNTERS.compiles >= before.compiles + 2
 
 

@@ -19,6 +19,7 @@ from graphc.ops.numerics import NAN as NAN_LEVEL
 from graphc.passes.check_numerics import CheckNumerics
 from graphc.runtime.numerics import complaint
 from tests.compiling import optimised
+from tests.near import assert_near
 from tests.passes.check import check_pair, program
 
 CHECK = gc.CompileOptions(check_numerics=True, cache=None)
@@ -179,7 +180,7 @@ def test_the_session_goes_on_as_before() -> None:
         np.testing.assert_array_equal(value, before[name])
     for _ in range(3):
         a, b = (s.run([train, loss], {x: GOOD})[1] for s in (checked, plain))
-        np.testing.assert_allclose(a, b, rtol=1e-6)
+        assert_near(a, b, rtol=1e-6)
 
 
 def test_many_steps_fail_together() -> None:
@@ -209,7 +210,7 @@ def test_on_replicas(steps: int | None) -> None:
     for name, value in session.values().items():
         np.testing.assert_array_equal(value, before[name])
     one = gc.Session(g, options=CHECK).run([train, loss], {x: GOOD})[1]
-    np.testing.assert_allclose(session.run([train, loss], {x: GOOD})[1], one, rtol=1e-5)
+    assert_near(session.run([train, loss], {x: GOOD})[1], one, rtol=1e-5)
 
 
 def test_ahead_of_time_and_from_the_cache() -> None:

@@ -15,6 +15,7 @@ from graphc.config import CompileOptions
 from graphc.errors import DeviceError, NumericsError
 from graphc.runtime.counters import COUNTERS
 from graphc.runtime.partitioned import PartitionedProgram
+from tests.near import assert_near
 
 CPU = jax.devices("cpu")
 ONE, FOUR = ["/cpu:0"] * 4, [f"/cpu:{i}" for i in range(4)]
@@ -71,9 +72,9 @@ def partition_of(sess: gc.Session) -> PartitionedProgram:
 def test_four_devices_equal_one(dtype: str, bound: float) -> None:
     expected, values = on_one_device(dtype)
     got, sess = trained(FOUR, dtype)
-    np.testing.assert_allclose(got, expected, rtol=bound)
+    assert_near(got, expected, rtol=bound)
     for name, value in values.items():
-        np.testing.assert_allclose(sess.values()[name], value, rtol=bound, atol=bound, err_msg=name)
+        assert_near(sess.values()[name], value, rtol=bound, atol=bound, err_msg=name)
     assert sess.compile_count == 1
     made = partition_of(sess)
     # Forwards and back again, as few as there can be.
@@ -91,7 +92,7 @@ def test_four_devices_equal_one(dtype: str, bound: float) -> None:
 def test_micro_batches_run_through_the_stages() -> None:
     expected, _ = on_one_device("float64")
     got, sess = trained(FOUR, accumulate=4)
-    np.testing.assert_allclose(got, expected, rtol=1e-9)
+    assert_near(got, expected, rtol=1e-9)
     made = partition_of(sess)
     turns = [c.micro_batch for c in made.partition.clusters]
     assert [turns.count(m) for m in range(4)] == [7, 7, 7, 7]
@@ -106,7 +107,7 @@ def test_steps_in_one_call_and_ahead_of_time() -> None:
     singly = [float(sess.run([train, loss], {x: a, y: b})[1]) for a, b in data]
     again = gc.Session(g)
     _, losses = again.run_steps([train, loss], ({x: a, y: b} for a, b in data), 6)
-    np.testing.assert_allclose(losses, singly, rtol=1e-12)
+    assert_near(losses, singly, rtol=1e-12)
     assert losses.devices() == {CPU[3]}
     step = gc.compile(g, [train, loss], {x: (8, 6), y: (8, 2)})
     state = step.init()
@@ -116,7 +117,7 @@ def test_steps_in_one_call_and_ahead_of_time() -> None:
         with pytest.raises(gc.errors.StateError, match="consumed"):
             state["layer0/kernel"]
         state = new
-    np.testing.assert_allclose(state["layer3/kernel"], sess.get("layer3/kernel"), rtol=1e-12)
+    assert_near(state["layer3/kernel"], sess.get("layer3/kernel"), rtol=1e-12)
 
 
 @pytest.mark.slow
@@ -156,9 +157,9 @@ def test_random_streams_control_flow_and_statistics_cross_the_cut() -> None:
     got, other = run("/cpu:1", "/cpu:2")
     for rows in zip(got, expected, strict=True):
         for a, b in zip(*rows, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-9)
+            assert_near(a, b, rtol=1e-9)
     for name, value in state.items():
-        np.testing.assert_allclose(other[name], value, rtol=1e-9, err_msg=name)
+        assert_near(other[name], value, rtol=1e-9, err_msg=name)
 
 
 def test_an_embedding_on_another_device_than_the_dense_part() -> None:

@@ -16,6 +16,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import graphc as gc
 from graphc.lowering.even_shards import uneven_axes, with_even_shards
+from tests.near import assert_near
 
 GRID = gc.devices.Mesh({"data": 2, "model": 2})
 MESHES = [GRID, *[gc.devices.Mesh({"data": n}) for n in (2, 4)]]
@@ -31,7 +32,7 @@ def equal_on_meshes(graph: gc.Graph, fetches: Sequence[Any], feeds: dict[Any, An
     for mesh in MESHES:
         found = gc.Session(graph, strategy=mesh).run(fetches, feeds)
         for one, other in zip(wanted, found, strict=True):
-            np.testing.assert_allclose(
+            assert_near(
                 np.asarray(other), np.asarray(one), rtol=1e-12, atol=1e-12, err_msg=str(mesh.axes)
             )
 
@@ -109,7 +110,7 @@ def test_training_with_uneven_slices_in_a_loop_of_steps() -> None:
     for mesh in MESHES:
         session = gc.Session(model(), strategy=mesh)
         session.run_steps("train", batches, 3)
-        np.testing.assert_allclose(session.get("table"), one.get("table"), rtol=1e-12)
+        assert_near(session.get("table"), one.get("table"), rtol=1e-12)
 
 
 # -- how ---------------------------------------------------------------------------------------
@@ -256,4 +257,4 @@ def test_xla_still_needs(rule: str) -> None:
     (kept,) = jax.jit(
         with_even_shards(lambda *args: [function(*args)], grid()), in_shardings=places
     )(*arrays)
-    np.testing.assert_allclose(np.asarray(kept), alone, rtol=1e-4, atol=1e-4)
+    assert_near(np.asarray(kept), alone, rtol=1e-4, atol=1e-4)

@@ -12,6 +12,7 @@ import graphc as gc
 from graphc.errors import AttributeValueError, UnknownNameError
 from graphc.ir.program import Program
 from graphc.runtime.executable import Executable
+from tests.near import assert_near
 
 BATCH, WIDTH, LAYERS = 8, 32, 12
 
@@ -126,7 +127,7 @@ def test_without_a_pass(one: Executable) -> None:
     assert flat.cache_key != one.cache_key
     feeds = {"x": np.ones((BATCH, WIDTH), "float32")}
     losses = [s(s.init(), feeds)[0][1] for s in (one, flat)]
-    np.testing.assert_allclose(*losses, rtol=1e-5)
+    assert_near(*losses, rtol=1e-5)
 
 
 def test_unroll(one: Executable) -> None:

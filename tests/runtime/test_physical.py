@@ -13,6 +13,7 @@ from graphc.runtime.packing import pack, repack, unpack
 from graphc.runtime.physical import physical, propose
 from graphc.runtime.prepare import evaluate
 from tests.compiling import optimised
+from tests.near import assert_near
 
 # Two blocks: their weights are stacked, read and assigned so, as rolling repeats leaves them.
 ROLLED = """
@@ -139,7 +140,7 @@ def test_a_program_means_the_same_in_other_buffers(text, groups) -> None:
                 np.testing.assert_array_equal(value, expected, name)
     assert got.keys() == wanted.keys()
     for key, value in got.items():
-        np.testing.assert_allclose(value, wanted[key], rtol=1e-6)
+        assert_near(value, wanted[key], rtol=1e-6)
 
 
 def run(program, values):

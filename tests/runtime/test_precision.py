@@ -13,6 +13,7 @@ import pytest
 import graphc as gc
 from graphc.errors import AttributeValueError
 from graphc.passes.scale_loss import FIRST_SCALE, LOSS_SCALE
+from tests.near import assert_near
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(32, 12, 8)).astype("f4")
@@ -72,7 +73,7 @@ def test_it_learns_as_float32_does(kind: str) -> None:
     for precision, tolerance in (("bf16", 0.02), ("f16", 0.004)):
         got = losses(kind, precision)
         assert not np.array_equal(got, want)
-        np.testing.assert_allclose(got, want, atol=tolerance * want.max())
+        assert_near(got, want, rtol=0.0, atol=tolerance * want.max())
 
 
 @pytest.mark.slow
@@ -80,10 +81,8 @@ def test_it_learns_as_float32_does(kind: str) -> None:
 def test_on_two_devices_and_in_a_loop_of_steps(kind: str, precision: str) -> None:
     want = losses(kind, precision)
     strategy = gc.devices.DataParallel(2)
-    np.testing.assert_allclose(
-        losses(kind, precision, strategy=strategy), want, rtol=0.1, atol=5e-3
-    )
-    np.testing.assert_allclose(losses(kind, precision, steps=True), want, rtol=1e-4, atol=1e-6)
+    assert_near(losses(kind, precision, strategy=strategy), want, rtol=0.1, atol=5e-3)
+    assert_near(losses(kind, precision, steps=True), want, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -112,7 +111,7 @@ def test_f16_goes_on_from_a_file(tmp_path: Path) -> None:
     for _ in range(3):
         got, state = model.signatures["train"](state, x=X, y=Y)
         want = session.run([train, loss], {x: X, y: Y})[1]
-        np.testing.assert_allclose(got["loss"], want, rtol=1e-3)
+        assert_near(got["loss"], want, rtol=1e-3)
     assert float(session.get(LOSS_SCALE)) <= FIRST_SCALE
 
 

@@ -16,6 +16,7 @@ from graphc.runtime.layout import Group, StateLayout
 from graphc.runtime.packing import pack, unpack
 from graphc.runtime.prepare import evaluate
 from graphc.runtime.steps import looped, physical_steps
+from tests.near import assert_near
 
 
 def model(dtype="float64"):
@@ -57,12 +58,12 @@ def test_the_numbers_are_those_of_single_runs(devices: int) -> None:
         ("l", lambda r: r["loss"][0]),
     ):
         got = np.concatenate([leaf(part) for part in parts])
-        np.testing.assert_allclose(got, [leaf(one) for one in singles], rtol=1e-10, err_msg=key)
+        assert_near(got, [leaf(one) for one in singles], rtol=1e-10, err_msg=key)
     for name, value in single.values().items():
-        np.testing.assert_allclose(together.get(name), value, rtol=1e-10, atol=1e-15)
+        assert_near(together.get(name), value, rtol=1e-10, atol=1e-15)
     # The next run goes on with the same random stream.
     again = {"x": feeds[0]["x"]}
-    np.testing.assert_allclose(together.run(h, again), single.run(h, again), rtol=1e-10)
+    assert_near(together.run(h, again), single.run(h, again), rtol=1e-10)
     assert together.compile_count == 3  # n = 3, n = 1, one run
 
 
@@ -111,7 +112,7 @@ def test_what_is_fed_may_be_written_to_afterwards() -> None:
         results.append(session.run_steps(y, {x: buffer} if i % 2 else [{x: b} for b in buffer], 3))
         buffer[...] = -1
     wanted = [[300.0**3 * i * i] * 3 for i in range(20)]
-    np.testing.assert_allclose(np.asarray(results), wanted, rtol=1e-6)
+    assert_near(np.asarray(results), wanted, rtol=1e-6)
 
 
 def test_steps_without_feeds_or_fetched_values() -> None:
@@ -195,9 +196,9 @@ def test_an_executable_of_several_steps() -> None:
     stacked = {key: np.stack([feed[key] for feed in feeds]) for key in "xy"}
     (nothing, losses), after = three(three.init(), stacked)
     assert nothing is None and one.cache_key != three.cache_key
-    np.testing.assert_allclose(losses, singles, rtol=1e-10)
+    assert_near(losses, singles, rtol=1e-10)
     for name, value in state.items():
-        np.testing.assert_allclose(after[name], value, rtol=1e-10, atol=1e-15)
+        assert_near(after[name], value, rtol=1e-10, atol=1e-15)
     (_, value), _ = one(after, feeds[0])  # one state serves both
     assert np.isfinite(value)
     with pytest.raises(FeedError, match=r"feed 'x' must be f64\[3, 8, 6\]"):
@@ -259,13 +260,13 @@ def test_a_loop_keeps_what_lies_stacked(groups) -> None:
         one = evaluate(step, [{**values, "x": xs[i]}[port.name] for port in step.inputs])
         for port, value in zip(step.outputs, one, strict=True):
             if port.kind == "fetch":
-                np.testing.assert_allclose(got["fetch", port.name][i], value, rtol=1e-6)
+                assert_near(got["fetch", port.name][i], value, rtol=1e-6)
             else:
                 values[port.name] = value
     for buffer in layout.buffers:
         if ("state", buffer.name) in got:
             for name, value in unpack(buffer, got["state", buffer.name]).items():
-                np.testing.assert_allclose(value, values[name], rtol=1e-6, err_msg=name)
+                assert_near(value, values[name], rtol=1e-6, err_msg=name)
 
 
 def test_a_loop_has_the_batch_axis_behind_that_of_the_steps() -> None:

@@ -16,6 +16,7 @@ from graphc.errors import (
     StateError,
     UnknownNameError,
 )
+from tests.near import assert_near
 
 
 def counter_graph():
@@ -129,7 +130,7 @@ def test_a_reused_feed_buffer_never_changes_a_result(devices: int) -> None:
         results.append(s.run(y, {x: buffer}))
         buffer[...] = -1  # at once, while the run may still be under way
     wanted = [512.0**3 * i * i for i in range(50)]
-    np.testing.assert_allclose([float(r) for r in results], wanted, rtol=1e-6)
+    assert_near([float(r) for r in results], wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize("devices", [1, 4])

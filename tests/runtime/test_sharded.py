@@ -21,6 +21,7 @@ from graphc.errors import (
 )
 from graphc.runtime.interface import Interface
 from graphc.runtime.layout import FLAT, STACKED
+from tests.near import assert_near
 
 MESH = gc.devices.Mesh({"data": 2, "model": 2})
 STEPS = 20
@@ -94,7 +95,7 @@ def agree(one: gc.Session, other: gc.Session, near: float) -> None:
     values, others = one.values(), other.values()
     assert values.keys() == others.keys()
     for name, value in values.items():
-        np.testing.assert_allclose(others[name], value, rtol=near, atol=near, err_msg=name)
+        assert_near(others[name], value, rtol=near, atol=near, err_msg=name)
 
 
 # -- training ----------------------------------------------------------------------------------
@@ -105,7 +106,7 @@ def test_an_mlp_trains_as_on_one_device(dtype: str) -> None:
     one, mesh = gc.Session(mlp(dtype)), gc.Session(mlp(dtype), strategy=MESH)
     losses = run(one)
     assert losses[-1] < losses[0]
-    np.testing.assert_allclose(run(mesh), losses, rtol=NEAR[dtype])
+    assert_near(run(mesh), losses, rtol=NEAR[dtype])
     agree(one, mesh, NEAR[dtype])
     wanted = {"hidden/kernel": (12, 8), "hidden/bias": (8,), "out/kernel": (8, 4), "out/bias": (4,)}
     for name, shape in wanted.items():
@@ -128,7 +129,7 @@ def test_a_transformer_trains_as_on_one_device_dropout_included() -> None:
     """JAX's threefry makes the same numbers however they are cut."""
     one, mesh, losses, found = transformers()
     assert losses[-1] < losses[0]
-    np.testing.assert_allclose(found, losses, rtol=NEAR["float64"])
+    assert_near(found, losses, rtol=NEAR["float64"])
     agree(one, mesh, NEAR["float64"])
     assert parts(mesh.get("b/attention/query/kernel")) == {(8, 4)}
     assert parts(mesh.get("b/attention/out/kernel/train/0/mu")) == {(4, 8)}
@@ -150,7 +151,7 @@ def test_run_steps_makes_the_steps_of_run() -> None:
     losses = run(session, steps=3)
     batches = [feeds(looped.graph, step) for step in range(3)]
     _, found = looped.run_steps(["train", "loss:0"], batches, 3)
-    np.testing.assert_allclose(found, losses, rtol=1e-12)
+    assert_near(found, losses, rtol=1e-12)
     assert [f.spec for f in looped.executables[0].interface.feeds] == [(None, "data")] * 2
 
 
@@ -179,7 +180,7 @@ def test_stacks_are_cut_as_their_members_are() -> None:
         assert {b.kind for b in kernels} == kinds
         found, state = step(step.init(), {"x": feed})
         wanted = gc.Session(blocks(COUNT, odd)[0]).run(y.name, {"x": feed})
-        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+        assert_near(found, wanted, rtol=1e-12)
         number = step.layout.number(kernels[0])
         assert number is not None
         shape = (COUNT, 8, 4) if kinds == {STACKED} else (8, 4)
@@ -199,7 +200,7 @@ def test_micro_batches_mean_what_they_mean_on_one_device() -> None:
         return graph
 
     one, mesh = gc.Session(build()), gc.Session(build(), strategy=MESH)
-    np.testing.assert_allclose(run(mesh, 3), run(one, 3), rtol=1e-12)
+    assert_near(run(mesh, 3), run(one, 3), rtol=1e-12)
     agree(one, mesh, 1e-12)
 
 
@@ -266,7 +267,7 @@ def test_gc_compile_trains_too() -> None:
     for number in range(3):
         (_, loss), state = step(state, feeds(graph, number))
         losses.append(float(loss))
-    np.testing.assert_allclose(losses, run(gc.Session(mlp("float64")), 3), rtol=1e-9)
+    assert_near(losses, run(gc.Session(mlp("float64")), 3), rtol=1e-9)
     assert parts(state.buffers[0]) == {(12, 8)}
     assert step.memory()["arguments"] > 0
     assert "physical" in str(step.pass_history())
@@ -287,7 +288,7 @@ def test_values_are_set_and_read_whole(tmp_path: Path) -> None:
     signature = gc.Signature({"x": "x:0"}, {"logits": logits.outputs[0]})
     gc.save(session, tmp_path / "m.gcx", signatures={"predict": signature})
     loaded = gc.load(tmp_path / "m.gcx").signatures["predict"]
-    np.testing.assert_allclose(loaded(x=put["x"])["logits"], wanted, rtol=1e-5)
+    assert_near(loaded(x=put["x"])["logits"], wanted, rtol=1e-5)
     replicated = gc.Signature({"x": "x:0"}, {"logits": logits.outputs[0]}, replicated=True)
     with pytest.raises(AttributeValueError, match="the session has another strategy: Mesh"):
         gc.save(session, tmp_path / "r.gcx", signatures={"predict": replicated})
@@ -297,7 +298,7 @@ def test_without_a_mesh_annotations_mean_nothing() -> None:
     plain = run(gc.Session(mlp("float64", annotated=False)), 3)
     for strategy in (None, gc.devices.DataParallel(4)):
         session = gc.Session(mlp("float64"), strategy=strategy)
-        np.testing.assert_allclose(run(session, 3), plain, rtol=1e-9)
+        assert_near(run(session, 3), plain, rtol=1e-9)
         pieces = session.get("hidden/kernel").addressable_shards
         assert {piece.data.shape for piece in pieces} == {(12, 16)}
 

@@ -14,6 +14,7 @@ import graphc as gc
 from graphc.errors import AttributeValueError
 from graphc.ir.program import Program
 from graphc.runtime.executable import Executable
+from tests.near import assert_near
 
 ROWS, WIDTH, STEPS, BATCH = 3000, 24, 5, 8
 TABLE = (ROWS, WIDTH)
@@ -68,11 +69,9 @@ def trained(built: Built, mode: str, *, strategy: Any = None, at_once: bool = Fa
 
 
 def same(one: Trained, other: Trained, tolerance: float = 1e-12) -> None:
-    np.testing.assert_allclose(one.losses, other.losses, rtol=tolerance)
+    assert_near(one.losses, other.losses, rtol=tolerance)
     for name, value in one.values.items():
-        np.testing.assert_allclose(
-            value, other.values[name], rtol=tolerance, atol=tolerance, err_msg=name
-        )
+        assert_near(value, other.values[name], rtol=tolerance, atol=tolerance, err_msg=name)
 
 
 def compiled(built: Built, mode: str) -> Executable:
@@ -194,8 +193,8 @@ def test_lazy(name: str) -> None:
     got = trained(built, "lazy")
     assert of_tables(got.program) == ["ScatterNd"] * (1 + slots)
     want = by_hand(built, optimizer)
-    np.testing.assert_allclose(got.losses, want[0], rtol=1e-9)
-    np.testing.assert_allclose(got.values["emb/table"], want[1], rtol=1e-9, atol=1e-12)
+    assert_near(got.losses, want[0], rtol=1e-9)
+    assert_near(got.values["emb/table"], want[1], rtol=1e-9, atol=1e-12)
     if name == "adam":
         same(trained(built, "lazy", at_once=True), got)
 
@@ -255,7 +254,7 @@ def test_tied_weights_and_averages() -> None:
             sparse = "ScatterNd" in of_tables(session.executables[-1].program)
             assert sparse == (mode == "exact" and not tied)
         for one, other in zip(results["exact"], results["off"], strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-12)
+            assert_near(one, other, rtol=1e-12)
 
 
 def test_a_fetched_gradient_is_there_and_the_update_the_same() -> None:
@@ -274,7 +273,7 @@ def test_a_fetched_gradient_is_there_and_the_update_the_same() -> None:
         for mode in ("exact", "off")
     )
     for one, other in zip(got, want, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-8)
+        assert_near(one, other, rtol=1e-6, atol=1e-8)
 
 
 # -- from JAX, and in loops --------------------------------------------------------------------
@@ -336,7 +335,7 @@ def test_a_loop_of_steps_from_jax_carries_the_table() -> None:
     indices, targets = batches()
     (_, got), _ = step(step.init(), {ids: indices, y: targets})
     _, want = jax.jit(steps_in_jax)(values, slots, indices, targets.astype("f4"))
-    np.testing.assert_allclose(got, want, rtol=1e-5)
+    assert_near(got, want, rtol=1e-5)
 
 
 def recurrent(optimizer: Any) -> Built:
@@ -398,5 +397,5 @@ def test_lazy_updates_are_saved_with_sizes_open(tmp_path: Any) -> None:
         fed = {"ids": indices, "y": targets.astype("f4")}
         out, state = model.signatures["train"](state, **fed)
         _, want = session.run([train, loss], fed)
-        np.testing.assert_allclose(out["loss"], want, rtol=1e-6)
-    np.testing.assert_allclose(state["emb/table"], session.get("emb/table"), rtol=1e-6)
+        assert_near(out["loss"], want, rtol=1e-6)
+    assert_near(state["emb/table"], session.get("emb/table"), rtol=1e-6)

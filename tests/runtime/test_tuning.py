@@ -21,6 +21,7 @@ from graphc.runtime import search, trials, variants
 from graphc.runtime.trials import collect_garbage, disagreement, nudged, upper_bound
 from graphc.runtime.tuned import Choice
 from graphc.runtime.variants import VARIANTS, Variant
+from tests.near import assert_near
 
 BATCH = 8
 FAST = Variant(Choice("fast", {"pipeline": "O0"}), lambda program, target: True)
@@ -134,7 +135,7 @@ def test_feeds_may_come_in_another_order(clock: Any, table: Any) -> None:
     for _ in range(2):
         (_, loss), state = step(state, feeds)
         wanted.append(float(loss))
-    np.testing.assert_allclose(losses, wanted, rtol=1e-5)
+    assert_near(losses, wanted, rtol=1e-5)
 
 
 def test_values_are_taken_as_a_run_would_take_them(clock: Any, table: Any) -> None:
@@ -432,7 +433,7 @@ def test_really_measured() -> None:
     assert all(row.outcome for row in tuning.rows) and tuning.ratio <= 1.0
     with gc.Session(model.graph) as session:
         got = [float(session.run(model.fetches, model.feeds)[1]) for _ in range(5)]
-    np.testing.assert_allclose(got, wanted, rtol=1e-4)
+    assert_near(got, wanted, rtol=1e-4)
 
 
 # -- errors ---------------------------------------------------------------------------------

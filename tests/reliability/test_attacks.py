@@ -1,0 +1,85 @@
+"""The attacks that docs/reliability.md tells of: in short here, in full with `pytest --long`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.reliability import feeds, forged_files, interrupts, meshes, threads
+
+Rounds = Callable[[int, int], int]
+REPOSITORY = Path(__file__).parents[2]
+
+
+def test_interrupts_leave_the_state_of_a_whole_step(rounds: Rounds) -> None:
+    number = rounds(100, 2_000)
+    tally = interrupts.attack_all(number, seed=0, each=number > 100)
+    print(tally)
+    assert (tally["lost"], tally["crashes"], tally["hangs"]) == (0, 0, 0)
+    assert tally["rounds"] >= number - len(interrupts.FORMS)
+
+
+def test_threads_see_whole_steps_only(rounds: Rounds) -> None:
+    number = rounds(2_000, 100_000)
+    tally = threads.attack_all(number, seed=0, each=number > 2_000)
+    print(tally)
+    assert [tally[name] for name in ("torn", "lost", "errors", "crashes", "hangs")] == [0] * 5
+    assert tally["rounds"] >= number - threads.THREADS * len(threads.FORMS)
+
+
+def test_killed_writers_leave_whole_files_or_none(rounds: Rounds, tmp_path: Path) -> None:
+    number = rounds(5, 200)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.reliability.kills", str(number), "0", str(tmp_path)],
+        cwd=REPOSITORY,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    tally = json.loads((tmp_path / "tally.json").read_text())
+    print(json.dumps(tally))
+    assert sum(counts["rounds"] for counts in tally.values()) >= number
+    for kind, counts in tally.items():
+        assert counts["rounds"] == counts.get("whole", 0) + counts.get("nothing", 0), (kind, counts)
+        assert "victims that failed" not in counts, done.stderr
+
+
+def test_forged_files_do_no_harm(rounds: Rounds) -> None:
+    tally = forged_files.attack(rounds(500, 10_000), seed=0)
+    print(tally)
+    assert tally.told == []
+    assert tally.rounds == rounds(500, 10_000)
+    assert tally.kinds.keys() == {name for name, _ in forged_files.KINDS}
+    for kind, seen in tally.kinds.items():  # each kind gets behind the checksums, or is refused
+        assert seen["refused"] + seen["same"] + seen["another"] > 0, kind
+    assert tally.outcomes["refused"] > tally.rounds / 5
+    assert tally.outcomes["same"] > tally.rounds / 20
+
+
+def test_values_are_kept_or_refused(rounds: Rounds) -> None:
+    tally = feeds.attack_values(rounds(3_000, 40_000), seed=0)
+    print(tally)
+    assert tally.silent == tally.raw == tally.needless == 0
+    assert tally.kept + tally.refused == tally.rounds
+    assert min(tally.kept, tally.refused) > tally.rounds // 10
+
+
+def test_results_do_not_follow_later_writes(rounds: Rounds) -> None:
+    tally = feeds.attack_memory(rounds(200, 4_000), seed=0)
+    print(tally)
+    assert tally.wrong == 0
+    assert tally.rounds >= 200
+
+
+def test_random_programs_on_meshes(rounds: Rounds) -> None:
+    tally = meshes.attack(rounds(3, 500), seed=0)
+    print(tally)
+    assert tally.compared > tally.programs
+    assert not tally.wrong
+    assert not tally.refused
+    assert not tally.crashed
