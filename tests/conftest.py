@@ -4,6 +4,7 @@ tests where there is no GPU, and a cache of its own for compiled programs."""
 import gc
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -66,6 +67,12 @@ def _has_gpu() -> bool:
         return bool(jax.devices("gpu"))
     except RuntimeError:  # JAX has no GPU backend here
         return False
+
+
+def pytest_configure() -> None:
+    """A shell starts its background jobs with SIGINT ignored; the tests of interrupts need it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import jax
 
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, position_of
 from graphc.ir.program import Program, region
 from graphc.ir.sharding import Spec, names_of
 from graphc.ir.types import TensorType
@@ -83,7 +83,7 @@ def _taken_whole(node: Node, operand: Tensor, grid: jax.sharding.Mesh) -> set[in
     shapes = [jax.ShapeDtypeStruct(_sizes(t.type), t.type.dtype) for t in operands]
     with jax.enable_x64(needs_x64(alone)):
         jaxpr = jax.make_jaxpr(to_function(alone, mesh=grid))(*shapes).jaxpr
-    variable = jaxpr.invars[operands.index(operand)]
+    variable = jaxpr.invars[position_of(operand, operands)]
     found: set[int] = set()
     for eqn in jaxpr.eqns:
         for atom, axes in zip(eqn.invars, whole_axes(eqn, grid)[0], strict=True):

@@ -170,7 +170,7 @@ def test_a_failed_save_leaves_the_old_file_whole(
             patch.setattr(os, where, fail)
         elif where == "value":
             failure = RuntimeError("device lost")
-            patch.setattr(session, "get", fail)
+            patch.setattr(session, "values", fail)
         else:
             patch.setattr(zipfile._ZipWriteFile, "write", fail)
         expected = ArtifactError if failure is full else type(failure)

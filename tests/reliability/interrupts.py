@@ -285,6 +285,7 @@ def attack_all(rounds: int, seed: int, *, each: bool) -> Counter[str]:
 
 def main() -> None:
     """Prints the sum of the tallies of the forms that the command line has the numbers of."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background jobs
     total = Counter[str]()
     for form, rounds in json.loads(sys.argv[1]).items():
         total.update(attack(form, rounds, int(sys.argv[2])))
