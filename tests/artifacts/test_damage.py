@@ -132,6 +132,7 @@ def test_a_file_that_may_not_be_read(whole: Path, tmp_path: Path) -> None:
 # -- writing --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_reader_sees_the_old_file_until_the_new_one_is_whole(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.gcx"
     path.write_bytes(whole.read_bytes())

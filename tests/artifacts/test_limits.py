@@ -65,6 +65,7 @@ def test_a_small_file_that_sorts_for_hours(plain: Path, tmp_path: Path) -> None:
         use(path, gc.Limits(memory=2**29))
 
 
+@pytest.mark.slow
 def test_a_long_chain_of_operations(plain: Path, tmp_path: Path) -> None:
     """It compiles for minutes."""
     path = tmp_path / "model.gcx"

@@ -15,7 +15,11 @@ from graphc.runtime.fitting import taken_by
 from tests.artifacts.forge import entry, forge
 from tests.near import assert_near
 
-pytestmark = pytest.mark.xdist_group("saved within a limit")  # one process runs the dear fixture
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.one_jax,
+    pytest.mark.xdist_group("saved within a limit"),  # one process runs the dear fixture
+]
 
 BLOCKS, ROWS, WIDTH = 8, 256, 16
 X = np.random.default_rng(1).normal(size=(ROWS, WIDTH))

@@ -54,6 +54,7 @@ def test_predictions_are_the_sessions_for_any_batch(trained) -> None:
         np.testing.assert_array_equal(predict(x=x)["logits"], session.run("logits", {"x": x}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_training_goes_on_from_the_file(tmp_path: Path, dtype: str) -> None:
     """As in the session up to rounding: there, small variables share buffers.

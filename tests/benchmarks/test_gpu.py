@@ -12,6 +12,7 @@ from tests.near import assert_near
 SMALL = attention.Size(64, 32, 4)
 
 
+@pytest.mark.slow
 def test_a_transformer_by_hand_and_in_graphc() -> None:
     rows = gpu.transformer_rows("tiny", transformer.Size(1, 32, 2, 16, 2))  # compares the losses
     assert [what.partition(", over ")[2] for what, *_ in rows] == [

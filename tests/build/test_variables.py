@@ -204,6 +204,7 @@ def test_initial_values_depend_on_seed_and_name_only() -> None:
     assert not np.array_equal(alone["b"], values(["b"], seed=1)["b"])
 
 
+@pytest.mark.slow
 def test_initial_values_are_the_same_in_another_process() -> None:
     script = (
         "from graphc.build import variable, initial_value\n"

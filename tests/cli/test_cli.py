@@ -195,6 +195,7 @@ def test_inspect_before_and_after_a_pass(run: Run, script: Path) -> None:
     check_one_line(run("inspect", script, "--pipeline", "O9"), "invalid choice: 'O9'")
 
 
+@pytest.mark.slow
 def test_tune(run: Run, script: Path) -> None:
     code, out, err = run("tune", script, "--seconds", 2)
     assert code == 0 and "no YNN" in out and "variant" in err
@@ -217,6 +218,7 @@ def test_tune(run: Run, script: Path) -> None:
     check_one_line(run("tune", script, "--feed", "z=3"), "'z'")
 
 
+@pytest.mark.slow
 def test_what_was_tuned_is_used_by_train(run: Run, script: Path, monkeypatch) -> None:
     def seconds(trial: trials.Trial) -> float:
         return 0.5 if trial.step.insides.making.options.xla_options else 1.0
@@ -287,6 +289,7 @@ def test_inspect_checks_every_member(run: Run, artifact: Path, tmp_path: Path) -
     check_one_line(run("inspect", path), "member 'weights.safetensors' was altered")
 
 
+@pytest.mark.slow
 def test_export_validates(run: Run, script: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.gcx"
     code, out, _ = run("export", script, path, "--platforms", "cpu", "--validate")

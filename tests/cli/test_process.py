@@ -58,6 +58,7 @@ def test_the_processor_is_split_into_devices(script: Path, tmp_path: Path) -> No
     assert facts["saved"]["bytes"] == saved.stat().st_size
 
 
+@pytest.mark.slow
 def test_what_was_asked_of_xla_is_left_alone(script: Path, tmp_path: Path) -> None:
     environment = os.environ | {
         "PYTHONPATH": str(REPOSITORY),
@@ -71,6 +72,7 @@ def test_what_was_asked_of_xla_is_left_alone(script: Path, tmp_path: Path) -> No
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_stops_is_no_fault(script: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-m", "graphc.cli", "inspect", script, "--stablehlo", "--graph"]

@@ -41,6 +41,7 @@ class Tagger:
             self.train = gc.minimize(self.loss, optax.sgd(0.5), name="train")
 
 
+@pytest.mark.slow
 def test_results_and_training_steps_are_those_of_the_unpadded_feeds() -> None:
     buckets = gc.Bucketing(BUCKETS)
     padded, plain = Tagger(buckets), Tagger(None)

@@ -284,6 +284,7 @@ print(next(stream).shape)
 """
 
 
+@pytest.mark.slow
 def test_the_end_of_the_process() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, check=False

@@ -91,6 +91,7 @@ def assert_same(got: list[Any], want: list[Any]) -> None:
         assert_near(a, b, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_equals_the_large_batch(kind: str) -> None:
     assert_same(trained(kind, 4), trained(kind, 1))

@@ -274,6 +274,7 @@ def test_any_program_stays_valid_and_has_no_bucket_that_could_take_more(
     assert all(count < size + max(before) for count in after)
 
 
+@pytest.mark.slow
 @settings(max_examples=16, derandomize=True, deadline=None)
 @given(local_programs(), st.integers(1, 500))
 def test_any_program_means_the_same(drawn: tuple[Program, int], size: int) -> None:
@@ -362,6 +363,7 @@ def test_statistics_of_batches_add_theirs_and_no_more() -> None:
     assert len(reductions(local)) == 2 * 2 + 2 + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [perceptron, lambda: convolutional(norms=True)])
 def test_training_equals_one_device(build: object) -> None:
     job: Job = build()  # type: ignore[operator]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from graphc.autodiff import gradients
 from graphc.build.placeholders import placeholder
@@ -45,6 +46,7 @@ def built(functions):
     return graph, fetches, {a: BATCH, w: WHOLE}
 
 
+@pytest.mark.slow
 def test_values() -> None:
     graph, fetches, feeds = built([*CUT.values(), *GATHERED.values()])
     options = CompileOptions(max_in_flight=1)

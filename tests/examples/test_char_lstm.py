@@ -56,6 +56,7 @@ def test_the_training_step_equals_the_same_in_jax(lines) -> None:
     assert session.compile_count == buckets.count == 2
 
 
+@pytest.mark.slow
 def test_padding_has_no_effect(lines) -> None:
     job, _, buckets = char_lstm.make_language(**SIZES)
     session = gc.Session(job.graph)
@@ -67,6 +68,7 @@ def test_padding_has_no_effect(lines) -> None:
         assert float(plain) == pytest.approx(float(padded), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_it_learns(capsys: pytest.CaptureFixture[str]) -> None:
     char_lstm.main(["--steps", "60", "--units", "32", "--layers", "1", "--lengths", "32", "64"])
     output = capsys.readouterr().out

@@ -111,6 +111,7 @@ def test_the_learner_equals_the_same_in_jax() -> None:
         assert_near(session.get(name), params[name], rtol=0.0, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_pole_stays_up_longer_and_longer(capsys: pytest.CaptureFixture[str]) -> None:
     reinforce.main(["--updates", "60", "--episodes", "24", "--steps", "100"])
     lines = capsys.readouterr().out.splitlines()

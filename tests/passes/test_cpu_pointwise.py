@@ -207,6 +207,7 @@ def test_o3_gives_what_o0_does(stride: int) -> None:
         assert_near(got, wanted, rtol=1e-12)
 
 
+@pytest.mark.slow
 @optimised()
 def test_on_replicas_too() -> None:
     strategy = gc.devices.DataParallel(2)

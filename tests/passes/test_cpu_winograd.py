@@ -141,6 +141,7 @@ def trained(graph: gc.Graph) -> Any:
         return gc.minimize(loss, optax.sgd(0.5), name="train"), loss
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2])
 def test_o3_gives_what_o0_does(devices: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As small as these are, they are in tiles here."""

@@ -9,12 +9,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.reliability import feeds, forged_files, interrupts, meshes, threads
 
 Rounds = Callable[[int, int], int]
 REPOSITORY = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_interrupts_leave_the_state_of_a_whole_step(rounds: Rounds) -> None:
     number = rounds(100, 2_000)
     tally = interrupts.attack_all(number, seed=0, each=number > 100)
@@ -23,6 +26,7 @@ def test_interrupts_leave_the_state_of_a_whole_step(rounds: Rounds) -> None:
     assert tally["rounds"] >= number - len(interrupts.FORMS)
 
 
+@pytest.mark.slow
 def test_threads_see_whole_steps_only(rounds: Rounds) -> None:
     number = rounds(2_000, 100_000)
     tally = threads.attack_all(number, seed=0, each=number > 2_000)
@@ -31,6 +35,7 @@ def test_threads_see_whole_steps_only(rounds: Rounds) -> None:
     assert tally["rounds"] >= number - threads.THREADS * len(threads.FORMS)
 
 
+@pytest.mark.slow
 def test_killed_writers_leave_whole_files_or_none(rounds: Rounds, tmp_path: Path) -> None:
     number = rounds(5, 200)
     done = subprocess.run(
@@ -49,6 +54,7 @@ def test_killed_writers_leave_whole_files_or_none(rounds: Rounds, tmp_path: Path
         assert "victims that failed" not in counts, done.stderr
 
 
+@pytest.mark.slow
 def test_forged_files_do_no_harm(rounds: Rounds) -> None:
     tally = forged_files.attack(rounds(500, 10_000), seed=0)
     print(tally)
@@ -76,6 +82,7 @@ def test_results_do_not_follow_later_writes(rounds: Rounds) -> None:
     assert tally.rounds >= 200
 
 
+@pytest.mark.slow
 def test_random_programs_on_meshes(rounds: Rounds) -> None:
     tally = meshes.attack(rounds(3, 500), seed=0)
     print(tally)
