@@ -577,6 +577,7 @@ def chain(length: int) -> Program:
     return program("\n".join([*lines, f"return {outputs}", "}"]))
 
 
+@pytest.mark.slow
 def test_twenty_thousand_nodes() -> None:
     start = chain(4000)
     assert len(start.nodes) == 20_000

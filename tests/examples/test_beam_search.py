@@ -70,7 +70,7 @@ def test_it_finds_what_the_search_in_python_finds(untrained, limits) -> None:
         found, expected = finish(session, prompt), reference(prompt)
         assert [text for text, _ in found] == [text for text, _ in expected]
         scores = [score for _, score in found]
-        assert_near(scores, [score for _, score in expected], rtol=0.0, atol=1e-3)
+        assert_near(scores, [score for _, score in expected], rtol=1e-7, atol=1e-3)
 
 
 def test_as_many_beams_as_characters_find_every_line_of_one(untrained) -> None:
@@ -81,6 +81,7 @@ def test_as_many_beams_as_characters_find_every_line_of_one(untrained) -> None:
     assert dict(finish(session, "x = ")).keys() == set(sources.CHARACTERS) - {"\n"}
 
 
+@pytest.mark.slow
 def test_as_a_program(capsys: pytest.CaptureFixture[str]) -> None:
     beam_search.main(["--steps", "20", "--units", "16", "--beams", "2", "--prompt", "def "])
     output = capsys.readouterr().out

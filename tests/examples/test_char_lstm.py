@@ -30,6 +30,7 @@ def lines():
     return [row for row, _ in zip(char_lstm.batches(found, 4), range(STEPS), strict=False)]
 
 
+@pytest.mark.slow
 def test_the_training_step_equals_the_same_in_jax(lines) -> None:
     tx = char_lstm.optimizer(STEPS)
     job, _, buckets = char_lstm.make_language(**SIZES, tx=tx)
@@ -52,7 +53,7 @@ def test_the_training_step_equals_the_same_in_jax(lines) -> None:
         params, opt_state, loss = step(params, opt_state, padded, counts)
         assert float(mine) == pytest.approx(float(loss), abs=1e-4)
     for name, value in params.items():
-        assert_near(session.get(name), value, rtol=0.0, atol=1e-4, err_msg=name)
+        assert_near(session.get(name), value, rtol=1e-7, atol=1e-4, err_msg=name)
     assert session.compile_count == buckets.count == 2
 
 
@@ -68,7 +69,6 @@ def test_padding_has_no_effect(lines) -> None:
         assert float(plain) == pytest.approx(float(padded), rel=1e-5)
 
 
-@pytest.mark.slow
 def test_it_learns(capsys: pytest.CaptureFixture[str]) -> None:
     char_lstm.main(["--steps", "60", "--units", "32", "--layers", "1", "--lengths", "32", "64"])
     output = capsys.readouterr().out

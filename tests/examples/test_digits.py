@@ -102,6 +102,7 @@ def figure(output: str, label: str) -> float:
     return float(line.split(label)[1].split()[0])
 
 
+@pytest.mark.slow
 def test_digits_cnn_as_a_script() -> None:
     assert figure(run_example("digits_cnn.py", "--steps", "150"), "test accuracy") > 0.93
 

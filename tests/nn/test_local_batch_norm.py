@@ -55,7 +55,7 @@ def test_each_device_has_its_own() -> None:
     (y, slope), state = run(True, strategy=gc.devices.DataParallel(2))
     found, averages = pieces([X[:4], X[4:]])
     assert_near(y, np.concatenate([f[0] for f in found]), rtol=1e-9)
-    assert_near(slope, np.concatenate([f[1] for f in found]) / 2, rtol=0.0, atol=1e-12)
+    assert_near(slope, np.concatenate([f[1] for f in found]) / 2, rtol=1e-7, atol=1e-12)
     for name, value in averages.items():
         assert_near(state[name], value, rtol=1e-9, err_msg=name)
     assert not np.allclose(y, run(False)[0][0], rtol=1e-3)
@@ -69,7 +69,7 @@ def test_a_batch_that_does_not_divide(rows: int) -> None:
     found, averages = pieces(parts)
     assert_near(y, np.concatenate([f[0] for f in found]), rtol=1e-9)
     slopes = [f[1] * len(part) / rows for f, part in zip(found, parts, strict=True)]
-    assert_near(slope, np.concatenate(slopes), rtol=0.0, atol=1e-12)
+    assert_near(slope, np.concatenate(slopes), rtol=1e-7, atol=1e-12)
     equal = rows == 6  # else parameters follow the larger pieces
     for name in averages if equal else ("norm/mean", "norm/variance"):
         assert_near(state[name], averages[name], rtol=1e-9, err_msg=name)

@@ -275,7 +275,7 @@ def test_on_two_devices_as_on_one() -> None:
         batch = np.random.default_rng(i).normal(size=(4, 3))
         wanted, got = alone.run(fetches, {x: batch}), both.run(fetches, {x: batch})
         for a, b in zip(wanted, got, strict=True):
-            assert_near(np.asarray(b), np.asarray(a), rtol=0.0, atol=1e-12)
+            assert_near(np.asarray(b), np.asarray(a), rtol=1e-7, atol=1e-12)
 
 
 def test_functions_that_cannot_be_hashed(graph) -> None:

@@ -98,7 +98,7 @@ def test_long_attention_in_bfloat16_runs_by_cudnn_forward_once() -> None:
     narrow, got = step(precision="bf16")
     _, expected = step(fuse_attention=False)
     for a, b in zip(got, expected, strict=True):
-        assert_near(a, b, rtol=0.0, atol=2e-2 * np.abs(b).max())
+        assert_near(a, b, rtol=1e-7, atol=2e-2 * np.abs(b).max())
     calls = [line for line in narrow.hlo().splitlines() if "custom-call(" in line]
     assert sum('__cudnn$fmhaSoftmax"' in line for line in calls) == 1
     assert sum('__cudnn$fmhaSoftmaxBackward"' in line for line in calls) == 1
