@@ -20,6 +20,7 @@ from graphc.devices.mesh import Mesh, Strategy
 from graphc.devices.placer import Placement, place
 from graphc.ir.fingerprint import cache_key, calls_back
 from graphc.ir.program import Program
+from graphc.ir.rewrite import bind_sizes
 from graphc.ir.verify import verify
 from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.vjp_layout import differentiated
@@ -143,11 +144,16 @@ class Making:
                 "parallel": None if self.strategy is None else self.strategy.meaning(),
                 "steps": self.steps,
                 "pulled": contents,  # what a VJP node itself says may be out of date
-                # The entry tells of names and lines, which are no part of what a program means.
-                "places": table(program) if self.options.check_numerics else None,
+                "places": self._places() if self.options.check_numerics else None,
             },
             extra=self.environment,
         )
+
+    def _places(self) -> Mapping[str, Any]:
+        """What errors of checks say. The cache's entry holds it, and a program's key does not:
+        names, lines, and limits, which may be named sizes until the sizes are bound."""
+        program = self.prepared.functional
+        return table(bind_sizes(program, self.bindings) if self.bindings else program)
 
     @property
     def program(self) -> Program:
