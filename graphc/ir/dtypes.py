@@ -52,6 +52,7 @@ _BY_LONG: Final[dict[str, DType]] = {dtype.name: dtype for dtype in SHORT}
 
 BOOL = np.dtype(np.bool_)
 INT32 = np.dtype(np.int32)
+INT64 = np.dtype(np.int64)
 UINT32 = np.dtype(np.uint32)
 FLOAT32 = np.dtype(np.float32)
 FLOAT64 = np.dtype(np.float64)

@@ -116,12 +116,15 @@ def fitted(array: Array, dtype: DType) -> Array:
 
     Raises:
         DTypeError: an integer or a float is out of range, a float that is not whole is to become
-            an integer, or an imaginary part is to be dropped.
+            an integer, an imaginary part is to be dropped, or a number other than 0 and 1 is
+            to become a bool.
     """
     if array.dtype == dtype:
         return array
     if is_complex(array.dtype) and not is_complex(dtype):
         array = _real(array, dtype)
+    if dtype.kind == "b":
+        _check_bools(array)
     if is_integer(dtype):
         _check_integers(array, dtype)
         return array.astype(dtype)
@@ -237,6 +240,16 @@ def _real(array: Array, dtype: DType) -> Array:
             mend="take the real part, or ask for a complex dtype",
         )
     return array.real
+
+
+def _check_bools(array: Array) -> None:
+    other = (array != 0) & (array != 1)
+    if other.any():
+        raise DTypeError(
+            f"{array.dtype} values other than 0 and 1 do not fit bool",
+            details=[f"{array[other][0]} is one"],
+            mend="compare them, as in value != 0",
+        )
 
 
 def _check_integers(array: Array, dtype: DType) -> None:

@@ -6,16 +6,19 @@ another with the *same* result tensors, and nothing downstream has to be rebuilt
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Number
 from operator import is_
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
+import numpy as np
+
 from graphc.copying import Uncopied
 from graphc.errors import GraphError
 from graphc.ir.dims import Shape
-from graphc.ir.dtypes import DType
+from graphc.ir.dtypes import SHORT, DType
 from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 
@@ -86,13 +89,40 @@ class At:
 
 
 def is_comparable(value: object) -> bool:
-    """Whether `x == value` compares elements: for a tensor, a number, an array or a list of these.
+    """Whether `x == value` compares elements: for a tensor, a number, or what holds numbers: a
+    list, an array, a range, a buffer (`array.array`, `memoryview`), an object with `__array__`.
 
-    None, a text or another object has no elements, and equals no tensor.
+    None, a text, a date or another object has no such elements, and equals no tensor.
     """
-    if isinstance(value, (Operand, Number, list, tuple)):
+    if value is None or isinstance(value, (str, bytes, type)):
+        return False
+    if isinstance(value, np.generic) and not isinstance(value, np.number | np.bool_):
+        return value.dtype in SHORT  # a dtype of ml_dtypes, and not a date or a record
+    if isinstance(value, np.timedelta64):  # one of NumPy's integers
+        return False
+    if isinstance(value, (Operand, Number, list, tuple, range)):
         return True
-    return hasattr(value, "dtype") and not isinstance(value, type)
+    return any(hasattr(value, name) for name in _ARRAY_LIKE) or _is_buffer(value)
+
+
+_ARRAY_LIKE = ("dtype", "__array__", "__array_interface__", "__dlpack__")
+
+
+def _is_buffer(value: Any) -> bool:
+    try:
+        memoryview(value).release()
+    except (TypeError, ValueError, BufferError):
+        return False
+    return True
+
+
+def _weakref_asks() -> bool:
+    """Whether a method of `WeakKeyDictionary` or `WeakSet` asks `==` of a tensor and itself.
+
+    A lookup there compares the tensors behind two weak references, and needs a bool.
+    """
+    caller = sys._getframe(2)
+    return caller.f_globals.get("__name__") in ("weakref", "_weakrefset")
 
 
 class Operand(Uncopied):
@@ -180,6 +210,18 @@ class Operand(Uncopied):
     def __or__(self, other: Any) -> Tensor:
         return _METHODS["logical_or"](self, other)
 
+    def __xor__(self, other: Any) -> Tensor:
+        return _METHODS["logical_xor"](self, other)
+
+    def __rand__(self, other: Any) -> Tensor:
+        return _METHODS["logical_and"](other, self)
+
+    def __ror__(self, other: Any) -> Tensor:
+        return _METHODS["logical_or"](other, self)
+
+    def __rxor__(self, other: Any) -> Tensor:
+        return _METHODS["logical_xor"](other, self)
+
     def __lt__(self, other: Any) -> Tensor:
         return _METHODS["less"](self, other)
 
@@ -206,6 +248,8 @@ class Operand(Uncopied):
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> Any:
+        if self is other and _weakref_asks():
+            return True
         return _METHODS["equal"](self, other) if is_comparable(other) else NotImplemented
 
     def __ne__(self, other: object) -> Any:

@@ -39,6 +39,7 @@ class Variable(Operand):
     """
 
     __slots__ = (
+        "__weakref__",
         "collections", "device", "graph", "initial", "name", "shard", "shard_source", "source",
         "trainable", "type",
     )  # fmt: skip

@@ -210,7 +210,7 @@ def _gather_flat(eqn: Equation, x: Tensor, indices: Tensor, form: _Form, fill: A
     y = take(_merged(x, form), flat, 0, "clip")
     if valid is not None:
         mask = reshaped(valid, (*valid.shape, *[1] * len(form.windows)))
-        y = where(mask, y, constant(fill))
+        y = where(mask, y, constant(fill, x.dtype))
     labels = (*_taken_labels(form, indices.ndim - 1, -1),)
     return _arranged(y, labels, form, eqn.type.shape)
 
@@ -248,7 +248,7 @@ def _gather_window(
     starts = _starts(x, indices, form)
     y = reshaped(dynamic_slice(x, starts, sizes), eqn.type.shape)
     inside = None if fill is None else in_range(x, starts, sizes)
-    return y if inside is None else where(inside, y, constant(fill))
+    return y if inside is None else where(inside, y, constant(fill, x.dtype))
 
 
 # -- scatter -----------------------------------------------------------------------------------

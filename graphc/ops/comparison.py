@@ -166,10 +166,7 @@ IS_NAN = _test("IsNan", lambda x: lax.ne(x, x), lambda x: x != x, "Whether x is 
 
 
 def equal(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x == y, elementwise with broadcasting and dtype promotion, as bool.
-
-    (The operator `==` of tensors is identity: tensors are keys of feeds.)
-    """
+    """x == y, elementwise with broadcasting and dtype promotion, as bool."""
     return emit_one(EQUAL, promote_operands(x, y), name)
 
 

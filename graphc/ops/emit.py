@@ -15,7 +15,9 @@ from graphc.ir.dtypes import (
     COMPLEX128,
     FLOAT32,
     FLOAT64,
+    INT64,
     SCALAR_DEFAULTS,
+    SHORT,
     DType,
     as_dtype,
     is_64bit,
@@ -117,13 +119,14 @@ def graph_of(operands: Sequence[Any]) -> Graph:
 
 
 def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
-    """`value` as an array of a graphc dtype; Python floats and ints take JAX's default width.
+    """`value` as an array of a graphc dtype; Python floats and ints take JAX's default width, and
+    so do NumPy's scalars of float64, complex128 and int64.
 
     Raises:
         DTypeError: not numbers, or numbers that the dtype has no room for: see
             `graphc.ir.host_values`.
     """
-    if dtype is not None and isinstance(value, np.generic) and is_weak(value):
+    if isinstance(value, np.generic) and (is_weak(value) if dtype else _has_default(value)):
         value = scalar_kind(value)(value)  # type: ignore[misc]  # checked as a Python number is
     if type(value) in SCALAR_DEFAULTS:
         found = number(value, dtype or SCALAR_DEFAULTS[type(value)])
@@ -143,7 +146,9 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
 def constant(value: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
     """A tensor that holds `value` (a number, nested lists, or an array; copied).
 
-    Python numbers get JAX's default dtypes (int32, float32, complex64); arrays keep theirs.
+    Python numbers get JAX's default dtypes (int32, float32, complex64), and so do NumPy's scalars
+    of float64, complex128 and int64, which `np.sqrt(64)` and the like give. Other scalars of NumPy
+    and arrays keep their dtype.
     """
     if isinstance(value, Operand):
         raise GraphError(
@@ -189,9 +194,17 @@ def scalar_kind(value: Any) -> type | None:
     if not isinstance(value, np.generic):
         return None
     dtype = value.dtype
+    if dtype not in SHORT:  # a text, a date
+        return None
     if is_inexact(dtype):
         return complex if is_complex(dtype) else float
     return bool if dtype == np.bool_ else int if is_integer(dtype) else None
+
+
+def _has_default(value: np.generic) -> bool:
+    """Whether a scalar of NumPy counts as a Python number alone too: its dtype is the one that
+    NumPy gives where nobody asks for another."""
+    return value.dtype in (FLOAT64, COMPLEX128, INT64)
 
 
 def _promote(a: DType, b: DType) -> DType:
@@ -205,13 +218,14 @@ def _promote(a: DType, b: DType) -> DType:
 def promote_types(*values: Any) -> DType:
     """The dtype the values have together, by JAX's rules.
 
-    Python numbers and NumPy scalars are weak. NumPy scalars alone, without a tensor or an array
-    beside them, keep their dtype.
+    Python numbers and NumPy scalars are weak. Without a tensor or an array beside them, NumPy
+    scalars of other dtypes than float64, complex128 and int64 keep their dtype.
     """
     kinds = [scalar_kind(value) for value in values]
     if None not in kinds:
         kinds = [
-            None if isinstance(v, np.generic) else k for v, k in zip(values, kinds, strict=True)
+            None if isinstance(v, np.generic) and not _has_default(v) else k
+            for v, k in zip(values, kinds, strict=True)
         ]
     result: DType | None = None
     for value, kind in zip(values, kinds, strict=True):

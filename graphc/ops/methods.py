@@ -23,6 +23,7 @@ def bind() -> None:
             "logical_not": comparison.logical_not,
             "logical_and": comparison.logical_and,
             "logical_or": comparison.logical_or,
+            "logical_xor": comparison.logical_xor,
             "equal": comparison.equal,
             "not_equal": comparison.not_equal,
             "less": comparison.less,

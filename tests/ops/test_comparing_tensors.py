@@ -6,6 +6,9 @@ law for the whole suite: `no_comparison_inside` in tests/conftest.py.
 
 from __future__ import annotations
 
+from array import array
+from weakref import WeakKeyDictionary, WeakSet
+
 import jax
 import ml_dtypes
 import numpy as np
@@ -53,14 +56,38 @@ def test_accuracy_is_what_it_says() -> None:
     assert gc.Session(g).run(accuracy, feeds) == np.float32(2 / 3)
 
 
+# Scalars of NumPy that are no numbers; the first were a raw KeyError.
+NOT_NUMBERS = (np.str_("a"), np.bytes_(b"a"), np.datetime64("2020"), np.timedelta64(1, "D"))
+
+
+class Convertible:
+    def __array__(self, dtype=None, copy=None):
+        return np.array([0, 0, 5], np.int32)
+
+
+def test_whatever_equal_takes_is_compared() -> None:
+    """These were a silent False."""
+    given = [range(3), array("i", [0, 1, 2]), memoryview(np.arange(3)), bytearray(3), Convertible()]
+    with gc.Graph() as g:
+        x = gc.placeholder((3,), "int32", name="x")
+        pairs = [(x == other, x != other, gc.equal(x, other)) for other in given]
+        pairs += [(other == x, other != x, gc.equal(other, x)) for other in given]
+    for same, differ, wanted in gc.Session(g).run(pairs, {x: VALUES}):
+        np.testing.assert_array_equal(same, wanted)
+        np.testing.assert_array_equal(differ, ~wanted)
+
+
 def test_what_has_no_elements_equals_no_tensor() -> None:
     with gc.Graph() as g:
         x = gc.placeholder((3,), name="x")
         before = len(g)
-        for other in (None, "x", object(), gc.Graph, np.float32, ...):
+        for other in (None, "x", object(), gc.Graph, np.float32, ..., *NOT_NUMBERS):
             assert (x == other) is False and (other == x) is False
             assert (x != other) is True and (other != x) is True
+        assert x not in list(np.array(["a", "b"]))
     assert len(g) == before
+    with g, pytest.raises(gc.errors.DTypeError, match="not numeric"):
+        gc.equal(x, np.str_("a"))
 
 
 def test_hashing_stays_by_identity() -> None:
@@ -76,6 +103,20 @@ def test_hashing_stays_by_identity() -> None:
         assert {(thing, "key"): 1 for thing in things}[(things[3], "key")] == 1
         assert hash(things[0]) == object.__hash__(things[0])
     assert len(g) == before
+
+
+def test_weak_containers_find_tensors() -> None:
+    """They ask `==` of a tensor and itself, and need a bool."""
+    with gc.Graph() as g:
+        x, y = gc.placeholder((2,), name="x"), gc.placeholder((2,), name="y")
+        v = gc.variable(np.zeros(2, "f"), name="v")
+        before = len(g)
+        table = WeakKeyDictionary({x: 1, v: 2})
+        assert table[x] == 1 and table[v] == 2 and y not in table
+        assert x in WeakSet([x, v]) and y not in WeakSet([x, v])
+        del table[x]
+        assert x not in table and len(g) == before
+        assert isinstance(x == x, Tensor)  # False where x is NaN
 
 
 @pytest.mark.parametrize(
@@ -148,17 +189,71 @@ def test_numpy_scalars_count_as_python_numbers(dtype, make, wanted: str) -> None
         assert make(gc.placeholder((2,), dtype, name="x")).dtype.name == wanted
 
 
-def test_numpy_scalars_must_fit_and_keep_their_dtype_alone() -> None:
+def test_numpy_scalars_must_fit() -> None:
     with gc.Graph():
         x = gc.placeholder((2,), "int8", name="x")
-        with pytest.raises(gc.errors.DTypeError, match="300 is out of range for int8"):
-            x * np.int64(300)
-        with pytest.raises(gc.errors.DTypeError, match="300 is out of range for int8"):
-            gc.constant(np.int64(300), "int8")
-        assert gc.constant(np.float64(2)).dtype == np.float64
-        assert gc.exp(np.float64(2)).dtype == np.float64
+        for make in (lambda n: x * n, lambda n: gc.constant(n, "int8")):
+            with pytest.raises(gc.errors.DTypeError, match="300 is out of range for int8"):
+                make(np.int64(300))
+        for number in (np.int64(2**40), np.float64(1e300)):
+            with pytest.raises(gc.errors.DTypeError, match=r"out of range|not fit float32"):
+                gc.constant(number)
         v = gc.variable(np.zeros(2, "f"), name="v")
         assert v.assign(v * np.float64(3)).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("make", "wanted"),
+    [
+        (lambda: gc.constant(np.sqrt(64)), "float32"),
+        (lambda: gc.constant(np.prod((2, 3))), "int32"),
+        (lambda: gc.constant(np.complex128(1j)), "complex64"),
+        (lambda: gc.full((4,), np.sqrt(2.0)), "float32"),
+        (lambda: gc.sqrt(np.float64(64)), "float32"),
+        (lambda: gc.linspace(np.float64(0), np.float64(1), 4), "float32"),
+        (lambda: gc.where(gc.ones((2,), "bool"), np.sqrt(64), 0.0), "float32"),
+        (lambda: gc.where(gc.ones((2,), "bool"), np.sqrt(64), np.float64(0)), "float32"),
+        (lambda: gc.add(np.float64(1), np.int64(2)), "float32"),
+        (lambda: gc.variable(np.float64(1), name="v"), "float32"),
+        (lambda: gc.add(np.float64(1), np.float16(2)), "float16"),
+        (lambda: gc.constant(np.float32(1)), "float32"),
+        (lambda: gc.constant(np.float16(1)), "float16"),
+        (lambda: gc.constant(np.int8(1)), "int8"),
+        (lambda: gc.constant(np.uint64(2**63)), "uint64"),
+        (lambda: gc.constant(ml_dtypes.bfloat16(1)), "bfloat16"),
+        (lambda: gc.constant(np.float64(0.1), "float64"), "float64"),
+        (lambda: gc.constant(np.int64(2**40), "int64"), "int64"),
+        (lambda: gc.variable(np.float64(1), name="v", dtype="float64"), "float64"),
+        (lambda: gc.constant(np.array(0.1)), "float64"),
+    ],
+)
+def test_numpy_scalars_alone(make, wanted: str) -> None:
+    """float64, complex128 and int64 are what NumPy gives unasked: such scalars are Python numbers
+    alone too, so that they widen no tensor on a later line. Others keep their dtype."""
+    with gc.Graph():
+        assert make().dtype.name == wanted
+
+
+def test_a_bool_on_the_left() -> None:
+    """These were a raw TypeError."""
+    mask = np.array([True, False])
+    with gc.Graph() as g:
+        x = gc.placeholder((2,), "bool", name="x")
+        found = [np.bool_(True) & x, mask & x, True & x, mask | x, np.bool_(False) | x]
+        found += [mask ^ x, x ^ mask, np.bool_(True) ^ x]
+    values = gc.Session(g).run(found, {x: np.array([True, True])})
+    wanted = [[1, 1], [1, 0], [1, 1], [1, 1], [1, 1], [0, 1], [0, 1], [0, 0]]
+    np.testing.assert_array_equal(values, np.array(wanted, bool))
+
+
+def test_constants_of_bool_are_kept_or_refused() -> None:
+    """`gc.constant([2, 0.5, 0], "bool")` was True, True, False."""
+    with gc.Graph() as g:
+        y = [gc.constant(v, "bool") for v in ([1, 0], [1.0, 0.0], np.array([1, 0]), [True, False])]
+        for value in ([2, 0], 2, -1, 0.5, [1, np.nan], np.array([2, 0]), 1j, np.int64(2)):
+            with pytest.raises(gc.errors.DTypeError, match=r"bool|imaginary"):
+                gc.constant(value, "bool")
+    np.testing.assert_array_equal(gc.Session(g).run(y), [[True, False]] * 4)
 
 
 @pytest.mark.parametrize(
