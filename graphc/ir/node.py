@@ -407,9 +407,12 @@ def describe_tensors(tensors: Mapping[str, Tensor]) -> list[str]:
 
 
 def _name_and_source(tensor: Tensor) -> tuple[str, Source | None]:
-    """What users know the tensor by: a variable's value by the variable and its line."""
+    """What users know the tensor by: a variable's value by the variable and its line, and one
+    that is marked for `check_numerics` by what was marked."""
     graph = tensor.graph
     producer = graph.find_producer(tensor) if graph is not None else None
+    if producer is not None and producer.op.name == "InRange":
+        return _name_and_source(producer.inputs[0])
     if graph is None or producer is None:
         return tensor.name, None
     variable = graph.root.variables.get(producer.attrs.get("variable", ""))

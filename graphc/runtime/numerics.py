@@ -17,6 +17,7 @@ from graphc.ops.numerics import HEAD, NAN, OUTSIDE
 from graphc.passes.check_numerics import CheckNumerics, table
 
 Table = Mapping[str, Any]
+_INT32 = np.iinfo(np.int32)
 STEPS = "steps"  # the loop of `run_steps`
 
 
@@ -85,7 +86,11 @@ def _range_told(entry: Table, value: int) -> tuple[str, str]:
     bounds = " or ".join(
         f"{low} to {high - 1}" for low, high in zip(entry["low"], entry["high"], strict=True)
     )
-    return f"{entry['node']}: {entry['what']} out of range: {value} is not in {bounds}", (
+    # Devices report the value as int32, clipped to its range.
+    more = {_INT32.max: "at least ", _INT32.min: "at most "}.get(
+        value, ""
+    )  # it is reported as int32
+    return f"{entry['node']}: {entry['what']} out of range: {more}{value} is not in {bounds}", (
         f"correct the {entry['what']}; docs/guide.md says what values out of range give without "
         "check_numerics, and how to ask for that"
     )

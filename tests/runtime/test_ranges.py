@@ -11,7 +11,7 @@ import pytest
 
 import graphc as gc
 from graphc import nn
-from graphc.errors import NumericsError
+from graphc.errors import NumericsError, ShapeError
 from graphc.ir.dtypes import as_dtype
 from graphc.ops.numerics import OUT_OF_RANGE
 
@@ -73,7 +73,8 @@ CAUGHT: dict[str, tuple[Build, list[Any], str]] = {
     "take": (gc.take, [TABLE, ints(0, 5)], r"Take 'Take': indices out of range: 5 is not in -5 to"),
     "take from the end": (gc.take, [TABLE, ints(-6)], "-6 is not in -5 to 4"),
     "take, unsigned": (gc.take, [TABLE, ints(250, dtype="uint8")], "250 is not in -5 to 4"),
-    "take, 64 bits": (gc.take, [TABLE, ints(2**40, dtype="int64")], "2147483647 is not in"),
+    "take, 64 bits": (gc.take, [TABLE, ints(2**40, dtype="int64")], "at least 2147483647 is not"),
+    "take, -64 bits": (gc.take, [TABLE, ints(-(2**40), dtype="int64")], "at most -2147483648 is"),
     "take, axis None": (lambda x, i: gc.take(x, i, None), [TABLE, ints(10)], "10 is not in -10"),
     "take_along_axis": (
         lambda x, i: gc.take_along_axis(x, i, 0),
@@ -131,6 +132,16 @@ MEANT: dict[str, tuple[Build, list[Any], Any]] = {
     "in_top_k": (lambda i: nn.in_top_k(i, TABLE[:2], 1), [ints(7, 1)], [False, True]),
     "isin": (lambda i: gc.isin(i, np.arange(3, dtype=np.int32)), [ints(9, 1)], [False, True]),
 }
+
+
+def test_errors_of_shapes_name_what_was_given() -> None:
+    with gc.Graph():
+        x, y = gc.placeholder((4, 3), name="x"), gc.placeholder((5, 2), "int32", name="y")
+        v = gc.variable(np.zeros((5, 2), "i"), name="v")
+        for labels, text in ((y, r"labels +y:0"), (v, r"labels +v ")):
+            with pytest.raises(ShapeError, match=text) as caught:
+                cross_entropy(x, labels)
+            assert "InRange" not in str(caught.value)
 
 
 def test_values_that_mean_something_pass() -> None:
