@@ -93,7 +93,7 @@ def forward(points: int, seconds: float) -> dict[str, np.ndarray]:
     graph = gc.Graph(name="heat_and_wave")
     with graph:
         u = gc.placeholder((points, points), "float64", name="u")
-        a = gc.constant(np.float64(CONDUCTIVITY))
+        a = gc.constant(CONDUCTIVITY, "float64")
         heights, energy = wave(u, points, seconds, wave_steps)
         fetches = {"heat": heat(u, a, points, seconds / 10, heat_steps)}
         fetches |= {"wave": heights, "energy": energy}

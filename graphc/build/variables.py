@@ -122,6 +122,8 @@ def _as_initial(
                 mend="pass shape=(...)",
             )
         return TensorType(FLOAT32 if dtype is None else dtype, shape), init
+    if isinstance(init, np.generic) and dtype is None:
+        init = np.asarray(init)  # state keeps the dtype of what NumPy gives, as checkpoints hold it
     array = np.array(as_array(init, dtype))
     if array.ndim == 0 and shape is not None:
         array = np.full(shape, array)

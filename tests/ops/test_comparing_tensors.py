@@ -214,7 +214,8 @@ def test_numpy_scalars_must_fit() -> None:
         (lambda: gc.where(gc.ones((2,), "bool"), np.sqrt(64), 0.0), "float32"),
         (lambda: gc.where(gc.ones((2,), "bool"), np.sqrt(64), np.float64(0)), "float32"),
         (lambda: gc.add(np.float64(1), np.int64(2)), "float32"),
-        (lambda: gc.variable(np.float64(1), name="v"), "float32"),
+        (lambda: gc.variable(np.float64(1), name="v"), "float64"),  # state keeps its dtype
+        (lambda: gc.variable(np.float64(1), name="v", dtype="float32"), "float32"),
         (lambda: gc.add(np.float64(1), np.float16(2)), "float16"),
         (lambda: gc.constant(np.float32(1)), "float32"),
         (lambda: gc.constant(np.float16(1)), "float16"),
