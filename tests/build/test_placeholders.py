@@ -145,11 +145,11 @@ def test_trace_names_and_collections() -> None:
 
 def test_trace_of_variables_and_numbers() -> None:
     def model(x: Tensor) -> list[object]:
-        return [variable(2.0, name="w"), 3, np.float64(4)]
+        return [variable(2.0, name="w"), 3, np.float64(4), np.float16(5)]
 
-    read, three, four = trace(model, TensorSpec(())).collection("outputs")
+    read, three, four, five = trace(model, TensorSpec(())).collection("outputs")
     assert read.node.op.name == "ReadVariable"
-    assert (three.dtype, four.dtype) == (np.int32, np.float64)
+    assert [t.dtype for t in (three, four, five)] == [np.int32, np.float32, np.float16]
 
 
 def test_trace_refuses_what_is_no_spec_and_no_result() -> None:
