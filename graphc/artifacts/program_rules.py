@@ -10,9 +10,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from graphc.artifacts.comparators import is_choice, is_order
 from graphc.artifacts.kernel_contracts import KERNELS, ContractError, array, check_kernel
 from graphc.artifacts.manifest_read import MAX_BYTES
+from graphc.artifacts.program_reader import MOST_CALLS
 from graphc.errors import ArtifactCorruptError
+from graphc.ir.dtypes import BY_SHORT
 
 MOST_WORK = 10_000_000  # operations once functions are inlined: XLA inlines them all
 
@@ -62,6 +65,18 @@ _WHEN_REFINED = {
 }
 
 
+def _as_mlir(short: str) -> str:
+    """The text of MLIR for a dtype of graphc: `ui8` for `u8`, `f8E5M2` for `f8e5m2`."""
+    others = {"bool": "i1", "bf16": "bf16", "c64": "complex<f32>", "c128": "complex<f64>"}
+    if short in others:
+        return others[short]
+    return {"f": "f", "i": "i", "u": "ui"}[short[0]] + short[1:].upper()
+
+
+# XLA ends the process for some operations on types that JAX cannot give it.
+_TYPES = frozenset(map(_as_mlir, BY_SHORT))
+
+
 class NotAllowedError(Exception):
     """A program holds what no rule lets through; the text says what."""
 
@@ -100,6 +115,13 @@ def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> boo
     for name in found["operations"]:
         if name not in allowed:
             raise NotAllowedError(f"it has the operation {name[:80]!r}")
+    for name in found["types"]:
+        if name not in _TYPES:
+            raise NotAllowedError(f"it has values of type {name[:80]!r}, which graphc has not")
+    if max(len(found[key]) for key in ("calls", "comparators", "called")) >= MOST_CALLS:
+        raise NotAllowedError("it has too many different calls")
+    if not all(map(is_order, found["comparators"])):
+        raise NotAllowedError("it sorts by a comparator that JAX does not write")
     if found["operations"].get("builtin.module") != 1 or found["main"] is None:
         raise NotAllowedError("it is not one module with a function 'main'")
     if found["work"] is None or found["work"] > MOST_WORK:
@@ -112,6 +134,7 @@ def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> boo
     for call in found["calls"]:
         if call not in waiting:
             _check_call(call, devices)
+            _check_choice(call, found["called"])
         elif call["target"] in KERNELS and devices > 1:
             raise NotAllowedError(f"it calls {call['target']!r} on several devices")
     return bool(waiting)
@@ -188,6 +211,16 @@ def _check_approx_top_k(call: Mapping[str, Any]) -> None:
     given = [(x.dtype, x.shape), ("i32", x.shape), (x.dtype, ()), ("i32", ())]
     if operands != given or results != [(x.dtype, kept), ("i32", kept)]:
         raise ContractError("other types")
+
+
+def _check_choice(call: Mapping[str, Any], called: Mapping[str, Any]) -> None:
+    """Checks the function by which an approximate search compares: XLA sorts by it."""
+    if call["target"] != "ApproxTopK":
+        return
+    name = re.fullmatch(r'\[@"?([\w.]+)"?\]', call["attributes"].get("called_computations", ""))
+    comparator = called.get(name[1]) if name else None
+    if comparator is None or not is_choice(comparator, array(call["operands"][0]).dtype):
+        raise NotAllowedError("it searches by a comparator that JAX does not write")
 
 
 def _check_elementwise(call: Mapping[str, Any]) -> None:
