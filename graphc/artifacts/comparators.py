@@ -23,6 +23,7 @@ _ATTRIBUTES = {  # operation -> the attributes that it has
     "stablehlo.real": set(),
     "stablehlo.imag": set(),
 }
+_OPTIONAL = {"stablehlo.compare": {"compare_type"}}
 _ZERO = re.compile(r"dense<0\.0+e\+00> : tensor<\w+>")
 _NAN = re.compile(r"dense<0x[0-9A-F]+> : tensor<\w+>")
 _SCALAR = re.compile(r"tensor<(\w+)>")
@@ -78,7 +79,8 @@ class _Region:
         self._rows: Sequence[Any] = found["rows"]
         self.returned: int = found["returned"]
         self.plain = all(
-            attributes.keys() == _ATTRIBUTES.get(name) for name, _, attributes, _ in self._rows
+            attributes.keys() | _OPTIONAL.get(name, set()) == _ATTRIBUTES.get(name)
+            for name, _, attributes, _ in self._rows
         )
 
     def operands(self, value: int, name: str, count: int) -> list[int]:
@@ -98,7 +100,7 @@ class _Region:
         attributes = self.attributes(value)
         if left < 0 or _word(attributes["comparison_direction"]) not in directions:
             return None
-        if _word(attributes["compare_type"]) != _total(self._type(left)):
+        if _word(attributes.get("compare_type", "NOTYPE>")) not in _total(self._type(left)):
             return None
         one, other = self._key(left), self._key(right)
         if one is None or other is None or one[0] % 2 or other != (one[0] + 1, *one[1:]):
@@ -147,15 +149,15 @@ class _Region:
         return self._rows[place] if 0 <= place < len(self._rows) else None
 
 
-def _total(type: str) -> str:
-    """How JAX compares scalars of this type in a total order."""
+def _total(type: str) -> tuple[str, ...]:
+    """The kinds of comparison that order all scalars of this type; integers may name none."""
     found = _SCALAR.fullmatch(type)
     element = found[1] if found else ""
     if element == "i1" or element.startswith("ui"):
-        return "UNSIGNED"
+        return "UNSIGNED", "NOTYPE"
     if element.startswith("i"):
-        return "SIGNED"
-    return "TOTALORDER" if element.startswith(("f", "bf")) else "?"
+        return "SIGNED", "NOTYPE"
+    return ("TOTALORDER",) if element.startswith(("f", "bf")) else ()
 
 
 def _word(attribute: str) -> str:
