@@ -44,6 +44,15 @@ _ACROSS_DEVICES = {
     "stablehlo.all_to_all",
     "stablehlo.reduce_scatter",
 }
+_APPLYING = {  # to scalars: what their regions compute
+    "stablehlo.all_reduce",
+    "stablehlo.reduce",
+    "stablehlo.reduce_scatter",
+    "stablehlo.reduce_window",
+    "stablehlo.scatter",
+    "stablehlo.select_and_scatter",
+    "stablehlo.sort",
+}
 _DESCRIBED = {"stablehlo.custom_call": "call_target_name", "stablehlo.composite": "name"}
 
 
@@ -58,6 +67,7 @@ def findings(module: Any) -> dict[str, Any]:
         "types": the element type of every tensor, and every other type.
         "comparators": the region of each different sort, see `_comparator`.
         "called": function -> its body likewise, of the functions that custom calls name.
+        "applied": the names of the operations in regions of reductions, scatters and sorts.
         "elements": of the largest tensor, open sizes taken as 1.
         "open": whether any tensor has an open size.
         "groups": the groups of devices that operations across devices name, as MLIR prints them.
@@ -74,6 +84,7 @@ def findings(module: Any) -> dict[str, Any]:
         "types": sorted(walk.types()),
         "comparators": list(walk.comparators.values()),
         "called": walk.called(),
+        "applied": sorted(walk.applied),
         "elements": max(map(_elements, walk.shapes), default=1),
         "open": any("?" in shape for shape in walk.shapes),
         "groups": sorted(walk.groups),
@@ -89,6 +100,7 @@ class _Walk:
     def __init__(self) -> None:
         self.calls: dict[str, dict[str, Any]] = {}
         self.comparators: dict[str, dict[str, Any]] = {}
+        self.applied: set[str] = set()
         self.operations: Counter[str] = Counter()
         self.shapes: set[str] = set()
         self.main: list[list[str]] | None = None
@@ -139,6 +151,8 @@ class _Walk:
         inside = guarded or name in _GUARDS
         for region in operation.regions:
             for block in region.blocks:
+                if name in _APPLYING:
+                    self.applied.update(inner.operation.name for inner in block.operations)
                 for argument in block.arguments:
                     self.shapes.update(_TENSOR.findall(self._text(argument.type)))
                 for inner in block.operations:

@@ -34,13 +34,14 @@ _UNTIL_REFINED = {
     "stablehlo.dynamic_rng_bit_generator",
     "stablehlo.dynamic_top_k",
 }
-_COMPUTING = """
+_ELEMENTS = """
 abs add and atan2 bitcast_convert cbrt ceil clamp compare complex convert cosine count_leading_zeros
 divide exponential exponential_minus_one floor imag is_finite log log_plus_one logistic maximum
 minimum multiply negate not or popcnt power real reduce_precision remainder round_nearest_afz
 round_nearest_even rsqrt select shift_left shift_right_arithmetic shift_right_logical sign sine sqrt
 subtract tan tanh xor
-
+"""
+_COMPUTING = f"""{_ELEMENTS}
 broadcast broadcast_in_dim concatenate constant dynamic_slice dynamic_update_slice gather
 get_dimension_size iota pad reshape reverse scatter slice transpose dynamic_broadcast_in_dim
 dynamic_conv dynamic_gather dynamic_iota dynamic_pad dynamic_reshape real_dynamic_slice
@@ -53,6 +54,8 @@ rng_bit_generator case if while return optimization_barrier custom_call composit
 _ACROSS_DEVICES = "all_gather all_reduce all_to_all partition_id reduce_scatter"
 _FUNCTIONS = {"builtin.module", "func.func", "func.return", "func.call"}
 _OPERATIONS = _FUNCTIONS | {f"stablehlo.{name}" for name in _COMPUTING.split()}
+# In regions of reductions, scatters and sorts XLA ends the process for others, as loops.
+_APPLIED = {f"stablehlo.{name}" for name in (*_ELEMENTS.split(), "constant", "return")}
 _ON_SEVERAL_DEVICES = {
     *("sdy.manual_computation", "sdy.mesh", "sdy.return", "sdy.sharding_constraint"),
     *(f"stablehlo.{name}" for name in _ACROSS_DEVICES.split()),
@@ -118,6 +121,9 @@ def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> boo
     for name in found["types"]:
         if name not in _TYPES:
             raise NotAllowedError(f"it has values of type {name[:80]!r}, which graphc has not")
+    for name in found["applied"]:
+        if name not in _APPLIED:
+            raise NotAllowedError(f"a reduction, scatter or sort applies {name[:80]!r}")
     if max(len(found[key]) for key in ("calls", "comparators", "called")) >= MOST_CALLS:
         raise NotAllowedError("it has too many different calls")
     if not all(map(is_order, found["comparators"])):

@@ -82,7 +82,20 @@ def converted(name: str) -> str:
     )
 
 
+def reducing_by_a_product() -> str:
+    return module(
+        f'%z = stablehlo.constant dense<0.0> : {_S}\n{_LARGE}%y = "stablehlo.reduce"(%a, %z) ({{\n'
+        f"^bb0(%p: {_S}, %q: {_S}):\n"
+        f"%v = stablehlo.broadcast_in_dim %p, dims = [] : ({_S}) -> {_X}\n"
+        f"%w = stablehlo.dot_general %v, %v, contracting_dims = [1] x [0] : ({_X}, {_X}) -> {_X}\n"
+        f"%g = stablehlo.slice %w [1:2, 0:1] : ({_X}) -> tensor<1x1xf32>\n"
+        f"%r = stablehlo.reshape %g : (tensor<1x1xf32>) -> {_S}\nstablehlo.return %r : {_S}\n"
+        f"}}) {{dimensions = array<i64: 2>}} : ({_MANY}, {_S}) -> {_X}"
+    )
+
+
 HOSTILE = {
+    "reduction by a product": (reducing_by_a_product(), "applies"),
     "sort by what differs": (sorting(_NOT_EQUAL), "comparator"),
     "sort by nothing": (sorting(_TRUE), "comparator"),
     "search by what differs": (searching(_NOT_EQUAL), "comparator"),

@@ -169,6 +169,7 @@ def test_products_of_ragged_groups(left: str, right: str, axes: str, result: str
         "guarded": False,
         "types": ["f32"],
         "comparators": [],
+        "applied": [],
         "called": {},
     }
     check_rules({**whole, "calls": [call(left, right, result)]}, 1, refined=False)
