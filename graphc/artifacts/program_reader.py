@@ -26,10 +26,12 @@ _ROOM = 4 << 30  # bytes that reading may take, beside what JAX has already
 _ROOM_TO_COMPILE = 32 << 30
 _ROOM_PER_BYTE = 200
 _DEEPEST = 200  # regions within regions; recursive C++ code reads them
-_MOST_CALLS = 10_000  # different custom calls or composites that are described
+MOST_CALLS = 10_000  # different custom calls, composites or comparators that are described
+_LONGEST_COMPARATOR = 10_000  # operations
 _MOST_OPERATIONS = 1 << 60  # larger counts are not told apart
 
 _TENSOR = re.compile(r"tensor<((?:[0-9?]+x)*)[^<>x]")
+_WHOLE_TENSOR = re.compile(r"tensor<(?:[0-9?]+x)*(.*)>")
 _CALLS = {  # operation -> the attribute that names functions
     "func.call": "callee",
     "stablehlo.composite": "decomposition",
@@ -42,6 +44,15 @@ _ACROSS_DEVICES = {
     "stablehlo.all_to_all",
     "stablehlo.reduce_scatter",
 }
+_APPLYING = {  # to scalars: what their regions compute
+    "stablehlo.all_reduce",
+    "stablehlo.reduce",
+    "stablehlo.reduce_scatter",
+    "stablehlo.reduce_window",
+    "stablehlo.scatter",
+    "stablehlo.select_and_scatter",
+    "stablehlo.sort",
+}
 _DESCRIBED = {"stablehlo.custom_call": "call_target_name", "stablehlo.composite": "name"}
 
 
@@ -53,6 +64,10 @@ def findings(module: Any) -> dict[str, Any]:
         "operations": the name of every operation -> how often it stands in the text.
         "work": how many operations there are when all functions are inlined; None if a function
             calls itself, or one that is not there.
+        "types": the element type of every tensor, and every other type.
+        "comparators": the region of each different sort, see `_comparator`.
+        "called": function -> its body likewise, of the functions that custom calls name.
+        "applied": the names of the operations in regions of reductions, scatters and sorts.
         "elements": of the largest tensor, open sizes taken as 1.
         "open": whether any tensor has an open size.
         "groups": the groups of devices that operations across devices name, as MLIR prints them.
@@ -66,6 +81,10 @@ def findings(module: Any) -> dict[str, Any]:
         "calls": list(walk.calls.values()),
         "operations": dict(walk.operations),
         "work": walk.work(),
+        "types": sorted(walk.types()),
+        "comparators": list(walk.comparators.values()),
+        "called": walk.called(),
+        "applied": sorted(walk.applied),
         "elements": max(map(_elements, walk.shapes), default=1),
         "open": any("?" in shape for shape in walk.shapes),
         "groups": sorted(walk.groups),
@@ -80,6 +99,8 @@ class _Walk:
 
     def __init__(self) -> None:
         self.calls: dict[str, dict[str, Any]] = {}
+        self.comparators: dict[str, dict[str, Any]] = {}
+        self.applied: set[str] = set()
         self.operations: Counter[str] = Counter()
         self.shapes: set[str] = set()
         self.main: list[list[str]] | None = None
@@ -90,6 +111,8 @@ class _Walk:
         self._own: Counter[str] = Counter()  # of a function: the operations in its body
         self._callees: dict[str, Counter[str]] = {}  # of a function: whom it calls, how often
         self._types: dict[Any, str] = {}
+        self._functions: dict[str, Any] = {}
+        self._called: set[str] = set()  # functions that custom calls name
 
     def visit(self, operation: Any, function: str, depth: int, guarded: bool) -> None:
         """Takes in an operation, which stands in `function`, and those inside it.
@@ -117,16 +140,33 @@ class _Walk:
         if name in _ACROSS_DEVICES:
             self._across.add("?" if guarded else function)
             self.groups.add(str(operation.attributes["replica_groups"])[:10_000])
-        if name in _DESCRIBED and len(self.calls) < _MOST_CALLS:
+        if name in _DESCRIBED and len(self.calls) < MOST_CALLS:
             call = _call(operation, types)
             self.calls.setdefault(json.dumps(call), call)
+        if name == "stablehlo.custom_call":
+            self._called.update(_callees(operation))
+        if name == "stablehlo.sort" and len(self.comparators) < MOST_CALLS:
+            region = _comparator(operation)
+            self.comparators.setdefault(json.dumps(region), region)
         inside = guarded or name in _GUARDS
         for region in operation.regions:
             for block in region.blocks:
+                if name in _APPLYING:
+                    self.applied.update(inner.operation.name for inner in block.operations)
                 for argument in block.arguments:
                     self.shapes.update(_TENSOR.findall(self._text(argument.type)))
                 for inner in block.operations:
                     self.visit(inner.operation, function, depth + 1, inside)
+
+    def types(self) -> set[str]:
+        """The element types of all tensors, and all other types, as MLIR prints them."""
+        found = ((_WHOLE_TENSOR.fullmatch(text), text) for text in self._types.values())
+        return {(tensor[1] if tensor else text)[:100] for tensor, text in found}
+
+    def called(self) -> dict[str, Any]:
+        """The functions that custom calls name."""
+        names = sorted(self._called & self._functions.keys())[:MOST_CALLS]
+        return {name: _comparator(self._functions[name]) for name in names}
 
     def guarded(self) -> bool:
         """Whether an operation across devices stands in a loop or condition."""
@@ -140,6 +180,7 @@ class _Walk:
 
     def _enter(self, operation: Any) -> str:
         name = _plain(operation.attributes["sym_name"])
+        self._functions[name] = operation
         if name == "main":
             entry = operation.regions[0].blocks[0]
             arguments = [self._text(argument.type) for argument in entry.arguments]
@@ -203,6 +244,48 @@ def _call(operation: Any, types: list[str]) -> dict[str, Any]:
         "operands": types[:count],
         "results": types[count:],
         "attributes": texts,
+    }
+
+
+def _comparator(operation: Any) -> dict[str, Any]:
+    """The only block of an operation, whose values are numbered: its arguments, then its rows.
+
+    Returns:
+        "arguments": the types.
+        "rows": of each operation: its name, the numbers of its operands (-1: a value from outside
+            that is no constant), its attributes as MLIR prints them, and the type of its result.
+            Constants from outside are rows like others.
+        "returned": the number of the only value that is returned; -1 if the region is not so.
+    """
+    none: dict[str, Any] = {"arguments": [], "rows": [], "returned": -1}
+    blocks = [block for region in operation.regions for block in region.blocks]
+    if len(blocks) != 1 or len(blocks[0].operations) > _LONGEST_COMPARATOR:
+        return none
+    numbers = {value: i for i, value in enumerate(blocks[0].arguments)}
+    rows: list[Any] = []
+
+    def add(inner: Any) -> None:
+        taken = [number(value) for value in inner.operands]
+        texts = {key: str(inner.attributes[key])[:1000] for key in inner.attributes}
+        numbers[inner.results[0]] = len(blocks[0].arguments) + len(rows)
+        rows.append([inner.name, taken, texts, str(inner.results[0].type)])
+
+    def number(value: Any) -> int:
+        owner = getattr(value.owner, "operation", value.owner)
+        if value not in numbers and getattr(owner, "name", "") == "stablehlo.constant":
+            add(owner)
+        return numbers.get(value, -1)
+
+    *body, last = [inner.operation for inner in blocks[0].operations]
+    for inner in body:
+        if len(inner.results) != 1 or len(inner.regions):
+            return none
+        add(inner)
+    returned = [number(value) for value in last.operands]
+    return {
+        "arguments": [str(argument.type) for argument in blocks[0].arguments],
+        "rows": rows,
+        "returned": returned[0] if len(returned) == 1 else -1,
     }
 
 

@@ -10,9 +10,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from graphc.artifacts.comparators import is_choice, is_order
 from graphc.artifacts.kernel_contracts import KERNELS, ContractError, array, check_kernel
 from graphc.artifacts.manifest_read import MAX_BYTES
+from graphc.artifacts.program_reader import MOST_CALLS
 from graphc.errors import ArtifactCorruptError
+from graphc.ir.dtypes import BY_SHORT
 
 MOST_WORK = 10_000_000  # operations once functions are inlined: XLA inlines them all
 
@@ -31,13 +34,14 @@ _UNTIL_REFINED = {
     "stablehlo.dynamic_rng_bit_generator",
     "stablehlo.dynamic_top_k",
 }
-_COMPUTING = """
+_ELEMENTS = """
 abs add and atan2 bitcast_convert cbrt ceil clamp compare complex convert cosine count_leading_zeros
 divide exponential exponential_minus_one floor imag is_finite log log_plus_one logistic maximum
 minimum multiply negate not or popcnt power real reduce_precision remainder round_nearest_afz
 round_nearest_even rsqrt select shift_left shift_right_arithmetic shift_right_logical sign sine sqrt
 subtract tan tanh xor
-
+"""
+_COMPUTING = f"""{_ELEMENTS}
 broadcast broadcast_in_dim concatenate constant dynamic_slice dynamic_update_slice gather
 get_dimension_size iota pad reshape reverse scatter slice transpose dynamic_broadcast_in_dim
 dynamic_conv dynamic_gather dynamic_iota dynamic_pad dynamic_reshape real_dynamic_slice
@@ -50,6 +54,8 @@ rng_bit_generator case if while return optimization_barrier custom_call composit
 _ACROSS_DEVICES = "all_gather all_reduce all_to_all partition_id reduce_scatter"
 _FUNCTIONS = {"builtin.module", "func.func", "func.return", "func.call"}
 _OPERATIONS = _FUNCTIONS | {f"stablehlo.{name}" for name in _COMPUTING.split()}
+# In regions of reductions, scatters and sorts XLA ends the process for others, as loops.
+_APPLIED = {f"stablehlo.{name}" for name in (*_ELEMENTS.split(), "constant", "return")}
 _ON_SEVERAL_DEVICES = {
     *("sdy.manual_computation", "sdy.mesh", "sdy.return", "sdy.sharding_constraint"),
     *(f"stablehlo.{name}" for name in _ACROSS_DEVICES.split()),
@@ -60,6 +66,18 @@ _WHEN_REFINED = {
     *("sdy.mesh", "chlo.top_k", "chlo.ragged_dot"),
     *(f"chlo.{name}" for name in _ELEMENTWISE.split()),
 }
+
+
+def _as_mlir(short: str) -> str:
+    """The text of MLIR for a dtype of graphc: `ui8` for `u8`, `f8E5M2` for `f8e5m2`."""
+    others = {"bool": "i1", "bf16": "bf16", "c64": "complex<f32>", "c128": "complex<f64>"}
+    if short in others:
+        return others[short]
+    return {"f": "f", "i": "i", "u": "ui"}[short[0]] + short[1:].upper()
+
+
+# XLA ends the process for some operations on types that JAX cannot give it.
+_TYPES = frozenset(map(_as_mlir, BY_SHORT))
 
 
 class NotAllowedError(Exception):
@@ -100,6 +118,16 @@ def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> boo
     for name in found["operations"]:
         if name not in allowed:
             raise NotAllowedError(f"it has the operation {name[:80]!r}")
+    for name in found["types"]:
+        if name not in _TYPES:
+            raise NotAllowedError(f"it has values of type {name[:80]!r}, which graphc has not")
+    for name in found["applied"]:
+        if name not in _APPLIED:
+            raise NotAllowedError(f"a reduction, scatter or sort applies {name[:80]!r}")
+    if max(len(found[key]) for key in ("calls", "comparators", "called")) >= MOST_CALLS:
+        raise NotAllowedError("it has too many different calls")
+    if not all(map(is_order, found["comparators"])):
+        raise NotAllowedError("it sorts by a comparator that JAX does not write")
     if found["operations"].get("builtin.module") != 1 or found["main"] is None:
         raise NotAllowedError("it is not one module with a function 'main'")
     if found["work"] is None or found["work"] > MOST_WORK:
@@ -112,6 +140,7 @@ def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> boo
     for call in found["calls"]:
         if call not in waiting:
             _check_call(call, devices)
+            _check_choice(call, found["called"])
         elif call["target"] in KERNELS and devices > 1:
             raise NotAllowedError(f"it calls {call['target']!r} on several devices")
     return bool(waiting)
@@ -188,6 +217,16 @@ def _check_approx_top_k(call: Mapping[str, Any]) -> None:
     given = [(x.dtype, x.shape), ("i32", x.shape), (x.dtype, ()), ("i32", ())]
     if operands != given or results != [(x.dtype, kept), ("i32", kept)]:
         raise ContractError("other types")
+
+
+def _check_choice(call: Mapping[str, Any], called: Mapping[str, Any]) -> None:
+    """Checks the function by which an approximate search compares: XLA sorts by it."""
+    if call["target"] != "ApproxTopK":
+        return
+    name = re.fullmatch(r'\[@"?([\w.]+)"?\]', call["attributes"].get("called_computations", ""))
+    comparator = called.get(name[1]) if name else None
+    if comparator is None or not is_choice(comparator, array(call["operands"][0]).dtype):
+        raise NotAllowedError("it searches by a comparator that JAX does not write")
 
 
 def _check_elementwise(call: Mapping[str, Any]) -> None:

@@ -283,6 +283,10 @@ def test_kernels_are_not_called_on_several_devices(known: list[dict[str, Any]]) 
         "groups": [],
         "meshes": [],
         "guarded": False,
+        "types": [],
+        "comparators": [],
+        "called": {},
+        "applied": [],
     }
     assert not check_rules(found, 1, refined=False)
     with pytest.raises(NotAllowedError, match="on several devices"):

@@ -167,6 +167,10 @@ def test_products_of_ragged_groups(left: str, right: str, axes: str, result: str
         "main": [[], []],
         "groups": [],
         "guarded": False,
+        "types": ["f32"],
+        "comparators": [],
+        "applied": [],
+        "called": {},
     }
     check_rules({**whole, "calls": [call(left, right, result)]}, 1, refined=False)
     for wrong in (
