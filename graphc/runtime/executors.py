@@ -20,6 +20,7 @@ from graphc.devices.mesh import jax_mesh
 from graphc.errors import ExecutionError, StateError
 from graphc.ir.stack import within_stack
 from graphc.ir.types import TensorType
+from graphc.runtime.failures import RUN_FAILED
 from graphc.runtime.interface import PARTITIONED, SHARDED, SINGLE, Home, Interface
 from graphc.runtime.interrupts import uninterrupted
 from graphc.runtime.layout import Buffer, elements
@@ -309,11 +310,11 @@ class InFlight:
             for value in step:
                 if not value.is_deleted():  # by the caller
                     value.block_until_ready()
-        except Exception as error:
+        except RUN_FAILED as error:
             waiting.clear()
             kind = StateError if self._assigned else ExecutionError
             raise kind(f"{failure}: {error}") from error
-        except BaseException:  # an interrupt
+        except BaseException:  # what a signal's handler raised: no failure of the step
             waiting.appendleft(step)
             raise
 
