@@ -154,7 +154,7 @@ class EntryPoint(Uncopied):
             with x64(self._entry.wide):
                 if self.devices == 1:
                     return compiled(*values)
-                with ONE_AT_A_TIME:
+                with ONE_AT_A_TIME.lock:
                     self._wait()
                     results = compiled(*values)
         except RUN_FAILED as error:

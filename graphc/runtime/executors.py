@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from threading import RLock
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +20,7 @@ from graphc.errors import ExecutionError, StateError
 from graphc.ir.stack import within_stack
 from graphc.ir.types import TensorType
 from graphc.runtime.failures import RUN_FAILED
+from graphc.runtime.forking import FORKING, SharedLock
 from graphc.runtime.interface import PARTITIONED, SHARDED, SINGLE, Home, Interface
 from graphc.runtime.interrupts import uninterrupted
 from graphc.runtime.layout import Buffer, elements
@@ -33,7 +33,7 @@ _EARLIER = "an earlier run failed"
 # Held while a program over several devices is dispatched. If two threads dispatched at once, one
 # device could get the first program first and another the second, and each would wait for ever
 # for the other's part of a collective.
-ONE_AT_A_TIME = RLock()
+ONE_AT_A_TIME = SharedLock()
 
 
 class Places(NamedTuple):
@@ -81,8 +81,10 @@ class Executor:
 
         Raises:
             ExecutionError: XLA refuses it.
+            StateError: it is not compiled, and this process cannot use devices.
         """
         if self._compiled is None:
+            FORKING.check()
             self._compiled = self._compile()
         return self._compiled
 
@@ -108,7 +110,7 @@ class Executor:
         """
         if self._turn is None:
             return self._call(written, read, feeds)
-        with self._turn:
+        with self._turn.lock:
             return self._call(written, read, feeds)
 
     def update(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
@@ -121,8 +123,16 @@ class Executor:
         """
         if self._turn is None:
             return self._update(buffers, places, feeds)
-        with self._turn:
+        with self._turn.lock:
             return self._update(buffers, places, feeds)
+
+    def wait(self) -> None:
+        """Waits until one more run may be dispatched.
+
+        Raises:
+            StateError, ExecutionError: an earlier one failed: see `InFlight.wait`.
+        """
+        self._in_flight.wait()
 
     def _call(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
         feeds = self._spread(feeds)
