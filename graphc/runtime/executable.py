@@ -25,6 +25,7 @@ from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import resolve_feeds
 from graphc.runtime.forking import FORKING
 from graphc.runtime.initial import initial_values
+from graphc.runtime.interrupts import uninterrupted
 from graphc.runtime.layout import Buffer, StateLayout
 from graphc.runtime.making import Insides
 from graphc.runtime.numerics import complaint
@@ -208,7 +209,12 @@ class Executable(Uncopied):
         try:
             if self.consumes:
                 return self._executor.update(buffers, places, feeds)
-            return self._run_beside(buffers, places, feeds)
+            if not places.assigned:
+                return self._run_beside(buffers, places, feeds)
+            # A signal's handler may run a step of its own: before or after this one, for what
+            # this one assigns is made of the buffers that it finds when it begins.
+            self._executor.wait()
+            return uninterrupted(self._run_beside, buffers, places, feeds)
         except RUN_FAILED as error:
             what, details = in_words(error)
             if what_was_lost([buffers[i] for i in (*places.written, *places.assigned)]):
