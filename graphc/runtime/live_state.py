@@ -285,9 +285,8 @@ class LiveState(Uncopied):
         variable = self._graph.variables.get(name)
         source = variable.source if variable is not None else None
         array = variable_value(name, self.layout.types[name], value, source)
-        if isinstance(array, jax.Array):  # its memory may be that of a NumPy array
-            return np.array(array)
-        return array
+        # The memory of a JAX array may be that of a NumPy array.
+        return np.array(array) if isinstance(array, jax.Array) else np.asarray(array)
 
 
 def _placed(value: Any, home: jax.sharding.Sharding | None) -> Any:
