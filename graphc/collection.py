@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -10,6 +11,16 @@ from threading import Lock
 _lock = Lock()
 _pauses = 0
 _resume = False  # whether it ran when the first of the present pauses began
+
+
+def _after_fork() -> None:
+    """Called in a child process: a thread that has not come along may hold the lock."""
+    global _lock
+    _lock = Lock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextmanager

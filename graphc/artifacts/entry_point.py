@@ -19,6 +19,7 @@ from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
 from graphc.runtime.executors import ONE_AT_A_TIME
+from graphc.runtime.failures import RUN_FAILED
 from graphc.runtime.feeds import FeedSpec, bind_feeds
 from graphc.runtime.forking import FORKING
 from graphc.runtime.interrupts import uninterrupted
@@ -153,10 +154,10 @@ class EntryPoint(Uncopied):
             with x64(self._entry.wide):
                 if self.devices == 1:
                     return compiled(*values)
-                with ONE_AT_A_TIME:
+                with ONE_AT_A_TIME.lock:
                     self._wait()
                     results = compiled(*values)
-        except Exception as error:
+        except RUN_FAILED as error:
             if any(value.is_deleted() for value in written):
                 state.consume("a run that failed")
                 raise StateError(

@@ -47,6 +47,7 @@ from graphc.ir.types import TensorType
 from graphc.passes.target import Target
 from graphc.runtime.compiler import checked_options
 from graphc.runtime.fetches import FetchNest, resolve_feed, resolve_fetch
+from graphc.runtime.forking import FORKING
 from graphc.runtime.freezing import freeze_program
 from graphc.runtime.initial import state_types
 from graphc.runtime.loading import Code, to_bytes
@@ -111,6 +112,7 @@ def save(
         LayoutError: a replicated signature without a batch for the devices to share.
         StateError: the session is closed or broken.
     """
+    FORKING.use_devices()  # `jax.export` has threads of its own
     if not isinstance(session, Session):
         raise AttributeValueError(
             f"save: the first argument must be a session, got {type(session).__name__}",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from threading import RLock
 from typing import Any, Literal, NamedTuple, overload
 from weakref import WeakKeyDictionary
 
@@ -25,7 +24,7 @@ from graphc.runtime.batches import checked_count
 from graphc.runtime.executable import Executable
 from graphc.runtime.executors import Executor
 from graphc.runtime.fetches import FetchNest, in_program_order, resolve_feeds
-from graphc.runtime.forking import FORKING
+from graphc.runtime.forking import FORKING, SharedLock
 from graphc.runtime.initial import state_types
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.making import Insides, Making
@@ -108,7 +107,7 @@ def compile(
     given = {tensor: by_tensor[tensor] for tensor in in_program_order(graph, by_tensor)}
     prepared = prepare(graph, nest.distinct, list(given), options)
     shapes = [shape_of(tensor, value) for tensor, value in given.items()]
-    with _LOCK:
+    with _LOCK.lock:
         layout = _LAYOUTS.get(graph, StateLayout({})).with_variables(state_types(graph))
         step = build(
             graph,
@@ -129,7 +128,7 @@ def compile(
 
 # How states of executables lie: those of one graph agree, as far as they can.
 _LAYOUTS: WeakKeyDictionary[Graph, StateLayout] = WeakKeyDictionary()
-_LOCK = RLock()
+_LOCK = SharedLock()
 
 
 def checked_options(options: CompileOptions | None) -> CompileOptions:

@@ -13,18 +13,19 @@ import numpy as np
 from graphc.copying import Uncopied
 from graphc.devices.partition import Partition
 from graphc.devices.schedule import Span
-from graphc.errors import ExecutionError, FeedError, GraphcError, GraphError, StateError
+from graphc.errors import ExecutionError, FeedError, GraphError, StateError
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor, is_among
 from graphc.ir.program import Port, Program
 from graphc.passes.manager import PassReport
 from graphc.runtime.executors import Executor, Places, put_on
-from graphc.runtime.failures import in_words, what_was_lost
+from graphc.runtime.failures import RUN_FAILED, in_words, what_was_lost
 from graphc.runtime.feed_memory import own
 from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import resolve_feeds
 from graphc.runtime.forking import FORKING
 from graphc.runtime.initial import initial_values
+from graphc.runtime.interrupts import uninterrupted
 from graphc.runtime.layout import Buffer, StateLayout
 from graphc.runtime.making import Insides
 from graphc.runtime.numerics import complaint
@@ -151,17 +152,30 @@ class Executable(Uncopied):
             after = state.followed_by(buffers, self._executor) if places.assigned else state
             rebuilt = self._rebuild(fetched)
         except BaseException as error:
-            # An interrupt, a failure before anything was consumed, or one of another call: the
-            # state is as it was before the run or, where the step was dispatched, as after it.
-            if self.consumes and what_was_lost(buffers) is None:
-                state.revive(buffers)
-            elif isinstance(error, StateError):
-                state.consume("a run that failed")
+            if self.consumes:
+                self._give_back(state, buffers, error)
             raise
         if self.consumes:
             state.consume("a step that assigns variables")
             after.uncertain = self.is_uncertain
         return rebuilt, after
+
+    @staticmethod
+    def _give_back(state: State, buffers: list[Any], error: BaseException) -> None:
+        """After an exception, the state has its values: those before the run or, where the step
+        was carried out, those after it.
+
+        Only after `StateError` this waits for them. After an interrupt it does not, for another
+        interrupt could come while it waits: whoever reads the state does.
+        """
+        if isinstance(error, StateError):
+            if what_was_lost(buffers) is None:  # the failure is one of another call
+                state.revive(buffers)
+            else:
+                state.consume("a run that failed")
+        elif not any(buffer.is_deleted() for buffer in buffers):
+            state.uncertain = True
+            state.revive(buffers)
 
     def put(self, feeds: Mapping[Any, Any]) -> dict[Any, jax.Array]:
         """Starts copying feeds to where this step takes them: see `Session.put`.
@@ -188,15 +202,20 @@ class Executable(Uncopied):
             StateError: the run failed after it had consumed state.
             ExecutionError: it failed, and the buffers are as they were.
             NumericsError: it made a NaN or an infinity, likewise.
+
+        What a signal's handler raises passes through.
         """
         places = places or self._own[1]
         try:
             if self.consumes:
                 return self._executor.update(buffers, places, feeds)
-            return self._run_beside(buffers, places, feeds)
-        except GraphcError:
-            raise
-        except Exception as error:
+            if not places.assigned:
+                return self._run_beside(buffers, places, feeds)
+            # A signal's handler may run a step of its own: before or after this one, for what
+            # this one assigns is made of the buffers that it finds when it begins.
+            self._executor.wait()
+            return uninterrupted(self._run_beside, buffers, places, feeds)
+        except RUN_FAILED as error:
             what, details = in_words(error)
             if what_was_lost([buffers[i] for i in (*places.written, *places.assigned)]):
                 raise StateError(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from threading import RLock
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +19,8 @@ from graphc.devices.mesh import jax_mesh
 from graphc.errors import ExecutionError, StateError
 from graphc.ir.stack import within_stack
 from graphc.ir.types import TensorType
+from graphc.runtime.failures import RUN_FAILED
+from graphc.runtime.forking import FORKING, SharedLock
 from graphc.runtime.interface import PARTITIONED, SHARDED, SINGLE, Home, Interface
 from graphc.runtime.interrupts import uninterrupted
 from graphc.runtime.layout import Buffer, elements
@@ -32,7 +33,7 @@ _EARLIER = "an earlier run failed"
 # Held while a program over several devices is dispatched. If two threads dispatched at once, one
 # device could get the first program first and another the second, and each would wait for ever
 # for the other's part of a collective.
-ONE_AT_A_TIME = RLock()
+ONE_AT_A_TIME = SharedLock()
 
 
 class Places(NamedTuple):
@@ -80,8 +81,10 @@ class Executor:
 
         Raises:
             ExecutionError: XLA refuses it.
+            StateError: it is not compiled, and this process cannot use devices.
         """
         if self._compiled is None:
+            FORKING.check()
             self._compiled = self._compile()
         return self._compiled
 
@@ -107,7 +110,7 @@ class Executor:
         """
         if self._turn is None:
             return self._call(written, read, feeds)
-        with self._turn:
+        with self._turn.lock:
             return self._call(written, read, feeds)
 
     def update(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
@@ -120,8 +123,16 @@ class Executor:
         """
         if self._turn is None:
             return self._update(buffers, places, feeds)
-        with self._turn:
+        with self._turn.lock:
             return self._update(buffers, places, feeds)
+
+    def wait(self) -> None:
+        """Waits until one more run may be dispatched.
+
+        Raises:
+            StateError, ExecutionError: an earlier one failed: see `InFlight.wait`.
+        """
+        self._in_flight.wait()
 
     def _call(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
         feeds = self._spread(feeds)
@@ -309,11 +320,11 @@ class InFlight:
             for value in step:
                 if not value.is_deleted():  # by the caller
                     value.block_until_ready()
-        except Exception as error:
+        except RUN_FAILED as error:
             waiting.clear()
             kind = StateError if self._assigned else ExecutionError
             raise kind(f"{failure}: {error}") from error
-        except BaseException:  # an interrupt
+        except BaseException:  # what a signal's handler raised: no failure of the step
             waiting.appendleft(step)
             raise
 

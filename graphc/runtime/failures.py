@@ -11,6 +11,11 @@ import jax
 
 from graphc.ir.source import is_own
 
+# What JAX raises where a run fails. Nothing else counts as a failure of a run: a handler of the
+# user's may raise any exception (a time limit's TimeoutError) while graphc waits for a run.
+# FloatingPointError comes from JAX's own option `jax_debug_nans`, when a step is dispatched.
+RUN_FAILED = (jax.errors.JaxRuntimeError, FloatingPointError)
+
 _TRACEBACK = "Traceback (most recent call last):\n"
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
 
@@ -38,6 +43,8 @@ def in_words(error: Exception) -> tuple[str, list[str]]:
 def what_was_lost(buffers: Iterable[Any]) -> str | None:
     """Why values of state are lost, in words; None where none is. Waits until they are computed.
 
+    What a signal's handler raises meanwhile passes through.
+
     JAX must not be given a buffer that was donated: one that lies on several devices ends the
     process (jax 0.10), others raise errors of JAX's own.
     """
@@ -47,6 +54,6 @@ def what_was_lost(buffers: Iterable[Any]) -> str | None:
                 return "a step that was given the state did not return what it made of it"
             try:
                 buffer.block_until_ready()
-            except Exception as error:
+            except RUN_FAILED as error:
                 return f"an earlier run failed: {in_words(error)[0]}"
     return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import jax
 import numpy as np
 
 Array = np.ndarray[Any, Any]
@@ -41,7 +40,8 @@ def cannot_change(array: Any) -> bool:
 
     That an array is read-only proves nothing: whoever owns its memory can make it writeable
     again, and a read-only view shows what is written to a bytearray, to a mapped file or to the
-    array behind it. Certain are `bytes` and the buffers of JAX.
+    array behind it. A buffer of JAX may be the memory of a NumPy array: `jax.device_put` and
+    `jax.dlpack.from_dlpack` do not copy what is aligned. Only `bytes` is certain.
     """
     while isinstance(array, (np.ndarray, memoryview)):
         if isinstance(array, np.ndarray):
@@ -52,4 +52,4 @@ def cannot_change(array: Any) -> bool:
             if not array.readonly:
                 return False
             array = array.obj
-    return isinstance(array, (bytes, jax.Array))
+    return isinstance(array, bytes)

@@ -8,6 +8,7 @@ refuses what needs a device. What needs none goes on: NumPy, building graphs, re
 from __future__ import annotations
 
 import os
+from threading import RLock
 from typing import Any
 from weakref import WeakSet
 
@@ -77,5 +78,24 @@ def in_child_of_thread(what: str) -> StateError:
 
 
 FORKING = Forking()
+
+
+class SharedLock:
+    """A lock of a module: each child process has a new one, for a thread that has not come along
+    may hold the old one.
+
+    Attributes:
+        lock: a thread may take it again. Ask for it each time it is taken: `with shared.lock`.
+    """
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        FORKING.watch(self)
+
+    def forked(self) -> None:
+        """Called in a child process."""
+        self.lock = RLock()
+
+
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=FORKING.after_in_child)

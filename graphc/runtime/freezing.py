@@ -30,6 +30,7 @@ from graphc.passes.remove_dropout import RemoveDropout
 from graphc.passes.sink_constants import SinkConstants
 from graphc.passes.without import without
 from graphc.runtime.fetches import resolve_feed, resolve_feeds, resolve_fetch
+from graphc.runtime.forking import FORKING
 from graphc.runtime.freeze_capture import by_name, captured, feed_name, fetch_name, state_of
 from graphc.runtime.prepare import evaluate
 from graphc.runtime.regraph import RANDOM_STATE, as_graph
@@ -83,6 +84,7 @@ def freeze(
     >>> [node.op.name for node in frozen.nodes], list(frozen.variables)
     (['Placeholder', 'ReadVariable', 'MatMul'], ['Multiply'])
     """
+    FORKING.use_devices()
     if not isinstance(session, Session):
         raise AttributeValueError(
             f"freeze: the first argument must be a session, got {type(session).__name__}",

@@ -23,6 +23,7 @@ from graphc.passes.target import Target
 from graphc.runtime.compiler import checked_options
 from graphc.runtime.feeds import FeedSpec, bind_feeds
 from graphc.runtime.fetches import FetchNest, resolve_feed, resolve_feeds
+from graphc.runtime.forking import FORKING
 from graphc.runtime.initial import initial_values
 from graphc.runtime.prepare import bind, prepare
 
@@ -66,6 +67,7 @@ def to_jax(
     >>> jax.grad(lambda a: function(state, {"x": a})[0])(jnp.arange(3.0)).tolist()
     [0.0, 2.0, 4.0]
     """
+    FORKING.use_devices()
     if not isinstance(graph, Graph):
         raise GraphError(
             f"the first argument must be a graph, got {type(graph).__name__}",
@@ -89,6 +91,7 @@ def to_jax(
         return bound[shapes]
 
     def function(state: Mapping[str, Any], feeds: Mapping[Any, Any]) -> tuple[Any, dict[str, Any]]:
+        FORKING.check()
         if wide:
             _check_widths(graph)
         given = resolve_feeds(graph, feeds)

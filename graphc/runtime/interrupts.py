@@ -14,6 +14,7 @@ by other means (`PyThreadState_SetAsyncExc`) is not delayed: see `LiveState.chec
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from threading import get_ident, main_thread
@@ -49,8 +50,12 @@ def uninterrupted(work: Callable[..., T], *args: Any) -> T:
     """
     if get_ident() != _MAIN:
         return work(*args)
-    # The default handler is 0.
-    if _handler_of(_TERM) or _handler_of(_ALRM) or _handler_of(_HUP) or _handler_of(_USR1):
+    if (  # the default and an ignored signal (SIGHUP under nohup) are numbers
+        callable(_handler_of(_TERM))
+        or callable(_handler_of(_ALRM))
+        or callable(_handler_of(_HUP))
+        or callable(_handler_of(_USR1))
+    ):
         return _with_all_delayed(work, args)
     handler = _handler_of(_INT)
     if handler is _delay or not callable(handler):  # delayed already; or none of Python's
@@ -110,9 +115,20 @@ def _is_inside(frame: FrameType | None) -> bool:
 
 
 def _deliver() -> None:
-    """Sends the delayed signals again, each even where the handler of one before it raises."""
+    """Calls the handlers of the delayed signals, each even where one before it raises.
+
+    The signals are not sent again: that would write to the wakeup file descriptor a second time,
+    and asyncio would take one Ctrl-C for two. Those that a call outside still delays stay.
+    """
+    for number in _delayed:
+        handler = _handler_of(number)
+        if handler is not _delay:
+            break
+    else:
+        return
+    _delayed.remove(number)
     try:
-        signal.raise_signal(_delayed.pop(0))
+        if callable(handler):
+            handler(number, sys._getframe())
     finally:
-        if _delayed:
-            _deliver()
+        _deliver()

@@ -197,7 +197,7 @@ class LiveState(Uncopied):
 
     def get(self, name: str | Variable) -> jax.Array:
         """A copy of one value: see `Session.get`."""
-        with self.lock, ONE_AT_A_TIME:  # it may be in pieces on several devices
+        with self.lock, ONE_AT_A_TIME.lock:  # it may be in pieces on several devices
             self._check_values()
             found, slot = self._slot(name)
             value, buffer = self.buffers[slot.buffer], self.layout.buffers[slot.buffer]
@@ -233,7 +233,7 @@ class LiveState(Uncopied):
         for name, value in values.items():
             found, _ = self._slot(name)
             checked[found] = self._checked(found, value)
-        with self.lock, ONE_AT_A_TIME:
+        with self.lock, ONE_AT_A_TIME.lock:
             self._check_values()
             by_buffer: dict[int, dict[str, Array]] = {}
             for name, array in checked.items():
@@ -277,14 +277,16 @@ class LiveState(Uncopied):
         return found, self.layout.slot(found)
 
     def _checked(self, name: str, value: Any) -> Array:
-        """A value that somebody sets, as an array of the variable's type.
+        """A value that somebody sets, as an array of the variable's type: a private copy.
 
         Raises:
             ShapeError, DTypeError: it does not fit.
         """
         variable = self._graph.variables.get(name)
         source = variable.source if variable is not None else None
-        return np.asarray(variable_value(name, self.layout.types[name], value, source))
+        array = variable_value(name, self.layout.types[name], value, source)
+        # The memory of a JAX array may be that of a NumPy array.
+        return np.array(array) if isinstance(array, jax.Array) else np.asarray(array)
 
 
 def _placed(value: Any, home: jax.sharding.Sharding | None) -> Any:

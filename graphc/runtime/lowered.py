@@ -22,6 +22,7 @@ from graphc.passes.pipelines import on_device
 from graphc.passes.without import without
 from graphc.passes.xla_options import suited_options
 from graphc.runtime.counters import COUNTERS
+from graphc.runtime.forking import FORKING
 from graphc.runtime.interface import SINGLE, Interface, Value
 from graphc.runtime.layout import Buffer, StateLayout
 from graphc.runtime.numerics import checked
@@ -110,6 +111,7 @@ class JaxProgram(NamedTuple):
 
     def lower(self) -> Any:
         """JAX's stage before XLA: the program's StableHLO."""
+        FORKING.use_devices()
         COUNTERS.add(traces=1, lowerings=1)
         with self._widths():
             return self.jitted.lower(*self.arguments)
@@ -120,6 +122,7 @@ class JaxProgram(NamedTuple):
         Raises:
             ExecutionError: XLA refuses it.
         """
+        FORKING.use_devices()
         COUNTERS.add(compiles=1)
         chosen = self.xla_options(options)
         with self._widths():

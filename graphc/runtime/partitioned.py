@@ -24,6 +24,7 @@ from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.passes.drop_marks import DropMarks
 from graphc.passes.manager import PassReport
 from graphc.runtime.counters import COUNTERS
+from graphc.runtime.forking import FORKING
 from graphc.runtime.interface import PARTITIONED, Home, Interface, Value
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.lowered import PortOrder, interface_of
@@ -66,6 +67,7 @@ class PartitionedProgram:
         Args:
             platforms: to look at what it would be elsewhere: `("cuda",)`.
         """
+        FORKING.use_devices()
         COUNTERS.add(traces=len(self.kernels), lowerings=len(self.kernels))
         with self._widths():
             return LoweredPartition([self._lower(kernel, platforms) for kernel in self.kernels])
@@ -97,6 +99,7 @@ class PartitionedProgram:
         Raises:
             ExecutionError: XLA refuses it.
         """
+        FORKING.use_devices()
         COUNTERS.add(compiles=len(self.kernels))
         chosen = self.xla_options(options)
         with self._widths():

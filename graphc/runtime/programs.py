@@ -10,13 +10,13 @@ import jax
 
 from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
-from graphc.errors import ExecutionError, StateError
+from graphc.errors import ExecutionError
 from graphc.ir.graph import Graph
 from graphc.ir.node import position_of, same_items
 from graphc.runtime.batches import checked_count
 from graphc.runtime.compiler import build, shape_of
 from graphc.runtime.executable import Executable
-from graphc.runtime.failures import in_words
+from graphc.runtime.failures import RUN_FAILED, in_words
 from graphc.runtime.fetches import FetchNest, in_program_order, resolve_feeds
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.live_state import LiveState
@@ -190,9 +190,7 @@ class Programs:
         with self.compiling:
             try:
                 self._state.move(layout, homes, tell)
-            except StateError:
-                raise
-            except Exception as error:
+            except RUN_FAILED as error:
                 what, details = in_words(error)
                 raise ExecutionError(
                     f"the state could not be moved to where a new program takes it: {what}",

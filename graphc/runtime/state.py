@@ -95,7 +95,8 @@ class State(Mapping[str, jax.Array], Uncopied):
         self._buffers, self.layout = buffers, layout
 
     def __getitem__(self, name: str) -> jax.Array:
-        with self.lock, ONE_AT_A_TIME:
+        FORKING.check()  # before any lock: a thread that has not come along may hold it
+        with self.lock, ONE_AT_A_TIME.lock:
             slot = self.layout.slot(name)
             array = self.buffers[slot.buffer]
             if slot.member is None:
@@ -108,7 +109,9 @@ class State(Mapping[str, jax.Array], Uncopied):
         Raises:
             UnknownNameError: no such variable.
             ShapeError, DTypeError: the value is not of its type.
+            StateError: see `buffers`.
         """
+        FORKING.check()
         with self.lock:
             return self._with_value(name, value)
 

@@ -26,6 +26,7 @@ from graphc.runtime.compiler import assemble, checked_options, refuse_workers, s
 from graphc.runtime.executable import Executable
 from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import FetchNest, in_program_order, resolve_feeds
+from graphc.runtime.forking import FORKING
 from graphc.runtime.initial import initial_values, state_types
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.making import Making
@@ -77,6 +78,7 @@ def tune(
         FeedError, FetchError, UnknownNameError, LayoutError, DeviceError: see `gc.compile`.
     """
     begin = time.perf_counter()
+    FORKING.use_devices()
     if not isinstance(graph, Graph):
         raise GraphError(
             f"the first argument must be a graph, got {type(graph).__name__}",

@@ -3,7 +3,8 @@
     python -m tests.reliability.interrupts '{FORM: ROUNDS, ...}' SEED     prints a tally as JSON
 
 A form is a loop over some way of running or changing a session: see `FORMS`. In each round the loop
-is interrupted by SIGINT at a random moment, by another thread; then the values of all variables
+is interrupted at a random moment, by SIGINT that another thread sends or, in `limit` and
+`parallel_limit`, by a timer whose handler raises TimeoutError; then the values of all variables
 are compared with each other and with the number of steps that had returned, the session goes on,
 and now and then it is saved and loaded. A tally counts:
 
@@ -80,6 +81,30 @@ class Interrupter:
                 os.kill(os.getpid(), signal.SIGINT)
 
 
+class Timer:
+    """A time limit: SIGALRM after a delay, and again until somebody has seen it."""
+
+    late = 0
+
+    def during(self, loop: Loop, delay: float) -> None:
+        """Runs a loop without end until the time is up."""
+        before = signal.signal(signal.SIGALRM, _time_is_up)
+        try:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, max(delay, 1e-5), 3.0)
+                loop()
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0.0)
+        except TimeoutError:
+            pass
+        finally:
+            signal.signal(signal.SIGALRM, before)
+
+
+def _time_is_up(number: int, frame: Any) -> None:
+    raise TimeoutError("time is up")
+
+
 class Attack:
     """One form: a session, its loop, and what may have been counted when the loop is stopped."""
 
@@ -88,6 +113,7 @@ class Attack:
         options = gc.CompileOptions(cache=None)
         strategy: Any = {
             "parallel": gc.devices.DataParallel,
+            "parallel_limit": gc.devices.DataParallel,
             "parallel_steps": gc.devices.DataParallel,
             "workers": gc.devices.AsyncDataParallel,
         }.get(form)
@@ -168,7 +194,7 @@ class Attack:
         self.session.run(self.model.step, self.model.feeds)
         self.begun = self.ended = count + 1
 
-    def warm_up(self, interrupter: Interrupter) -> float:
+    def warm_up(self, interrupter: Interrupter | Timer) -> float:
         """Interrupts the loop until it has compiled what it runs; gives the seconds of a step."""
         for delay in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0):
             before = self.begun
@@ -194,7 +220,14 @@ class Attack:
         return all(value == count for value in found.values())
 
 
-LOOPS = {"parallel": "run", "parallel_steps": "run_steps", "partition": "run", "mesh": "run"}
+LOOPS = {
+    "limit": "run",
+    "parallel": "run",
+    "parallel_limit": "run",
+    "parallel_steps": "run_steps",
+    "partition": "run",
+    "mesh": "run",
+}
 
 
 def attack(form: str, rounds: int, seed: int) -> Counter[str]:
@@ -202,7 +235,8 @@ def attack(form: str, rounds: int, seed: int) -> Counter[str]:
     rng, tally = random.Random(seed), Counter[str](lost=0, crashes=0, hangs=0)
     if form == "executable":
         return attack_executable(rounds, rng, tally)
-    attacked, interrupter = Attack(form), Interrupter()
+    attacked = Attack(form)
+    interrupter = Timer() if form.endswith("limit") else Interrupter()
     attacked.go_on(0)
     step = attacked.warm_up(interrupter)
     most = {"compile": 0.3, "workers": 0.3, "tune": 1.0, "fit": 0.05}.get(
@@ -262,8 +296,10 @@ def attack_executable(rounds: int, rng: random.Random, tally: Counter[str]) -> C
 
 # The share of all rounds that each form has; and how many rounds one process makes at most.
 FORMS = {
-    "run": 0.3,
-    "parallel": 0.3,
+    "run": 0.28,
+    "parallel": 0.28,
+    "limit": 0.02,
+    "parallel_limit": 0.02,
     "run_steps": 0.08,
     "parallel_steps": 0.06,
     "fit": 0.06,

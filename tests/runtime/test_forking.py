@@ -55,6 +55,7 @@ state = executable.init()
 gc.save(session, sys.argv[1], signatures={"f": gc.Signature({"x": x}, {"y": y})})
 model = gc.load(sys.argv[1])
 assert model.signatures["f"](x=ONES)["y"] == 2
+function, start = gc.to_jax(graph, y)
 batches = gc.data.prefetch([{x: ONES}] * 100, session, size=2)
 next(batches)
 """
@@ -96,6 +97,13 @@ REFUSED = [
     "executable(state, {x: ONES})",
     "executable.init()",
     "state['v']",
+    "dict(state)",
+    "state.with_value('v', ONES)",
+    "gc.save(session, sys.argv[1], signatures={'f': gc.Signature({'x': x}, {'y': y})})",
+    "gc.freeze(session, [x], [y])",
+    "gc.tune(graph, y, {x: (2,)}, seconds=0.1, progress=False)",
+    "gc.to_jax(graph, y)",
+    "function(start, {'x': ONES})",
     "model.signatures['f'](x=ONES)",
     "model.state()['v']",
     "gc.load(sys.argv[1])",
@@ -125,6 +133,48 @@ def test_after_use_a_child_refuses_what_needs_a_device(tmp_path: Path) -> None:
     assert {call: said[call] for call in ALLOWED} == ALLOWED
     assert lines[-1] == "2.0 99"
     assert len(lines) == len(calls) + 1
+
+
+def test_a_child_does_not_wait_for_locks_that_a_thread_of_its_parent_held(tmp_path: Path) -> None:
+    script = """
+    import threading
+    from graphc import collection
+    from graphc.runtime import compiler, executors
+
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with executors.ONE_AT_A_TIME.lock, compiler._LOCK.lock, collection._lock, state.lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    in_child(lambda: state["v"])
+    in_child(lambda: state.with_value("v", ONES))
+    in_child(lambda: session.get("v"))
+    in_child(lambda: gc.compile(graph, y, {x: (2,)}))
+    in_child(lambda: gc.tune(graph, y, {x: (2,)}, progress=False))
+    in_child(lambda: len(build()[0]))
+    done.set()
+    thread.join()
+    print(session.run(y, {x: ONES}))
+    """
+    *refused, built, ran = outcome(USED + textwrap.dedent(script), tmp_path)
+    assert all("forked from one that had used its devices" in line for line in refused), refused
+    assert (len(refused), built, ran) == (5, "6", "2.0")
+
+
+def test_after_saving_alone_a_child_refuses_to_save(tmp_path: Path) -> None:
+    """`jax.export` starts threads, and no run does."""
+    script = """
+    signatures = {"f": gc.Signature({"x": x}, {"y": y})}
+    gc.save(gc.Session(graph), sys.argv[1], signatures=signatures)
+    in_child(lambda: gc.save(gc.Session(graph), sys.argv[1], signatures=signatures))
+    """
+    (said,) = outcome(script, tmp_path)
+    assert "forked from one that had used its devices" in said
 
 
 def test_before_use_a_child_may_do_everything(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,24 @@ from tests.runtime.counting import (
     meddle,
     strategy_of,
 )
+
+
+def _time_is_up(number: int, frame: Any) -> None:
+    raise TimeoutError("time is up")
+
+
+class Busy:
+    """A value of a step that is waited for: a signal comes meanwhile."""
+
+    def __init__(self, number: int = signal.SIGINT) -> None:
+        self._number = number
+
+    def is_deleted(self) -> bool:
+        return False
+
+    def block_until_ready(self) -> None:
+        interrupt(self._number)
+
 
 # -- interrupts --------------------------------------------------------------------------------
 
@@ -192,6 +211,67 @@ def test_an_interrupt_does_not_leave_averages_in_the_place_of_parameters(
     assert counts(session.values()) == {1}
 
 
+@pytest.mark.parametrize("devices", [1, 4])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGALRM])
+def test_an_error_that_a_handler_raises_is_no_failure_of_a_run(devices: int, number: int) -> None:
+    """A time limit raises TimeoutError: while a step waits, is dispatched, or values are read."""
+    graph, step, _ = counting()
+    options = gc.CompileOptions(max_in_flight=1)
+    session = gc.Session(graph, strategy=strategy_of(devices), options=options)
+    session.run(step, {"x": FEED})
+    in_flight = session.executables[0]._executor._in_flight
+
+    with handled(number, _time_is_up):
+        in_flight._waiting.clear()
+        in_flight._waiting.append([Busy(number)])
+        with pytest.raises(TimeoutError, match="time is up"):
+            session.run(step, {"x": FEED})
+        in_flight._waiting.clear()
+        assert counts(session.values()) == {1}
+
+        undo = meddle(session.executables[0], lambda: interrupt(number))
+        with pytest.raises(TimeoutError, match="time is up"):
+            session.run(step, {"x": FEED})
+        undo()
+        assert counts(session.values()) == {2}
+
+    session.run(step, {"x": FEED})
+    assert counts(session.values()) == {3}
+
+
+def test_a_call_of_an_executable_passes_on_what_a_handler_raises() -> None:
+    graph, step, _ = counting()
+    compiled = gc.compile(graph, step, {"x": FEED.shape})
+    _, state = compiled(compiled.init(), {"x": FEED})
+    undo = meddle(compiled, interrupt)
+    with handled(signal.SIGINT, _time_is_up), pytest.raises(TimeoutError):
+        compiled(state, {"x": FEED})
+    undo()
+    assert counts(state) == {2}, "the step was carried out"
+    in_flight = compiled._executor._in_flight
+    in_flight._bound = 1
+    in_flight._waiting.append([Busy()])
+    with handled(signal.SIGINT, _time_is_up), pytest.raises(TimeoutError):
+        compiled(state, {"x": FEED})
+    assert counts(state) == {2}, "the step was not carried out"
+
+
+def test_an_error_that_a_handler_raises_while_values_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph, step, _ = counting()
+    session = gc.Session(graph)
+    session.run(step, {"x": FEED})
+    state, buffers = session._state, session._state.buffers
+    monkeypatch.setattr("graphc.runtime.failures.jax", SimpleNamespace(Array=Busy))
+    state.buffers = [Busy()]
+    with handled(signal.SIGINT, _time_is_up), pytest.raises(TimeoutError):
+        session.values()
+    monkeypatch.undo()
+    state.buffers = buffers
+    assert counts(session.values()) == {1}
+
+
 # -- handlers ----------------------------------------------------------------------------------
 
 
@@ -300,3 +380,50 @@ def test_asyncio_finds_the_handler_that_it_expects() -> None:
             asyncio.run(train())
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert counts(session.values()) == {3}
+
+
+def test_asyncio_sees_one_interrupt_once() -> None:
+    """asyncio learns of signals by a file descriptor that Python writes to when one comes."""
+    graph, step, _ = counting()
+    session = gc.Session(graph)
+    session.run(step, {"x": FEED})
+    undo = meddle(session.executables[0], interrupt)
+    seen: list[int] = []
+
+    async def train() -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, seen.append, 1)
+        session.run(step, {"x": FEED})
+        await asyncio.sleep(0.05)
+
+    with handled(signal.SIGINT, signal.default_int_handler):
+        asyncio.run(train())
+    undo()
+    assert seen == [1]
+
+
+def test_a_signal_of_a_call_outside_stays_delayed() -> None:
+    seen: list[str] = []
+
+    def inner() -> None:
+        interrupt(signal.SIGTERM)
+
+    def outer() -> None:
+        interrupt()
+        before = signal.signal(signal.SIGTERM, lambda *_: seen.append("SIGTERM"))
+        uninterrupted(inner)
+        signal.signal(signal.SIGTERM, before)
+        seen.append("outer")
+
+    with handled(signal.SIGINT, lambda *_: seen.append("SIGINT")):
+        uninterrupted(outer)
+    assert seen == ["SIGTERM", "outer", "SIGINT"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system has no SIGHUP")
+def test_a_signal_that_is_ignored_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: Any) -> None:
+        raise AssertionError("all handlers were exchanged")
+
+    monkeypatch.setattr(interrupts, "_with_all_delayed", refuse)
+    with handled(signal.SIGHUP, signal.SIG_IGN):
+        assert uninterrupted(lambda: 3) == 3

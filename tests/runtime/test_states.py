@@ -168,7 +168,7 @@ def test_an_earlier_failure_breaks_a_session_whose_state_came_of_it() -> None:
             return False
 
         def block_until_ready(self) -> None:
-            raise RuntimeError("out of luck")
+            raise jax.errors.JaxRuntimeError("out of luck")
 
     session.executables[0]._executor._in_flight._waiting[0] = [Failed()]
     with pytest.raises(StateError, match="an earlier run failed: out of luck"):

@@ -6,8 +6,10 @@ import signal
 import threading
 from typing import Any
 
+import pytest
+
 import graphc as gc
-from tests.runtime.counting import FEED, counting, counts, handled, interrupt
+from tests.runtime.counting import FEED, counting, counts, handled, interrupt, meddle
 
 
 def test_a_handler_may_use_the_session_while_a_step_waits_for_room() -> None:
@@ -71,3 +73,21 @@ def test_steps_run_while_another_thread_compiles(monkeypatch) -> None:
     go_on.set()
     thread.join()
     assert counts(session.values()) == {2}
+
+
+@pytest.mark.parametrize("option", ["donate", "check_numerics"])
+def test_a_step_that_a_handler_runs_inside_another_is_kept(option: str) -> None:
+    """Where steps leave the buffers alone that they are given."""
+    graph, step, _ = counting()
+    options = gc.CompileOptions(**{option: option == "check_numerics"})
+    session = gc.Session(graph, options=options)
+    session.run(step, {"x": FEED})
+
+    def run_once_more(number: int, frame: Any) -> None:
+        undo()
+        session.run(step, {"x": FEED})
+
+    undo = meddle(session.executables[0], interrupt)
+    with handled(signal.SIGINT, run_once_more):
+        session.run(step, {"x": FEED})
+    assert counts(session.values()) == {3}
