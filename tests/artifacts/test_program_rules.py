@@ -121,9 +121,11 @@ def test_devices_that_would_wait_for_ever() -> None:
 def test_every_operator_may_be_in_a_file(family: str) -> None:
     """What JAX lowers each operator to passes: files do not fall back to their graph.
 
-    Those that have no lowering for CUDA are in `test_kernel_contracts`.
+    Those that have no lowering for CUDA are in `test_kernel_contracts`. JAX lowers the Sylvester
+    equation for one platform at a time.
     """
-    cases = [case for case in FAMILIES[family] if case.dtypes and case.op not in CPU_ONLY]
+    left_out = CPU_ONLY | {"Sylvester"}
+    cases = [case for case in FAMILIES[family] if case.dtypes and case.op not in left_out]
     graph, built = build_all(cases)
     fetches = list(dict.fromkeys(t for b in built for t in b.outputs))
     program = functional(graph, fetches, [t for b in built for t in b.tensors])

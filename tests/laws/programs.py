@@ -249,12 +249,12 @@ def local_norm() -> Ready:
 
 
 def looping(**more: Any) -> Ready:
-    """A loop and a penalty, for a batch that four devices cannot share evenly."""
+    """A loop, a penalty and rows of a table, for a batch that four devices cannot share evenly."""
     with Graph(seed=0) as graph:
         x = gc.placeholder((7, 6), name="x", batch_axis=0)
         w = gc.variable(np.ones((6, 6), np.float32), name="w")
         h, _ = gc.scan(lambda h, i: (gc.tanh(h @ w), i), x, np.arange(3))
-        penalty = gc.reduce_sum(gc.square(w))
+        penalty = gc.reduce_sum(gc.square(w)) + gc.reduce_sum(gc.take(w, gc.argmax(x, axis=1)))
         loss = gc.reduce_mean(gc.exp(h)) + 0.01 * penalty + gc.reduce_mean(gc.square(x))
         train = gc.minimize(loss, optax.sgd(0.1))
     return Ready(graph, [train, loss, h], {x: X[:7]}, **more)
