@@ -60,7 +60,7 @@ _ON_SEVERAL_DEVICES = {
     *("sdy.manual_computation", "sdy.mesh", "sdy.return", "sdy.sharding_constraint"),
     *(f"stablehlo.{name}" for name in _ACROSS_DEVICES.split()),
 }
-_ELEMENTWISE = "erf erf_inv asin acos atan sinh cosh asinh acosh atanh"
+_ELEMENTWISE = "erf erfc erf_inv asin acos atan sinh cosh asinh acosh atanh"
 # JAX's own function around the program has a mesh; composites have become operations of CHLO.
 _WHEN_REFINED = {
     *("sdy.mesh", "chlo.top_k", "chlo.ragged_dot"),

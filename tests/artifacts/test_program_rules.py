@@ -137,6 +137,7 @@ def test_every_operator_may_be_in_a_file(family: str) -> None:
     seen = _read(bytes(exported.serialize()))
     check_targets(seen)
     unpromised = {check.is_custom_call() for check in UNPROMISED}
+    unpromised.add("chlo.scan")  # of JAX 0.12, in cumulative sums for CUDA: the graph is taken
     seen["calls"] = [call for call in seen["calls"] if call["target"] not in unpromised]
     assert not check_rules(seen, 1, refined=False)
 
