@@ -103,7 +103,7 @@ def large_sort(exponent: int) -> str:
 %c = stablehlo.multiply %i, %b : {big}
 %o = "stablehlo.sort"(%c) ({{
 ^bb0(%p: tensor<f32>, %q: tensor<f32>):
-%l = stablehlo.compare LT, %p, %q : (tensor<f32>, tensor<f32>) -> tensor<i1>
+%l = stablehlo.compare LT, %p, %q, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>
 stablehlo.return %l : tensor<i1>
 }}) {{dimension = 0 : i64, is_stable = true}} : ({big}) -> {big}
 %f = stablehlo.slice %o [0:1] : ({big}) -> tensor<1xf32>
