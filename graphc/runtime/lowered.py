@@ -128,6 +128,8 @@ class JaxProgram(NamedTuple):
         with self._widths():
             try:
                 compiled: jax.stages.Compiled = lowered.compile(compiler_options=chosen or None)
+            except OSError:  # TimeoutError: a signal's handler raised it, XLA never does
+                raise
             except Exception as error:
                 raise ExecutionError(
                     f"XLA could not compile the program: {error}",

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -427,3 +428,18 @@ def test_a_signal_that_is_ignored_costs_nothing(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(interrupts, "_with_all_delayed", refuse)
     with handled(signal.SIGHUP, signal.SIG_IGN):
         assert uninterrupted(lambda: 3) == 3
+
+
+def test_a_time_limit_that_ends_a_compilation_is_no_failure_of_it(monkeypatch) -> None:
+    with gc.Graph() as graph:
+        x = gc.placeholder((), name="x")
+        y = x + 1
+    session = gc.Session(graph)
+
+    def limited(*args: object, **more: object) -> None:
+        raise TimeoutError("time is up")
+
+    with monkeypatch.context() as patch, pytest.raises(TimeoutError, match="time is up"):
+        patch.setattr(jax.stages.Lowered, "compile", limited)
+        session.run(y, {x: 1.0})
+    assert float(session.run(y, {x: 1.0})) == 2.0
