@@ -208,6 +208,8 @@ class Executable(Uncopied):
         places = places or self._own[1]
         try:
             if self.consumes:
+                if self._executor.may_be_refused:
+                    return self._update_in_short_memory(buffers, places, feeds)
                 return self._executor.update(buffers, places, feeds)
             if not places.assigned:
                 return self._run_beside(buffers, places, feeds)
@@ -232,25 +234,54 @@ class Executable(Uncopied):
         fetched, new = self._executor(
             [buffers[i] for i in written], [buffers[i] for i in read], feeds
         )
+        executor = self._executor
+        if executor.may_be_refused or (assigned and executor.need.large):
+            try:
+                jax.block_until_ready((fetched, new))
+            except RUN_FAILED:
+                executor.forget()
+                raise
         if self.interface.checks is not None:
             *fetched, faults = fetched
             wrong = complaint(faults, self.interface.checks)
             if wrong is not None:
                 raise wrong
         if assigned:
-            if self._executor.is_large:
-                jax.block_until_ready((fetched, new))
             after = list(buffers)
             for i, buffer in zip(assigned, new, strict=True):
                 after[i] = buffer
             buffers[:] = after
         return fetched
 
+    def _update_in_short_memory(
+        self, buffers: list[Any], places: Places, feeds: Sequence[Any]
+    ) -> Any:
+        """One run that assigns state, where the system may refuse it memory.
+
+        It is waited for, so that this call reports its failure. Where the memory seems not to
+        suffice, it consumes a copy of the state, so that a failure leaves the state as it was.
+        """
+        executor = self._executor
+        if not executor.has_room():
+            return uninterrupted(self._run_on_copies, buffers, places, feeds)
+        fetched = executor.update(buffers, places, feeds)
+        executor.finish("the run failed after it had consumed state")
+        return fetched
+
+    def _run_on_copies(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
+        after = list(buffers)
+        copies = self._executor.copies([buffers[i] for i in places.written])
+        for i, copy in zip(places.written, copies, strict=True):
+            after[i] = copy
+        fetched = self._run_beside(after, places, feeds)
+        buffers[:] = after
+        return fetched
+
     @property
     def is_uncertain(self) -> bool:
         """Whether a run that was dispatched may yet fail, for want of memory, and take the state
         with it."""
-        return self._executor.is_large and self.consumes
+        return self.consumes and self._executor.need.large > 0
 
     def _places_of(self, state: State) -> Places:
         layout, places = self._own

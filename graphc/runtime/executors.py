@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax import numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from graphc.devices.mesh import jax_mesh
@@ -24,7 +26,7 @@ from graphc.runtime.forking import FORKING, SharedLock
 from graphc.runtime.interface import PARTITIONED, SHARDED, SINGLE, Home, Interface
 from graphc.runtime.interrupts import uninterrupted
 from graphc.runtime.layout import Buffer, elements
-from graphc.runtime.room import has_room, is_limited, large_blocks, no_room
+from graphc.runtime.room import SMALL, Need, has_room, is_limited, need_of, no_room
 
 AXIS_NAME = "replica"
 
@@ -68,7 +70,7 @@ class Executor:
         self.interface = interface
         self._compile = compile
         self._compiled: Any = None
-        self._large: int | None = None  # see `large_blocks`; known with the compiled program
+        self._need: Need | None = None  # known with the compiled program
         self._turn = None if interface.kind == SINGLE else ONE_AT_A_TIME
         self.devices = tuple(devices)
         self.homes, self._default, self._feeds = shardings(interface, devices)
@@ -98,9 +100,28 @@ class Executor:
         return list(self._feeds)
 
     @property
-    def is_large(self) -> bool:
-        """Whether a run takes so much of the host's memory that it may well not get it."""
-        return bool(self._large)
+    def need(self) -> Need:
+        """The host's memory that a run allocates."""
+        if self._need is None:
+            self._need = need_of(self.compiled, self.interface, self.devices)
+        return self._need
+
+    @property
+    def may_be_refused(self) -> bool:
+        """Whether the system may refuse a run its memory when the run was dispatched already."""
+        return (self._need or self.need).blocks >= SMALL and is_limited()
+
+    def has_room(self) -> bool:
+        """Whether one more run gets its memory as far as the system can say, once what runs now
+        has given its own back.
+
+        Raises:
+            StateError, ExecutionError: what runs now failed: see `InFlight.wait`.
+        """
+        if has_room(self.need.blocks):
+            return True
+        self._in_flight.finish()
+        return has_room(self.need.blocks)
 
     def __call__(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
         """(fetched values, assigned state). Feeds have their global shapes.
@@ -134,10 +155,29 @@ class Executor:
         """
         self._in_flight.wait()
 
+    def copies(self, buffers: Sequence[jax.Array]) -> list[jax.Array]:
+        """Copies of buffers of state, waited for."""
+        with nullcontext() if self._turn is None else self._turn.lock, jax.enable_x64(True):
+            made = [jnp.array(buffer, copy=True) for buffer in buffers]
+            jax.block_until_ready(made)
+            return made
+
+    def finish(self, failure: str = _EARLIER) -> None:
+        """Waits until no run is in flight.
+
+        Raises:
+            StateError, ExecutionError: one failed; `failure` says which.
+        """
+        self._in_flight.finish(failure)
+
+    def forget(self) -> None:
+        """Has no later call report the failure of a run that the caller has reported."""
+        self._in_flight.forget()
+
     def _call(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
         feeds = self._spread(feeds)
         self._in_flight.wait()
-        if self._large != 0:
+        if (self._need or self.need).blocks >= SMALL:
             self._find_room([*written, *read])
         compiled = self._compiled or self.compiled
         if self.interface.wide:
@@ -148,12 +188,9 @@ class Executor:
     def _update(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
         feeds = self._spread(feeds)
         self._in_flight.wait()
-        if self._large != 0:
+        if (self._need or self.need).blocks >= SMALL:
             self._find_room(buffers)
-        fetched = uninterrupted(self._hand_over, buffers, places, feeds)
-        if self._large and is_limited():  # it may fail all the same: said now
-            self._in_flight.finish("the run failed after it had consumed state")
-        return fetched
+        return uninterrupted(self._hand_over, buffers, places, feeds)
 
     def _hand_over(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
         """From the time that the old state is gone until the new one is there."""
@@ -180,21 +217,25 @@ class Executor:
         return feeds
 
     def _find_room(self, buffers: Sequence[Any]) -> None:
-        """Sees to it that there is memory for one more run.
+        """Sees to it that there is memory for the large blocks of one more run.
+
+        Also for the small ones where devices wait for each other: if one of them found none, the
+        others would wait until XLA ends the process.
 
         Args:
-            buffers: what it takes comes from among these.
+            buffers: those that the run takes are among these.
 
         Raises:
             ExecutionError: there is none.
         """
-        if self._large is None:
-            self._large = large_blocks(self.compiled, self.interface, self.devices)
-        if self._large and not has_room(self._large):
+        size = self.need.large
+        if self.interface.kind not in (SINGLE, PARTITIONED) and is_limited():
+            size = self.need.blocks
+        if size and not has_room(size):
             self._in_flight.finish()  # what runs now gives its memory back
             jax.block_until_ready(list(buffers))
-            if not has_room(self._large):
-                raise no_room(self._large)
+            if not has_room(size):
+                raise no_room(size)
 
 
 class Shardings(NamedTuple):
@@ -309,6 +350,10 @@ class InFlight:
         """
         while self._waiting:
             self._wait_for_the_oldest(failure)
+
+    def forget(self) -> None:
+        """Waits for none of the steps in flight any more."""
+        self._waiting.clear()
 
     def _wait_for_the_oldest(self, failure: str) -> None:
         waiting = self._waiting

@@ -16,7 +16,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from threading import get_ident, main_thread
 from types import FrameType
 from typing import Any, TypeVar
@@ -32,11 +32,13 @@ T = TypeVar("T")
 
 PATIENCE = 5.0  # seconds after which another signal of the same kind is not delayed any more
 _MAIN = main_thread().ident  # Python runs handlers in no other thread
-_INT = int(signal.SIGINT)
-# Rarely handled; a handler of theirs may raise (time limits, schedulers that stop a job).
-_NAMES = ("SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1")  # Windows has the first only
-_OTHERS = [int(getattr(signal, name, signal.SIGTERM)) for name in _NAMES]
-_TERM, _ALRM, _HUP, _USR1 = _OTHERS
+# Besides Ctrl-C those whose handlers may raise (time limits, schedulers that stop a job).
+# Windows has the first two only.
+_NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1")
+_NUMBERS = [int(getattr(signal, name, signal.SIGTERM)) for name in _NAMES]
+_INT, _TERM, _ALRM, _HUP, _USR1 = _NUMBERS
+_Rows = list[tuple[int, int]]  # place and number of each signal that is delayed
+_last: tuple[tuple[Any, ...], _Rows] = (), []  # the handlers of the last call, and its rows
 _delayed: list[int] = []  # the signals that wait, in the order in which they came
 _since = 0.0  # when the first of them came
 _handlers: dict[int, Any] = {}  # the user's, while ours are in their places
@@ -48,44 +50,39 @@ def uninterrupted(work: Callable[..., T], *args: Any) -> T:
     A signal of a kind that has waited for `PATIENCE` seconds already is not delayed: a call that
     hangs can be stopped.
     """
+    global _last
     if get_ident() != _MAIN:
         return work(*args)
-    if (  # the default and an ignored signal (SIGHUP under nohup) are numbers
-        callable(_handler_of(_TERM))
-        or callable(_handler_of(_ALRM))
-        or callable(_handler_of(_HUP))
-        or callable(_handler_of(_USR1))
-    ):
-        return _with_all_delayed(work, args)
-    handler = _handler_of(_INT)
-    if handler is _delay or not callable(handler):  # delayed already; or none of Python's
-        return work(*args)
-    _handlers[_INT] = handler
+    of = _handler_of  # the loops are written out: each microsecond here is one of each step
+    found = of(_INT), of(_TERM), of(_ALRM), of(_HUP), of(_USR1)
+    seen, rows = _last
+    if found != seen:
+        rows = _rows(found)
+        _last = found, rows
     try:
-        _set_handler(_INT, _delay)
-        return work(*args)
-    finally:
-        _set_handler(_INT, handler)
-        if _delayed:
-            _deliver()
-
-
-def _with_all_delayed(work: Callable[..., T], args: Sequence[Any]) -> T:
-    found = [(number, _handler_of(number)) for number in {*_OTHERS, _INT}]
-    rows = [row for row in found if callable(row[1]) and row[1] is not _delay]
-    _handlers.update(rows)
-    try:
-        for number, _ in rows:
+        for _, number in rows:
             _set_handler(number, _delay)
         return work(*args)
     finally:
-        for number, handler in rows:
-            _set_handler(number, handler)
+        for i, number in rows:
+            _set_handler(number, found[i])
         if _delayed:
             _deliver()
 
 
-_DELAYING = (uninterrupted.__code__, _with_all_delayed.__code__)
+def _rows(handlers: tuple[Any, ...]) -> _Rows:
+    """What to delay: signals with a handler of the user's. The default and an ignored signal
+    (SIGHUP under nohup) have numbers for handlers, and what is delayed already has ours."""
+    rows = {
+        number: i
+        for i, (number, handler) in enumerate(zip(_NUMBERS, handlers, strict=True))
+        if callable(handler) and handler is not _delay
+    }
+    _handlers.update((number, handlers[i]) for number, i in rows.items())
+    return [(i, number) for number, i in rows.items()]
+
+
+_DELAYING = uninterrupted.__code__
 
 
 def _delay(number: int, frame: FrameType | None) -> None:
@@ -108,7 +105,7 @@ def _delay(number: int, frame: FrameType | None) -> None:
 def _is_inside(frame: FrameType | None) -> bool:
     """Whether this frame was called by `uninterrupted`."""
     while frame is not None:
-        if frame.f_code in _DELAYING:
+        if frame.f_code is _DELAYING:
             return True
         frame = frame.f_back
     return False

@@ -1,16 +1,18 @@
-"""Whether a run will get the memory it is going to ask for: known before it takes any state.
+"""Whether a run will get the memory that it needs, asked before the run takes any state.
 
-XLA allocates its temporaries when a step is carried out, which is after the step was given its
-state. If the host has no room for them then, the state is gone. So the large blocks of a run are
-asked for beforehand, and given back at once. Blocks below `LARGE` may fit between others that are
-in use, so nothing can be said of them: they are not counted.
+XLA allocates memory when a step is carried out. By then the step has taken its state, and without
+memory the state is lost. Therefore a run asks the system for its large blocks beforehand, and gives
+them back at once. A smaller block may fit between blocks that are in use, so asking for it says
+nothing. Where the memory of the process is limited, a run that needs such blocks is waited for.
 """
 
 from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 
@@ -25,24 +27,37 @@ except ImportError:  # Windows
     resource = None
 
 LARGE = 32 * 2**20  # glibc takes blocks of this size from the system, one by one
+SMALL = 2**18  # where the process has not even this much, Python itself fails
 
 
-def large_blocks(compiled: Any, interface: Interface, devices: Sequence[jax.Device]) -> int:
-    """Bytes of the large blocks that a run allocates on the host: a lower bound. 0 where the
-    program runs on other devices, whose memory is not the process's."""
+class Need(NamedTuple):
+    """The host's memory that a run allocates, in bytes.
+
+    Attributes:
+        blocks: in all.
+        large: in blocks of at least `LARGE`.
+    """
+
+    blocks: int
+    large: int
+
+
+def need_of(compiled: Any, interface: Interface, devices: Sequence[jax.Device]) -> Need:
+    """What a run needs; nothing where the program runs on devices with memory of their own."""
     if devices[0].platform != "cpu" or not hasattr(mmap, "MAP_PRIVATE"):
-        return 0
+        return Need(0, 0)
     analysis = compiled.memory_analysis()
     if analysis is None:  # a backend that does not say
-        return 0
+        return Need(0, 0)
     temporaries = int(analysis.temp_size_in_bytes)
-    found = temporaries * (interface.replicas if interface.kind != SINGLE else 1)
-    if interface.kind == SINGLE:
-        new = interface.assigned[len(interface.written) if interface.donate else 0 :]
-        types = [*(value.type for value in interface.fetches), *(buffer.type for buffer in new)]
-        sizes = [elements(type) * type.dtype.itemsize for type in types]
-        found = temporaries * (temporaries >= LARGE) + sum(s for s in sizes if s >= LARGE)
-    return found if found >= LARGE else 0
+    results = int(analysis.output_size_in_bytes - analysis.alias_size_in_bytes)
+    if interface.kind != SINGLE:
+        large = temporaries * interface.replicas * (temporaries >= LARGE)
+        return Need((temporaries + results) * interface.replicas, large)
+    new = interface.assigned[len(interface.written) if interface.donate else 0 :]
+    types = [*(value.type for value in interface.fetches), *(buffer.type for buffer in new)]
+    sizes = [temporaries, *[elements(type) * type.dtype.itemsize for type in types]]
+    return Need(temporaries + results, sum(size for size in sizes if size >= LARGE))
 
 
 def has_room(size: int) -> bool:
@@ -55,11 +70,24 @@ def has_room(size: int) -> bool:
 
 
 def is_limited() -> bool:
-    """Whether the process may have less memory than the machine has addresses."""
+    """Whether the system may refuse memory to this process, instead of ending it."""
     if resource is None:
         return False
-    limits = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
-    return any(resource.getrlimit(limit)[0] != resource.RLIM_INFINITY for limit in limits)
+    limit, none = resource.getrlimit, resource.RLIM_INFINITY
+    return (
+        limit(resource.RLIMIT_AS)[0] != none
+        or limit(resource.RLIMIT_DATA)[0] != none
+        or _is_counted()
+    )
+
+
+@cache
+def _is_counted() -> bool:
+    """Whether Linux refuses what it could not provide if each process used all that it has."""
+    try:
+        return Path("/proc/sys/vm/overcommit_memory").read_text().strip() == "2"
+    except OSError:
+        return False
 
 
 def no_room(size: int) -> ExecutionError:
@@ -68,7 +96,7 @@ def no_room(size: int) -> ExecutionError:
         f"the run failed before it began: it needs {size / 2**20:.0f} MiB of memory more, which "
         "this process cannot have",
         details=[
-            "temporaries and large results, as XLA counts them",
+            "temporaries and results, as XLA counts them",
             "nothing has run; the state is as it was",
         ],
         mend="feed a smaller batch, or compile with CompileOptions(memory_limit=...); raise the "

@@ -84,6 +84,7 @@ class Part:
         except GraphcError:
             raise
         except Exception as error:
+            self._executor.forget()
             what, details = in_words(error)
             raise ExecutionError(f"the run failed: {what}", details=details) from error
         if interface.checks is not None:

@@ -3,7 +3,8 @@
     python -m tests.runtime.out_of_memory DEVICES HOW
 
 HOW: "asked" before the run; "waited" for, as where the asking was in vain; "late": neither, so
-that the failure shows after `run` has returned; "state": so with an executable of `gc.compile`.
+that the failure shows after `run` has returned; "state": so with an executable of `gc.compile`;
+"kept": results are kept until there is no memory for another, each smaller than what is asked for.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
 import graphc as gc
 from graphc.runtime import executors
 
 ROWS = 200_000
+FEW_ROWS = 1_800  # blocks of 27 MiB
 LEFT = 300 * 2**20  # bytes of address space
 
 
@@ -30,7 +33,8 @@ def main(devices: int, how: str) -> None:
     with graph:
         x = gc.placeholder((None, 16), name="x")
         w = gc.variable(np.ones((16, 4000), np.float32), name="w")
-        value = gc.reduce_mean(gc.sort(gc.matmul(x, w), axis=1))
+        product = gc.matmul(x, w)
+        value = gc.reduce_mean(gc.sort(product, axis=1))
         step = w.assign(w + value)
     options = gc.CompileOptions(cache=None)
     strategy = gc.devices.DataParallel(devices) if devices > 1 else None
@@ -38,6 +42,9 @@ def main(devices: int, how: str) -> None:
     small, large = ({x: np.ones((n, 16), np.float32)} for n in (8, ROWS))
     session.run([step, value], small)
     session.compile([step, value], {x: (ROWS, 16)})
+    if how == "kept":
+        for fetches in (product, [step, product]):
+            session.compile(fetches, {x: (FEW_ROWS, 16)})
     steps = {}
     if how == "state":
         for rows in (8, ROWS):
@@ -48,7 +55,7 @@ def main(devices: int, how: str) -> None:
     with open("/proc/self/statm") as file:
         size = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + LEFT,) * 2)
-    if how != "asked":
+    if how not in ("asked", "kept"):
         executors.has_room = lambda size: True  # type: ignore[assignment]
     if how in ("late", "state"):
         executors.is_limited = lambda: False  # type: ignore[assignment]
@@ -66,6 +73,20 @@ def main(devices: int, how: str) -> None:
             "large": lambda: states.append(steps[ROWS](states[0], large)[1]),
             "read": lambda: states[-1]["w"],
             "run": lambda: steps[8](states[-1], small),
+        }
+    if how == "kept":
+        kept: list[Any] = []
+        few = {x: np.ones((FEW_ROWS, 16), np.float32)}
+        read = [lambda: kept.append(session.run(product, few))] * 50
+        update = [lambda: kept.append(session.run([step, product], few))] * 50
+        before = session.get("w")
+        uses = {
+            "update": lambda: [use() for use in update],
+            "read": lambda: [use() for use in read],
+            "results": lambda: jax.block_until_ready(kept),
+            "state": lambda: np.testing.assert_array_less(before, session.get("w")),
+            "drop": kept.clear,
+            "again": lambda: session.run([step, product], few),
         }
     said = {}
     for name, use in uses.items():

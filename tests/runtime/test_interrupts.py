@@ -422,12 +422,40 @@ def test_a_signal_of_a_call_outside_stays_delayed() -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system has no SIGHUP")
 def test_a_signal_that_is_ignored_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: Any) -> None:
-        raise AssertionError("all handlers were exchanged")
+    exchanged: list[int] = []
+    real = interrupts._set_handler
 
-    monkeypatch.setattr(interrupts, "_with_all_delayed", refuse)
+    def watched(number: int, handler: Any) -> Any:
+        exchanged.append(number)
+        return real(number, handler)
+
+    monkeypatch.setattr(interrupts, "_set_handler", watched)
     with handled(signal.SIGHUP, signal.SIG_IGN):
         assert uninterrupted(lambda: 3) == 3
+    assert set(exchanged) <= {signal.SIGINT}
+
+
+def test_the_handlers_of_each_moment_are_delayed() -> None:
+    """The handlers of the last call are kept; those of this call must be the ones put back."""
+    seen: list[str] = []
+
+    def handler(name: str) -> Any:
+        return lambda *_: seen.append(name)
+
+    def work() -> None:
+        interrupt()
+        interrupt(signal.SIGTERM)
+        seen.append("work")
+
+    for turn in ("a", "b", "a"):
+        with handled(signal.SIGINT, handler(f"INT {turn}")):
+            uninterrupted(interrupt)
+            with handled(signal.SIGTERM, handler(f"TERM {turn}")):
+                mine = signal.getsignal(signal.SIGTERM)
+                uninterrupted(work)
+                assert signal.getsignal(signal.SIGTERM) is mine
+        assert seen == [f"INT {turn}", "work", f"INT {turn}", f"TERM {turn}"]
+        seen.clear()
 
 
 def test_a_time_limit_that_ends_a_compilation_is_no_failure_of_it(monkeypatch) -> None:

@@ -59,6 +59,18 @@ def test_a_step_that_finds_no_memory(devices: int, how: str) -> None:
         assert "Out of memory" in text
 
 
+@pytest.mark.parametrize("devices", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_small_blocks_that_find_no_memory(devices: int) -> None:
+    """The call that finds none says so; the state and all earlier results stay."""
+    said = out_of_memory(devices, "kept")
+    failure = "the run failed: RESOURCE_EXHAUSTED"
+    if devices > 1:  # it is not begun, for XLA ends the process where one device alone fails
+        failure = "the run failed before it began: it needs "
+    for name in ("update", "read"):
+        assert said.pop(name).startswith(f"ExecutionError: {failure}")
+    assert set(said.values()) == {"ok"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 4])
 def test_a_state_whose_step_finds_no_memory_says_so(devices: int) -> None:
