@@ -113,8 +113,8 @@ class EntryPoint(Uncopied):
                 weight was altered.
             ExecutionError: the run failed; the state is as it was.
 
-        After an interrupt (Ctrl-C) the state that was given has the values: those before the run
-        or, if it was carried out, those after it.
+        After an interrupt (Ctrl-C), the state that was passed has the values from before the run
+        or, if the run was carried out, those from after it.
         """
         FORKING.use_devices()
         self._check_devices()
@@ -135,7 +135,7 @@ class EntryPoint(Uncopied):
         try:
             uninterrupted(run)
         except BaseException:
-            if results:  # carried out, and then interrupted
+            if results:  # the run was carried out, and then interrupted
                 state.revive(dict(zip(entry.assigned, results[:count], strict=True)))
             raise
         outputs = {o.value.name: results[count + o.index] for o in entry.outputs}

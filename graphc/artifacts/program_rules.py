@@ -1,7 +1,8 @@
-"""What a program from a file may hold: rules over what `program_reader` found in it.
+"""What a program from a file may contain: rules for what `program_reader` found in it.
 
-Everything is by allow lists: operations that compute, calls that `kernel_contracts` describes,
-and a few that XLA writes out itself. A program with something else is not run; its graph is.
+All rules are allow lists: operations that compute, calls that `kernel_contracts` describes, and a
+few calls that XLA expands into operations. A program with anything else is not run; its graph is
+run instead.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from graphc.ir.dtypes import BY_SHORT
 
 MOST_WORK = 10_000_000  # operations once functions are inlined: XLA inlines them all
 
-# Names of libraries of XLA and JAX. One without a contract is from a JAX that this graphc does not
-# know. Others hold kernels or addresses of code, or enter Python.
+# Names of calls of XLA's and JAX's libraries. Such a call without a contract comes from a version
+# of JAX that this graphc does not know. Calls of other names contain kernels or addresses of code,
+# or call Python.
 _LIBRARY = re.compile(
     r"(cu|hip)(solver|sparse|blas|dnn|hybrid)?_\w+|lapack_\w+_ffi|(mhlo|chlo|xla\.sdy)\.\w+|"
     r"Sharding|SPMDFullToShardShape|SPMDShardToFullShape|annotate_device_placement|"
     r"AllocateBuffer|TopK"
 )
-# Calls that are gone before XLA compiles, when open sizes are filled in.
+# Calls that JAX replaces when it fills in open sizes, before XLA compiles.
 _UNTIL_REFINED = {
     "shape_assertion",
     "stablehlo.dynamic_approx_top_k",
@@ -54,41 +56,43 @@ rng_bit_generator case if while return optimization_barrier custom_call composit
 _ACROSS_DEVICES = "all_gather all_reduce all_to_all partition_id reduce_scatter"
 _FUNCTIONS = {"builtin.module", "func.func", "func.return", "func.call"}
 _OPERATIONS = _FUNCTIONS | {f"stablehlo.{name}" for name in _COMPUTING.split()}
-# In regions of reductions, scatters and sorts XLA ends the process for others, as loops.
+# XLA ends the process if a region of a reduction, scatter or sort has another operation, such as a
+# loop.
 _APPLIED = {f"stablehlo.{name}" for name in (*_ELEMENTS.split(), "constant", "return")}
 _ON_SEVERAL_DEVICES = {
     *("sdy.manual_computation", "sdy.mesh", "sdy.return", "sdy.sharding_constraint"),
     *(f"stablehlo.{name}" for name in _ACROSS_DEVICES.split()),
 }
 _ELEMENTWISE = "erf erfc erf_inv asin acos atan sinh cosh asinh acosh atanh"
-# JAX's own function around the program has a mesh; composites have become operations of CHLO.
+# In a refined program, JAX's function around it has a mesh, and composites are operations of CHLO.
 _WHEN_REFINED = {
     *("sdy.mesh", "chlo.top_k", "chlo.ragged_dot"),
     *(f"chlo.{name}" for name in _ELEMENTWISE.split()),
 }
 
 
-def _as_mlir(short: str) -> str:
-    """The text of MLIR for a dtype of graphc: `ui8` for `u8`, `f8E5M2` for `f8e5m2`."""
+def mlir_name(short: str) -> str:
+    """MLIR's name for a dtype, given graphc's short name: `ui8` for `u8`, `f8E5M2` for `f8e5m2`."""
     others = {"bool": "i1", "bf16": "bf16", "c64": "complex<f32>", "c128": "complex<f64>"}
     if short in others:
         return others[short]
     return {"f": "f", "i": "i", "u": "ui"}[short[0]] + short[1:].upper()
 
 
-# XLA ends the process for some operations on types that JAX cannot give it.
-_TYPES = frozenset(map(_as_mlir, BY_SHORT))
+# XLA ends the process for some operations on types that JAX never gives it.
+_TYPES = frozenset(map(mlir_name, BY_SHORT))
 
 
 class NotAllowedError(Exception):
-    """A program holds what no rule lets through; the text says what."""
+    """A program contains something that no rule allows; the text says what."""
 
 
 def check_targets(found: Mapping[str, Any]) -> None:
-    """Refuses a program that is harmful by what it says: no JAX of any version wrote it so.
+    """Refuses a program that must be forged: no version of JAX writes such a program.
 
     Raises:
-        ArtifactCorruptError: it calls what is not computation, or has tensors beyond any memory.
+        ArtifactCorruptError: it calls something that is not computation, or has a tensor that fits
+            into no memory.
     """
     targets = {call["target"] for call in found["calls"]}
     for target in sorted(targets - KERNELS.keys() - _UNTIL_REFINED - _WRITTEN_OUT.keys()):
@@ -103,11 +107,11 @@ def check_targets(found: Mapping[str, Any]) -> None:
 
 
 def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> bool:
-    """Checks everything in a program; gives whether it must be checked again with sizes filled in.
+    """Checks a whole program; returns whether it must be checked again with sizes filled in.
 
     Args:
         found: see `program_reader.findings`.
-        devices: how many it is for.
+        devices: the number of devices that it is for.
         refined: whether open sizes are filled in, so that nothing may stay open.
 
     Raises:
@@ -147,10 +151,10 @@ def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> boo
 
 
 def _meet(found: Mapping[str, Any], devices: int) -> bool:
-    """Whether all devices come to every operation across devices: XLA ends the process otherwise.
+    """Whether all devices reach every operation across devices: XLA ends the process otherwise.
 
-    All of them take part in each, named one by one or as the only axis of a mesh, and none stands
-    in a loop or condition, where some devices may not come.
+    All devices must take part in each operation, named one by one or as the only axis of a mesh,
+    and no such operation may be in a loop or condition, which some devices may not reach.
     """
     axis = r'"\w+"'
     size = rf"\{{name = {axis}, size = {devices} : i64\}}"
@@ -182,7 +186,7 @@ def _is_open(call: Mapping[str, Any], refined: bool) -> bool:
 def _check_call(call: Mapping[str, Any], devices: int) -> None:
     target = call["target"]
     kernel = call["operation"] == "stablehlo.custom_call" and target in KERNELS
-    if kernel and devices > 1:  # there XLA cuts operands in pieces by what the call says of itself
+    if kernel and devices > 1:  # there XLA cuts operands as the call itself describes
         raise NotAllowedError(f"it calls {target!r} on several devices")
     try:
         if kernel:
@@ -220,7 +224,7 @@ def _check_approx_top_k(call: Mapping[str, Any]) -> None:
 
 
 def _check_choice(call: Mapping[str, Any], called: Mapping[str, Any]) -> None:
-    """Checks the function by which an approximate search compares: XLA sorts by it."""
+    """Checks the comparator of an approximate search: XLA sorts with it."""
     if call["target"] != "ApproxTopK":
         return
     name = re.fullmatch(r'\[@"?([\w.]+)"?\]', call["attributes"].get("called_computations", ""))
@@ -253,7 +257,8 @@ def _ragged_dot_config(*axes: int | None) -> str:
     """The attributes of a product of ragged groups without batch dimensions.
 
     Args:
-        axes: those that are contracted on the left and right, the ragged one, that of groups.
+        axes: the contracted axes of the left and right operands, the ragged axis, and the axis of
+            groups.
     """
     none = "dense<> : tensor<0xi64>"
     texts = [none if axis is None else f"dense<{axis}> : tensor<1xi64>" for axis in axes]
@@ -274,7 +279,7 @@ def _check_ragged_dot(call: Mapping[str, Any]) -> None:
     left, right, (count,), result = shapes
     if kind == _ROWS:  # [rows, inner] x [groups, inner, columns]
         fits = (right[0], right[1]) == (count, left[1]) and result == (left[0], right[2])
-    else:  # [rows, m] x [rows, n], a product for each group of rows
+    else:  # [rows, m] x [rows, n]: one product for each group of rows
         fits = left[0] == right[0] and result == (count, left[1], right[1])
     if not fits:
         raise ContractError("other sizes")

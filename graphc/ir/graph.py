@@ -24,8 +24,8 @@ from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 
 DEEPEST_NEST: Final = 24
-"""How many bodies of `cond`, `scan`, functions and the like may stand in each other. JAX lowers a
-body in a body by some twenty calls of Python functions, and Python allows 1,000 at once."""
+"""How deep bodies of `cond`, `scan`, functions and the like may be nested. JAX takes about twenty
+nested Python calls to lower each level, and Python allows 1,000."""
 
 
 class Graph:
