@@ -219,8 +219,8 @@ def _evened(
     batch, time = [as_symbol(dim) for dim in _dims(graph, tensor)[:2]]
     if batch is None or time is None or not {batch, time} <= names.keys():
         return value  # the session says what is wrong, if anything is
-    if len(set(counts)) < 2:
-        return value  # even
+    if len(set(counts)) < 2 or -1 in counts:
+        return value  # even, or refused when it is converted
     rows = [
         spec.convert(row, copy=False) for row, count in zip(value, counts, strict=True) if count
     ]
@@ -241,10 +241,11 @@ def _evened(
 
 
 def _length(row: Any) -> int:
+    """How long a row is; -1 if it has no length."""
     try:
         return len(row)
-    except Exception:  # a number, or an object that raises: refused when it is converted
-        return 0
+    except Exception:  # a number, or an object that raises
+        return -1
 
 
 def _listed(counts: Array) -> str:
