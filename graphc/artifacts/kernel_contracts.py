@@ -206,7 +206,7 @@ def array(text: str) -> Array:
     """
     found = _TENSOR.fullmatch(text)
     if found is None:
-        raise ContractError(f"it takes or gives {text[:80]}")
+        raise ContractError(f"an operand or result is {text[:80]}")
     sizes = found[1].split("x")[:-1]
     return Array(found[2], tuple(None if size == "?" else int(size) for size in sizes))
 
@@ -240,7 +240,7 @@ def _bind(
     specs = [*given.split(), *wanted.split()]
     arrays = [*operands, *results]
     if len(given.split()) != len(operands) or len(specs) != len(arrays):
-        raise ContractError(f"it takes or gives another number of arrays than {contract.signature}")
+        raise ContractError(f"the number of arrays is not that of {contract.signature}")
     kinds = {"T": dtype, "R": _REAL[dtype], "C": _COMPLEX[_REAL[dtype]], "i32": "i32"}
     first = len(_dims(specs[0]))
     batch = arrays[0].shape[: max(len(arrays[0].shape) - first, 0)]
@@ -287,7 +287,7 @@ def _check_attributes(
     attributes.pop("sdy.sharding_rule", None)  # for several devices, where no kernel is called
     frontend = attributes.pop("mhlo.frontend_attributes", None)
     if frontend not in (None, f'{{num_batch_dims = "{sizes["batch"]}"}}', "{}"):
-        raise ContractError("other frontend attributes")
+        raise ContractError("unexpected mhlo.frontend_attributes")
     expected: dict[str, Sequence[str | None]] = {
         "api_version": (None, "1 : i32", "2 : i32"),
         "called_computations": (None, "[]"),
@@ -307,16 +307,16 @@ def _check_attributes(
         expected["backend_config"] = (None, '""')
     for name in {*attributes, *expected}:
         if attributes.get(name) not in expected.get(name, ()):
-            raise ContractError(f"another {name}")
+            raise ContractError(f"unexpected {name}")
 
 
 def _check_config(contract: Contract, text: str, sizes: Mapping[str, int]) -> None:
     found = _CONFIG.fullmatch(text)
     if found is None:
-        raise ContractError("another mhlo.backend_config")
+        raise ContractError("unexpected mhlo.backend_config")
     pairs = dict(one.split(" = ", 1) for one in (found[1] or "").split(", ") if one)
     if pairs.keys() != contract.config.keys():
-        raise ContractError(f"it takes the attributes {sorted(contract.config)}")
+        raise ContractError(f"the attributes are not {sorted(contract.config)}")
     for name, allowed in contract.config.items():
         if pairs[name] not in [one.format(**sizes) for one in allowed]:
             raise ContractError(f"{pairs[name]} for {name}")

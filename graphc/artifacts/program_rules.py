@@ -124,7 +124,9 @@ def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> boo
             raise NotAllowedError(f"it has the operation {name[:80]!r}")
     for name in found["types"]:
         if name not in _TYPES:
-            raise NotAllowedError(f"it has values of type {name[:80]!r}, which graphc has not")
+            raise NotAllowedError(
+                f"it has values of type {name[:80]!r}, which graphc does not have"
+            )
     for name in found["applied"]:
         if name not in _APPLIED:
             raise NotAllowedError(f"a reduction, scatter or sort applies {name[:80]!r}")
@@ -139,7 +141,7 @@ def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> boo
     if refined and found["open"]:
         raise NotAllowedError("it has sizes that stay open")
     if devices > 1 and not _meet(found, devices):
-        raise NotAllowedError("some of its devices could wait for others for ever")
+        raise NotAllowedError("some of its devices could wait for others forever")
     waiting = [call for call in found["calls"] if _is_open(call, refined)]
     for call in found["calls"]:
         if call not in waiting:
@@ -193,10 +195,10 @@ def _check_call(call: Mapping[str, Any], devices: int) -> None:
             return check_kernel(call)
         operation, check = _WRITTEN_OUT.get(target, ("", None))
         if check is None or operation != call["operation"]:
-            raise NotAllowedError(f"it calls {target[:80]!r}, of which no contract is known here")
+            raise NotAllowedError(f"it calls {target[:80]!r}, for which graphc has no contract")
         check(call)
     except ContractError as error:
-        raise NotAllowedError(f"it calls {target!r} otherwise than JAX does: {error}") from error
+        raise NotAllowedError(f"it calls {target!r} differently from JAX: {error}") from error
 
 
 # -- calls that XLA writes out as operations ------------------------------------------------
@@ -211,7 +213,7 @@ def _check_approx_top_k(call: Mapping[str, Any]) -> None:
         attributes.get("mhlo.backend_config", ""),
     )
     if config is None or attributes.keys() - {"mhlo.backend_config", "called_computations"}:
-        raise ContractError("another configuration")
+        raise ContractError("unexpected configuration")
     axis, k = int(config[1]), int(config[2])
     operands, results = [[array(t) for t in call[side]] for side in ("operands", "results")]
     x = operands[0] if operands else array("tensor<f32>")
@@ -220,7 +222,7 @@ def _check_approx_top_k(call: Mapping[str, Any]) -> None:
     kept = (*x.shape[:axis], k, *x.shape[axis + 1 :])
     given = [(x.dtype, x.shape), ("i32", x.shape), (x.dtype, ()), ("i32", ())]
     if operands != given or results != [(x.dtype, kept), ("i32", kept)]:
-        raise ContractError("other types")
+        raise ContractError("unexpected types")
 
 
 def _check_choice(call: Mapping[str, Any], called: Mapping[str, Any]) -> None:
@@ -236,7 +238,7 @@ def _check_choice(call: Mapping[str, Any], called: Mapping[str, Any]) -> None:
 def _check_elementwise(call: Mapping[str, Any]) -> None:
     array(call["operands"][0] if call["operands"] else "")
     if call["operands"] != call["results"] or len(call["operands"]) != 1:
-        raise ContractError("other types")
+        raise ContractError("unexpected types")
     _check_composite(call, "")
 
 
@@ -245,7 +247,7 @@ def _check_top_k(call: Mapping[str, Any]) -> None:
     found = re.fullmatch(r"\{(?:is_stable = (?:true|false), )?k = ([0-9]{1,15}) : i64\}", config)
     operands, results = [[array(t) for t in call[side]] for side in ("operands", "results")]
     if found is None or len(operands) != 1 or not operands[0].shape:
-        raise ContractError("other types or attributes")
+        raise ContractError("unexpected types or attributes")
     (x,), k = operands, int(found[1])
     kept = (*x.shape[:-1], k)
     if k > (x.shape[-1] or 0) or results != [(x.dtype, kept), ("i32", kept)]:
@@ -275,25 +277,25 @@ def _check_ragged_dot(call: Mapping[str, Any]) -> None:
     kind = _PRECISION.sub("", config, count=1)
     ranks = {_ROWS: [2, 3, 1, 2], _GROUPS: [2, 2, 1, 3]}.get(kind)
     if ranks is None or [len(shape) for shape in shapes] != ranks:
-        raise ContractError("other types or attributes")
+        raise ContractError("unexpected types or attributes")
     left, right, (count,), result = shapes
     if kind == _ROWS:  # [rows, inner] x [groups, inner, columns]
         fits = (right[0], right[1]) == (count, left[1]) and result == (left[0], right[2])
     else:  # [rows, m] x [rows, n]: one product for each group of rows
         fits = left[0] == right[0] and result == (count, left[1], right[1])
     if not fits:
-        raise ContractError("other sizes")
+        raise ContractError("unexpected sizes")
     _check_composite(call, config)
 
 
 def _check_composite(call: Mapping[str, Any], config: str) -> None:
     attributes = dict(call["attributes"])
     if attributes.pop("composite_attributes", "{}") not in (config, "{}"):
-        raise ContractError("another configuration")
+        raise ContractError("unexpected configuration")
     if attributes.pop("version", "0 : i32") not in ("0 : i32", "1 : i32"):
-        raise ContractError("another version")
+        raise ContractError("unexpected version")
     if attributes.keys() != {"decomposition"}:
-        raise ContractError("other attributes")
+        raise ContractError("unexpected attributes")
 
 
 _WRITTEN_OUT: dict[str, tuple[str, Callable[[Mapping[str, Any]], None]]] = {

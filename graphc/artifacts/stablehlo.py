@@ -163,7 +163,9 @@ def _check_convention_of_call(
     for said, coded in zip(expected, main, strict=True):
         if said != coded:
             other = next(p for p in zip_longest(said, coded) if p[0] != p[1])
-            raise corrupt(where, f"have code of the types that it says: {other[0]}, not {other[1]}")
+            raise corrupt(
+                where, f"have code of the types that it states: {other[0]}, not {other[1]}"
+            )
 
 
 def _printed(avals: Sequence[Any]) -> list[str]:

@@ -51,8 +51,8 @@ class Graph:
                 f"the body {name!r} is nested {self.depth} deep in other bodies; at most "
                 f"{DEEPEST_NEST} are allowed",
                 source=AMBIENT.source or current_source(),
-                mend="if a function calls itself to build a body, it does so while the graph is "
-                "built, without end; for repetition use gc.scan or gc.while_loop",
+                mend="a function that calls itself to build a body never ends, since it does so "
+                "while the graph is built; for repetition use gc.scan or gc.while_loop",
             )
         self.root: Graph = self if parent is None else parent.root
         self.nodes: list[Node] = []

@@ -65,7 +65,7 @@ def check_known(targets: Sequence[str], platform: str) -> None:
         if _family(target, platform) is None:
             raise CacheError(
                 f"a compiled program cannot be stored: it calls {target[:80]!r}, which another "
-                "process may not have, or have differently"
+                "process may not have, or may have with another meaning"
             )
 
 

@@ -51,7 +51,7 @@ def what_was_lost(buffers: Iterable[Any]) -> str | None:
     for buffer in buffers:
         if isinstance(buffer, jax.Array):
             if buffer.is_deleted():
-                return "a step that was given the state did not return what it made of it"
+                return "a step that was given the state did not return the new state"
             try:
                 buffer.block_until_ready()
             except RUN_FAILED as error:

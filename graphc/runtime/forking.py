@@ -65,7 +65,7 @@ def in_child() -> StateError:
     """The error for a use of devices in a child process."""
     return StateError(
         "this process was forked from one that had used its devices, and cannot use them: "
-        "the threads of JAX are not in it",
+        "it does not have the threads of JAX",
         mend=_MEND,
     )
 

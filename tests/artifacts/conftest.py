@@ -1,4 +1,4 @@
-"""What several modules of these tests share."""
+"""Fixtures that several modules of these tests share."""
 
 from pathlib import Path
 
