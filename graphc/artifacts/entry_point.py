@@ -134,15 +134,16 @@ class EntryPoint(Uncopied):
 
         try:
             uninterrupted(run)
+            outputs = {o.value.name: results[count + o.index] for o in entry.outputs}
+            if not self.updates_state:
+                return outputs
+            after = state.followed_by(dict(zip(entry.assigned, results[:count], strict=True)))
+            state.consume(f"the entry point {self.name!r}")
+            return outputs, after
         except BaseException:
             if results:  # the run was carried out, and then interrupted
                 state.revive(dict(zip(entry.assigned, results[:count], strict=True)))
             raise
-        outputs = {o.value.name: results[count + o.index] for o in entry.outputs}
-        if not self.updates_state:
-            return outputs
-        state.consume(f"the entry point {self.name!r}")
-        return outputs, state.followed_by(dict(zip(entry.assigned, results[:count], strict=True)))
 
     def _run(
         self, compiled: Any, state: ModelState, written: Sequence[Any], values: Sequence[Any]

@@ -181,13 +181,20 @@ def test_an_interrupted_entry_point_leaves_the_state_that_it_was_given_usable(
         compiled, places = make(shapes)
         return Meddled(compiled, interrupt), places
 
-    monkeypatch.setattr(train._chain, "step", meddled)
-    with pytest.raises(KeyboardInterrupt):
-        train(state, x=FEED)
-    monkeypatch.undo()
-    assert counts(state) == {2}
+    def interrupted(self: Any, values: Any) -> Any:
+        raise KeyboardInterrupt
+
+    for number in (2, 3):
+        if number == 2:  # before the run returns, or after that
+            monkeypatch.setattr(train._chain, "step", meddled)
+        else:
+            monkeypatch.setattr(type(state), "followed_by", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(state, x=FEED)
+        monkeypatch.undo()
+        assert counts(state) == {number}
     _, state = train(state, x=FEED)
-    assert counts(state) == {3}
+    assert counts(state) == {4}
 
 
 def test_an_interrupt_does_not_leave_averages_in_the_place_of_parameters(
