@@ -94,7 +94,7 @@ def name_of(device: jax.Device) -> str:
 
 
 def platform_of(device: jax.Device) -> str:
-    """The platform of a device as JAX's lowerings have it: "cpu", "cuda", "rocm", "tpu"."""
+    """The platform of a device as JAX's lowerings call it: "cpu", "cuda", "rocm", "tpu"."""
     if device.platform != "gpu":
         return str(device.platform)
     return "rocm" if "rocm" in device.client.platform_version.lower() else "cuda"

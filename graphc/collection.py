@@ -14,7 +14,7 @@ _resume = False  # whether it ran when the first of the present pauses began
 
 
 def _after_fork() -> None:
-    """Called in a child process: a thread that has not come along may hold the lock."""
+    """Called in a child process: a thread that exists only in the parent may hold the lock."""
     global _lock
     _lock = Lock()
 

@@ -67,8 +67,8 @@ class CompileOptions:
             as of sums in another order: about 1e-6 of the greatest in float32, 1e-2 in bfloat16;
             and but for queries from which masks hide every key, which give some mean of values.
         check_numerics: fail a run that makes a NaN of operands without, or an infinity of finite
-            ones, or that takes an index, a label or a length out of its range (docs/guide.md says
-            which), and name the first node that did, with the user's line. For finding it: each run
+            ones, or that gets an index, a label or a length out of range (docs/guide.md lists
+            them), and name the first node that did, with the user's line. For finding it: each run
             is waited for, no state is donated, and each result is looked through. Of precision
             "f16" it fails at overflow too, which the loss scale would have caught.
         memory_limit: how many bytes a run may take on each device, arguments and results among
@@ -103,7 +103,7 @@ class CompileOptions:
 
     def __reduce__(self) -> Any:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        # The mapping is read-only, and Python does not pickle such.
+        # Python cannot pickle the read-only mapping.
         return _options, ({**values, "xla_options": dict(self.xla_options)},)
 
     def __post_init__(self) -> None:
@@ -232,5 +232,5 @@ def _refuse(name: str, must: str, got: object, mend: str) -> NoReturn:
 
 
 def _options(values: Mapping[str, Any]) -> CompileOptions:
-    """Options that were pickled."""
+    """Restores pickled options."""
     return CompileOptions(**values)

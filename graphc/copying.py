@@ -1,4 +1,4 @@
-"""Objects that cannot be pickled or copied: they say so, and what to do instead."""
+"""Objects that cannot be pickled or copied, and the error that says what to do instead."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from graphc.errors import CopyError
 
 
 class Uncopied:
-    """Base of the objects that stand for something outside of them: a place in a graph, buffers
-    on devices, an open file. A copy would not stand for the same thing.
+    """Base class of objects that refer to something outside themselves: a place in a graph, buffers
+    on devices, an open file. A copy could not refer to the same thing.
 
     `pickle`, `copy.copy` and `copy.deepcopy` raise `CopyError`.
 

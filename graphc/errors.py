@@ -36,8 +36,8 @@ class GraphcError(Exception):
         super().__init__(what)
 
     def __reduce__(self) -> Any:
-        """Pickled with all attributes; `__init__`, which differs from class to class, is not
-        called again."""
+        """Pickles all attributes. Unpickling does not call `__init__`, whose parameters differ from
+        class to class."""
         return _restored, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
@@ -142,7 +142,7 @@ class MemoryLimitError(ExecutionError):
 
 
 class NumericsError(ExecutionError, ArithmeticError):
-    """A run made a NaN or an infinity, or took an index, a label or a length out of its range
+    """A run made a NaN or an infinity, or got an index, a label or a length out of range
     (`CompileOptions(check_numerics=True)`); the state is as it was before."""
 
 
@@ -171,13 +171,13 @@ class MissingExtraError(GraphcError, ImportError):
 
 
 class PromotionWarning(UserWarning):
-    """An array of a wide dtype turned a narrower tensor into a wide one: float32 into float64."""
+    """An array of a wider dtype widened the result of an operator: from float32 to float64."""
 
 
 def _restored(
     kind: type[GraphcError], args: tuple[Any, ...], attributes: Mapping[str, Any]
 ) -> GraphcError:
-    """An error as it was before it was pickled."""
+    """Restores a pickled error."""
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(attributes)

@@ -48,8 +48,8 @@ _MOVES = (RESHAPE, TRANSPOSE, BROADCAST_TO, IDENTITY, STOP_GRADIENT)
 @dataclass(frozen=True)
 class CheckNumerics(Pass):
     """One output more: the first node, in program order, that made a NaN of operands without, or
-    an infinity of finite ones, or that took an integer out of its range (`ops.ranges`); with the
-    turn of each loop that it lies in.
+    an infinity of finite ones, or that got an integer out of range (`ops.ranges`); with the turn of
+    each loop that it lies in.
 
     XLA does not know the user's lines. Each result is looked through once, which XLA does where it
     is made. A constant is nobody's fault, and infinities that are given, as in masks, may go on.
@@ -119,7 +119,7 @@ def _has_bodies(node: Node) -> bool:
 
 
 def _may_fail(node: Node) -> bool:
-    """Whether a fault may come from it; of a node with bodies, or from within."""
+    """Whether the node, or a node in its bodies, can have a fault."""
     if node.op is IN_RANGE or any(is_inexact(t.type.dtype) for t in node.outputs):
         return True
     return _has_bodies(node)

@@ -1,4 +1,4 @@
-"""Drop marks: what `minimize` and functions of indices wrote for other passes to read."""
+"""Drop marks, which `minimize` and functions of indices wrote for other passes to read."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _sums(body: Program, carry: Tensor, result: Tensor) -> list[Added] | None:
 
 
 def _times(tensor: Tensor, body: Program) -> int:
-    """How many of the body's results `tensor` is."""
+    """How often `tensor` is among the results of the body."""
     return sum(result is tensor for result in body.output_tensors())
 
 

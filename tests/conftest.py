@@ -112,7 +112,7 @@ def no_comparison_inside() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Objects that exist now stay to the end: the collector need not traverse them."""
+    """Objects that exist now stay until the end: the collector need not traverse them."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(5_000, 10, 10)

@@ -1,4 +1,4 @@
-"""The one comparison of floating-point results in this suite.
+"""The only comparison of floating-point results in this suite.
 
 Two correct programs that compute the same sum in another order differ by rounding. That
 difference is relative to the *terms*, not to the result: a logit near 0 is the difference of large
@@ -33,11 +33,12 @@ def assert_near(
 ) -> None:
     """Fails unless `got` is `want` up to `atol` plus `rtol` times the largest finite |want|.
 
-    Shapes must be equal, or one of them a scalar's. NaN and infinities must be at the same places.
+    The shapes must be equal, or one of them that of a scalar. NaN and infinities must be at the
+    same places.
 
     Args:
-        each: relative to each element instead of the largest: for elementwise operators, whose
-            elements have no terms in common.
+        each: whether `rtol` is relative to each element and not to the largest: for elementwise
+            operators, whose elements have no terms in common.
     """
     got, want = np.asarray(got), np.asarray(want)
     if not each:
@@ -46,7 +47,7 @@ def assert_near(
 
 
 def size(array: np.ndarray[Any, Any]) -> float:
-    """The largest finite absolute value; 0 of an empty array."""
+    """The largest finite absolute value; 0 for an empty array."""
     wide = array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
     sizes = np.abs(wide)[np.isfinite(wide)]
     return float(sizes.max()) if sizes.size else 0.0

@@ -1,4 +1,4 @@
-"""Pickle, `copy.copy` and `copy.deepcopy`: what works, and what says clearly what to do instead."""
+"""Pickle, `copy.copy` and `copy.deepcopy`: they work, or an error says what to do instead."""
 
 import copy
 import inspect
@@ -114,7 +114,7 @@ def test_what_cannot_be_copied_says_what_to_do(name: str, objects: dict[str, Any
             ) as caught:
                 way(value)
             assert caught.value.mend
-            assert isinstance(caught.value, TypeError)  # what pickle itself raises
+            assert isinstance(caught.value, TypeError)  # as pickle itself raises
 
 
 def test_what_holds_such_things_says_so_too(objects: dict[str, Any]) -> None:
@@ -122,7 +122,7 @@ def test_what_holds_such_things_says_so_too(objects: dict[str, Any]) -> None:
         for way in (pickle.dumps, copy.deepcopy):
             with pytest.raises(CopyError, match="send the graph"):
                 way(objects[name])
-    # A layer that was not called yet has no variables: its copy makes its own.
+    # A layer that was not called has no variables yet: its copy makes its own.
     fresh = copy.deepcopy(gc.nn.Dense(2))
     assert not fresh.built
 
@@ -159,7 +159,7 @@ CLASSES = [
 
 
 def example(kind: type[GraphcError]) -> GraphcError:
-    """An error with all that its class takes."""
+    """An error with all arguments of its class."""
     given: dict[str, Any] = {
         "details": ["first", "second"],
         "source": Source("train.py", 3, "x = f()"),

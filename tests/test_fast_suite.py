@@ -1,5 +1,5 @@
-"""`make test` leaves the slow tests out, and is honest all the same: every operator, pass, example
-and strategy is in a test that it runs."""
+"""`make test` leaves out the slow tests. Still, every operator, pass, example and strategy is in a
+test that it runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_slow(decorated: ast.FunctionDef) -> bool:
 
 
 def fast_source(path: Path) -> str:
-    """A test file without its slow tests; nothing where it has no other ones."""
+    """A test file without its slow tests; "" if it has no others."""
     tree = ast.parse(path.read_text())
     tests = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")]
     if "pytest.mark.slow" in "".join(ast.unparse(n) for n in tree.body if is_pytestmark(n)):
@@ -53,7 +53,7 @@ def test_every_operator() -> None:
     sorted(p.stem for p in (ROOT / "examples").glob("*.py") if p.stem not in IMPORTED),
 )
 def test_every_example(example: str) -> None:
-    example = "demo" if example in DEMO else example  # what the demo runs
+    example = "demo" if example in DEMO else example  # the demo runs it
     used = [s for s in fast_sources("examples") if example in s.split("def test_", 1)[-1]]
     assert used, f"no test without @pytest.mark.slow runs examples/{example}.py"
 
@@ -84,8 +84,8 @@ def test_every_strategy(strategy: str) -> None:
 
 @pytest.mark.xdist_group("probe of groups")
 def test_a_group_stays_in_one_process(request: pytest.FixtureRequest) -> None:
-    """pytest-xdist 3.8 ignores groups under pytest 9.2 (its issue 1386): each worker then computes
-    what a group shares."""
+    """pytest-xdist 3.8 ignores groups under pytest 9.2 (its issue 1386): then each worker computes
+    the fixtures that a group should share."""
     if not getattr(request.config.option, "loadgroup", False):
         pytest.skip("needs --dist loadgroup")
     assert request.node.nodeid.endswith("@probe of groups")

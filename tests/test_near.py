@@ -1,4 +1,4 @@
-"""The comparison of results takes the size of the largest value into account, and still fails."""
+"""The comparison of results is relative to the largest value, and still finds differences."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Which comparators of sorts a program from a file may hold.
+"""Which comparators the sorts of a program from a file may have.
 
-XLA on CPU hands the comparator of a sort to `std::sort`, which reads and writes out of bounds or
-never ends when the comparator is no strict weak order. So only comparators of the form that
-`jax.lax.sort` writes are let through: a lexicographic order of keys. A key is an operand, or its
-real or imaginary part, and floats may have one representation for all zeros and one for all NaNs.
-Keys of both sides are the same function, and the order of each is total, so the whole is an order.
+On CPU, XLA passes the comparator of a sort to `std::sort`, which reads and writes out of bounds or
+never ends if the comparator is not a strict weak order. So only comparators of the form that
+`jax.lax.sort` writes are allowed: a lexicographic order of keys. A key is an operand, or its real
+or imaginary part; for floats, all zeros may be replaced by one zero and all NaNs by one NaN. Both
+sides compute their keys by the same function, and each key has a total order, so the whole is an
+order.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def is_order(comparator: Mapping[str, Any]) -> bool:
         return False
     value = region.returned
     while region.compared(value, _ORDERS) is None:
-        # first key before, or the same and the rest before
+        # the first key is less, or it is equal and the rest is less
         before, both = region.operands(value, "stablehlo.or", 2)
         same, rest = region.operands(both, "stablehlo.and", 2)
         key = region.compared(before, _ORDERS)
@@ -72,7 +73,7 @@ def is_choice(comparator: Mapping[str, Any], dtype: str) -> bool:
 
 
 class _Region:
-    """The operations of a comparator; values are numbered, arguments first."""
+    """The operations of a comparator. Its values are numbered, the arguments first."""
 
     def __init__(self, found: Mapping[str, Any]) -> None:
         self._types: Sequence[str] = found["arguments"]
@@ -84,7 +85,7 @@ class _Region:
         )
 
     def operands(self, value: int, name: str, count: int) -> list[int]:
-        """What the operation `name` that gives `value` takes; -1 if another one gives it."""
+        """The operands of the operation `name` that gives `value`; all -1 if another gives it."""
         row = self._row(value)
         if row is None or row[0] != name or len(row[1]) != count:
             return [-1] * count
@@ -95,7 +96,7 @@ class _Region:
         return row[2] if row is not None else {}
 
     def compared(self, value: int, directions: Sequence[str]) -> Key | None:
-        """The key of which `value` compares both sides in a total order, if it does so."""
+        """The key that `value` compares in a total order; None if it does something else."""
         left, right = self.operands(value, "stablehlo.compare", 2)
         attributes = self.attributes(value)
         if left < 0 or _word(attributes["comparison_direction"]) not in directions:
@@ -130,7 +131,7 @@ class _Region:
         return (value, "", nan) if 0 <= value < len(self._types) else None
 
     def _floats(self, value: int, direction: str) -> list[int]:
-        """What `value` compares as floats in this direction."""
+        """The two values that `value` compares as floats in this direction; -1 if it does not."""
         found = self.operands(value, "stablehlo.compare", 2)
         attributes = self.attributes(value)
         words = [_word(attributes.get(key, "")) for key in ("comparison_direction", "compare_type")]
@@ -150,7 +151,7 @@ class _Region:
 
 
 def _total(type: str) -> tuple[str, ...]:
-    """The kinds of comparison that order all scalars of this type; integers may name none."""
+    """The comparison types that order all scalars of this type; for integers, "NOTYPE" too."""
     found = _SCALAR.fullmatch(type)
     element = found[1] if found else ""
     if element == "i1" or element.startswith("ui"):

@@ -113,8 +113,8 @@ class EntryPoint(Uncopied):
                 weight was altered.
             ExecutionError: the run failed; the state is as it was.
 
-        After an interrupt (Ctrl-C) the state that was given has the values: those before the run
-        or, if it was carried out, those after it.
+        After an interrupt (Ctrl-C), the state that was passed has the values from before the run
+        or, if the run was carried out, those from after it.
         """
         FORKING.use_devices()
         self._check_devices()
@@ -134,15 +134,16 @@ class EntryPoint(Uncopied):
 
         try:
             uninterrupted(run)
+            outputs = {o.value.name: results[count + o.index] for o in entry.outputs}
+            if not self.updates_state:
+                return outputs
+            after = state.followed_by(dict(zip(entry.assigned, results[:count], strict=True)))
+            state.consume(f"the entry point {self.name!r}")
+            return outputs, after
         except BaseException:
-            if results:  # carried out, and then interrupted
+            if results:  # the run was carried out, and then interrupted
                 state.revive(dict(zip(entry.assigned, results[:count], strict=True)))
             raise
-        outputs = {o.value.name: results[count + o.index] for o in entry.outputs}
-        if not self.updates_state:
-            return outputs
-        state.consume(f"the entry point {self.name!r}")
-        return outputs, state.followed_by(dict(zip(entry.assigned, results[:count], strict=True)))
 
     def _run(
         self, compiled: Any, state: ModelState, written: Sequence[Any], values: Sequence[Any]

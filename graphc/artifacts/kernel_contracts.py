@@ -1,14 +1,14 @@
-"""What the library kernels that a program may call read and write: shapes, dtypes and attributes.
+"""The library kernels that a program may call: the shapes, dtypes and attributes that each takes.
 
-XLA hands buffers to these kernels (LAPACK, cuSOLVER, ...) as the program describes them, and many
-kernels derive every size from the first operand: a program that gives `getrf` too short a result
-for the pivots makes it write past the end. So a call is only let through if it is exactly what
-JAX writes for such operands. The table below says what that is; a kernel that is not in the table
-is not called from a file.
+XLA passes buffers to these kernels (LAPACK, cuSOLVER, ...) as the program describes them, and many
+kernels derive every size from the first operand: if a program gives `getrf` a result for the pivots
+that is too short, the kernel writes past its end. So a call is allowed only if it is exactly what
+JAX writes for such operands. The table below describes these calls; a kernel that is not in the
+table is not called from a file.
 
 A signature names the operands and results of a kernel without its batch dimensions, which all of
-them share: `T[m,n] -> T[m,n] i32[min(m,n)] i32[]`. A size that is a name is bound where the name
-first stands. `T` is the dtype of the kernel, `R` the real one of the same precision, `C` the
+them share: `T[m,n] -> T[m,n] i32[min(m,n)] i32[]`. A named size is bound where the
+name first occurs. `T` is the dtype of the kernel, `R` the real one of the same precision, `C` the
 complex one. `T()` is a scalar without batch dimensions.
 """
 
@@ -35,12 +35,12 @@ class Contract:
     """One way in which a kernel may be called.
 
     Attributes:
-        signature: see the module.
-        config: the attributes of the kernel -> the values it may have, as MLIR prints them; sizes
-            of the signature in braces.
+        signature: see the docstring of the module.
+        config: attribute of the kernel -> the values that it may have, as MLIR prints them. Sizes
+            of the signature stand in braces.
         aliases: (result, operand) pairs that share a buffer.
-        where: sizes in ascending order.
-        columns: whether matrices are stored column by column; None: the call names no layouts.
+        where: sizes that must be in ascending order.
+        columns: whether matrices are stored column by column; None if the call names no layouts.
         backend_config: the texts that the call may carry instead of a config.
     """
 
@@ -60,7 +60,7 @@ class Array(NamedTuple):
 
 
 class ContractError(Exception):
-    """A call is not what its kernel takes; the text says why."""
+    """A call does not fit its kernel; the text says why."""
 
 
 # -- the table ------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ _GESVD = "T[m,n] -> T[m,n] R[min(m,n)] "
 
 
 def _gesvd(left: str, right: str, full: str, uv: str, *, wide: bool = False) -> Contract:
-    """A wide matrix is stored row by row, and the kernel given its transpose."""
+    """A way to call `gesvd`. A wide matrix is stored by rows, so the kernel sees its transpose."""
     config = {"full_matrices": [full], "compute_uv": [uv], "transposed": [_BOOL[wide]]}
     where = ("m", "n") if wide else ("n", "m")
     return Contract(f"{_GESVD}{left} {right} i32[]", config, _SAME, where, columns=not wide)
@@ -179,7 +179,7 @@ _OTHERS: dict[str, tuple[Contract, ...]] = {
 
 
 def _table() -> Iterator[tuple[str, tuple[tuple[Contract, str], ...]]]:
-    """The name of a kernel -> the ways to call it, each with the dtype of T."""
+    """Pairs: the name of a kernel, and the ways to call it, each with the dtype of T."""
     for letter, dtype in zip("sdcz", _FLOATS, strict=True):
         complex = letter in "cz"
         plain = {k: v for k, v in _LAPACK.items() if not (complex and k in _REAL_ONLY)}
@@ -206,7 +206,7 @@ def array(text: str) -> Array:
     """
     found = _TENSOR.fullmatch(text)
     if found is None:
-        raise ContractError(f"it takes or gives {text[:80]}")
+        raise ContractError(f"an operand or result is {text[:80]}")
     sizes = found[1].split("x")[:-1]
     return Array(found[2], tuple(None if size == "?" else int(size) for size in sizes))
 
@@ -218,7 +218,7 @@ def check_kernel(call: Mapping[str, Any]) -> None:
         call: see `program_reader.findings`.
 
     Raises:
-        ContractError: it is not what the kernel takes.
+        ContractError: the call does not fit the kernel.
     """
     operands, results = [[array(t) for t in call[side]] for side in ("operands", "results")]
     reasons = []
@@ -235,12 +235,12 @@ def check_kernel(call: Mapping[str, Any]) -> None:
 def _bind(
     contract: Contract, dtype: str, operands: Sequence[Array], results: Sequence[Array]
 ) -> tuple[dict[str, int], list[tuple[int, bool]]]:
-    """The sizes by name; and of each array its rank, and whether it holds matrices."""
+    """The sizes by name, and for each array its rank and whether it holds matrices."""
     given, wanted = contract.signature.split(" -> ")
     specs = [*given.split(), *wanted.split()]
     arrays = [*operands, *results]
     if len(given.split()) != len(operands) or len(specs) != len(arrays):
-        raise ContractError(f"it takes or gives another number of arrays than {contract.signature}")
+        raise ContractError(f"the number of arrays is not that of {contract.signature}")
     kinds = {"T": dtype, "R": _REAL[dtype], "C": _COMPLEX[_REAL[dtype]], "i32": "i32"}
     first = len(_dims(specs[0]))
     batch = arrays[0].shape[: max(len(arrays[0].shape) - first, 0)]
@@ -287,7 +287,7 @@ def _check_attributes(
     attributes.pop("sdy.sharding_rule", None)  # for several devices, where no kernel is called
     frontend = attributes.pop("mhlo.frontend_attributes", None)
     if frontend not in (None, f'{{num_batch_dims = "{sizes["batch"]}"}}', "{}"):
-        raise ContractError("other frontend attributes")
+        raise ContractError("unexpected mhlo.frontend_attributes")
     expected: dict[str, Sequence[str | None]] = {
         "api_version": (None, "1 : i32", "2 : i32"),
         "called_computations": (None, "[]"),
@@ -307,23 +307,23 @@ def _check_attributes(
         expected["backend_config"] = (None, '""')
     for name in {*attributes, *expected}:
         if attributes.get(name) not in expected.get(name, ()):
-            raise ContractError(f"another {name}")
+            raise ContractError(f"unexpected {name}")
 
 
 def _check_config(contract: Contract, text: str, sizes: Mapping[str, int]) -> None:
     found = _CONFIG.fullmatch(text)
     if found is None:
-        raise ContractError("another mhlo.backend_config")
+        raise ContractError("unexpected mhlo.backend_config")
     pairs = dict(one.split(" = ", 1) for one in (found[1] or "").split(", ") if one)
     if pairs.keys() != contract.config.keys():
-        raise ContractError(f"it takes the attributes {sorted(contract.config)}")
+        raise ContractError(f"the attributes are not {sorted(contract.config)}")
     for name, allowed in contract.config.items():
         if pairs[name] not in [one.format(**sizes) for one in allowed]:
             raise ContractError(f"{pairs[name]} for {name}")
 
 
 def _alias_texts(contract: Contract, results: int) -> tuple[str | None, ...]:
-    """What the call may say of results that share the buffer of an operand."""
+    """The texts that the call may have for results that share the buffer of an operand."""
     if not contract.aliases:
         return (None, "[]")
     pairs = [

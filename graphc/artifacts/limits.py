@@ -13,22 +13,24 @@ from graphc.runtime.fitting import taken_by
 class Limits:
     """How much a program of an artifact may ask for: `gc.load(path, limits=gc.Limits(...))`.
 
-    A small file can hold a program that takes hours to compile, or all the memory there is. Each
+    A small file can hold a program that takes hours to compile, or that needs all memory. Each
     limit is checked when an entry point is first called with inputs of some sizes, before the
     program runs. Native code that is trusted is not limited.
 
-    Time on the device is not limited: a program may hold a loop that never ends. Run a file from a
-    stranger in a process of its own that you can end.
+    The time of a run is not limited: a program may contain a loop that never ends. Run a file from
+    a stranger in a process of its own, which you can end.
 
     Attributes:
-        operations: of a program, every function counted as often as it is called; of a graph, its
-            nodes. Programs take time and memory to compile by this number.
-        memory: bytes that a run takes on each device, as XLA counts them: arguments, results and
-            temporaries. A tensor of more elements is refused before it is compiled.
-        seconds: that XLA may take to compile a program. It is compiled in another process first,
-            which is ended when the time is over; so a program takes twice the time to compile, and
-            one that ends the compiler does not end this process. For programs on one CPU device;
-            others are refused.
+        operations: the number of operations of a program, where each function counts as often as it
+            is called; for a graph, the number of its nodes. The time and the memory that
+            compilation takes grow with this number.
+        memory: the bytes that a run takes on each device, as XLA counts them: arguments, results
+            and temporaries. A program with a tensor of more elements than this is refused
+            before it is compiled.
+        seconds: the time that XLA may take to compile a program. The program is first compiled in
+            another process, which is ended when the time is over. So compilation takes twice as
+            long, and a program that crashes the compiler does not end this process. Only for
+            programs on one CPU device; with this limit, others are refused.
 
     Raises:
         AttributeValueError: a limit is not a positive number.
@@ -51,28 +53,28 @@ class Limits:
                 )
 
     def check_operations(self, name: str, count: int) -> None:
-        """Refuses a program of more operations.
+        """Refuses a program that has too many operations.
 
         Raises:
-            ArtifactError: it has more.
+            ArtifactError: it has too many.
         """
         if self.operations is not None and count > self.operations:
             raise _beyond(name, f"it has {count} operations", "operations", self.operations)
 
     def check_tensor(self, name: str, elements: int) -> None:
-        """Refuses a program with a tensor of more elements than a run may take bytes.
+        """Refuses a program that has a tensor with more elements than a run may take bytes.
 
         Raises:
-            ArtifactError: it has one.
+            ArtifactError: it has such a tensor.
         """
         if self.memory is not None and elements > self.memory:
             raise _beyond(name, f"it has a tensor of {elements} elements", "memory", self.memory)
 
     def check_compiled(self, name: str, compiled: Any) -> None:
-        """Refuses a compiled program that takes more memory.
+        """Refuses a compiled program that takes too much memory.
 
         Raises:
-            ArtifactError: it takes more.
+            ArtifactError: it takes too much.
             ExecutionError: XLA does not say how much it takes.
         """
         if self.memory is not None and (taken := taken_by(compiled)) > self.memory:

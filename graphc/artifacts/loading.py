@@ -141,7 +141,7 @@ def load(
         trust_native: run native code that the file holds, where it was made for exactly this
             environment. Native code can do whatever the process can: only for files from
             yourself, or from whom you would take a program.
-        limits: what a program may ask for, see `gc.Limits`; none otherwise.
+        limits: bounds on what a program may ask for, see `gc.Limits`; by default there are none.
 
     Raises:
         ArtifactError: no such file, or no artifact.

@@ -79,8 +79,8 @@ class Native:
     """Machine code for one environment: `store.environment` of the devices it was made for.
 
     Attributes:
-        targets: of its custom calls, see `runtime.custom_calls`; None in a file from before they
-            were recorded.
+        targets: the targets of its custom calls, see `runtime.custom_calls`; None in a file that
+            was written before graphc recorded them.
     """
 
     member: str

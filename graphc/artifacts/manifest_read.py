@@ -118,7 +118,7 @@ def _native(data: Any, where: str) -> Native | None:
     environment = _field(found, "environment", f"{where}.native", dict)
     if not all(type(value) is str for value in environment.values()):
         raise corrupt(f"{where}.native.environment", "map names to texts")
-    # A file of version 2 may be from before targets were recorded.
+    # A file of version 2 may have been written before targets were recorded.
     recorded = found.get("targets") is not None
     targets = _names(found, "targets", f"{where}.native") if recorded else None
     return Native(_text(found, "member", f"{where}.native"), environment, targets)

@@ -4,10 +4,10 @@ MLIR's reader of bytecode is C++ that trusts its input: of a thousand programs w
 flipped, several end the process, and some never end. So a program from a file is read here first.
 This file is run as a script (see `safe_reading`), and imports nothing but JAX.
 
-It says that it is ready; then it takes a request and a program, each after its length in 8 bytes,
-on standard input, and gives a line of JSON on standard output. The request is JSON: empty to read
-the program; the shapes of its arguments to compile it. It ends when its input does, or when nothing
-is asked for a while.
+It reports that it is ready. Then it reads a request and a program from standard input, each
+preceded by its length in 8 bytes, and writes a line of JSON to standard output. The request is
+JSON: an empty one to read the program, or the shapes of its arguments to compile it. The script
+ends when its input ends, or when no request comes for a while.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _IDLE = 60.0  # seconds
 _ROOM = 4 << 30  # bytes that reading may take, beside what JAX has already
 _ROOM_TO_COMPILE = 32 << 30
 _ROOM_PER_BYTE = 200
-_DEEPEST = 200  # regions within regions; recursive C++ code reads them
-MOST_CALLS = 10_000  # different custom calls, composites or comparators that are described
+_DEEPEST = 200  # nested regions, which recursive C++ code reads
+MOST_CALLS = 10_000  # how many different custom calls, composites or comparators are described
 _LONGEST_COMPARATOR = 10_000  # operations
-_MOST_OPERATIONS = 1 << 60  # larger counts are not told apart
+_MOST_OPERATIONS = 1 << 60  # larger counts become this one
 
 _TENSOR = re.compile(r"tensor<((?:[0-9?]+x)*)[^<>x]")
 _WHOLE_TENSOR = re.compile(r"tensor<(?:[0-9?]+x)*(.*)>")
-_CALLS = {  # operation -> the attribute that names functions
+_CALLS = {  # operation -> the attribute that names the functions it calls
     "func.call": "callee",
     "stablehlo.composite": "decomposition",
     "stablehlo.custom_call": "called_computations",
@@ -44,7 +44,7 @@ _ACROSS_DEVICES = {
     "stablehlo.all_to_all",
     "stablehlo.reduce_scatter",
 }
-_APPLYING = {  # to scalars: what their regions compute
+_APPLYING = {  # operations that apply their regions to scalars
     "stablehlo.all_reduce",
     "stablehlo.reduce",
     "stablehlo.reduce_scatter",
@@ -57,22 +57,23 @@ _DESCRIBED = {"stablehlo.custom_call": "call_target_name", "stablehlo.composite"
 
 
 def findings(module: Any) -> dict[str, Any]:
-    """What of a StableHLO module (`jax.extend.mlir.ir.Module`) decides whether it may be run.
+    """The facts about a StableHLO module (`jax.extend.mlir.ir.Module`) that decide whether it may
+    run.
 
     Returns:
         "calls": each different custom call and composite, see `_call`.
-        "operations": the name of every operation -> how often it stands in the text.
+        "operations": the name of every operation -> how often it occurs in the module.
         "work": how many operations there are when all functions are inlined; None if a function
-            calls itself, or one that is not there.
+            calls itself, or one that does not exist.
         "types": the element type of every tensor, and every other type.
         "comparators": the region of each different sort, see `_comparator`.
-        "called": function -> its body likewise, of the functions that custom calls name.
+        "called": name -> body, described likewise, of each function that a custom call names.
         "applied": the names of the operations in regions of reductions, scatters and sorts.
-        "elements": of the largest tensor, open sizes taken as 1.
+        "elements": how many elements the largest tensor has, where open sizes count as 1.
         "open": whether any tensor has an open size.
         "groups": the groups of devices that operations across devices name, as MLIR prints them.
-        "meshes": of each mesh of devices, what it says of itself, as MLIR prints it.
-        "guarded": whether one of those operations stands in a loop or condition.
+        "meshes": the attributes of each mesh of devices, as MLIR prints them.
+        "guarded": whether an operation across devices is in a loop or condition.
         "main": the types of the arguments and results of the function that is run.
     """
     walk = _Walk()
@@ -106,19 +107,21 @@ class _Walk:
         self.main: list[list[str]] | None = None
         self.groups: set[str] = set()
         self.meshes: set[str] = set()
-        self._across: set[str] = set()  # functions with operations across devices; "?": guarded
+        self._across: set[str] = (
+            set()
+        )  # functions with operations across devices; "?" if one is guarded
         self._guarded: set[str] = set()  # functions called in loops and conditions
-        self._own: Counter[str] = Counter()  # of a function: the operations in its body
-        self._callees: dict[str, Counter[str]] = {}  # of a function: whom it calls, how often
+        self._own: Counter[str] = Counter()  # function -> how many operations are in its body
+        self._callees: dict[str, Counter[str]] = {}  # function -> what it calls, how often
         self._types: dict[Any, str] = {}
         self._functions: dict[str, Any] = {}
         self._called: set[str] = set()  # functions that custom calls name
 
     def visit(self, operation: Any, function: str, depth: int, guarded: bool) -> None:
-        """Takes in an operation, which stands in `function`, and those inside it.
+        """Records an operation of `function`, and the operations inside it.
 
         Args:
-            guarded: whether it stands in a loop or condition of that function.
+            guarded: whether it is in a loop or condition of that function.
         """
         if depth > _DEEPEST:
             raise ValueError(f"operations are nested more than {_DEEPEST} deep")
@@ -164,12 +167,12 @@ class _Walk:
         return {(tensor[1] if tensor else text)[:100] for tensor, text in found}
 
     def called(self) -> dict[str, Any]:
-        """The functions that custom calls name."""
+        """The functions that custom calls name, described as `_comparator` does."""
         names = sorted(self._called & self._functions.keys())[:MOST_CALLS]
         return {name: _comparator(self._functions[name]) for name in names}
 
     def guarded(self) -> bool:
-        """Whether an operation across devices stands in a loop or condition."""
+        """Whether an operation across devices is in a loop or condition."""
         reached, waiting = {"?"}, list(self._guarded)
         while waiting:
             name = waiting.pop()
@@ -195,7 +198,7 @@ class _Walk:
         return found
 
     def work(self) -> int | None:
-        """The operations that run from "main" on, every call counted as what it calls."""
+        """How many operations "main" has once all calls are inlined; None if that cannot be."""
         totals: dict[str, int] = {}
         open_calls: set[str] = set()
         waiting = ["main"]
@@ -229,10 +232,10 @@ def _call(operation: Any, types: list[str]) -> dict[str, Any]:
     """A custom call or composite.
 
     Returns:
-        "target": what it calls; "?" where that is no text.
+        "target": what it calls; "?" if that is not a string.
         "operands", "results": the types as MLIR prints them.
-        "attributes": every other attribute by name, as MLIR prints it. Different attributes
-            print differently, so equal texts mean equal attributes.
+        "attributes": every other attribute by name, as MLIR prints it. Different attributes have
+            different texts, so equal texts mean equal attributes.
     """
     named = _DESCRIBED[operation.name]
     texts = {key: str(operation.attributes[key])[:10_000] for key in operation.attributes}
@@ -248,14 +251,14 @@ def _call(operation: Any, types: list[str]) -> dict[str, Any]:
 
 
 def _comparator(operation: Any) -> dict[str, Any]:
-    """The only block of an operation, whose values are numbered: its arguments, then its rows.
+    """The only block of an operation. Its values are numbered: the arguments, then the rows.
 
     Returns:
         "arguments": the types.
-        "rows": of each operation: its name, the numbers of its operands (-1: a value from outside
-            that is no constant), its attributes as MLIR prints them, and the type of its result.
-            Constants from outside are rows like others.
-        "returned": the number of the only value that is returned; -1 if the region is not so.
+        "rows": for each operation its name, the numbers of its operands (-1 for a value from
+            outside that is not a constant), its attributes as MLIR prints them, and the type of
+            its result. Constants from outside are rows too.
+        "returned": the number of the only value that is returned; -1 if there is no such value.
     """
     none: dict[str, Any] = {"arguments": [], "rows": [], "returned": -1}
     blocks = [block for region in operation.regions for block in region.blocks]
@@ -344,7 +347,7 @@ def _limit(room: int, size: int) -> None:
 
 
 def main() -> None:
-    """Answers until nobody asks any more."""
+    """Answers requests until no more come."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what libraries print is no reply
     import jax.export  # before memory is bounded

@@ -1,7 +1,8 @@
-"""What a program from a file may hold: rules over what `program_reader` found in it.
+"""What a program from a file may contain: rules for what `program_reader` found in it.
 
-Everything is by allow lists: operations that compute, calls that `kernel_contracts` describes,
-and a few that XLA writes out itself. A program with something else is not run; its graph is.
+All rules are allow lists: operations that compute, calls that `kernel_contracts` describes, and a
+few calls that XLA expands into operations. A program with anything else is not run; its graph is
+run instead.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from graphc.ir.dtypes import BY_SHORT
 
 MOST_WORK = 10_000_000  # operations once functions are inlined: XLA inlines them all
 
-# Names of libraries of XLA and JAX. One without a contract is from a JAX that this graphc does not
-# know. Others hold kernels or addresses of code, or enter Python.
+# Names of calls of XLA's and JAX's libraries. Such a call without a contract comes from a version
+# of JAX that this graphc does not know. Calls of other names contain kernels or addresses of code,
+# or call Python.
 _LIBRARY = re.compile(
     r"(cu|hip)(solver|sparse|blas|dnn|hybrid)?_\w+|lapack_\w+_ffi|(mhlo|chlo|xla\.sdy)\.\w+|"
     r"Sharding|SPMDFullToShardShape|SPMDShardToFullShape|annotate_device_placement|"
     r"AllocateBuffer|TopK"
 )
-# Calls that are gone before XLA compiles, when open sizes are filled in.
+# Calls that JAX replaces when it fills in open sizes, before XLA compiles.
 _UNTIL_REFINED = {
     "shape_assertion",
     "stablehlo.dynamic_approx_top_k",
@@ -54,41 +56,43 @@ rng_bit_generator case if while return optimization_barrier custom_call composit
 _ACROSS_DEVICES = "all_gather all_reduce all_to_all partition_id reduce_scatter"
 _FUNCTIONS = {"builtin.module", "func.func", "func.return", "func.call"}
 _OPERATIONS = _FUNCTIONS | {f"stablehlo.{name}" for name in _COMPUTING.split()}
-# In regions of reductions, scatters and sorts XLA ends the process for others, as loops.
+# XLA ends the process if a region of a reduction, scatter or sort has another operation, such as a
+# loop.
 _APPLIED = {f"stablehlo.{name}" for name in (*_ELEMENTS.split(), "constant", "return")}
 _ON_SEVERAL_DEVICES = {
     *("sdy.manual_computation", "sdy.mesh", "sdy.return", "sdy.sharding_constraint"),
     *(f"stablehlo.{name}" for name in _ACROSS_DEVICES.split()),
 }
 _ELEMENTWISE = "erf erfc erf_inv asin acos atan sinh cosh asinh acosh atanh"
-# JAX's own function around the program has a mesh; composites have become operations of CHLO.
+# In a refined program, JAX's function around it has a mesh, and composites are operations of CHLO.
 _WHEN_REFINED = {
     *("sdy.mesh", "chlo.top_k", "chlo.ragged_dot"),
     *(f"chlo.{name}" for name in _ELEMENTWISE.split()),
 }
 
 
-def _as_mlir(short: str) -> str:
-    """The text of MLIR for a dtype of graphc: `ui8` for `u8`, `f8E5M2` for `f8e5m2`."""
+def mlir_name(short: str) -> str:
+    """MLIR's name for a dtype, given graphc's short name: `ui8` for `u8`, `f8E5M2` for `f8e5m2`."""
     others = {"bool": "i1", "bf16": "bf16", "c64": "complex<f32>", "c128": "complex<f64>"}
     if short in others:
         return others[short]
     return {"f": "f", "i": "i", "u": "ui"}[short[0]] + short[1:].upper()
 
 
-# XLA ends the process for some operations on types that JAX cannot give it.
-_TYPES = frozenset(map(_as_mlir, BY_SHORT))
+# XLA ends the process for some operations on types that JAX never gives it.
+_TYPES = frozenset(map(mlir_name, BY_SHORT))
 
 
 class NotAllowedError(Exception):
-    """A program holds what no rule lets through; the text says what."""
+    """A program contains something that no rule allows; the text says what."""
 
 
 def check_targets(found: Mapping[str, Any]) -> None:
-    """Refuses a program that is harmful by what it says: no JAX of any version wrote it so.
+    """Refuses a program that must be forged: no version of JAX writes such a program.
 
     Raises:
-        ArtifactCorruptError: it calls what is not computation, or has tensors beyond any memory.
+        ArtifactCorruptError: it calls something that is not computation, or has a tensor that fits
+            into no memory.
     """
     targets = {call["target"] for call in found["calls"]}
     for target in sorted(targets - KERNELS.keys() - _UNTIL_REFINED - _WRITTEN_OUT.keys()):
@@ -103,11 +107,11 @@ def check_targets(found: Mapping[str, Any]) -> None:
 
 
 def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> bool:
-    """Checks everything in a program; gives whether it must be checked again with sizes filled in.
+    """Checks a whole program; returns whether it must be checked again with sizes filled in.
 
     Args:
         found: see `program_reader.findings`.
-        devices: how many it is for.
+        devices: the number of devices that it is for.
         refined: whether open sizes are filled in, so that nothing may stay open.
 
     Raises:
@@ -120,7 +124,9 @@ def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> boo
             raise NotAllowedError(f"it has the operation {name[:80]!r}")
     for name in found["types"]:
         if name not in _TYPES:
-            raise NotAllowedError(f"it has values of type {name[:80]!r}, which graphc has not")
+            raise NotAllowedError(
+                f"it has values of type {name[:80]!r}, which graphc does not have"
+            )
     for name in found["applied"]:
         if name not in _APPLIED:
             raise NotAllowedError(f"a reduction, scatter or sort applies {name[:80]!r}")
@@ -135,7 +141,7 @@ def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> boo
     if refined and found["open"]:
         raise NotAllowedError("it has sizes that stay open")
     if devices > 1 and not _meet(found, devices):
-        raise NotAllowedError("some of its devices could wait for others for ever")
+        raise NotAllowedError("some of its devices could wait for others forever")
     waiting = [call for call in found["calls"] if _is_open(call, refined)]
     for call in found["calls"]:
         if call not in waiting:
@@ -147,10 +153,10 @@ def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> boo
 
 
 def _meet(found: Mapping[str, Any], devices: int) -> bool:
-    """Whether all devices come to every operation across devices: XLA ends the process otherwise.
+    """Whether all devices reach every operation across devices: XLA ends the process otherwise.
 
-    All of them take part in each, named one by one or as the only axis of a mesh, and none stands
-    in a loop or condition, where some devices may not come.
+    All devices must take part in each operation, named one by one or as the only axis of a mesh,
+    and no such operation may be in a loop or condition, which some devices may not reach.
     """
     axis = r'"\w+"'
     size = rf"\{{name = {axis}, size = {devices} : i64\}}"
@@ -182,17 +188,17 @@ def _is_open(call: Mapping[str, Any], refined: bool) -> bool:
 def _check_call(call: Mapping[str, Any], devices: int) -> None:
     target = call["target"]
     kernel = call["operation"] == "stablehlo.custom_call" and target in KERNELS
-    if kernel and devices > 1:  # there XLA cuts operands in pieces by what the call says of itself
+    if kernel and devices > 1:  # there XLA cuts operands as the call itself describes
         raise NotAllowedError(f"it calls {target!r} on several devices")
     try:
         if kernel:
             return check_kernel(call)
         operation, check = _WRITTEN_OUT.get(target, ("", None))
         if check is None or operation != call["operation"]:
-            raise NotAllowedError(f"it calls {target[:80]!r}, of which no contract is known here")
+            raise NotAllowedError(f"it calls {target[:80]!r}, for which graphc has no contract")
         check(call)
     except ContractError as error:
-        raise NotAllowedError(f"it calls {target!r} otherwise than JAX does: {error}") from error
+        raise NotAllowedError(f"it calls {target!r} differently from JAX: {error}") from error
 
 
 # -- calls that XLA writes out as operations ------------------------------------------------
@@ -207,7 +213,7 @@ def _check_approx_top_k(call: Mapping[str, Any]) -> None:
         attributes.get("mhlo.backend_config", ""),
     )
     if config is None or attributes.keys() - {"mhlo.backend_config", "called_computations"}:
-        raise ContractError("another configuration")
+        raise ContractError("unexpected configuration")
     axis, k = int(config[1]), int(config[2])
     operands, results = [[array(t) for t in call[side]] for side in ("operands", "results")]
     x = operands[0] if operands else array("tensor<f32>")
@@ -216,11 +222,11 @@ def _check_approx_top_k(call: Mapping[str, Any]) -> None:
     kept = (*x.shape[:axis], k, *x.shape[axis + 1 :])
     given = [(x.dtype, x.shape), ("i32", x.shape), (x.dtype, ()), ("i32", ())]
     if operands != given or results != [(x.dtype, kept), ("i32", kept)]:
-        raise ContractError("other types")
+        raise ContractError("unexpected types")
 
 
 def _check_choice(call: Mapping[str, Any], called: Mapping[str, Any]) -> None:
-    """Checks the function by which an approximate search compares: XLA sorts by it."""
+    """Checks the comparator of an approximate search: XLA sorts with it."""
     if call["target"] != "ApproxTopK":
         return
     name = re.fullmatch(r'\[@"?([\w.]+)"?\]', call["attributes"].get("called_computations", ""))
@@ -232,7 +238,7 @@ def _check_choice(call: Mapping[str, Any], called: Mapping[str, Any]) -> None:
 def _check_elementwise(call: Mapping[str, Any]) -> None:
     array(call["operands"][0] if call["operands"] else "")
     if call["operands"] != call["results"] or len(call["operands"]) != 1:
-        raise ContractError("other types")
+        raise ContractError("unexpected types")
     _check_composite(call, "")
 
 
@@ -241,7 +247,7 @@ def _check_top_k(call: Mapping[str, Any]) -> None:
     found = re.fullmatch(r"\{(?:is_stable = (?:true|false), )?k = ([0-9]{1,15}) : i64\}", config)
     operands, results = [[array(t) for t in call[side]] for side in ("operands", "results")]
     if found is None or len(operands) != 1 or not operands[0].shape:
-        raise ContractError("other types or attributes")
+        raise ContractError("unexpected types or attributes")
     (x,), k = operands, int(found[1])
     kept = (*x.shape[:-1], k)
     if k > (x.shape[-1] or 0) or results != [(x.dtype, kept), ("i32", kept)]:
@@ -253,7 +259,8 @@ def _ragged_dot_config(*axes: int | None) -> str:
     """The attributes of a product of ragged groups without batch dimensions.
 
     Args:
-        axes: those that are contracted on the left and right, the ragged one, that of groups.
+        axes: the contracted axes of the left and right operands, the ragged axis, and the axis of
+            groups.
     """
     none = "dense<> : tensor<0xi64>"
     texts = [none if axis is None else f"dense<{axis}> : tensor<1xi64>" for axis in axes]
@@ -270,25 +277,25 @@ def _check_ragged_dot(call: Mapping[str, Any]) -> None:
     kind = _PRECISION.sub("", config, count=1)
     ranks = {_ROWS: [2, 3, 1, 2], _GROUPS: [2, 2, 1, 3]}.get(kind)
     if ranks is None or [len(shape) for shape in shapes] != ranks:
-        raise ContractError("other types or attributes")
+        raise ContractError("unexpected types or attributes")
     left, right, (count,), result = shapes
     if kind == _ROWS:  # [rows, inner] x [groups, inner, columns]
         fits = (right[0], right[1]) == (count, left[1]) and result == (left[0], right[2])
-    else:  # [rows, m] x [rows, n], a product for each group of rows
+    else:  # [rows, m] x [rows, n]: one product for each group of rows
         fits = left[0] == right[0] and result == (count, left[1], right[1])
     if not fits:
-        raise ContractError("other sizes")
+        raise ContractError("unexpected sizes")
     _check_composite(call, config)
 
 
 def _check_composite(call: Mapping[str, Any], config: str) -> None:
     attributes = dict(call["attributes"])
     if attributes.pop("composite_attributes", "{}") not in (config, "{}"):
-        raise ContractError("another configuration")
+        raise ContractError("unexpected configuration")
     if attributes.pop("version", "0 : i32") not in ("0 : i32", "1 : i32"):
-        raise ContractError("another version")
+        raise ContractError("unexpected version")
     if attributes.keys() != {"decomposition"}:
-        raise ContractError("other attributes")
+        raise ContractError("unexpected attributes")
 
 
 _WRITTEN_OUT: dict[str, tuple[str, Callable[[Mapping[str, Any]], None]]] = {

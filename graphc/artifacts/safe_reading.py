@@ -27,7 +27,7 @@ class UnreadableError(Exception):
 
 
 def read_program(program: bytes | memoryview, digest: str) -> dict[str, Any]:
-    """Has a program read in another process, once for each program.
+    """Reads a program in another process, once for each program.
 
     Args:
         digest: of the program.
@@ -37,7 +37,7 @@ def read_program(program: bytes | memoryview, digest: str) -> dict[str, Any]:
 
     Raises:
         UnreadableError: it cannot be read, or not without harm.
-        ArtifactCorruptError: it holds what no artifact may.
+        ArtifactCorruptError: it contains something that no artifact may contain.
     """
     if digest not in _found:
         found = _READER.ask(program, {}, _SECONDS + len(program) / _BYTES_PER_SECOND)
@@ -55,8 +55,8 @@ def try_compile(program: bytes, shapes: Sequence[Sequence[int]], wide: bool, sec
     """Compiles a program in another process, for a CPU.
 
     Args:
-        program: as JAX serialises it; `read_program` let it pass.
-        shapes: of its arguments.
+        program: as JAX serialises it; `read_program` has accepted it.
+        shapes: the shapes of its arguments.
         wide: whether it holds 64-bit values.
 
     Returns:

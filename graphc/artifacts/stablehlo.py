@@ -15,7 +15,12 @@ from jax.extend.mlir import ir
 from graphc.artifacts.lowering import Function, x64
 from graphc.artifacts.manifest import Entry, Value, corrupt
 from graphc.artifacts.program_reader import findings
-from graphc.artifacts.program_rules import NotAllowedError, check_rules, check_targets
+from graphc.artifacts.program_rules import (
+    NotAllowedError,
+    check_rules,
+    check_targets,
+    mlir_name,
+)
 from graphc.artifacts.safe_reading import UnreadableError
 from graphc.errors import ArtifactError, ExecutionError, GraphcError
 from graphc.ir.dtypes import short_name
@@ -114,7 +119,7 @@ def check_types(
     """Checks that a program takes and gives what the manifest says.
 
     Args:
-        main: the types that its code takes and gives, as MLIR prints them.
+        main: the types that the program's code takes and gives, as MLIR prints them.
 
     Raises:
         ArtifactCorruptError: it does not.
@@ -136,7 +141,7 @@ def check_types(
 def _check_convention_of_call(
     where: str, exported: Any, entry: Entry, main: Sequence[Sequence[str]]
 ) -> None:
-    """What JAX's record of a program says beside its types, and graphc never writes otherwise."""
+    """Checks the rest of JAX's record of a program, of which graphc writes only one form."""
     arguments, results = len(exported.in_avals), len(exported.out_avals)
     if exported.in_tree != jax.tree.structure(((0,) * arguments, {})):
         raise corrupt(where, f"take {arguments} separate arrays")
@@ -158,36 +163,28 @@ def _check_convention_of_call(
     for said, coded in zip(expected, main, strict=True):
         if said != coded:
             other = next(p for p in zip_longest(said, coded) if p[0] != p[1])
-            raise corrupt(where, f"have code of the types that it says: {other[0]}, not {other[1]}")
+            raise corrupt(
+                where, f"have code of the types that it states: {other[0]}, not {other[1]}"
+            )
 
 
 def _printed(avals: Sequence[Any]) -> list[str]:
     """The types as MLIR prints them."""
     return [
         f"tensor<{''.join(f'{d}x' if isinstance(d, int) else '?x' for d in aval.shape)}"
-        f"{_mlir_name(short_name(aval.dtype))}>"
+        f"{mlir_name(short_name(aval.dtype))}>"
         for aval in avals
     ]
 
 
-def _mlir_name(dtype: str) -> str:
-    """MLIR's name for a dtype, given graphc's: `i1` for `bool`, `ui8` for `u8`."""
-    names = {"bool": "i1", "c64": "complex<f32>", "c128": "complex<f64>"}
-    if dtype in names:
-        return names[dtype]
-    if dtype.startswith("f8e"):
-        return "f8" + dtype[2:].upper()
-    return f"ui{dtype[1:]}" if dtype.startswith("u") else dtype
-
-
 def check_program(found: Mapping[str, Any], devices: int) -> bool:
-    """Checks what a program holds; gives whether `check_refined` must do so again.
+    """Checks what a program contains; returns whether `check_refined` must check it again.
 
     Args:
         found: see `program_reader.findings`.
 
     Raises:
-        UnreadableError: a rule does not let it through.
+        UnreadableError: a rule does not allow it.
     """
     try:
         return check_rules(found, devices, refined=False)
@@ -199,7 +196,7 @@ def check_refined(lowered: Any, devices: int) -> None:
     """Checks a program as XLA will see it: lowered for given sizes, the open ones filled in.
 
     Raises:
-        ExecutionError: a rule does not let it through, or JAX cannot fill in the sizes.
+        ExecutionError: a rule does not allow it, or JAX cannot fill in the sizes.
     """
     module = lowered.compiler_ir("stablehlo")
     code = io.BytesIO()
@@ -213,7 +210,7 @@ def check_refined(lowered: Any, devices: int) -> None:
         )
         found = findings(ir.Module.parse(refined, context=module.context))
         check_rules(found, devices, refined=True)
-    except Exception as error:  # a rule's, or one of MLIR's, which are of many kinds
+    except Exception as error:  # of a rule or of MLIR, whose errors are of many kinds
         why = f"{type(error).__name__}: {error}"[:500]
         raise ExecutionError(f"the program is not run with these sizes: {why}") from error
 

@@ -104,7 +104,7 @@ class ModelState(Mapping[str, jax.Array], Uncopied):
         return found
 
     def check_alive(self) -> None:
-        """Raises StateError if the state was consumed, or this process cannot use it."""
+        """Raises StateError if the state was consumed, or if this process cannot use it."""
         FORKING.check()
         if self._consumed_by is not None:
             raise StateError(
@@ -117,7 +117,7 @@ class ModelState(Mapping[str, jax.Array], Uncopied):
         self._consumed_by = by
 
     def revive(self, values: Mapping[str, jax.Array]) -> None:
-        """Has these new values from now on, and is not consumed."""
+        """Gives the state these new values; it is no longer consumed."""
         self._values = {**self._values, **values}
         self._consumed_by = None
 

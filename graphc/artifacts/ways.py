@@ -68,7 +68,7 @@ class Source:
     Attributes:
         platform: of the devices, as `gc.save` calls it.
         trust_native: whether native code may be run.
-        limits: what the other forms may ask for.
+        limits: bounds on what the other forms may ask for.
     """
 
     name: str
@@ -339,10 +339,10 @@ def _compiled(
 
 
 def _within_time(source: Source, program: bytes | memoryview, shapes: Shapes) -> None:
-    """Compiles a program in another process first, where time is limited.
+    """Compiles a program in another process first, if the time is limited.
 
     Raises:
-        ArtifactError: the time was over, or this cannot be tried for these devices.
+        ArtifactError: it took too long, or cannot be tried for these devices.
     """
     seconds = source.limits.seconds
     if seconds is None:

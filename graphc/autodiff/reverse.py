@@ -247,9 +247,9 @@ def _accumulate(
 def _scope_of(node: Node, outer: str) -> str:
     """The name scope for the gradient of a node, inside the scope of all gradients.
 
-    In a body, nodes that are computed again for its gradient have names in that scope already.
-    Such a name is not put behind the scope once more: at each level of nesting the names would be
-    twice as long.
+    In a body, nodes that are computed again for its gradient already have names in that scope. The
+    scope is not put before such a name again: otherwise each level of nesting would double the
+    length of the names.
     """
     if AMBIENT.graphs[-1].parent is None:
         return f"{outer}{node.name}/"

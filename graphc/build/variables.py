@@ -123,7 +123,9 @@ def _as_initial(
             )
         return TensorType(FLOAT32 if dtype is None else dtype, shape), init
     if isinstance(init, np.generic) and dtype is None:
-        init = np.asarray(init)  # state keeps the dtype of what NumPy gives, as checkpoints hold it
+        init = np.asarray(
+            init
+        )  # a variable keeps the dtype of a NumPy scalar, as from a checkpoint
     array = np.array(as_array(init, dtype))
     if array.ndim == 0 and shape is not None:
         array = np.full(shape, array)

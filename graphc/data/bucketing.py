@@ -198,8 +198,8 @@ def _label(tensor: Tensor) -> str:
 def _as_array(
     graph: Graph, tensor: Tensor, value: Any, names: Mapping[str, str], sizes: Sizes
 ) -> Any:
-    """`value` as an array of the dtype of its feed; rows of their own lengths are padded to one,
-    and the lengths go to `sizes`."""
+    """`value` as an array of the feed's dtype. Rows of different lengths are padded to one length,
+    and their lengths are added to `sizes`."""
     spec = FeedSpec.of_type(tensor.name.removesuffix(":0"), tensor.type, tensor.node.source)
     if isinstance(value, (list, tuple)) and tensor.type.rank >= 2:
         value = _evened(graph, tensor, value, names, sizes, spec)
@@ -214,13 +214,13 @@ def _evened(
     sizes: Sizes,
     spec: FeedSpec,
 ) -> Any:
-    """Rows of their own lengths as one array; anything else as it is."""
+    """Rows of different lengths as one padded array; anything else unchanged."""
     counts = np.array([_length(row) for row in value])
     batch, time = [as_symbol(dim) for dim in _dims(graph, tensor)[:2]]
     if batch is None or time is None or not {batch, time} <= names.keys():
         return value  # the session says what is wrong, if anything is
-    if len(set(counts)) < 2:
-        return value  # even
+    if len(set(counts)) < 2 or -1 in counts:
+        return value  # even, or refused when it is converted
     rows = [
         spec.convert(row, copy=False) for row, count in zip(value, counts, strict=True) if count
     ]
@@ -241,10 +241,11 @@ def _evened(
 
 
 def _length(row: Any) -> int:
+    """How long a row is; -1 if it has no length."""
     try:
         return len(row)
-    except Exception:  # a number, or an object that raises: refused when it is converted
-        return 0
+    except Exception:  # a number, or an object that raises
+        return -1
 
 
 def _listed(counts: Array) -> str:

@@ -95,7 +95,7 @@ class Prefetch(Iterator[Any], Uncopied):
     there is nothing more to come: `next` raises StopIteration.
     """
 
-    instead = "send what the batches are made of, and prefetch them there"
+    instead = "send the data of the batches, and prefetch it there"
 
     def __init__(self, batches: Iterable[Any], place: Callable[[Any], Any], size: int) -> None:
         FORKING.use_devices()

@@ -109,8 +109,8 @@ class Pump:
             del fault
 
     def forked(self) -> None:
-        """Called in a child process, which does not have the thread, and in which another
-        thread of the parent may seem to hold the lock."""
+        """Called in a child process. The thread exists only in the parent, and the lock may be held
+        by another thread of the parent."""
         self._changed = threading.Condition()
         self._ready.clear()
         self._ended = True

@@ -34,12 +34,12 @@ class DimExpr:
     """A sum of products of named sizes with integer coefficients; immutable and hashable.
 
     Built by `symbol(name)` and arithmetic with ints and other dims. Arithmetic that comes out
-    constant gives an `int`. An expression holds at most 1,000 names and terms, counted when it is
-    multiplied out; a longer one is a ShapeError.
+    constant gives an `int`. An expression has at most 1,000 names and terms, counted after it is
+    multiplied out; a longer one raises ShapeError.
 
     Attributes:
         terms: the products, each with its coefficient.
-        weight: how many names and terms it holds, those inside floor divisions included.
+        weight: the number of its names and terms, including those inside floor divisions.
 
     >>> n = symbol("n")
     >>> (n + n) // 2 == n, (n + 1) // 2
@@ -272,9 +272,9 @@ def parse_dim(text: str) -> Dim:
     """The dim that prints as `text`: ints, names, `+`, `-`, `*`, `floordiv(a, b)`.
 
     Raises:
-        TextError: it is none, or has more than 10,000 characters, 50 open parentheses or 50 signs
-            in a row.
-        ShapeError: it is longer than a `DimExpr` may be.
+        TextError: `text` is not a dim, or has more than 10,000 characters, 50 open parentheses or
+            50 signs in a row.
+        ShapeError: the expression is longer than a `DimExpr` may be.
 
     >>> parse_dim("2*batch + floordiv(t - 1, 2)")
     2*batch + floordiv(t - 1, 2)
@@ -313,7 +313,7 @@ def parse_dim(text: str) -> Dim:
         return symbol(token) * sign
 
     def inner(*ends: str) -> list[Dim]:
-        """Dims in parentheses, each followed by one of `ends`."""
+        """The dims in parentheses, each followed by its token of `ends`."""
         nonlocal depth
         depth += 1
         if depth > _DEEPEST:
@@ -337,7 +337,7 @@ def parse_dim(text: str) -> Dim:
         if peek() not in ("+", "-"):
             return value
         terms = list(_terms(value))
-        while peek() in ("+", "-"):  # added up once: adding one by one would sort each sum
+        while peek() in ("+", "-"):  # added up together: adding them one by one would sort each sum
             terms += _terms(term() if take() == "+" else term() * -1)
         return _from_terms(tuple(terms))
 
@@ -395,9 +395,9 @@ class DimConstraints:
         return True
 
     def unify_shapes(self, a: Shape, b: Shape) -> bool:
-        """`unify` for each axis of two shapes; False, and nothing recorded, where they differ.
+        """`unify` for each axis of two shapes. If they differ: False, and nothing is recorded.
 
-        Two shapes are compared with this, not with `==`: one size may have several names.
+        Compare shapes with this, not with `==`, since one size may have several names.
         """
         if a == b:
             return True
@@ -410,8 +410,8 @@ class DimConstraints:
     def unify_broadcast(self, shape: Shape, wanted: Shape) -> bool:
         """Whether `shape` broadcasts to `wanted`, with sizes recorded as equal where need be.
 
-        Each dim of `shape`, counted from the right, is 1 or equals that of `wanted`. Where it does
-        not broadcast, nothing is recorded.
+        Each dim of `shape`, counted from the right, must be 1 or equal that of `wanted`. If `shape`
+        does not broadcast, nothing is recorded.
         """
         lead = len(wanted) - len(shape)
         before = self.snapshot()

@@ -24,8 +24,8 @@ from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 
 DEEPEST_NEST: Final = 24
-"""How many bodies of `cond`, `scan`, functions and the like may stand in each other. JAX lowers a
-body in a body by some twenty calls of Python functions, and Python allows 1,000 at once."""
+"""How deep bodies of `cond`, `scan`, functions and the like may be nested. JAX takes about twenty
+nested Python calls to lower each level, and Python allows 1,000."""
 
 
 class Graph:
@@ -51,8 +51,8 @@ class Graph:
                 f"the body {name!r} is nested {self.depth} deep in other bodies; at most "
                 f"{DEEPEST_NEST} are allowed",
                 source=AMBIENT.source or current_source(),
-                mend="if a function calls itself to build a body, it does so while the graph is "
-                "built, without end; for repetition use gc.scan or gc.while_loop",
+                mend="a function that calls itself to build a body never ends, since it does so "
+                "while the graph is built; for repetition use gc.scan or gc.while_loop",
             )
         self.root: Graph = self if parent is None else parent.root
         self.nodes: list[Node] = []

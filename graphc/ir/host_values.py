@@ -1,9 +1,9 @@
-"""Values that users hand over, as arrays: one rule for every container, and nothing is lost.
+"""Converts the values that users pass to arrays: one rule for every container, and no loss.
 
 A value may be a number, nested lists, an array of NumPy or JAX, or anything that NumPy or DLPack
-can read. Its numbers must survive the conversion to the dtype that is wanted: an integer that is
-out of range would wrap around, a float that is out of range would become an infinity, and a mask
-would be dropped. Each of these is an error. Only the rounding of floats is not.
+can read. Its numbers must survive the conversion to the wanted dtype: an integer out of range
+would wrap around, a float out of range would become an infinity, and a mask would be dropped. Each
+of these is an error. Only the rounding of floats is allowed.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def host_array(value: Any, wanted: DType | None = None) -> Array:
         wanted: the dtype that the array will be converted to, if that is known.
 
     Raises:
-        DTypeError: `value` is masked, is not numeric or cannot be read. The error that reading
-            it raised is the cause. Or a Python integer is out of range for `wanted`.
+        DTypeError: `value` is masked, is not numeric or cannot be read (the error of reading it is
+            then the cause), or a Python integer in it is out of range for `wanted`.
     """
     array = read(value)
     if array.dtype.kind in "Of" and wanted is not None and is_integer(wanted):
@@ -63,9 +63,9 @@ def host_array(value: Any, wanted: DType | None = None) -> Array:
 
 
 def number(value: Any, dtype: DType) -> Array | None:
-    """A Python number that surely fits a dtype as an array; None for any other value.
+    """A Python number as an array, if it certainly fits the dtype; None for any other value.
 
-    A short way for the numbers in expressions, such as `x * 2.0`.
+    A shortcut for the numbers in expressions, such as `x * 2.0`.
     """
     kind: Any = type(value)
     limits = _safe_range(kind, dtype)
@@ -110,9 +110,9 @@ def _integers(value: Any, dtype: DType) -> Array | None:
 
 
 def fitted(array: Array, dtype: DType) -> Array:
-    """`array` in another dtype, all its values kept up to the rounding of floats.
+    """`array` in another dtype, with all its values kept up to the rounding of floats.
 
-    The result is `array` itself if it has the dtype, and else a new array.
+    The result is `array` itself if it has the dtype, and a new array otherwise.
 
     Raises:
         DTypeError: an integer or a float is out of range, a float that is not whole is to become
@@ -137,7 +137,7 @@ def fitted(array: Array, dtype: DType) -> Array:
 
 @lru_cache(maxsize=1024)
 def can_overflow(source: DType, dtype: DType) -> bool:
-    """Whether `dtype` lacks room for some value of `source`."""
+    """Whether `dtype` cannot represent the range of `source`."""
     if source == dtype or source.kind == "b" or dtype.kind == "b":
         return False
     if is_integer(dtype):
@@ -163,8 +163,8 @@ def _text(value: Any) -> str:
 
 
 def read(value: Any) -> Array:
-    """`value` as an array of whatever dtype it has, in the byte order of this machine; it may
-    share its memory with `value`.
+    """`value` as an array of its own dtype, in the byte order of this machine. The array may share
+    its memory with `value`.
 
     Raises:
         DTypeError: `value` is masked, or cannot be read.
@@ -183,12 +183,12 @@ def _read(value: Any) -> Array:
     try:
         array = np.asarray(value)
         return _by_dlpack(value) if array.dtype.kind == "O" else array
-    except (MemoryError, GraphcError):  # the latter of a tensor, which has no value
+    except (MemoryError, GraphcError):  # a GraphcError is that of a tensor, which has no value
         raise
     except Exception as error:
         if isinstance(value, jax.Array) or not hasattr(value, "__dlpack__"):
             raise _unreadable(value, error) from error
-        try:  # a dtype or a device that NumPy does not have
+        try:  # its dtype or device may be unknown to NumPy
             return _by_dlpack(value)
         except Exception:
             raise _unreadable(value, error) from error
@@ -272,7 +272,7 @@ def _check_integers(array: Array, dtype: DType) -> None:
 
 
 def _check_finite(array: Array, result: Array) -> None:
-    """Refuses a conversion that made infinities or NaNs; those of `array` may stay."""
+    """Refuses a conversion that made infinities or NaNs which `array` does not have."""
     if np.isfinite(result).all():
         return
     lost = np.isnan(result) != np.isnan(array)
@@ -297,7 +297,7 @@ def _misfit(dtype: DType, least: int, most: int) -> DTypeError:
 
 @lru_cache(maxsize=256)
 def _safe_range(kind: Any, dtype: DType) -> tuple[float, float] | None:
-    """Which numbers of a Python type a dtype has room for; None if each has to be looked at."""
+    """The numbers of a Python type that certainly fit a dtype; None if each must be checked."""
     if kind not in (int, float) or dtype.kind == "b":
         return None
     if is_integer(dtype):

@@ -1,4 +1,4 @@
-"""How long a name may be. Files, archives and compilers have limits of their own, far above it."""
+"""The greatest length of a name. The limits of files, archives and compilers are far above it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Final
 from graphc.errors import AttributeValueError
 from graphc.ir.source import Source, current_source
 
-LONGEST_NAME: Final = 4000  # characters, the name scopes included
+LONGEST_NAME: Final = 4000  # characters, including the name scopes
 
 
 def check_length(name: str, what: str = "name", source: Source | None = None) -> None:
     """Refuses a name that is too long.
 
     Args:
-        name: with the name scopes around it.
+        name: including the name scopes around it.
         what: what is named, for the error.
-        source: the user's line, if that is not the current one.
+        source: the user's line; by default the current one.
 
     Raises:
         AttributeValueError: it has more than `LONGEST_NAME` characters.

@@ -89,16 +89,17 @@ class At:
 
 
 def is_comparable(value: object) -> bool:
-    """Whether `x == value` compares elements: for a tensor, a number, or what holds numbers: a
-    list, an array, a range, a buffer (`array.array`, `memoryview`), an object with `__array__`.
+    """Whether `x == value` compares elements. It does if `value` is a tensor, a number, or a
+    container of numbers: a list, an array, a range, a buffer (`array.array`, `memoryview`), or an
+    object with `__array__`.
 
-    None, a text, a date or another object has no such elements, and equals no tensor.
+    None, a string, a date or another object has no such elements, and equals no tensor.
     """
     if value is None or isinstance(value, (str, bytes, type)):
         return False
     if isinstance(value, np.generic) and not isinstance(value, np.number | np.bool_):
-        return value.dtype in SHORT  # a dtype of ml_dtypes, and not a date or a record
-    if isinstance(value, np.timedelta64):  # one of NumPy's integers
+        return value.dtype in SHORT  # True for dtypes of ml_dtypes, but not for dates and records
+    if isinstance(value, np.timedelta64):  # NumPy makes it a kind of integer
         return False
     if isinstance(value, (Operand, Number, list, tuple, range)):
         return True
@@ -117,7 +118,7 @@ def _is_buffer(value: Any) -> bool:
 
 
 def _weakref_asks() -> bool:
-    """Whether a method of `WeakKeyDictionary` or `WeakSet` asks `==` of a tensor and itself.
+    """Whether the caller of `==` is a method of `WeakKeyDictionary` or `WeakSet`.
 
     A lookup there compares the tensors behind two weak references, and needs a bool.
     """
@@ -243,8 +244,8 @@ class Operand(Uncopied):
         return At(self)
 
     # `==` compares elements, as in NumPy. Dictionaries and sets still find tensors by identity:
-    # they ask `==` only of objects with equal hashes, and two live tensors have different ones.
-    # Lists and tuples do ask: inside graphc use `is`, `is_among`, `position_of` and `same_items`.
+    # they use `==` only for objects with equal hashes, and two live tensors have different ones.
+    # Lists and tuples do use it: inside graphc, use `is`, `is_among`, `position_of`, `same_items`.
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> Any:
@@ -359,7 +360,7 @@ class Node(Uncopied):
         return f"<Node {self.name or '?'} = {self.op.name} -> {outputs or 'nothing'}>"
 
 
-# `in`, `list.index` and `==` of sequences ask `==` of their elements, which makes nodes of tensors.
+# `in`, `list.index` and `==` of sequences use `==` of the elements, which for tensors makes nodes.
 
 
 def is_among(item: Any, items: Iterable[Any]) -> bool:
@@ -368,7 +369,7 @@ def is_among(item: Any, items: Iterable[Any]) -> bool:
 
 
 def position_of(item: Any, items: Iterable[Any]) -> int:
-    """Where `item` itself stands first: `list.index` by identity. It must be there."""
+    """The first position of `item` itself: `list.index` by identity. It must be there."""
     return next(i for i, other in enumerate(items) if other is item)
 
 
@@ -378,7 +379,7 @@ def same_items(a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 
 def by_identity(cls: type[C]) -> type[C]:
-    """A class of named tuples whose `==` compares tensors among the fields by identity."""
+    """Makes `==` of a class of named tuples compare the tensors among the fields by identity."""
 
     def equal(a: Any, b: Any) -> bool:
         return type(a) is type(b) and all(
@@ -407,8 +408,9 @@ def describe_tensors(tensors: Mapping[str, Tensor]) -> list[str]:
 
 
 def _name_and_source(tensor: Tensor) -> tuple[str, Source | None]:
-    """What users know the tensor by: a variable's value by the variable and its line, and one
-    that is marked for `check_numerics` by what was marked."""
+    """The name and line that users know the tensor by: for a variable's value those of the
+    variable, and for a tensor that is marked for `check_numerics` those of the tensor behind the
+    mark."""
     graph = tensor.graph
     producer = graph.find_producer(tensor) if graph is not None else None
     if producer is not None and producer.op.name == "InRange":

@@ -130,13 +130,11 @@ class InferContext:
             self.fail(f"{what} differ, {a} and {b}", mend=mend)
         return self.constraints.find(a)
 
-    def unify_types(
-        self, given: TensorType, wanted: TensorType, what: str, *, mend: str | None = None
-    ) -> None:
-        """Requires one dtype and one shape, recording sizes as equal where they are not known.
+    def unify_types(self, given: TensorType, wanted: TensorType, what: str) -> None:
+        """Requires one dtype and one shape; records sizes as equal where they are not known.
 
         Raises:
-            ShapeError, DTypeError: the types differ. `what` says whose type is `given`: "dy".
+            ShapeError, DTypeError: the types differ. The error names `given` by `what`: "dy".
         """
         if given == wanted:
             return
@@ -144,7 +142,6 @@ class InferContext:
         self.require(
             alike and self.constraints.unify_shapes(given.shape, wanted.shape),
             f"{what} must be {wanted}, got {given}",
-            mend=mend,
             dtype=not alike,
         )
 

@@ -1,4 +1,4 @@
-"""Python's own limit of nested calls, said in words for the user."""
+"""Turns the error for Python's limit on nested calls into one for the user."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 def within_stack(function: Callable[P, T]) -> Callable[P, T]:
-    """A function that calls no code of the user's; where Python's stack is too small for it, it
-    raises `ExecutionError` in place of `RecursionError`."""
+    """Makes a function raise `ExecutionError` instead of `RecursionError` if Python's stack is too
+    small for it. The function must not call code of the user."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -27,7 +27,7 @@ def within_stack(function: Callable[P, T]) -> Callable[P, T]:
                 raise
             raise ExecutionError(
                 "Python's stack has no room left to compile the program",
-                details=[f"it takes {sys.getrecursionlimit():,} nested calls"],
+                details=[f"it has room for {sys.getrecursionlimit():,} nested calls"],
                 source=current_source(),
                 mend="call graphc from fewer nested functions, nest fewer bodies of gc.cond, "
                 "gc.scan and the like in each other, or raise sys.setrecursionlimit",
@@ -37,7 +37,7 @@ def within_stack(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _ran_out(error: BaseException | None) -> bool:
-    """Whether an error is a `RecursionError`, or says of a pass or a node that it raised one."""
+    """Whether an error is a `RecursionError`, or the error of a pass or node that raised one."""
     while error is not None:
         if isinstance(error, RecursionError):
             return True

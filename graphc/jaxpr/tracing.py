@@ -113,7 +113,7 @@ def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
             if symbols.named(text) != text:
                 error.add_note(f"with the graph's names: {symbols.named(text)}")
                 error.add_note(
-                    "JAX takes named sizes for different ones: where they are one size, give the "
+                    "JAX takes different names for different sizes: if they are one size, give the "
                     'placeholders one name for it, as in gc.placeholder(("batch", 4)), or one int'
                 )
             error.add_note(

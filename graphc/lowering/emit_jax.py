@@ -79,7 +79,7 @@ class Emitter:
             try:
                 with jax.named_scope(node.name or node.op.name):
                     result = node.op.lower(self, *operands, **node.attrs)
-            except (GraphcError, RecursionError):  # of the latter see `ir.stack`
+            except (GraphcError, RecursionError):  # see `ir.stack` for the latter
                 raise
             except Exception as error:
                 raise LoweringError(

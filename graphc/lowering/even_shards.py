@@ -1,10 +1,10 @@
-"""A JAX function for a mesh, with constraints that keep XLA's partitioner to one-device meaning.
+"""Adds constraints to a JAX function, so that on a mesh it computes what it does on one device.
 
-XLA decides how the values between annotated ones lie. It may cut an axis whose size does not divide
-by the mesh, and then pads the last piece; several of its rules read that padding, so results are
-wrong. A few operations it gets wrong for even sizes too: see `partitioner_rules`. Here each
-equation of the traced function is bound again, and axes that XLA must not cut get a sharding
-constraint: whole along these axes, undecided along all others.
+XLA decides how values between annotated ones are cut. It may cut an axis whose size the mesh does
+not divide, and then pads the last piece; several of its rules read that padding, so results are
+wrong. It handles a few operations wrongly even for even sizes: see `partitioner_rules`. Here each
+equation of the traced function is bound again, and values with axes that XLA must not cut get a
+sharding constraint: whole along these axes, undecided along all others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from graphc.lowering.partitioner_rules import whole_axes
 
 _FREE = PartitionSpec.UNCONSTRAINED
 
-# Calls whose derivative is not needed any more: what they compute takes their place.
+# Calls whose derivative is no longer needed: their bodies take their place.
 _INLINED = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 
 
@@ -44,7 +44,7 @@ def uneven_axes(shape: Sequence[int], mesh: Mapping[str, int]) -> tuple[int, ...
     """The axes of a shape that no axis of the mesh divides.
 
     Args:
-        mesh: the size of each of its axes.
+        mesh: the axes and their sizes.
     """
     parts = [size for size in mesh.values() if size > 1]
     return tuple([i for i, n in enumerate(shape) if parts and all(n % size for size in parts)])
@@ -56,7 +56,9 @@ class _Replay:
     def __init__(self, mesh: jax.sharding.Mesh) -> None:
         self._mesh = mesh
         self._sizes = dict(mesh.shape)
-        self._bodies: dict[int, tuple[Any, Any]] = {}  # the old one is kept, so its id is its own
+        self._bodies: dict[
+            int, tuple[Any, Any]
+        ] = {}  # keeps the old body, so that its id stays unique
 
     def run(self, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
         """The results of `jaxpr` (closed or open) for `args`."""
@@ -110,7 +112,7 @@ class _Replay:
         return value
 
     def _body(self, jaxpr: Any) -> Any:
-        """A body with constraints, of the kind that `jaxpr` is."""
+        """A body with constraints: closed or open, as `jaxpr` is."""
         inner = getattr(jaxpr, "jaxpr", jaxpr)
         shapes = [
             jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type)

@@ -1,7 +1,7 @@
-"""What XLA's partitioner gets wrong, by JAX primitive: axes of operands and results that it must
-not cut, whatever their sizes are.
+"""Faults of XLA's partitioner, by JAX primitive: the axes of operands and results that it must not
+cut, whatever their sizes are.
 
-`tests/runtime/test_partitioner.py` shows faults in plain JAX, and fails when XLA is mended.
+`tests/runtime/test_partitioner.py` shows the faults in plain JAX, and fails when XLA is fixed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def whole_axes(eqn: Any, mesh: Mesh) -> Whole:
 
 
 def _resized(eqn: Any, mesh: Mesh) -> Whole:
-    """Of axes whose size changes those of which a size does not divide by the number of devices.
+    """Axes whose size changes, if the number of devices does not divide the old or the new size.
 
-    An axis of 8 elements may be cut along both axes of a 2x2 mesh; its first 6 elements may be cut
-    along each of them, but would be along both. Operands are whole where the result is: of two
-    slices of a cut tensor that become whole, XLA takes one for the other.
+    An axis of 8 elements may be cut along both axes of a 2x2 mesh. Its first 6 elements may be cut
+    along either of them, but XLA would cut them along both. Operands are whole where the result
+    is: XLA confuses two slices of a cut tensor if both become whole.
     """
     shape = eqn.outvars[0].aval.shape
     arrays = [v.aval.shape if len(v.aval.shape) == len(shape) else shape for v in eqn.invars]
@@ -42,7 +42,7 @@ def _resized(eqn: Any, mesh: Mesh) -> Whole:
 
 
 def _padded(eqn: Any, mesh: Mesh) -> Whole:
-    """Axes that lose elements, or get some in between: XLA aborts the process at some of them."""
+    """Axes with negative or interior padding: XLA aborts the process for some of them."""
     config = eqn.params["padding_config"]
     lost = {i for i, (a, b, c) in enumerate(config) if c or a < 0 or b < 0}
     (operand, scalar), (result,) = _resized(eqn, mesh)
@@ -50,8 +50,8 @@ def _padded(eqn: Any, mesh: Mesh) -> Whole:
 
 
 def _convolved(eqn: Any, mesh: Mesh) -> Whole:
-    """Spatial axes: cut there, and with a kernel that is cut too, results are doubled. Channels of
-    groups: gradients of kernels are wrong."""
+    """Spatial axes: if they and the kernel are cut, results are doubled. Channels of groups: if
+    they are cut, gradients of kernels are wrong."""
     numbers = eqn.params["dimension_numbers"]
     specs = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
     x, kernel, y = (list(spec[2:]) for spec in specs)
@@ -63,29 +63,28 @@ def _convolved(eqn: Any, mesh: Mesh) -> Whole:
 
 
 def _indexed(eqn: Any, mesh: Mesh) -> Whole:
-    """The axis of an index's coordinates: cut there, XLA adds and takes at other places."""
+    """The axis of an index's coordinates: if it is cut, XLA reads and adds at wrong places."""
     coordinates = len(eqn.invars[1].aval.shape) - 1
     others = [()] * (len(eqn.invars) - 2)
     return [(), (coordinates,), *others], [()] * len(eqn.outvars)
 
 
 def _selected(eqn: Any, mesh: Mesh) -> Whole:
-    """The axes of the windows: XLA compares pieces of other sizes and refuses the program."""
+    """The axes of the windows: XLA compares pieces of different sizes, and refuses the program."""
     axes = [i for i, n in enumerate(eqn.params["window_dimensions"]) if n > 1]
     axes += [i for i, n in enumerate(eqn.params["window_strides"]) if n > 1]
     return [axes] * len(eqn.invars), [axes] * len(eqn.outvars)
 
 
 def _transformed(eqn: Any, mesh: Mesh) -> Whole:
-    """On CPU all axes: XLA's FFT there refuses pieces that an exchange has brought in another
-    order."""
+    """On CPU, all axes: XLA's FFT refuses pieces whose memory layout an exchange has changed."""
     on_cpu = mesh.devices.flat[0].platform == "cpu"
     axes = range(len(eqn.outvars[0].aval.shape)) if on_cpu else ()
     return [axes], [axes]
 
 
 def _all_whole(eqn: Any, mesh: Mesh) -> Whole:
-    """All axes: XLA aborts the process where the result becomes whole and operands are cut."""
+    """All axes: XLA aborts the process if the result becomes whole and operands are cut."""
     operands, results = eqn.invars, eqn.outvars
     return [range(len(v.aval.shape)) for v in operands], [range(len(v.aval.shape)) for v in results]
 

@@ -37,8 +37,8 @@ def crf_log_likelihood(
 
     Args:
         scores: [batch, time, tags], floating: of each tag at each step.
-        tags: [batch, time], integers. Those that there are not have no probability: -inf. They and
-            lengths out of range are errors of runs with `CompileOptions(check_numerics=True)`.
+        tags: [batch, time], integers. A tag out of range has the log probability -inf. Tags and
+            lengths out of range are errors in runs with `CompileOptions(check_numerics=True)`.
         transitions: [tags, tags], floating: from the tag of the row to that of the column.
         lengths: [batch], integers: how many steps count; all by default.
         name: of the last node.

@@ -47,7 +47,7 @@ def ctc_loss(
         labels: [batch, labels], integers: class numbers, none of them the blank.
         logit_lengths: [batch], integers: how many steps count; all by default.
         label_lengths: [batch], integers: how many labels count; all by default. Labels and lengths
-            out of range are errors of runs with `CompileOptions(check_numerics=True)`.
+            out of range are errors in runs with `CompileOptions(check_numerics=True)`.
         blank: the class that is no label.
         name: of the last node.
 

@@ -76,8 +76,8 @@ class Embedding(Layer):
     Variables: `table` [count, features].
 
     Args:
-        count: the number of rows; indices run from 0 to count - 1. One out of range counts as the
-            nearest in range (negative ones count from the end), and is an error of runs with
+        count: the number of rows; indices run from 0 to count - 1. An index out of range counts as
+            the nearest in range (negative ones count from the end), and is an error in runs with
             `CompileOptions(check_numerics=True)`.
         features: the size of a row.
         initializer: `(rng, shape, dtype) -> array`.

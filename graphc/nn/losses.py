@@ -46,8 +46,8 @@ def sparse_softmax_cross_entropy(
 
     Args:
         logits: [..., classes], floating.
-        labels: [...], integers in [0, classes). One out of range gives NaN, and is an error of
-            runs with `CompileOptions(check_numerics=True)`.
+        labels: [...], integers in [0, classes). A label out of range gives NaN, and is an error
+            in runs with `CompileOptions(check_numerics=True)`.
         label_smoothing: as if the labels were distributions, see `smooth_labels`.
         name: of the node.
 

@@ -42,7 +42,7 @@ def as_lengths(
 ) -> Tensor:
     """`lengths` in integers wide enough for any size; one for each row of a `batch`, if given.
 
-    With `most`, runs that check numerics require 0 <= length <= most.
+    With `most`, runs with `check_numerics` require 0 <= length <= most.
 
     Raises:
         DTypeError, ShapeError: they are not, in the name of `what`.

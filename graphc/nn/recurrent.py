@@ -42,9 +42,9 @@ class Recurrent(Layer):
             x: [batch, time, features].
             state: to start from; by default zeros.
             lengths: [batch], integers: how many steps of each sequence count, from 0 to time. A
-                greater one counts as time, and a negative one as 0; both are errors of runs with
-                `CompileOptions(check_numerics=True)`. Whatever finite
-                numbers `x` holds behind them have no effect: the outputs there are zero, the
+                greater length counts as time, and a negative one as 0; both are errors in runs
+                with `CompileOptions(check_numerics=True)`. Finite numbers of `x` after these steps
+                have no effect: the outputs there are zero, the
                 state is that after the last step that counts.
         """
         raise NotImplementedError

@@ -270,9 +270,9 @@ def attention(
             heads of `query` that follow each other.
         value: [batch, source, key heads, depth of the result].
         mask: bool, broadcasting to [batch, heads, time, source]: True where a query sees a key.
-            A query that sees none gives 0, as all do where there are no keys. Two axes are refused:
-            write [batch, source] as mask[:, None, None, :], and [time, source] as mask[None, None].
-        bias: floating, broadcasting likewise, added before the softmax; of other than two axes too.
+            A query that sees no key gives 0. A mask of two axes is refused: write [batch, source]
+            as mask[:, None, None, :], and [time, source] as mask[None, None].
+        bias: floating, broadcasting likewise, added before the softmax. Two axes are refused too.
         causal: query i sees the keys 0 to i only.
         scale: of the products; 1 / sqrt(depth) by default.
         dropout: the probability with which a weight is set to 0, the others scaled up.
@@ -325,7 +325,7 @@ def _masks(mask: Any, bias: Any) -> list[Tensor]:
 
 
 def _check_axes(label: str, mask: Tensor) -> None:
-    """Refuses two axes: broadcasting would take [batch, source] for [time, source]."""
+    """Refuses two axes: broadcasting would treat [batch, source] as [time, source]."""
     if mask.ndim == 2:
         rows: dict[str, Any] = {label: mask}
         refuse(

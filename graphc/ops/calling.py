@@ -97,7 +97,7 @@ def function(f: Callable[..., Any], *, name: str | None = None) -> Callable[...,
         operands = [convert(leaf) for leaf in leaves]
         graph = graph_of(operands)
         # `call` is itself only, and keeps `f`: no other function can come by its place.
-        find = graph.constraints.find  # names of one size are one type
+        find = graph.constraints.find  # types that differ only in the name of one size are one
         key = (f if hashable else call, tree, tuple(t.type.map_dims(find) for t in operands))
         with building(graph):
             traced = graph.memo.get(key)

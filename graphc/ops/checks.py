@@ -32,15 +32,16 @@ def refuse(
 def same_shape(a: Shape, b: Shape, of: Tensor) -> bool:
     """Whether the shapes `a` and `b` are equal in the graph of the tensor `of`.
 
-    Where a size is not known, the graph records that the two are equal and checks it when fed:
-    so `==`, which tells two names of one size apart, does not compare shapes while building.
+    Where a size is not known, the graph records that the two are equal, and checks it when sizes
+    are fed. While a graph is built, do not compare shapes with `==`: it distinguishes two names of
+    one size.
     """
     return a == b or (of.graph is not None and of.graph.constraints.unify_shapes(a, b))
 
 
 def known_alike(a: Shape, b: Shape, of: Tensor) -> bool:
-    """Whether the shapes are equal by what the graph of the tensor `of` records so far; for choices
-    between ways to compute one thing, which require nothing."""
+    """Whether the shapes are equal by what the graph of the tensor `of` has recorded so far.
+    Nothing new is recorded: this is for choices between two ways to compute the same."""
     return a == b or (
         of.graph is not None and len(a) == len(b) and all(map(of.graph.constraints.equal, a, b))
     )

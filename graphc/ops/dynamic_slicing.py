@@ -68,8 +68,8 @@ def _lower_slice(ctx: LowerContext, x: Any, *starts: Any, sizes: Shape) -> Any:
 def _inside(start: Any, size: Any, dim: Any) -> Any:
     """`start` moved so that the window lies in its axis.
 
-    XLA does that too, except where it merges a slice of a slice into one: then it lets the inner
-    window begin too late (jaxlib 0.10: of 7 elements 4 from 5 on, and of these the first 2).
+    XLA does that too, except where it merges a slice of a slice: then the window may begin too
+    late (jaxlib 0.10: the first 2 elements of a slice of 4 that begins at element 5 of 7).
     """
     if not isinstance(start, jax.Array) or start.dtype.itemsize < 4:
         start = jnp.asarray(start, jnp.int32)  # so that sizes fit

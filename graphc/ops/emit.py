@@ -119,15 +119,15 @@ def graph_of(operands: Sequence[Any]) -> Graph:
 
 
 def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
-    """`value` as an array of a graphc dtype; Python floats and ints take JAX's default width, and
-    so do NumPy's scalars of float64, complex128 and int64.
+    """`value` as an array of a graphc dtype; Python numbers take JAX's default width, and so
+    do NumPy's scalars of float64, complex128 and int64.
 
     Raises:
-        DTypeError: not numbers, or numbers that the dtype has no room for: see
+        DTypeError: `value` is not numeric, or a number does not fit the dtype: see
             `graphc.ir.host_values`.
     """
     if isinstance(value, np.generic) and (is_weak(value) if dtype else _has_default(value)):
-        value = scalar_kind(value)(value)  # type: ignore[misc]  # checked as a Python number is
+        value = scalar_kind(value)(value)  # type: ignore[misc]  # then checked like a Python number
     if type(value) in SCALAR_DEFAULTS:
         found = number(value, dtype or SCALAR_DEFAULTS[type(value)])
         if found is not None:
@@ -185,8 +185,8 @@ def is_weak(value: Any) -> bool:
 def scalar_kind(value: Any) -> type | None:
     """The Python type of a number: bool, int, float or complex; None for anything else.
 
-    NumPy's scalars are numbers too, for what `np.sqrt(64)` gives nobody chose a dtype of. An array
-    of no axes, `np.array(8.0)`, is an array, as it is for JAX and for NumPy.
+    NumPy's scalars count as numbers, since nobody chose the dtype of the result of `np.sqrt(64)`.
+    An array without axes, `np.array(8.0)`, is an array, as in JAX and NumPy.
     """
     kind = type(value)
     if kind in SCALAR_DEFAULTS:
@@ -194,7 +194,7 @@ def scalar_kind(value: Any) -> type | None:
     if not isinstance(value, np.generic):
         return None
     dtype = value.dtype
-    if dtype not in SHORT:  # a text, a date
+    if dtype not in SHORT:  # a string or a date
         return None
     if is_inexact(dtype):
         return complex if is_complex(dtype) else float
@@ -202,8 +202,8 @@ def scalar_kind(value: Any) -> type | None:
 
 
 def _has_default(value: np.generic) -> bool:
-    """Whether a scalar of NumPy counts as a Python number alone too: its dtype is the one that
-    NumPy gives where nobody asks for another."""
+    """Whether a NumPy scalar counts as a Python number even without a tensor beside it: its dtype
+    is NumPy's default."""
     return value.dtype in (FLOAT64, COMPLEX128, INT64)
 
 
@@ -266,11 +266,11 @@ def promote_inexact(*values: Any) -> list[Tensor]:
     ]
 
 
-_warned: dict[Any, Any] = {}  # what Python's warnings keep, to tell of each line once
+_warned: dict[Any, Any] = {}  # the registry of Python's warnings: each line warns once
 
 
 def _warn_of_widening(dtype: DType, values: Sequence[Any]) -> None:
-    """Warns where arrays make a calculation of 32-bit tensors one of 64 bits."""
+    """Warns if an array widens a calculation on 32-bit tensors to 64 bits."""
     if dtype not in (FLOAT64, COMPLEX128):
         return
     own = [v.dtype for v in values if isinstance(v, Operand) and is_inexact(v.dtype)]

@@ -130,8 +130,8 @@ def gather_nd(
         indices: integers [..., k]: places along the first k axes of `x` after `batch_dims`.
             Negative ones count from the end.
         batch_dims: how many leading axes of `x` and `indices` go in step.
-        mode: for places out of range, as of `take`; without one they count as the nearest, and are
-            an error of runs with `CompileOptions(check_numerics=True)`.
+        mode: for places out of range, as in `take`; without a mode they count as the nearest, and
+            are an error in runs with `CompileOptions(check_numerics=True)`.
 
     Returns:
         [..., *x.shape[batch_dims + k:]], in the dtype of `x`.

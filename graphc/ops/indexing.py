@@ -146,8 +146,8 @@ def take(
         axis: None takes from the raveled `x`.
         mode: what an index out of range gives. "clip": the nearest slice, which costs no pass
             over the result, as "fill" (jax.numpy's default, NaN) and "zero" do. "wrap": counted
-            round and round. None: "clip", but an index out of range is a mistake: those known
-            while the graph is built raise, and the others are looked at by runs with
+            round and round. None: "clip", but an index out of range is a mistake: indices
+            known while the graph is built raise an error, and runs check the others with
             `CompileOptions(check_numerics=True)`.
 
     Raises:

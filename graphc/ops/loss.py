@@ -260,9 +260,9 @@ def sparse_softmax_cross_entropy(logits: Any, labels: Any, *, name: str | None =
 
     Args:
         logits: [..., classes], floating.
-        labels: [...], integers in [0, classes). One out of range gives NaN, and is an error of
-            runs with `CompileOptions(check_numerics=True)`: to leave rows out, give them any class
-            and a weight of 0.
+        labels: [...], integers in [0, classes). A label out of range gives NaN, and is an error
+            in runs with `CompileOptions(check_numerics=True)`. To leave rows out, give them any
+            class and a weight of 0.
 
     Returns:
         [...]: one loss per row; average it with `reduce_mean`.
@@ -272,7 +272,7 @@ def sparse_softmax_cross_entropy(logits: Any, labels: Any, *, name: str | None =
         DTypeError: labels that are not integers.
     """
     logits, labels = convert(logits), convert(labels)
-    if logits.ndim:  # else the operator refuses them
+    if logits.ndim:  # otherwise the operator refuses them
         labels = in_range(labels, 0, logits.shape[-1], "labels")
     operands = (logits, labels)
     return emit_one(SPARSE_SOFTMAX_CROSS_ENTROPY, operands, name=name)

@@ -1,8 +1,8 @@
-"""What tells where the first NaN or infinity was made; put into programs by `CheckNumerics`.
+"""Operators that find where the first NaN or infinity was made; `CheckNumerics` inserts them.
 
 A *fault* is i32[n]: what is wrong (1: an infinity was made, 2: a NaN, 3: an integer is out of its
-range, 0: nothing), that integer, then where: the place of a node in its program, and for each body
-that it lies in the turn and the place there.
+range, 0: nothing), that integer, and then the location: the place of a node in its program, and for
+each body around it the iteration and the place in that body.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from graphc.ops.stable import wide, wide_integer
 
 _NUMBER = TensorType(INT32, ())
 INFINITE, NAN, OUTSIDE = 1, 2, 3
-HEAD = 2  # how many numbers of a fault come before its places
+HEAD = 2  # how many numbers of a fault precede its location
 # How a body gives its fault: one in each of several turns side by side; once; or with the turn
 # of a loop, the first in which there was one.
 ROWS, ONCE, TURN = 0, 1, 2
@@ -66,12 +66,12 @@ def _lower_out_of_range(ctx: LowerContext, x: Any, *, low: Any, high: Any) -> An
     wider = lax.convert_element_type(x, wide_integer(np.dtype(x.dtype)))
     limits = np.iinfo(wider.dtype)
     lowest, highest = int(limits.min), min(int(limits.max), 2**63 - 1)
-    least, most = (  # an unsigned dtype has no room for a negative bound, int32 none for 2**31
+    least, most = (  # bounds may not fit: negative ones in unsigned dtypes, 2**31 in int32
         np.clip(np.array(ctx.shape(bounds), np.int64) - shift, lowest, highest).astype(wider.dtype)
         for bounds, shift in ((low, 0), (high, 1))
     )
     above, below = wider > most, wider < least
-    # Maxima and minima, which partition well; places of elements do not.
+    # Maxima and minima partition well; positions of elements do not.
     value = jnp.where(
         jnp.any(above),
         jnp.max(jnp.where(above, wider, limits.dtype.type(limits.min))),
@@ -90,9 +90,9 @@ OUT_OF_RANGE = OpDef(
     infer=_infer_out_of_range,
     lower=_lower_out_of_range,
     differentiable=False,
-    doc="Whether a value of x lies outside low <= x < high, and one that does: the greatest, if it "
-    "is too great, else the least (0 for none). Bounds are one number, or one for each place of "
-    "the last axis.",
+    doc="Whether a value of x lies outside low <= x < high, and such a value: the greatest if that "
+    "is too great, otherwise the least (0 if there is none). A bound is one number, or one for "
+    "each place of the last axis.",
 )
 
 
@@ -178,8 +178,8 @@ FIRST_FAULT = OpDef(
     lower=_lower_fault,
     differentiable=False,
     doc="The fault of the first node whose results are worse than its operands, or whose integers "
-    "are out of range, of operands that are levels (`NonFinite`), then what `OutOfRange` found, "
-    "then faults of bodies: rows, one, or one with its turn.",
+    "are out of range. The operands are levels (`NonFinite`), then results of `OutOfRange`, then "
+    "faults of bodies: rows, one fault, or one with its turn.",
 )
 
 

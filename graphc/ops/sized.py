@@ -182,7 +182,7 @@ def isin(x: Any, values: Any, invert: bool = False, *, name: str | None = None) 
     known = sort(ravel(known))
     if known.shape[0] == 0:
         return full(x.shape, invert)
-    found = take(known, searchsorted(known, x), mode="clip")  # beyond the end: the greatest
+    found = take(known, searchsorted(known, x), mode="clip")  # beyond the end, the greatest
     return not_equal(x, found, name=name) if invert else equal(x, found, name=name)
 
 

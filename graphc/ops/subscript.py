@@ -71,7 +71,7 @@ def getitem(x: Any, index: Any) -> Tensor:
             may be named sizes (`x.shape[0]`). A slice of an axis of known size is clipped as in
             NumPy; of a named size it must lie inside once the size is bound. Elements of an
             integer tensor that are out of range count as the nearest in range, and are an error
-            of runs with `CompileOptions(check_numerics=True)`.
+            in runs with `CompileOptions(check_numerics=True)`.
 
     Raises:
         ShapeError: an int out of range, more indices than axes, or arrays that do not

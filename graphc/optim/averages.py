@@ -69,7 +69,7 @@ class MovingAverages:
         finally:
             try:
                 session.set_all(before)
-            except BaseException:  # an interrupt: it must not cost the parameters
+            except BaseException:  # an interrupt must not lose the parameters
                 session.set_all(before)
                 raise
 

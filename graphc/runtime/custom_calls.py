@@ -1,14 +1,14 @@
-"""The functions outside itself that compiled code calls, and how this process gets ready for them.
+"""The external functions that compiled code calls, and how this process gets ready for them.
 
 XLA's text names them: they are the targets of its custom calls. JAX prepares some of them only
-when it lowers such a call: it then looks up the addresses of LAPACK's routines. Code that comes
-from a file was lowered in another process, and calling a routine without an address ends the
-process. So code from a file runs only if each of its targets is in the table below, and after
-what the table says was done. Any other program is compiled again.
+when it lowers such a call: it looks up the addresses of LAPACK's routines then. Code from a file
+was lowered in another process, and calling a routine without an address ends the process. So code
+from a file runs only if each of its targets is in the table below, and only after the preparation
+that the table prescribes. Any other program is compiled again.
 
-That a target is registered needs no check here: XLA itself refuses to load code that calls a
-target which nobody registered (both JAX versions). But two processes may register different
-functions under one name, so targets of the user's are not in the table.
+There is no check here that a target is registered: XLA itself refuses to load code that calls an
+unregistered target (both JAX versions). But two processes may register different functions under
+one name, so targets that users register are not in the table.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def targets_of(compiled: jax.stages.Compiled) -> tuple[str, ...]:
     """The targets of all custom calls of a compiled program, sorted.
 
     Raises:
-        CacheError: XLA's text does not tell.
+        CacheError: XLA does not show its text, or a call in it has no target.
     """
     try:
         text = compiled.as_text()
@@ -59,13 +59,13 @@ def check_known(targets: Sequence[str], platform: str) -> None:
         platform: of its devices, see `devices.discovery.platform_of`.
 
     Raises:
-        CacheError: it does.
+        CacheError: the program calls such a target.
     """
     for target in targets:
         if _family(target, platform) is None:
             raise CacheError(
                 f"a compiled program cannot be stored: it calls {target[:80]!r}, which another "
-                "process may not have, or have differently"
+                "process may not have, or may have with another meaning"
             )
 
 
@@ -73,11 +73,11 @@ def make_ready(targets: Any, platform: str) -> None:
     """Makes this process ready for code from a file that calls these targets.
 
     Args:
-        targets: as they were recorded with the code; from a forged file anything.
+        targets: as recorded with the code; a forged file may contain anything here.
         platform: as for `check_known`.
 
     Raises:
-        CacheError: they were not recorded, or one is not in the table.
+        CacheError: no targets were recorded, or one is not in the table.
     """
     if not isinstance(targets, (list, tuple)) or not all(type(t) is str for t in targets):
         raise CacheError("a stored program does not record what it calls")
@@ -93,10 +93,10 @@ class _Family(NamedTuple):
     """Targets that are made ready in the same way.
 
     Attributes:
-        platforms: of the devices that have them.
-        names: what their names match, in full.
+        platforms: the platforms of the devices that have them.
+        names: a pattern that matches their whole names.
         lowered: a function of a matrix that JAX lowers to a call of one of them, which prepares
-            all; None: they need nothing.
+            all of them; None if they need no preparation.
     """
 
     platforms: tuple[str, ...]
@@ -106,26 +106,26 @@ class _Family(NamedTuple):
 
 _GPUS = ("cuda", "rocm")
 _KNOWN = (
-    # LAPACK, whose addresses JAX takes from SciPy when it lowers a call of any routine.
+    # LAPACK: JAX takes all addresses from SciPy when it lowers a call of any routine.
     _Family(("cpu",), r"lapack_[sdcz][a-z0-9]+_ffi", lax.linalg.cholesky),
     _Family(("cpu",), "tridiagonal_solve_perturbed_ffi", lax.linalg.cholesky),
     # XLA's own.
     _Family(("cpu",), "TopK"),
     _Family(_GPUS, r"__(cublas|cudnn|cub|cusolver|hipblas|hipcub|gpu)\$.+"),
-    # Libraries of the makers of GPUs. JAX registers these when it makes the devices; handles are
-    # made by the calls themselves.
+    # Libraries of GPU vendors. JAX registers their functions when it creates the devices; the calls
+    # themselves create the handles.
     _Family(_GPUS, r"(cusolver|cublas|cusparse|hipsolver|hipblas|hipsparse)_\w+_ffi"),
     _Family(_GPUS, r"(cu|hip)_threefry2x32_ffi"),
     _Family(_GPUS, r"(cu|hip)_lu_pivots_to_permutation"),
     _Family(_GPUS, r"(cu|hip)_cholesky_update_ffi"),
-    # LAPACK on the processor for matrices on a GPU: the addresses likewise.
+    # LAPACK on the host for matrices on a GPU: addresses as above.
     _Family(_GPUS, r"(cu|hip)hybrid_\w+", lax.linalg.eig),
 )
 
 
 @cache
 def _family(target: str, platform: str) -> _Family | None:
-    """The row of the table that a target is in."""
+    """The row of the table that has this target, if there is one."""
     for family in _KNOWN:
         if platform in family.platforms and re.fullmatch(family.names, target):
             return family
@@ -134,13 +134,15 @@ def _family(target: str, platform: str) -> _Family | None:
 
 @cache
 def _lower(function: Callable[[Any], Any], platform: str) -> None:
-    """Has JAX lower a call of `function`, once in a process. Nothing is compiled or run.
+    """Lowers a call of `function`, once in a process. Nothing is compiled or run.
 
     Raises:
-        CacheError: JAX does not.
+        CacheError: JAX cannot lower it.
     """
     matrix = jax.ShapeDtypeStruct((1, 1), np.float32)
     try:
         jax.jit(function).trace(matrix).lower(lowering_platforms=(platform,))
-    except Exception as error:  # of whatever kind: it is compiled anew, or that fails alike
+    except (
+        Exception
+    ) as error:  # of any kind: the program is compiled again, which may fail likewise
         raise CacheError(f"this process cannot be made ready for {platform} code") from error

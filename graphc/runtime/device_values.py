@@ -1,4 +1,4 @@
-"""Arrays on devices in another dtype: converted there, and refused if a number does not fit."""
+"""Converts arrays on devices to another dtype, and refuses numbers that do not fit."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from graphc.ir.host_values import can_overflow
 
 
 def fitted_on_device(value: jax.Array, dtype: DType) -> jax.Array:
-    """`value` in another dtype of its kind, on the devices where it is.
+    """`value` in another dtype of its kind, on the devices that hold it.
 
-    Where the new dtype is narrower, this waits for the values: a reduction looks at them.
+    If the new dtype is narrower, this waits for the values and checks them by a reduction.
 
     Raises:
         DTypeError: a number does not fit.
@@ -47,7 +47,7 @@ def fitted_on_device(value: jax.Array, dtype: DType) -> jax.Array:
 @lru_cache(maxsize=1)
 def _extremes() -> Any:
     def extremes(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        if x.dtype.itemsize == 1:  # 4-bit integers have no reductions everywhere
+        if x.dtype.itemsize == 1:  # some backends lack reductions of 4-bit integers
             x = x.astype(jnp.int16)
         return x.min(), x.max()
 

@@ -51,9 +51,9 @@ class Executable(Uncopied):
         insides: what it is made from.
         devices: those it runs on.
         notes: what could not be done as asked (placement, layouts), one line each.
-        is_compiled: whether it is known to be.
-        is_dropped: whether the session that it was made for has moved its state into other
-            buffers than it takes, and will compile another.
+        is_compiled: whether it is known to be compiled.
+        is_dropped: whether its session has moved the state into buffers that it does not take,
+            and will compile another.
     """
 
     instead = (
@@ -94,7 +94,10 @@ class Executable(Uncopied):
                 self.interface.feeds, [t.node.source for t in self._feeds], strict=True
             )
         ]
-        self._own = layout, self._find(layout)  # one attribute: another thread may replace it
+        self._own = (
+            layout,
+            self._find(layout),
+        )  # one attribute, since another thread may replace both
         self._elsewhere: WeakKeyDictionary[StateLayout, Places] = WeakKeyDictionary()
         self._lock = Lock()  # of `_elsewhere`
         self.is_compiled = False
@@ -139,8 +142,8 @@ class Executable(Uncopied):
             return self._run_on(state, values)
 
     def _run_on(self, state: State, values: list[Any]) -> tuple[Any, State]:
-        """One run. The state is marked as consumed before it is, so that whatever stops the run
-        leaves no state with buffers that are gone."""
+        """One run. It marks the state as consumed before it starts: whatever stops the run then
+        leaves no usable state whose buffers are gone."""
         places = self._places_of(state)
         buffers = list(state.buffers)
         if state.settled is not self._executor and not self._settle(buffers, state.layout):
@@ -162,14 +165,14 @@ class Executable(Uncopied):
 
     @staticmethod
     def _give_back(state: State, buffers: list[Any], error: BaseException) -> None:
-        """After an exception, the state has its values: those before the run or, where the step
-        was carried out, those after it.
+        """After an exception, gives the state its values back: those from before the run or, if the
+        step was carried out, those from after it.
 
-        Only after `StateError` this waits for them. After an interrupt it does not, for another
-        interrupt could come while it waits: whoever reads the state does.
+        Only after a `StateError` does this wait for the values. After an interrupt it does not,
+        since another interrupt could come while it waits; the next use of the state waits then.
         """
         if isinstance(error, StateError):
-            if what_was_lost(buffers) is None:  # the failure is one of another call
+            if what_was_lost(buffers) is None:  # another call failed
                 state.revive(buffers)
             else:
                 state.consume("a run that failed")
@@ -203,7 +206,7 @@ class Executable(Uncopied):
             ExecutionError: it failed, and the buffers are as they were.
             NumericsError: it made a NaN or an infinity, likewise.
 
-        What a signal's handler raises passes through.
+        An exception that a signal handler raises passes through.
         """
         places = places or self._own[1]
         try:
@@ -213,8 +216,8 @@ class Executable(Uncopied):
                 return self._executor.update(buffers, places, feeds)
             if not places.assigned:
                 return self._run_beside(buffers, places, feeds)
-            # A signal's handler may run a step of its own: before or after this one, for what
-            # this one assigns is made of the buffers that it finds when it begins.
+            # A signal handler may run a step of its own. It must run before or after this one,
+            # which computes its results from the buffers that it finds when it begins.
             self._executor.wait()
             return uninterrupted(self._run_beside, buffers, places, feeds)
         except RUN_FAILED as error:
@@ -228,8 +231,8 @@ class Executable(Uncopied):
             raise ExecutionError(f"the run failed: {what}", details=details) from error
 
     def _run_beside(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
-        """One run that leaves the buffers alone that it is given; puts those that it makes into
-        their places all at once, when it has not failed."""
+        """One run that does not consume the buffers it is given. If it succeeds, it puts all new
+        buffers into their places at once."""
         written, read, assigned = places
         fetched, new = self._executor(
             [buffers[i] for i in written], [buffers[i] for i in read], feeds
@@ -279,8 +282,7 @@ class Executable(Uncopied):
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether a run that was dispatched may yet fail, for want of memory, and take the state
-        with it."""
+        """Whether a dispatched run may still fail for lack of memory, and lose the state."""
         return self.consumes and self._executor.need.large > 0
 
     def _places_of(self, state: State) -> Places:
@@ -289,7 +291,7 @@ class Executable(Uncopied):
 
     @property
     def layout(self) -> StateLayout:
-        """How the states lie that it is given without their being moved."""
+        """The layout of the states that it takes without moving them."""
         return self._own[0]
 
     def _places_in(self, state: State) -> Places:

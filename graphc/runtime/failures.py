@@ -11,9 +11,9 @@ import jax
 
 from graphc.ir.source import is_own
 
-# What JAX raises where a run fails. Nothing else counts as a failure of a run: a handler of the
-# user's may raise any exception (a time limit's TimeoutError) while graphc waits for a run.
-# FloatingPointError comes from JAX's own option `jax_debug_nans`, when a step is dispatched.
+# What JAX raises if a run fails. Nothing else counts as a failure of a run: a signal handler of the
+# user may raise any exception (a time limit's TimeoutError) while graphc waits for a run.
+# FloatingPointError comes from JAX's option `jax_debug_nans`, when a step is dispatched.
 RUN_FAILED = (jax.errors.JaxRuntimeError, FloatingPointError)
 
 _TRACEBACK = "Traceback (most recent call last):\n"
@@ -41,17 +41,17 @@ def in_words(error: Exception) -> tuple[str, list[str]]:
 
 
 def what_was_lost(buffers: Iterable[Any]) -> str | None:
-    """Why values of state are lost, in words; None where none is. Waits until they are computed.
+    """Why values of the state are lost; None if none is. Waits until they are computed.
 
-    What a signal's handler raises meanwhile passes through.
+    An exception that a signal handler raises meanwhile passes through.
 
-    JAX must not be given a buffer that was donated: one that lies on several devices ends the
-    process (jax 0.10), others raise errors of JAX's own.
+    JAX must not be given a buffer that was donated: one on several devices ends the process (jax
+    0.10), and others raise JAX's own errors.
     """
     for buffer in buffers:
         if isinstance(buffer, jax.Array):
             if buffer.is_deleted():
-                return "a step that was given the state did not return what it made of it"
+                return "a step that was given the state did not return the new state"
             try:
                 buffer.block_until_ready()
             except RUN_FAILED as error:

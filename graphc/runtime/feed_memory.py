@@ -1,4 +1,4 @@
-"""The memory of values that are fed: copied, unless nobody can ever write to it."""
+"""The memory of fed values: graphc copies it, unless nobody can ever write to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 _ALIGNMENT = 64  # bytes
-_LARGE = 1 << 18  # bytes: from here a copy takes longer than asking for aligned memory
+_LARGE = 1 << 18  # bytes: from here on, a copy takes longer than allocating aligned memory
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
@@ -23,7 +23,7 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 def own(array: Array) -> Array:
-    """The array if its memory cannot change, and else a copy of it."""
+    """The array if its memory cannot change, and otherwise a copy of it."""
     if not array.flags.writeable and cannot_change(array):
         return array
     return array.copy() if array.nbytes < _LARGE else _aligned_copy(array)
@@ -38,10 +38,10 @@ def _aligned_copy(array: Array) -> Array:
 def cannot_change(array: Any) -> bool:
     """Whether it is certain that nobody can write to an array's memory.
 
-    That an array is read-only proves nothing: whoever owns its memory can make it writeable
-    again, and a read-only view shows what is written to a bytearray, to a mapped file or to the
-    array behind it. A buffer of JAX may be the memory of a NumPy array: `jax.device_put` and
-    `jax.dlpack.from_dlpack` do not copy what is aligned. Only `bytes` is certain.
+    A read-only array proves nothing: the owner of its memory can make it writeable again, and a
+    read-only view shows what is written to a bytearray, to a mapped file or to the array behind it.
+    A buffer of JAX may be the memory of a NumPy array, since `jax.device_put` and
+    `jax.dlpack.from_dlpack` do not copy aligned memory. Only the memory of `bytes` is certain.
     """
     while isinstance(array, (np.ndarray, memoryview)):
         if isinstance(array, np.ndarray):

@@ -54,8 +54,8 @@ class FeedSpec:
             copy: False where the result is read at once: it may be the caller's array then.
 
         Raises:
-            FeedError: the dtype is of another kind, a number does not fit into it, or the value
-                is not numeric or cannot be read.
+            FeedError: the value's dtype is of another kind, a number does not fit, or the value is
+                not numeric or cannot be read.
         """
         if type(value) is np.ndarray and value.dtype == self.dtype:
             return own(value) if self.copy and copy else value
@@ -111,9 +111,9 @@ class FeedSpec:
         array = host_array(value, self.dtype)
         scalar = python_kind(value, array)
         if scalar is not None and promote_scalar(self.dtype, scalar) == self.dtype:
-            return array  # Python's numbers are weak: they take any dtype of their kind or above
+            return array  # Python numbers are weak: they adapt to any dtype of their kind or above
         if scalar is not None and not array.size:
-            return array.astype(self.dtype)  # an empty list, which NumPy takes for floats
+            return array.astype(self.dtype)  # an empty list, which NumPy reads as floats
         self._check_kind(array.dtype)
         return array
 
@@ -140,7 +140,7 @@ class FeedSpec:
 
 
 def variable_value(name: str, type: TensorType, value: Any, source: Any = None) -> Any:
-    """What somebody sets a variable to, as an array of its type that nobody else writes to.
+    """A new value for a variable, as an array of its type that nobody else writes to.
 
     Raises:
         DTypeError, ShapeError: the value does not fit, by the rules for feeds.

@@ -14,7 +14,7 @@ from graphc.ir.node import Node, Tensor, position_of
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 
-_DEEPEST: Final = 64  # lists, tuples and dicts inside each other
+_DEEPEST: Final = 64  # how deep lists, tuples and dicts may be nested
 
 
 def resolve_fetch(graph: Graph, fetch: Any) -> Fetch:
@@ -80,7 +80,7 @@ class FetchNest:
 
 
 def _check_depth(nest: Any, depth: int) -> None:
-    """Refuses nests that are too deep, and such as contain themselves: JAX would not come back."""
+    """Refuses nests that are too deep or contain themselves: JAX would never return."""
     if depth > _DEEPEST:
         raise FetchError(
             f"the fetches are nested more than {_DEEPEST} deep",

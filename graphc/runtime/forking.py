@@ -1,8 +1,9 @@
-"""`os.fork` after devices were used: the child process is told, and does not wait for ever.
+"""`os.fork` after devices were used: the child process gets an error instead of a hang.
 
-JAX and XLA work with threads of their own, and a child process has none of its parent's threads:
-the first wait for one never ends. So a process that was forked after graphc had used a device
-refuses what needs a device. What needs none goes on: NumPy, building graphs, reading files.
+JAX and XLA have threads of their own, and a child process has none of its parent's threads: the
+first wait for one would never end. So in a process that was forked after graphc had used a device,
+everything that needs a device raises an error. The rest still works: NumPy, building graphs,
+reading files.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ _MEND = (
 
 
 class Forking:
-    """What this process knows of devices and of being forked.
+    """Whether this process has used devices, and whether it was forked after that.
 
     Attributes:
-        used: whether graphc has used a device here.
-        child: whether this process was forked from one that had.
+        used: whether graphc has used a device in this process.
+        child: whether this process was forked from one that had used a device.
     """
 
     def __init__(self) -> None:
@@ -34,7 +35,7 @@ class Forking:
         self._watched: WeakSet[Any] = WeakSet()
 
     def watch(self, owner: Any) -> None:
-        """Has `owner.forked()` called in a child process, where devices were used before."""
+        """Registers `owner.forked()` to be called in child processes if devices were used."""
         self._watched.add(owner)
 
     def use_devices(self) -> None:
@@ -61,16 +62,16 @@ class Forking:
 
 
 def in_child() -> StateError:
-    """The error of whatever needs a device in a child process."""
+    """The error for a use of devices in a child process."""
     return StateError(
         "this process was forked from one that had used its devices, and cannot use them: "
-        "the threads of JAX are not in it",
+        "it does not have the threads of JAX",
         mend=_MEND,
     )
 
 
 def in_child_of_thread(what: str) -> StateError:
-    """The error of whatever needs a thread that only the parent process has."""
+    """The error for a use of an object whose thread only the parent process has."""
     return StateError(
         f"{what} was made before this process was forked: its thread is in the parent process",
         mend="make it in the process that uses it",
@@ -81,11 +82,11 @@ FORKING = Forking()
 
 
 class SharedLock:
-    """A lock of a module: each child process has a new one, for a thread that has not come along
-    may hold the old one.
+    """A lock of a module. Each child process gets a new one, since a thread that exists only in the
+    parent may hold the old one.
 
     Attributes:
-        lock: a thread may take it again. Ask for it each time it is taken: `with shared.lock`.
+        lock: a reentrant lock. Read this attribute each time: `with shared.lock`.
     """
 
     def __init__(self) -> None:

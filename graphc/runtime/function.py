@@ -153,7 +153,7 @@ def _as_fed(value: Any, port: Port) -> Any:
 
 
 def _converted(value: Any, port: Port) -> Any:
-    """A value that is known, by the rules for feeds."""
+    """A value that is not traced, converted by the rules for feeds."""
     try:
         return FeedSpec(port, current_source(), copy=True).convert(value)
     except FeedError as error:

@@ -29,30 +29,30 @@ Array = np.ndarray[Any, Any]
 
 
 class Runs(Protocol):
-    """What a session has its state go through: an `Executable`."""
+    """The part of an `Executable` that `LiveState.step` uses."""
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether a run that was dispatched may yet fail, and take the state with it."""
+        """Whether a run that was dispatched may still fail and lose the state."""
 
     def step(self, buffers: list[Any], feeds: Sequence[Any]) -> Any:
-        """Runs on `buffers` and puts the new ones in their places; gives the fetched values."""
+        """Runs on `buffers` and replaces those that it assigns; returns the fetched values."""
 
 
 class LiveState(Uncopied):
     """The current values of a graph's variables, which threads share.
 
-    Methods take the lock where nothing else is said, and raise `StateError` where the state is of
-    no use any more.
+    Methods take the lock unless their docstring says otherwise, and raise `StateError` if the state
+    is lost or closed.
 
     Attributes:
         layout: how they lie.
         buffers: in the order of the layout, each on the host until an executable that touches it
             says where. Executables put new ones in their places.
-        lock: held from one whole state to the next, by who changes or reads it. A thread may take
-            it again: a signal's handler, or what garbage collection calls, may use the session.
+        lock: held by a thread while it changes or reads the state. It is reentrant: a signal
+            handler, or a function that garbage collection calls, may use the session.
         broken: why the state is lost, if it is.
-        closed: whether it was given up.
+        closed: whether `close` was called.
         shared: whether others hold the buffers too, so that none is written over.
     """
 
@@ -67,17 +67,17 @@ class LiveState(Uncopied):
         self.shared = False
         self._graph = graph
         self._homes: dict[Buffer, jax.sharding.Sharding] = {}
-        # Whether a step may have taken the state and not given it back: set before each, and
-        # cleared when all is in its place. Nothing has to be carried out for it after an exception.
+        # Whether a step may have taken the state without storing the new one: set before each step,
+        # and cleared after it. So an exception needs no cleanup to set it.
         self._uncertain = False
 
     # -- running ----------------------------------------------------------------------------
 
     def step(self, executable: Runs, feeds: Sequence[Any]) -> Any:
-        """Runs an executable on the buffers; gives the fetched values. The caller has the lock.
+        """Runs an executable on the buffers; returns the fetched values. The caller holds the lock.
 
         Raises:
-            StateError: the state is lost, by this run or an earlier one; or was given up.
+            StateError: this run or an earlier one lost the state, or the state is closed.
             ExecutionError, FeedError: the run failed; the state is as it was.
         """
         if self._uncertain or self.closed or self.broken is not None:
@@ -92,10 +92,10 @@ class LiveState(Uncopied):
         return fetched
 
     def check(self) -> None:
-        """Raises `StateError` where there are no values any more.
+        """Raises `StateError` if the values are lost or closed.
 
-        After a step that did not end as it should, by whatever exception, the buffers are looked
-        at: JAX never gets one that was donated.
+        After a step that ended with any exception, this checks the buffers, so that JAX is never
+        given one that was donated.
         """
         FORKING.check()
         if self.closed:
@@ -110,20 +110,20 @@ class LiveState(Uncopied):
             )
 
     def _check_values(self) -> None:
-        """As `check`, when it is known that no step fails any more."""
+        """As `check`, after waiting for all steps, so that none can still fail."""
         self._uncertain = True
         self.check()
 
     def forked(self) -> None:
-        """Called in a child process, which cannot use the values: `check` refuses from now on.
+        """Called in a child process, which cannot use the values: `check` raises from now on.
 
-        The lock is a new one, for a thread that has not come along may hold the old one.
+        The lock is replaced, since a thread that exists only in the parent may hold it.
         """
         self.lock = RLock()
         self.broken = "this process was forked"
 
     def close(self) -> None:
-        """Gives the values up."""
+        """Frees the values."""
         with self.lock:
             self.closed = True
             self.buffers.clear()
@@ -157,10 +157,10 @@ class LiveState(Uncopied):
 
         Args:
             homes: where an executable wants the buffers that it touches.
-            then: has all executables know of it; they and the buffers change together.
+            then: updates all executables. The buffers and the executables change together.
 
         Raises:
-            StateError: an earlier run failed, and took the state with it.
+            StateError: an earlier run failed and lost the state.
         """
         with self.lock:
             self._check_values()
@@ -189,7 +189,7 @@ class LiveState(Uncopied):
         return all(self._homes.get(buffer) == home for buffer, home in homes.items())
 
     def snapshot(self) -> tuple[StateLayout, tuple[Any, ...]]:
-        """The layout and the buffers of one moment."""
+        """The layout and the buffers at one moment."""
         with self.lock:
             return self.layout, tuple(self.buffers)
 
@@ -243,7 +243,7 @@ class LiveState(Uncopied):
             self._uncertain = False
 
     def _write(self, by_buffer: Mapping[int, Mapping[str, Array]]) -> None:
-        """Writes new values; in place, where a buffer has others too."""
+        """Writes new values; in place if a buffer also holds other variables."""
         made = {i: self._written(i, m) for i, m in by_buffer.items() if not self._in_place(i, m)}
         for number, buffer in made.items():
             self.buffers[number] = buffer
@@ -252,7 +252,7 @@ class LiveState(Uncopied):
                 self.buffers[number] = self._written(number, members)
 
     def _in_place(self, number: int, members: Mapping[str, Array]) -> bool:
-        """Whether one member of several is written, by a program on the device."""
+        """Whether a program on the device writes one member among several."""
         on_device = isinstance(self.buffers[number], jax.Array)
         return on_device and len(members) == 1 < len(self.layout.buffers[number].members)
 
@@ -277,7 +277,7 @@ class LiveState(Uncopied):
         return found, self.layout.slot(found)
 
     def _checked(self, name: str, value: Any) -> Array:
-        """A value that somebody sets, as an array of the variable's type: a private copy.
+        """A value for a variable, as a private copy of the variable's type.
 
         Raises:
             ShapeError, DTypeError: it does not fit.
@@ -285,7 +285,7 @@ class LiveState(Uncopied):
         variable = self._graph.variables.get(name)
         source = variable.source if variable is not None else None
         array = variable_value(name, self.layout.types[name], value, source)
-        # The memory of a JAX array may be that of a NumPy array.
+        # A JAX array may share its memory with a NumPy array.
         return np.array(array) if isinstance(array, jax.Array) else np.asarray(array)
 
 

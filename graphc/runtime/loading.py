@@ -2,7 +2,7 @@
 
 The bytes are a pickle and native code. They are only ever loaded from an entry whose owner and
 digest were checked (`store.files`) and whose key says that this process would compile
-the same; and never before this process is ready for what they call (`custom_calls`).
+the same, and never before this process is ready for the functions that they call (`custom_calls`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Code(NamedTuple):
 
     Attributes:
         payload: XLA's bytes.
-        targets: of its custom calls; from a file anything, or None where it has none recorded.
+        targets: the targets of its custom calls. From a file, this may be anything, or None if none
+            were recorded.
     """
 
     payload: bytes
@@ -69,8 +70,8 @@ def to_bytes(compiled: jax.stages.Compiled, device: jax.Device) -> Code:
         device: one that it runs on.
 
     Raises:
-        CacheError: this backend, or this program, cannot be serialised; or it calls what another
-            process may not have.
+        CacheError: this backend or this program cannot be serialised, or it calls a function that
+            another process may not have.
     """
     targets = targets_of(compiled)
     check_known(targets, platform_of(device))
@@ -88,13 +89,13 @@ def to_bytes(compiled: jax.stages.Compiled, device: jax.Device) -> Code:
 def from_bytes(
     code: Code, arguments: int, results: int, devices: Sequence[jax.Device]
 ) -> jax.stages.Compiled:
-    """The compiled function again, on the same devices; the process is ready for what it calls.
+    """The compiled function again, on the same devices. Prepares the functions that it calls.
 
     Args:
         arguments, results: how many arrays it takes and gives.
 
     Raises:
-        CacheError: it does not load here, or is not known to run here.
+        CacheError: it does not load here, or calls an unknown function.
     """
     make_ready(code.targets, platform_of(devices[0]))
     try:

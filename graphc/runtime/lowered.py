@@ -128,7 +128,7 @@ class JaxProgram(NamedTuple):
         with self._widths():
             try:
                 compiled: jax.stages.Compiled = lowered.compile(compiler_options=chosen or None)
-            except OSError:  # TimeoutError: a signal's handler raised it, XLA never does
+            except OSError:  # such as a TimeoutError of a signal handler; XLA raises no OSError
                 raise
             except Exception as error:
                 raise ExecutionError(

@@ -150,8 +150,9 @@ class Making:
         )
 
     def _places(self) -> Mapping[str, Any]:
-        """What errors of checks say. The cache's entry holds it, and a program's key does not:
-        names, lines, and limits, which may be named sizes until the sizes are bound."""
+        """What the errors of checks contain: names, lines, and limits, which may be named sizes
+        until the sizes are bound. A cache entry holds these, and the fingerprint of a program does
+        not."""
         program = self.prepared.functional
         return table(bind_sizes(program, self.bindings) if self.bindings else program)
 

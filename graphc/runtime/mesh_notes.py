@@ -1,4 +1,4 @@
-"""What a program on a mesh does not spread, in words for `Executable.notes`."""
+"""Notes on what a program on a mesh does not distribute, for `Executable.notes`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _MOST = 5  # notes of one kind
 
 
 def uneven_notes(program: Program, mesh: Mapping[str, int]) -> list[str]:
-    """Notes on the nodes that make an axis which divides by the mesh into one that does not.
+    """Notes on the nodes that turn an axis which the mesh divides into one that it does not divide.
 
-    Such an axis is whole on each device from there on (see `lowering.even_shards`), so what
-    follows is no longer shared among the devices along it.
+    Such an axis is whole on each device from there on (see `lowering.even_shards`), so the devices
+    no longer share the work along it.
 
     Args:
-        mesh: the size of each of its axes.
+        mesh: the axes and their sizes.
     """
     notes = list(dict.fromkeys(_notes(program, mesh)))
     more = len(notes) - _MOST
@@ -52,9 +52,9 @@ def _divided_before(node: Node, type: TensorType, axis: int, mesh: Mapping[str, 
 
 
 def gathered_notes(program: Program, grid: jax.sharding.Mesh) -> list[str]:
-    """Notes on the nodes that take the result of a `gc.shard` whole along an axis it is cut along.
+    """Notes on the nodes that take the result of a `gc.shard` whole along an axis that it cuts.
 
-    These are the nodes that use it at once; XLA's partitioner gets them wrong otherwise.
+    These are the direct users of the result that XLA's partitioner would compute wrongly.
     """
     specs = {n.outputs[0]: n.attrs["spec"] for n in program.walk() if n.op is SHARD}
     notes = []

@@ -1,5 +1,5 @@
-"""`CompileOptions(check_numerics=True)`: what is told of a run that made a NaN or an infinity, or
-took an integer out of its range."""
+"""`CompileOptions(check_numerics=True)`: the error for a run that made a NaN or an infinity, or
+got an integer out of range."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def complaint(faults: Any, places: Table) -> NumericsError | None:
 
 
 def _number_told(entry: Table, made: int) -> tuple[str, str]:
-    """What is said of a NaN or an infinity, and how it is mended."""
+    """The text for a NaN or an infinity, and the hint."""
     what = "a NaN, of operands without" if made == NAN else "an infinity, of finite operands"
     return f"{entry['node']} made {what}", (
         "fetch the operands with the same feeds and without check_numerics to see them; guard the "
@@ -82,14 +82,12 @@ def _number_told(entry: Table, made: int) -> tuple[str, str]:
 
 
 def _range_told(entry: Table, value: int) -> tuple[str, str]:
-    """What is said of an integer out of its range, and how it is mended."""
+    """The text for an integer out of range, and the hint."""
     bounds = " or ".join(
         f"{low} to {high - 1}" for low, high in zip(entry["low"], entry["high"], strict=True)
     )
-    # Devices report the value as int32, clipped to its range.
-    more = {_INT32.max: "at least ", _INT32.min: "at most "}.get(
-        value, ""
-    )  # it is reported as int32
+    # Devices report the value clipped to the range of int32.
+    more = {_INT32.max: "at least ", _INT32.min: "at most "}.get(value, "")
     return f"{entry['node']}: {entry['what']} out of range: {more}{value} is not in {bounds}", (
         f"correct the {entry['what']}; docs/guide.md says what values out of range give without "
         "check_numerics, and how to ask for that"
@@ -97,8 +95,8 @@ def _range_told(entry: Table, value: int) -> tuple[str, str]:
 
 
 def _decode(faults: Any) -> tuple[int, int, list[int], list[int]] | None:
-    """What is wrong, the integer that is, the path to where, and the replicas that found it there
-    first; None if nothing is.
+    """What is wrong, the integer out of range, the path to the node, and the replicas that found it
+    there first; None if nothing is wrong.
 
     Args:
         faults: [width], or a row for each replica.

@@ -24,11 +24,11 @@ class ParameterServer:
     """Gives workers snapshots, and applies their updates to the live state, one at a time.
 
     An update computes outside of the workers' lock, from the state as it is, into new buffers,
-    which take the places of the old ones all at once when they are there: whoever reads meanwhile
-    gets the old ones, and where it fails, nothing has happened.
+    which take the places of the old ones all at once when they are there: readers get
+    the old ones until then, and if an update fails, nothing changes.
 
     Args:
-        state: others may change it between updates; workers see that after the next update.
+        state: others may change it between updates; workers see the change after the next update.
         bound: see `Staleness`.
     """
 

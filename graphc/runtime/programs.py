@@ -1,4 +1,4 @@
-"""The ways in which a session is called, and what is compiled for them."""
+"""The plans of a session's calls, and the executables that are compiled for them."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from graphc.runtime.step_parts import Homes
 class Programs:
     """The plans and executables of a session, which threads share.
 
-    One thread at a time compiles, or changes how state lies: what it compiles then fits the state
-    that it will find. Steps that are compiled run meanwhile, for they take the state's own lock
-    only. Whoever needs both takes `compiling` first.
+    One thread at a time compiles or changes the layout of the state, so that what it compiles fits
+    the state. Compiled steps run meanwhile, since they take only the state's own lock. A thread
+    that needs both locks takes `compiling` first.
 
     Args:
-        device: the one that everything is to run on, whatever the program asks for.
+        device: the device that everything runs on, whatever the program requests.
         soft, log: see `compiler.build`.
 
     Attributes:
         plans: by fetches and feed keys.
-        compiling: the lock of who compiles or changes the layout of the state.
+        compiling: the lock for compiling and for changing the layout of the state.
     """
 
     def __init__(
@@ -58,17 +58,17 @@ class Programs:
         self._graph, self._state = graph, state
         self._strategy, self._options, self._device = strategy, options, device
         self._soft, self._log = soft, log
-        self._base: str | None = None  # the device of what names none, once something has run
+        self._base: str | None = None  # the default device, once something has run
 
     def plan_of(self, fetches: Any, feeds: Mapping[Any, Any]) -> Plan:
-        """The plan of runs with these fetches and feeds: made by the first.
+        """The plan of runs with these fetches and feeds; the first such run makes it.
 
         Raises:
             FeedError, FetchError, UnknownNameError: they do not fit the graph.
-            StateError: there is no state any more.
+            StateError: the state is lost or closed.
         """
         kind = type(fetches)
-        try:  # the key that `fetch_key` gives in most cases, without its cost
+        try:  # in most cases the key that `fetch_key` gives, at less cost
             flat = (kind, *fetches) if kind is list or kind is tuple else fetches
             plan = self.plans.get((flat, tuple(feeds)))
         except (TypeError, RecursionError):
@@ -85,7 +85,7 @@ class Programs:
         try:
             key = (fetch_key(fetches), tuple(feeds))
             found = self.plans.get(key)
-        except (TypeError, RecursionError):  # no mapping, or nothing that can be a key
+        except (TypeError, RecursionError):  # the feeds are no mapping, or the key is not hashable
             key, found = None, None
         return found or self._plan(key, fetches, feeds)
 
@@ -98,7 +98,7 @@ class Programs:
             ordered = in_program_order(self._graph, tensors)
             prepared = prepare(self._graph, nest.distinct, ordered, self._options)
             plan = Plan(fetches, nest, ordered, prepared, same)
-        else:  # the same program, whatever the nest and the order: compiled once
+        else:  # the same program with another nest or order: compiled once
             nest.take_order(known.nest.distinct)
             plan = Plan(fetches, nest, known.feeds, known.prepared, same)
             plan.executables = known.executables
@@ -115,13 +115,13 @@ class Programs:
         """
         found = plan.executables.get(key)
         if found is None:
-            with self.compiling:  # another thread may have made it by now
+            with self.compiling:  # another thread may have compiled it by now
                 found = plan.executables.get(key) or self._build(plan, key, wait=True)
         return found if found.is_compiled else found.wait()
 
     def begin(self, plan: Plan, feeds: Mapping[Any, Any], steps: int | None) -> list[Executable]:
-        """The executable of a plan for feeds of these shapes, and all others that the session has
-        by then: what loses a buffer to the new one is compiled again. None is waited for."""
+        """The executable of a plan for feeds of these shapes, then all others of the session: those
+        that lose a buffer to the new one are compiled again. This waits for none of them."""
         given = resolve_feeds(self._graph, feeds)
         shapes = tuple([shape_of(tensor, given[tensor]) for tensor in plan.feeds])
         wanted = shapes if steps is None else (checked_count(steps), *shapes)
@@ -131,7 +131,7 @@ class Programs:
             return [p.executables.get(k) or self._build(p, k, wait=False) for p, k in pairs]
 
     def grow(self) -> None:
-        """Gives the state the variables that the graph got since."""
+        """Adds the variables to the state that the graph got since."""
         if not self._state.is_complete:
             with self.compiling:
                 self._state.grow()
@@ -166,14 +166,14 @@ class Programs:
         return executable
 
     def adopt(self, layout: StateLayout, homes: Homes) -> None:
-        """Puts state into the buffers of another layout, and those of `homes` where that says.
+        """Moves the state into the buffers of another layout, and places those that `homes` names.
 
-        Executables that need a buffer that is no more are dropped, and compiled again by the
-        next run that wants one.
+        Executables that need a buffer which no longer exists are dropped; the next run that needs
+        one compiles it again.
 
         Raises:
-            StateError: there is no state any more.
-            ExecutionError: it cannot be moved; it is as it was.
+            StateError: the state is lost or closed.
+            ExecutionError: the state cannot be moved; it is unchanged.
         """
 
         def tell() -> None:
@@ -198,7 +198,7 @@ class Programs:
                 ) from error
 
     def forked(self) -> None:
-        """Called in a child process: the thread that held the lock may not have come along."""
+        """Called in a child process: a thread that exists only in the parent may hold the lock."""
         self.compiling = RLock()
 
     @property

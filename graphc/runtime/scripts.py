@@ -178,7 +178,7 @@ class CompiledPartition:
         return max(on.values(), key=sum)
 
     def to_bytes(self) -> Code:
-        """What `from_bytes` reads; its targets are a list for each executable.
+        """What `from_bytes` reads. Its targets are one list for each executable.
 
         Raises:
             CacheError: an executable cannot be stored.
@@ -194,7 +194,7 @@ class CompiledPartition:
         """The same on the same devices.
 
         Raises:
-            CacheError: it does not load here, or is not known to run here.
+            CacheError: it does not load here, or calls an unknown function.
         """
         script_text, *parts = _framed(code.payload)
         script, targets = Script.from_json(json.loads(script_text)), code.targets

@@ -53,9 +53,9 @@ class Session(HasWorkers, Uncopied):
     run it. Values come back as `jax.Array`s, before they are computed: reading one waits.
 
     Threads may share a session: the results of their calls are those of the calls in some order,
-    and each call sees the variables between two steps. An interrupt (Ctrl-C) comes before or after
-    a step, so the variables are always those of a whole step. If they are lost all the same,
-    because a step failed after it had taken them, every use but `close` raises `StateError`.
+    and each call sees the variables between two steps. An interrupt (Ctrl-C) takes effect before
+    or after a step, so the variables are always those of a whole step. If they are lost because a
+    step failed after it had taken them, every use but `close` raises `StateError`.
     """
 
     instead = (
@@ -166,7 +166,7 @@ class Session(HasWorkers, Uncopied):
         Raises:
             AttributeValueError, FeedError, UnknownNameError, StateError: as for `run_steps`.
         """
-        if self._state.broken is not None or self._state.closed:  # no step is waited for here
+        if self._state.broken is not None or self._state.closed:  # `put` waits for no step
             self._refuse_if_useless()
         return self._placer.put(feeds, steps, list(self._programs.plans.values()))
 
@@ -182,7 +182,7 @@ class Session(HasWorkers, Uncopied):
                     return plan.nest.rebuild(state.step(executable, values))
 
     def _refuse_if_useless(self) -> None:
-        """Raises StateError where the session was closed, or has lost its state."""
+        """Raises StateError if the session was closed or has lost its state."""
         with self._state.lock:
             self._state.check()
 
@@ -237,7 +237,7 @@ class Session(HasWorkers, Uncopied):
         return first
 
     def forked(self) -> None:
-        """Called in a child process, which cannot use the session: each call refuses."""
+        """Called in a child process, which cannot use the session: each call raises an error."""
         self._state.forked()
         self._programs.forked()
 
@@ -281,10 +281,10 @@ class Session(HasWorkers, Uncopied):
     def values(
         self, names: Iterable[str | Variable] | None = None
     ) -> dict[str, np.ndarray[Any, Any]]:
-        """Variables' values on the host, by name: copies, all of one moment between two steps.
+        """Copies of variables' values on the host, by name, all from one moment between two steps.
 
         Args:
-            names: of which variables; all if not given.
+            names: the variables; by default all.
 
         Raises:
             UnknownNameError: no such variable.
@@ -310,7 +310,7 @@ class Session(HasWorkers, Uncopied):
     def close(self) -> None:
         """Frees the state and the executables; the session cannot run any more."""
         self._state.close()
-        self._programs.plans = {}  # another thread may be going through the old one
+        self._programs.plans = {}  # another thread may be iterating over the old dict
 
     def __enter__(self) -> Self:
         return self

@@ -25,13 +25,14 @@ class State(Mapping[str, jax.Array], Uncopied):
     """The values of all variables at one moment; reads like a mapping from name to array.
 
     An executable that assigns variables consumes the state it is given and gives a new one. If an
-    interrupt (Ctrl-C) keeps the call from giving it, the state that was given has the values: those
-    before the step or, if it was carried out, those after it. Only an interrupt after the call,
-    before its results have names, costs them; a `Session` loses nothing then either.
+    interrupt (Ctrl-C) stops the call, the state that was passed has the values: those from before
+    the step or, if the step was carried out, those from after it. Values are lost only if the
+    interrupt comes after the call and before its results are assigned to names; a `Session` does
+    not lose them even then.
 
     Attributes:
-        lock: held while an executable takes the state.
-        uncertain: whether the step that made it may yet fail, for want of memory.
+        lock: held while an executable uses the state.
+        uncertain: whether the step that made it may still fail for lack of memory.
     """
 
     instead = "copy its values: {name: np.asarray(value) for name, value in state.items()}"
@@ -79,7 +80,7 @@ class State(Mapping[str, jax.Array], Uncopied):
         self._consumed_by = by
 
     def revive(self, buffers: list[jax.Array]) -> None:
-        """Has these buffers from now on, and is not consumed."""
+        """Gives the state these buffers; it is no longer consumed."""
         self._buffers = buffers
         self._consumed_by = None
 
@@ -95,7 +96,7 @@ class State(Mapping[str, jax.Array], Uncopied):
         self._buffers, self.layout = buffers, layout
 
     def __getitem__(self, name: str) -> jax.Array:
-        FORKING.check()  # before any lock: a thread that has not come along may hold it
+        FORKING.check()  # before the lock, which a thread of the parent process may hold
         with self.lock, ONE_AT_A_TIME.lock:
             slot = self.layout.slot(name)
             array = self.buffers[slot.buffer]

@@ -105,7 +105,7 @@ class Shelf:
         try:
             found = self._load(entry)
         except CacheError:
-            return None  # what is compiled instead takes its place
+            return None  # the program is compiled, and replaces the entry
         if found is not None:
             return found
         program = self._making.prepared.functional
@@ -120,10 +120,10 @@ class Shelf:
             return None
 
     def _load(self, entry: Entry) -> Found | None:
-        """None where the state lies in other buffers.
+        """The program of an entry; None if the state has other buffers.
 
         Raises:
-            CacheError: XLA does not take it back, or it calls what this process may not have.
+            CacheError: XLA cannot load it, or it calls a function that this process may not have.
         """
         start = time.perf_counter()
         facts: Any = entry.metadata

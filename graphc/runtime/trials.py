@@ -90,9 +90,9 @@ class Trial:
 
 
 def collect_garbage() -> None:
-    """Frees what is not used any more, as it would be in the middle of a measurement else. An
-    interrupt comes before or after it: JAX is called back meanwhile, and what is raised in such a
-    callback Python drops."""
+    """Frees unused objects now, and not in the middle of a measurement. An interrupt takes effect
+    before or after it: Python drops exceptions that are raised in JAX's callbacks for garbage
+    collection."""
     uninterrupted(garbage.collect)
 
 

@@ -112,7 +112,7 @@ class Run:
             What a worker raised, with its traceback; or what stopped the caller.
         """
         try:
-            # A thread that an interrupt met while it was being started would not be waited for.
+            # If an interrupt came while a thread was being started, `_wait` would not wait for it.
             uninterrupted(self._start)
             self._wait()
         finally:  # Ctrl-C comes here, in the caller's thread

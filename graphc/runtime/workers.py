@@ -107,7 +107,7 @@ class HasWorkers:
                 read by one thread at a time.
             on_step: is told of each update when it is applied, in that order, by the worker's
                 thread; no other is applied meanwhile. It may run the session, set and get
-                variables. What other threads assign reaches the workers with the next update.
+                variables. Workers see assignments of other threads after the next update.
             keep: whether the values of all updates are kept.
 
         Raises:

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO
 
 from graphc.errors import CacheError
 
-FORMAT = 2  # grows when what is stored changes; 2: an executable's entry names what it calls
+FORMAT = 2  # grows when the format changes; 2: an executable's entry names the functions it calls
 _MAGIC = b"graphc\x1ax"
 _LENGTH = struct.Struct("<I")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

@@ -1,8 +1,8 @@
-"""StableHLO programs that MLIR takes for valid and that no compiler wrote.
+"""StableHLO programs that MLIR accepts as valid but that no compiler wrote.
 
-Each is a text of a module whose main function takes and gives `tensor<2x2xf32>`, so that it fits
-the file of `plain_model`. Some are nonsense, some are lies about shapes, some ask for unbounded
-work or memory when they are compiled. None may end the process, and none may be silent.
+Each is the text of a module whose main function takes and gives `tensor<2x2xf32>`, so that it fits
+the file of `plain_model`. Some are nonsense, some lie about shapes, and some need unbounded work or
+memory to compile. None may end the process, and none may silently give wrong results.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def plain_model(path: Path) -> None:
 
 
 def forge_program(source: Path, target: Path, text: str, **record: Any) -> None:
-    """Writes the file with another program, and another record of it by JAX if asked for.
+    """Writes the file with another program, and with changes to JAX's record of it.
 
     Raises:
-        Exception: MLIR itself does not take the text.
+        Exception: MLIR itself does not accept the text.
     """
     found = jax.export.deserialize(bytearray(member(source, MEMBER)))
     version = "1.9.0" if "custom_call" not in text else "1.10.0"
@@ -80,7 +80,7 @@ def doubling(depth: int) -> str:
 
 
 def nested(depth: int) -> str:
-    """Conditions within conditions."""
+    """Nested conditions."""
     inner = f"stablehlo.return %x : {_T}"
     for i in range(depth):
         inner = (
@@ -269,12 +269,12 @@ PROGRAMS: dict[str, str] = {
     ),
     "no main": module(f"%y = stablehlo.sine %x : {_T}").replace("@main", "@other"),
 }
-"""Name -> text. Those that MLIR of a later version refuses are of no harm."""
+"""Name -> text. A later version of MLIR may refuse some, which does no harm."""
 
 
 @cache
 def kernel_programs() -> dict[str, str]:
-    """Programs of JAX that call LAPACK, as texts: a changed number in one is a lie to a kernel."""
+    """Texts of JAX programs that call LAPACK: a changed number in one deceives a kernel."""
     functions: dict[str, Any] = {
         "lu": lambda x: jnp.linalg.inv(x + jnp.eye(2)),
         "cholesky": lambda x: jnp.linalg.cholesky(x @ x.T + jnp.eye(2)),
@@ -303,7 +303,7 @@ def random_program(rng: random.Random) -> str:
 
 
 def with_other_words(rng: random.Random, text: str) -> str:
-    """The text with numbers and words changed; now and then as it is."""
+    """The text with numbers and words changed; sometimes it is unchanged."""
     if len(text) > 50_000:
         return text
     words = text.split(" ")

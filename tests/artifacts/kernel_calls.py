@@ -1,4 +1,4 @@
-"""Programs that call each kernel of `kernel_contracts` as JAX does, for the tests of artifacts."""
+"""Programs in which JAX calls each kernel of `kernel_contracts`, for the tests of artifacts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes to artifacts, each the same for the same random numbers; and a model to change."""
+"""Random changes to artifacts, and a model to change. Equal random numbers give equal changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WEIGHTS, STABLEHLO, GRAPH = "weights.safetensors", "programs/f.stablehlo", "prog
 
 
 def write_model(path: Path, *, loops: bool = True) -> None:
-    """A layer, a loop and a random stream, which loops too; an open size; nothing large."""
+    """A small model with a layer, an open size, a loop, and a random stream, which loops too."""
     graph = gc.Graph(seed=1, name="fuzz")
     with graph:
         x = gc.placeholder(("batch", 3), name="x")
@@ -55,7 +55,7 @@ def scramble(rng: random.Random, data: bytes) -> bytes:
 
 
 def with_other_fields(rng: random.Random, data: bytes) -> bytes:
-    """Changes a field where a zip file says what lies where, to a likely value."""
+    """Sets a field of a zip file's directory or of a member's header to a likely value."""
     start = data.rindex(b"PK\x01\x02")
     while (earlier := data.rfind(b"PK\x01\x02", 0, start)) >= 0:
         start = earlier

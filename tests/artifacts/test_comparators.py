@@ -1,4 +1,4 @@
-"""XLA trusts comparators of sorts and types of values: those that JAX does not write stay out."""
+"""XLA trusts comparators of sorts and element types: those that JAX does not write are refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def sorting(comparison: str) -> str:
 
 
 def searching(comparison: str) -> str:
-    """Searches the largest of 4096 numbers, more or less, by `comparison`."""
+    """Searches for the largest of 4096 numbers, approximately, by `comparison`."""
     indices, kept = _MANY.replace("f32", "i32"), "tensor<2x2x1xf32>"
     return module(
         f"{_LARGE}%n = stablehlo.iota dim = 2 : {indices}\n"
@@ -116,7 +116,7 @@ for path in sys.argv[1:]:
 
 
 def test_hostile_sorts_and_types_take_the_graph(tmp_path: Path) -> None:
-    """Before there were rules for them, the process was killed, or never came to an end."""
+    """Without rules for them, these programs crashed the process or never ended."""
     plain_model(tmp_path / "plain.gcx")
     paths = [tmp_path / f"{i}.gcx" for i in range(len(HOSTILE))]
     for path, (text, _) in zip(paths, HOSTILE.values(), strict=True):
@@ -164,7 +164,7 @@ def honest() -> dict[str, Any]:
 
 
 def test_another_operand_anywhere_in_a_comparator_is_refused(honest: dict[str, Any]) -> None:
-    """Every operand of every operation matters: none may come from elsewhere."""
+    """Every operand of every operation matters: none may be another value."""
     rows, first = honest["rows"], len(honest["arguments"])
     # Constants of the same text are the same; orders of fewer keys are orders.
     texts = [

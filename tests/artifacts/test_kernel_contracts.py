@@ -1,4 +1,4 @@
-"""Calls of library kernels: those that JAX writes pass, and every other is kept from its kernel."""
+"""Calls of library kernels: those that JAX writes pass, and all others are refused."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def fits(call: dict[str, Any]) -> bool:
 
 
 def test_no_other_call_passes(known: list[dict[str, Any]]) -> None:
-    """Every size, dtype, number of arrays and attribute is looked at, for every kernel."""
+    """Every size, dtype, number of arrays and attribute is checked, for every kernel."""
     tried = 0
     for call in known:
         sizes = [change for change in with_sizes(call) if not fits(change[1])]
@@ -214,18 +214,6 @@ LIES: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory) -> Path:
-    graph = gc.Graph(name="plain")
-    with graph:
-        x = gc.placeholder((2, 2), name="x")
-        y = x * 2.0
-    path = tmp_path_factory.mktemp("plain") / "model.gcx"
-    signatures = {"f": gc.Signature({"x": x}, {"y": y})}
-    gc.save(gc.Session(graph), path, signatures=signatures, platforms=["cpu"])
-    return path
-
-
 @pytest.mark.parametrize("kernel", LIES)
 def test_a_call_that_lies_never_reaches_its_kernel(
     plain: Path, tmp_path: Path, kernel: str
@@ -244,7 +232,7 @@ def test_a_call_that_lies_never_reaches_its_kernel(
     model = gc.load(path)
     np.testing.assert_array_equal(model.signatures["f"](x=np.ones((2, 2), F32))["y"], 2.0)
     assert model.signatures["f"].way == "graph"
-    assert f"it calls 'lapack_s{kernel}_ffi' otherwise than JAX does" in model.notes[0]
+    assert f"it calls 'lapack_s{kernel}_ffi' differently from JAX" in model.notes[0]
 
 
 def test_kernels_run_from_stablehlo_with_open_and_fixed_sizes(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`gc.Limits`: small files that ask for much are refused before they run."""
+"""`gc.Limits`: small files that ask for too much are refused before they run."""
 
 from __future__ import annotations
 
@@ -12,16 +12,9 @@ import graphc as gc
 from graphc.artifacts import safe_reading
 from graphc.errors import ArtifactError, AttributeValueError
 from tests.artifacts.forge import forge
-from tests.artifacts.hostile import chain, forge_program, large_sort, plain_model
+from tests.artifacts.hostile import chain, forge_program, large_sort
 
 X = np.ones((2, 2), np.float32)
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("plain") / "model.gcx"
-    plain_model(path)
-    return path
 
 
 def use(path: Path, limits: gc.Limits | None) -> str:

@@ -333,7 +333,7 @@ def test_a_program_that_calls_code_is_refused(whole: Path, tmp_path: Path, targe
 def test_a_program_that_gives_one_array_instead_of_a_list_is_refused(
     whole: Path, tmp_path: Path
 ) -> None:
-    """Its first row was taken for the output."""
+    """Without the check, the first row of the array would be the output."""
 
     def bare(w: jax.Array, x: jax.Array) -> jax.Array:
         return x @ w
@@ -352,7 +352,7 @@ def test_a_program_that_gives_one_array_instead_of_a_list_is_refused(
 
 
 def relabelled(data: bytes, **fields: Any) -> bytes:
-    """An exported program with another record of itself."""
+    """An exported program with a changed record."""
     found = jax.export.deserialize(bytearray(data))
     return bytes(dataclasses.replace(found, **fields).serialize())
 
@@ -367,7 +367,7 @@ def test_a_program_whose_record_lies_is_refused(whole: Path, tmp_path: Path) -> 
     good, longer = exported(honest, *ARGUMENTS), exported(other, *ARGUMENTS)
     code = jax.export.deserialize(bytearray(longer)).mlir_module_serialized
     lies = {
-        "code of the types that it says: tensor<1x1xf32>, not tensor<3x1xf32>": relabelled(
+        "code of the types that it states: tensor<1x1xf32>, not tensor<3x1xf32>": relabelled(
             good, mlir_module_serialized=code
         ),
         "be for 1 devices, not 2": relabelled(good, nr_devices=2),

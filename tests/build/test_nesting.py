@@ -1,4 +1,4 @@
-"""Bodies in bodies, long chains and long names: they work, or an error says what the limit is."""
+"""Nested bodies, long chains and long names: they work, or an error names the limit."""
 
 import sys
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def build(kind: Callable[[Tensor, Body], Tensor], depth: int) -> tuple[gc.Graph,
 def test_bodies_nest_up_to_the_limit_and_not_beyond(
     kind: Callable[[Tensor, Body], Tensor],
 ) -> None:
-    for depth in (DEEPEST_NEST + 1, 60, 200, 10**6):  # the last one for a function without an end
+    for depth in (DEEPEST_NEST + 1, 60, 200, 10**6):  # the last one: endless recursion
         with pytest.raises(GraphError, match=rf"nested {DEEPEST_NEST + 1} deep") as caught:
             build(kind, depth)
         assert "test_nesting.py" in str(caught.value)
@@ -77,7 +77,7 @@ def test_bodies_nest_up_to_the_limit_and_not_beyond(
         (dx,) = gc.gradients(gc.reduce_sum(y), [x])
     assert dx is not None
     names = [node.name for outer in graph.nodes for node in _inside(outer)]
-    assert max(map(len, names)) < 1000  # they were twice as long at each level
+    assert max(map(len, names)) < 1000  # they doubled in length at each level
     manifest, arrays = dump_graph(graph)
     text = print_graph(graph, sources=False)
     assert print_graph(load_graph(manifest, arrays, CATALOGUE, {}), sources=False) == text
@@ -106,7 +106,7 @@ def test_gradients_of_the_deepest_nest_run(kind: Callable[[Tensor, Body], Tensor
 
 
 def test_a_full_stack_is_an_error_of_graphc() -> None:
-    """The user's own functions may have taken most of what Python allows."""
+    """The user's own functions may have used most of Python's stack."""
     graph, x, y = build(_scan, 10)
     session = gc.Session(graph)
 
@@ -121,7 +121,7 @@ def test_a_full_stack_is_an_error_of_graphc() -> None:
         with pytest.raises(ExecutionError, match=r"(?s)stack has no room.*recursion") as caught:
             deep(sys.getrecursionlimit() - frames - left)
         assert caught.value.__cause__ is not None
-    assert_near(deep(1), np.sin(np.ones(2)), rtol=1e-5)  # the session goes on
+    assert_near(deep(1), np.sin(np.ones(2)), rtol=1e-5)  # the session still works
 
 
 def test_deep_nests_of_fetches_and_feeds() -> None:
@@ -188,7 +188,7 @@ def chain(length: int) -> tuple[gc.Graph, Tensor, Tensor]:
 
 @pytest.mark.slow
 def test_a_chain_of_20_000_nodes() -> None:
-    """It is not run: XLA's own recursion over a chain of this length may exhaust the stack."""
+    """The chain is not run: XLA's recursion over such a chain may exhaust the stack."""
     graph, x, y = chain(20_000)
     assert len(parse_graph(print_graph(graph), CATALOGUE)) == len(graph)
     assert len(load_graph(*dump_graph(graph), CATALOGUE, {})) == len(graph)

@@ -208,3 +208,14 @@ def test_rows_without_elements_take_the_dtype_of_the_placeholder() -> None:
         count = gc.reduce_sum(gc.cast(buckets.mask("batch", "time"), "int32"))
         fetches = [gc.reduce_sum(words), count]
     assert buckets.run(gc.Session(graph), fetches, {words: [[], []]}) == [0, 0]
+
+
+@pytest.mark.parametrize("row", [5, None, np.float32(3)], ids=repr)
+def test_a_row_without_a_length_is_refused(row: Any) -> None:
+    """It must not count as an empty row."""
+    graph = gc.Graph()
+    with graph:
+        words = gc.placeholder(("batch", "time"), "int32", name="words")
+        total = gc.reduce_sum(words)
+    with pytest.raises(FeedError, match="feed 'words' is not an array of int32"):
+        gc.Bucketing(BUCKETS).run(gc.Session(graph), total, {words: [[1, 2], row, [3]]})

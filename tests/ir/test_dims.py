@@ -52,7 +52,7 @@ TOO_LONG = {
 
 @pytest.mark.parametrize("text", TOO_LONG.values(), ids=TOO_LONG)
 def test_a_dim_that_would_explode_is_refused_at_once(text: str) -> None:
-    """The first one took seconds, in `gc.placeholder` and in the parser."""
+    """The first one used to take seconds, in `gc.placeholder` and in the parser."""
     started = time.process_time()
     with pytest.raises(ShapeError, match="more than 1000 names and terms"):
         parse_dim(text)

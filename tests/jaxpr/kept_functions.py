@@ -1,4 +1,4 @@
-"""Rows of the primitives that `from_jax` keeps as they are: XLA's and LAPACK's routines."""
+"""Rows for the primitives that `from_jax` does not translate: routines of XLA and LAPACK."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tridiagonal_solve(x: Any, b: Any) -> Any:
     return lax.linalg.tridiagonal_solve(ones, x[0] + 4, ones, b)
 
 
-# Functions of matrices, by the primitive that they are about; LAPACK has each for four dtypes.
+# Functions of matrices, by the primitive that they test; LAPACK has each for four dtypes.
 _LAPACK: dict[str, tuple[Callable[..., Any], *tuple[tuple[int, ...], ...]]] = {
     "cholesky": (lambda x: lax.linalg.cholesky(spd(x)), (3, 3)),
     "eig": (lambda x: lax.linalg.eig(x, compute_left_eigenvectors=False)[0], (3, 3)),
@@ -67,18 +67,18 @@ _OTHERS = [
 
 KEPT: tuple[Row, ...] = (*LAPACK, *[replace(row, gradient=False) for row in _OTHERS])
 
-# Those that no function a user imports makes a node of, and why.
+# Primitives of which no imported function makes a node, and why.
 NOT_KEPT = {
     **dict.fromkeys(
         ["all_gather", "all_to_all", "axis_index", "pmax", "pmin", "ppermute", "psum",
-         "ragged_all_to_all"], "of a named axis, which an imported function has not",
+         "ragged_all_to_all"], "of a named axis, which an imported function does not have",
     ),
     **dict.fromkeys(["after_all", "create_token", "empty2"], "makes tokens and empty memory"),
     **dict.fromkeys(["get", "swap"], "of references, which are refused"),
     **dict.fromkeys(["reduce", "reduce_window", "select_and_scatter"], "holds a function: refused"),
     **dict.fromkeys(["call", "custom_lin", "eval_jaxpr", "stage"], "JAX makes it while it traces"),
     "dce_sink": "has no result, so nothing needs it",
-    "eq_to": "JAX makes it in sorts alone, which are operators",
+    "eq_to": "JAX makes it only in sorts, which are operators",
     "rng_uniform": "refused: its numbers depend on the device",
     "select_and_gather_add": "refused: the second derivative of a pooling",
     "sharding_constraint": "of devices, which a graph chooses itself",

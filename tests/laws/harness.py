@@ -19,6 +19,7 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.program import Program
 from graphc.lowering.emit_jax import to_function
+from graphc.ops.catalogue import FUNCTIONS
 from graphc.ops.state import READ_VARIABLE
 from graphc.passes.functionalize import Functionalize
 from tests.laws.case import Case, In
@@ -87,6 +88,17 @@ def build_case(case: Case, dtype: str, prefix: str) -> Built:
 
 def as_list(result: Any) -> list[Tensor]:
     return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def real_parts(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The floating tensors, and the real and imaginary parts of the complex ones."""
+    parts = []
+    for tensor in tensors:
+        if is_complex(tensor.dtype):
+            parts += [FUNCTIONS.real(tensor), FUNCTIONS.imag(tensor)]
+        elif is_floating(tensor.dtype):
+            parts.append(tensor)
+    return parts
 
 
 def functional(graph: Graph, fetches: Sequence[Tensor], feeds: Sequence[Tensor]) -> Program:

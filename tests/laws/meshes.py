@@ -1,8 +1,8 @@
-"""Cases of the laws spread over a mesh of devices: their operands and results lie in random ways.
+"""Cases of the laws on a mesh of devices, with random layouts of their operands and results.
 
-An operand whose size does not divide by the mesh is a slice of a longer feed that does, as in
-`tokens[:, 1:]`; a result likewise is padded until it divides. XLA's partitioner then carries the
-layout of the long tensor to the short one.
+An operand whose size the mesh does not divide is a slice of a longer feed that it does divide, as
+in `tokens[:, 1:]`; a result is padded likewise. XLA's partitioner then carries the layout of the
+long tensor to the short one.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ def spread(
 
     Args:
         gradient: whether gradients of floating results are compared too.
-        company: whether further fetches join what the cases have nothing to do with each other.
-        dtype: of the inputs that leave it open; by default the first of `DTYPES` that is taken.
+        company: whether further fetches combine feeds of unrelated cases.
+        dtype: of the inputs that leave it open; by default the first of `DTYPES` that the case
+            takes.
     """
     rng = np.random.default_rng(seed)
     made = Spread(axes, Graph(seed=1))
@@ -89,7 +90,7 @@ def _add(
         made.fetches[f"{title}: result {i}"] = result
     if gradient and case.gradient and _differentiable(results) and variables:
         for i, long in variables:
-            with suppress(GradientError):  # no path: the result does not depend on it
+            with suppress(GradientError):  # no path: the result does not depend on the input
                 (adjoint,) = gradients([_weighted(results)], [long])
                 made.fetches[f"{title}: gradient of input {i}"] = adjoint
 
@@ -113,7 +114,7 @@ def _weighted(results: Sequence[Tensor]) -> Tensor:
 def _operand(
     made: Spread, array: Array, given: In, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
-    """A placeholder that divides by the mesh, and the operand that is cut out of it."""
+    """A placeholder that the mesh divides, and the operand that is a slice of it."""
     spec = random_spec(array.shape, made.axes, rng)
     pads = pads_for(array.shape, spec, made.axes, rng)
     fed = padded(array, pads)
@@ -126,14 +127,14 @@ def _operand(
 
 
 def padded(array: Array, pads: Sequence[tuple[int, int]]) -> Array:
-    """With elements of its own around it, so that what looks at them sees likely values."""
+    """The array with its own elements as padding: operators that read them see likely values."""
     if not any(map(any, pads)):
         return array
     return np.pad(array, pads, mode="wrap" if array.size else "constant")
 
 
 def _result(axes: Mapping[str, int], result: Tensor, rng: np.random.Generator) -> Tensor:
-    """The result as it comes, or lying in a random way; padded where that does not divide."""
+    """The result unchanged, or with a random layout and the padding that this needs."""
     if rng.random() < 0.4 or not result.type.shape:
         return result
     spec = random_spec(result.type.shape, axes, rng)
@@ -146,7 +147,7 @@ def _result(axes: Mapping[str, int], result: Tensor, rng: np.random.Generator) -
 
 
 def random_spec(shape: Sequence[int], axes: Mapping[str, int], rng: np.random.Generator) -> Spec:
-    """A random axis of the tensor for each axis of the mesh, now and then none."""
+    """A random axis of the tensor, or sometimes none, for each axis of the mesh."""
     entries: list[list[str]] = [[] for _ in shape]
     for name in rng.permutation(list(axes)):
         if shape and rng.random() < 0.8:
@@ -161,7 +162,7 @@ def _entry(names: Sequence[str]) -> Entry:
 def pads_for(
     shape: Sequence[int], spec: Spec, axes: Mapping[str, int], rng: np.random.Generator
 ) -> list[tuple[int, int]]:
-    """How many elements to put before and behind each axis so that it divides."""
+    """How many elements to put before and after each axis, so that the mesh divides it."""
     return [_pad_for(n, entry, axes, rng) for n, entry in zip(shape, spec, strict=True)]
 
 
@@ -171,13 +172,13 @@ def _pad_for(
     parts = math.prod(axes[name] for name in names_of(entry))
     missing = -size % parts
     if parts > 1 and not missing and rng.random() < 0.3:
-        missing = parts  # divides; the feed is cut elsewhere all the same
+        missing = parts  # already divides, but the operand is still a slice of the feed
     front = int(rng.integers(missing + 1))
     return front, missing - front
 
 
 def _add_company(made: Spread, rng: np.random.Generator) -> None:
-    """Fetches of several feeds at once, which change how XLA propagates layouts."""
+    """Adds a fetch of two feeds at once, which changes how XLA propagates layouts."""
     floats = [t for t in made.feeds if t.type.dtype == np.float64]
     if len(floats) < 2:
         return
@@ -186,7 +187,7 @@ def _add_company(made: Spread, rng: np.random.Generator) -> None:
 
 
 def compare(made: Spread) -> list[str]:
-    """What differs between the mesh and one device: titles with the largest difference."""
+    """The differences between the mesh and one device: titles, each with the largest difference."""
     names = list(made.fetches)
     fetches = [made.fetches[name] for name in names]
     feeds = _needed(made)
@@ -203,7 +204,7 @@ def compare(made: Spread) -> list[str]:
 
 
 def _needed(made: Spread) -> dict[Tensor, Array]:
-    """The feeds that a fetch depends on: some cases look at the shape of an operand alone."""
+    """The feeds that a fetch depends on: some cases use only the shape of an operand."""
     reached = set(made.fetches.values())
     for node in reversed(made.graph.nodes):
         if any(result in reached for result in node.outputs):
@@ -212,7 +213,7 @@ def _needed(made: Spread) -> dict[Tensor, Array]:
 
 
 def differing(one: Array, other: Array) -> str:
-    """Why two values are not the same up to rounding, or nothing."""
+    """Why two values are not the same up to rounding; "" if they are."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return f"{one.dtype}{one.shape} against {other.dtype}{other.shape}"
     if not is_inexact(one.dtype):

@@ -1,6 +1,6 @@
 """Every layer and function of `gc.nn`, applied to a small batch: one `Case` each.
 
-`test_named_sizes.py` asks for a row for each public name, so a new layer or loss joins unasked.
+`test_named_sizes.py` requires a row for each public name, so no new layer or loss is left out.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ FUNCTIONS = (
     _case("map_coordinates", nn.map_coordinates, _in(5), In((2, 6), "float32", 0, 3)),
 )  # fmt: skip
 
-# These give nothing that has a gradient: labels, places, masks, tables.
+# The results of these have no gradient: labels, places, masks, tables.
 WITHOUT_GRADIENT = {
     "ctc_beam_search", "ctc_greedy_decode", "edit_distance", "in_top_k", "non_max_suppression",
     "one_hot", "sequence_mask", "sinusoidal_encoding", "viterbi_decode",

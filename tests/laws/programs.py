@@ -1,7 +1,8 @@
 """The programs of the law of the second start: compiled in one process, run in a fresh one.
 
 Every operator of the catalogue is in one of them: the cases of the other laws in all their
-dtypes, their gradients, the rows of `from_jax`, and what the compiler alone makes (`devices`).
+dtypes, their gradients, the rows of `from_jax`, and operators that only the compiler makes
+(`devices`).
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ import optax
 import graphc as gc
 from graphc.autodiff import gradients
 from graphc.build import constant
-from graphc.ir.dtypes import is_complex, is_floating
+from graphc.ir.dtypes import is_floating
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.jaxpr import from_jax
-from graphc.ops.catalogue import CATALOGUE, FUNCTIONS
+from graphc.ops.catalogue import CATALOGUE
 from tests.jaxpr.functions import Row
 from tests.jaxpr.kept_functions import KEPT
 from tests.jaxpr.test_functions import ROWS, arguments, drawn, floating, weights
 from tests.laws.case import Case
 from tests.laws.dtypes import representatives
-from tests.laws.harness import Array, Built, build_case, families
+from tests.laws.harness import Array, Built, build_case, families, real_parts
 
 CACHE = ("cache",)
 
@@ -42,10 +43,10 @@ class Ready:
         feeds: a value for each placeholder that the fetches need.
         options, strategy: of the session.
         steps: None, or how many steps one call makes.
-        aside: whether it runs in a thread of its own, which is then the first that asks JAX.
-        ways: how it comes into another process: from the "cache", and from each form in a file
-            that "native", "stablehlo" and "graph" name. A file holds no callbacks, meshes,
-            placements or loops of steps.
+        aside: whether it runs in a thread of its own, which is then the first to use JAX.
+        ways: how another process gets it: from the "cache", and from the forms in a file:
+            "native", "stablehlo" and "graph". A file holds no callbacks, meshes, placements or
+            loops of steps.
     """
 
     graph: Graph
@@ -59,7 +60,7 @@ class Ready:
 
     @property
     def operators(self) -> set[str]:
-        """Of all nodes, in bodies too; `Primitive[name]` for primitives."""
+        """The operators of all nodes, also those in bodies; `Primitive[name]` for primitives."""
         return set(names_of(self.graph.nodes))
 
 
@@ -76,7 +77,7 @@ def names_of(nodes: Iterable[Node]) -> Iterator[str]:
 def ready(
     graph: Graph, fetches: Iterable[Tensor], feeds: dict[Tensor, Array], **more: Any
 ) -> Ready:
-    """Without feeds that no fetch needs, and each fetch once."""
+    """A `Ready` with each fetch once, and without feeds that no fetch needs."""
     distinct = list(dict.fromkeys(fetches))
     needed: set[Node] = set()
     rest = [tensor.node for tensor in distinct]
@@ -89,7 +90,7 @@ def ready(
 
 
 def programs() -> dict[str, Callable[[], Ready]]:
-    """What makes each program, by its name."""
+    """The function that makes each program, by the name of the program."""
     found: dict[str, Callable[[], Ready]] = {}
     for family, cases in families().items():
         found[f"values/{family}"] = partial(values, cases)
@@ -113,7 +114,7 @@ CLASSES = (
 
 
 def _dtypes(case: Case) -> list[str]:
-    """Every class, for the one case of an operator that takes most of them; one for others."""
+    """Every class, for the case of an operator that takes most of them; one dtype for others."""
     known = representatives().get(case.op)
     if known is None or known[0] is not case:
         return list(case.dtypes[:1])
@@ -153,20 +154,10 @@ def slopes(cases: Sequence[Case]) -> Ready:
                     for spec, t in zip(case.inputs, b.tensors, strict=True)
                     if spec.grad and is_floating(t.type.dtype)
                 ]
-                found += gradients(_real_parts(b.outputs), xs, unconnected="zero")
+                found += gradients(real_parts(b.outputs), xs, unconnected="zero")
                 built.append(b)
             seen.add(case.op)
     return ready(graph, found, _feeds(built))
-
-
-def _real_parts(tensors: Sequence[Tensor]) -> list[Tensor]:
-    parts = []
-    for tensor in tensors:
-        if is_complex(tensor.type.dtype):
-            parts += [FUNCTIONS.real(tensor), FUNCTIONS.imag(tensor)]
-        elif is_floating(tensor.type.dtype):
-            parts.append(tensor)
-    return parts
 
 
 def _feeds(built: Sequence[Built]) -> dict[Tensor, Array]:
@@ -177,13 +168,13 @@ def _feeds(built: Sequence[Built]) -> dict[Tensor, Array]:
 
 
 def _in_no_file(row: Row) -> bool:
-    """Whether JAX exports no call of this primitive: then `gc.save` says so."""
+    """Whether JAX cannot export this primitive: `gc.save` then reports it."""
     return "ormqr" in row.primitives
 
 
 def imported(rows: Sequence[Row], **more: Any) -> Ready:
-    """The imported functions that keep a primitive of JAX's, with their gradients; other functions
-    become operators, which have cases. Those that call back are not kept anywhere."""
+    """The imported functions that keep a primitive of JAX, with their gradients. Other functions
+    become operators, which have cases. Functions with callbacks are not stored anywhere."""
     feeds: dict[Tensor, Array] = {}
     fetches: list[Tensor] = []
     with Graph(seed=1) as graph:
@@ -261,7 +252,7 @@ def looping(**more: Any) -> Ready:
 
 
 def deep() -> Ready:
-    """Blocks alike, which are rolled into loops, and their updates into one."""
+    """Equal blocks, which are rolled into loops, with their updates rolled into one."""
     with Graph(seed=0) as graph:
         h = x = gc.placeholder((8, 6), name="x")
         for i in range(8):
@@ -272,7 +263,7 @@ def deep() -> Ready:
 
 
 def wide() -> Ready:
-    """A matrix so large that it is updated by blocks of rows."""
+    """A matrix that is so large that it is updated by blocks of rows."""
     with Graph(seed=0) as graph:
         x = gc.placeholder((4, 2048), name="x")
         loss = gc.reduce_mean(gc.square(gc.nn.Dense(4096, name="wide")(x) - 1))
@@ -295,7 +286,7 @@ def placed() -> Ready:
 
 
 def calling_back() -> Ready:
-    """Programs that call Python are kept nowhere, and compiled at each start."""
+    """A program that calls Python: it is never stored, and is compiled at each start."""
     with Graph() as graph:
         x = gc.placeholder((8, 6), name="x")
         y = gc.py_callback(np.sin, x, x, pure=True)

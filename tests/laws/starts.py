@@ -1,12 +1,12 @@
 """Runs the programs of the law of the second start, in processes of their own.
 
-    python -m tests.laws.starts first FOLDER NAME...    compiles each, keeps it and runs it
-    python -m tests.laws.starts second FOLDER NAME...   runs each from what the first one kept
+    python -m tests.laws.starts first FOLDER NAME...    compiles, stores and runs each
+    python -m tests.laws.starts second FOLDER NAME...   runs each from what the first stored
 
-The second one forks for each program, before JAX has a device and before it has lowered anything:
-so each run is the first thing that its process does, and costs no import of JAX. What calls
-functions outside itself has a process for each way. What was found is JSON in FOLDER, by program
-and by way: see `programs.Ready.ways`.
+The second process forks for each program, before JAX has a device or has lowered anything. So each
+run is the first thing that its process does, and does not have to import JAX. A program that calls
+external functions gets a process for each way. The results are JSON in FOLDER, by program and by
+way: see `programs.Ready.ways`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ jax.monitoring.register_event_duration_secs_listener(
 
 
 def digests(results: Any) -> list[str]:
-    """What tells any two results apart, for each array in a nest."""
+    """A digest of each array in a nest: equal only for equal dtypes, shapes and bytes."""
     arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(results)]
     return [
         f"{a.dtype.name} {a.shape} {hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest()}"
@@ -72,7 +72,7 @@ def run(ready: Ready, session: gc.Session) -> list[str]:
 
 
 def run_file(ready: Ready, folder: Path, name: str, way: str) -> list[str]:
-    """The same from a form of the program in a file."""
+    """One call of the form `way` of the program in a file."""
     path = path_of(folder, name, "graph" if way == "graph" else "whole")
     model = gc.load(path, trust_native=way == "native", strategy=ready.strategy)
     point = model.signatures["run"]
@@ -105,7 +105,7 @@ def save(ready: Ready, session: gc.Session, folder: Path, name: str) -> None:
 
 
 def first(ready: Ready, folder: Path, name: str) -> dict[str, Any]:
-    """What the first process finds."""
+    """The results of the first process."""
     session = session_of(ready, folder)
     if ready.ways != CACHE:
         save(ready, session, folder, name)
@@ -124,7 +124,7 @@ def first(ready: Ready, folder: Path, name: str) -> dict[str, Any]:
 
 
 def lowered_nodes(step: gc.Executable) -> list[Node]:
-    """Of what devices run, after all passes: parts of it are made by the compiler alone."""
+    """The nodes that devices run, after all passes: the compiler alone makes some of them."""
     if step.partition is not None:
         return [node for cluster in step.partition.clusters for node in cluster.program.nodes]
     local, _ = checked(step.insides.local, step.insides.making.options, "local")
@@ -132,7 +132,7 @@ def lowered_nodes(step: gc.Executable) -> list[Node]:
 
 
 def second(ready: Ready, folder: Path, name: str, way: str) -> dict[str, Any]:
-    """What a process finds that has done nothing before."""
+    """The results of a process that has done nothing before."""
     if lowered:
         raise AssertionError(f"{lowered[0]} was lowered before")
     if way != "cache":
@@ -144,7 +144,7 @@ def second(ready: Ready, folder: Path, name: str, way: str) -> dict[str, Any]:
 
 
 def in_a_process(ready: Ready, folder: Path, name: str, ways: Sequence[str]) -> dict[str, Any]:
-    """`second` in a fork, for each of `ways`; or how that ended."""
+    """`second` in a fork, for each of `ways`; or the exit status of the fork."""
     answer = folder / "answer"
     answer.unlink(missing_ok=True)
     child = os.fork()
@@ -162,7 +162,7 @@ def in_a_process(ready: Ready, folder: Path, name: str, ways: Sequence[str]) -> 
 
 
 def runs(ready: Ready, targets: Sequence[str]) -> list[Sequence[str]]:
-    """The ways that each process goes: what calls nothing needs no fresh process for each."""
+    """The ways for each process: only programs with external calls need one process for each."""
     return [[way] for way in ready.ways] if targets else [ready.ways]
 
 
@@ -174,7 +174,7 @@ def main() -> None:
         for name in names:
             found[name] = first(makers[name](), folder, name)
     else:
-        warnings.simplefilter("ignore")  # of forking: no thread of JAX's runs yet
+        warnings.simplefilter("ignore")  # about forking: no thread of JAX runs yet
         was = json.loads((folder / "first.json").read_text())
         for name in names:
             ready, found[name] = makers[name](), {}

@@ -1,9 +1,9 @@
-"""One batch may have several names: gradients of everything build, and mean the same.
+"""One batch may have several names: all gradients can be built, and mean the same.
 
 The batches of x: (None, 4) and target: (None, 4) or (8, 4) have two names until an operator needs
 them to be equal. Each operator of the catalogue, each layer and each loss is built with inputs, and
 with weights of its results, that share a name, have names of their own, or have fixed sizes. The
-programs must be those that one name gives. They are compared, not run, so little is compiled.
+programs must equal those with one name. They are compared, not run, so little is compiled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from graphc.config import CompileOptions
 from graphc.errors import GraphcError
 from graphc.ir.compare import difference
 from graphc.ir.dims import as_symbol, substitute
-from graphc.ir.dtypes import is_complex, is_floating
+from graphc.ir.dtypes import is_floating
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor, position_of
 from graphc.ir.program import Program
@@ -39,7 +39,15 @@ from graphc.passes.pipelines import pipeline
 from graphc.runtime.session import Session
 from tests.laws import nn_table
 from tests.laws.case import Case
-from tests.laws.harness import RANDOM_STATE, Array, as_list, families, functional, make_input
+from tests.laws.harness import (
+    RANDOM_STATE,
+    Array,
+    as_list,
+    families,
+    functional,
+    make_input,
+    real_parts,
+)
 from tests.near import assert_near
 
 OPERATORS = {
@@ -67,9 +75,9 @@ class Variant:
 
     Attributes:
         inputs: one of `NAMINGS`.
-        weights: the sizes of what the results are multiplied by: "alike" as the results have them,
-            "named" where those have a name, by another one, "all" named, or all "fixed".
-        first: whether they stand first in the product, so that their names are taken first.
+        weights: the sizes of the weights of the results: "alike" (those of the results), "named"
+            (another name where the results have one), "all" named, or all "fixed".
+        first: whether the weights are the first factor, so that their names are taken first.
     """
 
     inputs: str
@@ -92,7 +100,7 @@ VARIANTS = (
     Variant("the rest named", "fixed", False),
 )
 
-# These need their batch to be known, whatever its name.
+# These need a batch of known size, whatever its name.
 NEED_THE_SIZE = {
     ("Attention", "causal, heads cut"),
     ("Attention", "heads of queries cut"),
@@ -131,7 +139,7 @@ def test_gradients_under_several_names(table: str) -> None:
 
 
 def _built(case: Case, variant: Variant) -> tuple[Program, list[Array]]:
-    """The case's weighted sum and its gradients, with sizes bound, and what it is fed."""
+    """The case's weighted sum and its gradients, with sizes bound, and the feeds."""
     graph = Graph(seed=1)
     sizes: dict[str, int] = {}
     feeds: list[Tensor] = []
@@ -156,7 +164,7 @@ def _built(case: Case, variant: Variant) -> tuple[Program, list[Array]]:
             fed(array, shape, f"in{i}", spec.batch_axis)
         inputs = list(feeds)
         total: Tensor | None = None
-        for i, part in enumerate(_real_parts(as_list(case.build(*inputs)))):
+        for i, part in enumerate(real_parts(as_list(case.build(*inputs)))):
             static = tuple(substitute(graph.constraints.find(d), sizes) for d in part.shape)
             array = np.random.default_rng(i).uniform(0.5, 1.5, static).astype(part.dtype)
             weights = fed(array, _weight_shape(part, static, variant.weights), f"weight{i}")
@@ -179,29 +187,19 @@ def _built(case: Case, variant: Variant) -> tuple[Program, list[Array]]:
     return bound, arrays
 
 
-def _real_parts(outputs: Sequence[Tensor]) -> list[Tensor]:
-    parts = []
-    for tensor in outputs:
-        if is_complex(tensor.dtype):
-            parts += [FUNCTIONS.real(tensor), FUNCTIONS.imag(tensor)]
-        elif is_floating(tensor.dtype):
-            parts.append(tensor)
-    return parts
-
-
 def _weight_shape(part: Tensor, static: Sequence[int], how: str) -> list[Any]:
     if how == "alike":
         return list(part.shape)
     if how == "fixed":
         return list(static)
-    return [  # a named size is never 1, and what it meets would be repeated
+    return [  # a named size is never 1, so it must not replace a size of 1
         size if size == 1 or (how == "named" and isinstance(dim, int)) else None
         for dim, size in zip(part.shape, static, strict=True)
     ]
 
 
 def _check_same(title: str, program: Program, plain: Program, arrays: Sequence[Array]) -> None:
-    """That two bound programs are the same once they are simplified, or give the same numbers."""
+    """Fails unless two bound programs are equal, equal when simplified, or give equal numbers."""
     if difference(program, plain) is None:
         return
     if difference(_simplified(program), _simplified(plain)) is None:
@@ -219,7 +217,7 @@ def _simplified(program: Program) -> Program:
 
 
 def _values(program: Program, arrays: Sequence[Array]) -> list[Array]:
-    """The fetches; state starts at numbers made of its name."""
+    """The fetches, with initial state that is derived from its name."""
     values = list(arrays)
     for port in program.ports("state"):
         known = RANDOM_STATE.get(port.name)
@@ -246,7 +244,7 @@ def _trained(batches: tuple[Any, Any], layer: Callable[[], Any]) -> list[Array]:
 
 
 def test_training_under_two_names() -> None:
-    """Run with numbers: the steps of one name, of two, and of a name beside a fixed size."""
+    """Runs the steps with one name, with two, and with a name beside a fixed size."""
 
     def layer() -> nn.Layer:
         return nn.Sequential(
@@ -264,7 +262,7 @@ def _x(*shape: Any, dtype: str = "float32") -> Tensor:
     return placeholder(shape, dtype, name="x")
 
 
-# Functions of several operands that ask for equal sizes before they make a node.
+# Functions of several operands that require equal sizes before they make a node.
 ASKING = {
     "segment_sum": lambda n: gc.segment_sum(_x(None, 3), _x(n, dtype="int32"), 4),
     "associative_scan": lambda n: gc.associative_scan(lambda a, b: a + b * 0 + _x(n), _x(3, None)),

@@ -1,8 +1,8 @@
-"""The law of meshes: however its operands and results lie, also where their sizes do not divide by
-the mesh, every operator and its gradient give what they give on one device.
+"""The law of meshes: every operator and its gradient compute on a mesh what they compute on one
+device, whatever the layouts are, even if the mesh does not divide the sizes.
 
-The cases are those of all laws, so a new operator joins unasked. `tests/reliability/meshes.py` goes
-on with other layouts, groups and dtypes.
+The cases are those of all laws, so a new operator is included automatically.
+`tests/reliability/meshes.py` continues with other layouts, groups and dtypes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import pytest
 
 from tests.laws.meshes import CASES, MESHES, compare, spread
 
-_TOGETHER = 8  # cases in a program: each takes a fifth of the time that it takes alone
-_EACH = 14  # of these programs every so many is in the normal suite
+_TOGETHER = 8  # cases in a program: each then takes a fifth of its time alone
+_EACH = 14  # one program in this many is in the normal suite
 _ORDER = np.random.default_rng(16).permutation(len(CASES))
 GROUPS = [_ORDER[i : i + _TOGETHER].tolist() for i in range(0, len(CASES), _TOGETHER)]
 

@@ -1,7 +1,8 @@
-"""The law of the second start: what one process compiled, a fresh one runs, with equal results.
+"""The law of the second start: a fresh process runs what another compiled, with equal results.
 
-For every operator of the catalogue, every primitive that `from_jax` keeps, and their gradients;
-from the executable cache and from native code in an artifact. See `programs` and `starts`.
+It holds for every operator of the catalogue, every primitive that `from_jax` keeps, and their
+gradients, from the executable cache and from native code in an artifact. See `programs` and
+`starts`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.laws.programs import programs
 REPOSITORY = Path(__file__).parents[2]
 Facts = dict[str, Any]
 
-# One operator of each library that code calls, both ways to store code, and several devices.
+# Operators of each external library, both ways to store code, and several devices.
 SAMPLE = (
     "values/factorization", "gradients/factorization", "values/general_matrices", "values/sorting",
     "values/fourier", "devices/one", "devices/thread", "devices/steps", "devices/placed",
@@ -33,11 +34,11 @@ SAMPLE = (
 )  # fmt: skip
 
 
-NOT_STORED = {"devices/calling back"}  # nothing can be kept that calls Python
+NOT_STORED = {"devices/calling back"}  # a program that calls Python cannot be stored
 
 
 def started(folder: Path, names: Sequence[str]) -> tuple[Facts, Facts]:
-    """What the first process and the second found, by program."""
+    """The results of the first process and of the second, by program."""
     folder.chmod(0o700)
     for mode in ("first", "second"):
         done = subprocess.run(

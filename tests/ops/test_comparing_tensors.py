@@ -1,4 +1,4 @@
-"""`==` of tensors compares elements: it gives a node, never a Python bool of its own accord.
+"""`==` of tensors compares elements: it gives a node, and never silently a Python bool.
 
 That graphc itself never compares tensors with `==`, which would add nodes to users' graphs, is a
 law for the whole suite: `no_comparison_inside` in tests/conftest.py.
@@ -47,7 +47,7 @@ def test_equality_is_a_node() -> None:
 
 
 def test_accuracy_is_what_it_says() -> None:
-    """`argmax(a) == y` was False, so an accuracy of 0."""
+    """`argmax(a) == y` used to be False, which gave an accuracy of 0."""
     with gc.Graph() as g:
         logits = gc.placeholder((None, 3), name="logits")
         labels = gc.placeholder((None,), "int32", name="labels")
@@ -56,7 +56,7 @@ def test_accuracy_is_what_it_says() -> None:
     assert gc.Session(g).run(accuracy, feeds) == np.float32(2 / 3)
 
 
-# Scalars of NumPy that are no numbers; the first were a raw KeyError.
+# NumPy scalars that are not numbers; the first ones used to raise a KeyError.
 NOT_NUMBERS = (np.str_("a"), np.bytes_(b"a"), np.datetime64("2020"), np.timedelta64(1, "D"))
 
 
@@ -66,7 +66,7 @@ class Convertible:
 
 
 def test_whatever_equal_takes_is_compared() -> None:
-    """These were a silent False."""
+    """These comparisons used to be False."""
     given = [range(3), array("i", [0, 1, 2]), memoryview(np.arange(3)), bytearray(3), Convertible()]
     with gc.Graph() as g:
         x = gc.placeholder((3,), "int32", name="x")
@@ -106,7 +106,7 @@ def test_hashing_stays_by_identity() -> None:
 
 
 def test_weak_containers_find_tensors() -> None:
-    """They ask `==` of a tensor and itself, and need a bool."""
+    """They compare a tensor with itself by `==`, and need a bool."""
     with gc.Graph() as g:
         x, y = gc.placeholder((2,), name="x"), gc.placeholder((2,), name="y")
         v = gc.variable(np.zeros(2, "f"), name="v")
@@ -160,7 +160,7 @@ def test_identity_helpers() -> None:
     assert len({Pair((a, 1)), Pair((a, 1)), Pair((b, 1))}) == 2
 
 
-# -- dtypes of what stands beside a tensor ---------------------------------------------------
+# -- dtypes of values beside a tensor --------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_identity_helpers() -> None:
     ],
 )
 def test_numpy_scalars_count_as_python_numbers(dtype, make, wanted: str) -> None:
-    """Without a warning: those are errors here."""
+    """There is no warning: warnings are errors here."""
     with gc.Graph():
         assert make(gc.placeholder((2,), dtype, name="x")).dtype.name == wanted
 
@@ -214,7 +214,7 @@ def test_numpy_scalars_must_fit() -> None:
         (lambda: gc.where(gc.ones((2,), "bool"), np.sqrt(64), 0.0), "float32"),
         (lambda: gc.where(gc.ones((2,), "bool"), np.sqrt(64), np.float64(0)), "float32"),
         (lambda: gc.add(np.float64(1), np.int64(2)), "float32"),
-        (lambda: gc.variable(np.float64(1), name="v"), "float64"),  # state keeps its dtype
+        (lambda: gc.variable(np.float64(1), name="v"), "float64"),  # variables keep the dtype
         (lambda: gc.variable(np.float64(1), name="v", dtype="float32"), "float32"),
         (lambda: gc.add(np.float64(1), np.float16(2)), "float16"),
         (lambda: gc.constant(np.float32(1)), "float32"),
@@ -229,14 +229,14 @@ def test_numpy_scalars_must_fit() -> None:
     ],
 )
 def test_numpy_scalars_alone(make, wanted: str) -> None:
-    """float64, complex128 and int64 are what NumPy gives unasked: such scalars are Python numbers
-    alone too, so that they widen no tensor on a later line. Others keep their dtype."""
+    """Scalars of NumPy's default dtypes (float64, complex128, int64) count as Python numbers even
+    without a tensor, so that they widen no tensor on a later line. Others keep their dtype."""
     with gc.Graph():
         assert make().dtype.name == wanted
 
 
 def test_a_bool_on_the_left() -> None:
-    """These were a raw TypeError."""
+    """These used to raise a TypeError."""
     mask = np.array([True, False])
     with gc.Graph() as g:
         x = gc.placeholder((2,), "bool", name="x")
@@ -248,7 +248,7 @@ def test_a_bool_on_the_left() -> None:
 
 
 def test_constants_of_bool_are_kept_or_refused() -> None:
-    """`gc.constant([2, 0.5, 0], "bool")` was True, True, False."""
+    """`gc.constant([2, 0.5, 0], "bool")` used to give True, True, False."""
     with gc.Graph() as g:
         y = [gc.constant(v, "bool") for v in ([1, 0], [1.0, 0.0], np.array([1, 0]), [True, False])]
         for value in ([2, 0], 2, -1, 0.5, [1, np.nan], np.array([2, 0]), 1j, np.int64(2)):
@@ -262,7 +262,7 @@ def test_constants_of_bool_are_kept_or_refused() -> None:
     [
         lambda x: x * np.array([1.0, 2.0]),
         lambda x: np.array([1.0, 2.0]) - x,
-        lambda x: x / np.array(8.0),  # an array of no axes is an array, as for JAX
+        lambda x: x / np.array(8.0),  # an array without axes is an array, as in JAX
         lambda x: gc.concatenate([x, np.ones(1)]),
         lambda x: gc.einsum("i,i->", x, np.ones(2)),
         lambda x: gc.arctan2(x, np.ones(2)),
@@ -294,7 +294,7 @@ def test_a_line_warns_once() -> None:
 
 
 def test_functions_of_jax_keep_their_own_rules() -> None:
-    """In a JAX function NumPy's scalars mean what they mean to JAX, with and without 64 bits."""
+    """In a JAX function, NumPy scalars follow JAX's rules, with and without 64 bits."""
 
     def function(x):
         return x * np.float64(1.1) + np.array(2.5) * np.arange(3)

@@ -1,4 +1,4 @@
-"""A program whose state tells whether it is whole: each step adds one to every variable."""
+"""A program whose state shows whether it is whole: each step adds one to every variable."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,29 +46,40 @@ class Counted:
             self.step = gc.group(*more, name="step")
             variables = list(self.graph.variables.values())
             self.checks = [gc.reduce_max(v) + self.one - 1 for v in variables]
-            if not partitioned:  # what would have two variables side by side in one buffer
+            if not partitioned:  # the layout puts these two variables into one buffer
                 self.checks.append(gc.reduce_max(gc.stack(variables[2:4])) + self.one - 1)
         self.feeds: dict[Any, Any] = {self.x: FEED}
 
+    def saved(self, session: gc.Session) -> list[float]:
+        """The checks, computed by a model that is saved from a session and loaded."""
+        outputs = {f"c{i}": check for i, check in enumerate(self.checks)}
+        signature = gc.Signature({"x": self.x}, outputs)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model"
+            gc.save(session, path, signatures={"look": signature}, platforms=("cpu",))
+            found = gc.load(path).signatures["look"](x=FEED)
+        return [float(value) for value in found.values()]
+
 
 def count_in(values: Mapping[str, Any]) -> int | None:
-    """How many steps the values of all variables have seen; None where they do not agree."""
+    """How many steps the values of all variables have seen; None if they do not agree."""
     numbers = np.concatenate([np.ravel(values[name]) for name in NAMES])
     return int(numbers[0]) if (numbers == numbers[0]).all() else None
 
 
 def shared_out(rounds: int, shares: Mapping[str, float], least: int) -> dict[str, int]:
-    """How many of the rounds each form of an attack has."""
+    """How many of the rounds each form of an attack gets."""
     whole = sum(shares.values())
     return {form: max(least, round(rounds * part / whole)) for form, part in shares.items()}
 
 
 def in_children(module: str, forms: Mapping[str, int], seed: int, *, each: bool) -> Counter[str]:
-    """The sum of the tallies of the forms of an attack, carried out in other processes.
+    """The sum of the tallies of the forms of an attack, which run in other processes.
 
     Args:
-        forms: how many rounds of each.
-        each: whether each form has a process of its own, or one has all.
+        module: of the attack; it calls `print_total` when it is run.
+        forms: form -> how many rounds it gets.
+        each: whether each form runs in a process of its own, or all in one.
     """
     parts = [{form: count} for form, count in forms.items()] if each else [forms]
     total = Counter[str](lost=0, crashes=0, hangs=0)
@@ -79,8 +91,8 @@ def in_children(module: str, forms: Mapping[str, int], seed: int, *, each: bool)
 
 
 def _in_a_child(module: str, forms: Mapping[str, int], seed: int) -> Counter[str]:
-    """The tally that an attack prints in a process of its own. One that ends otherwise is a crash,
-    one that does not come in time is a hang."""
+    """The tally that an attack prints in a process of its own. A process that fails counts as a
+    crash, and one that takes too long as a hang."""
     flags = "--xla_force_host_platform_device_count=4"
     command = [sys.executable, "-X", "faulthandler", "-m", f"tests.reliability.{module}"]
     try:
@@ -100,3 +112,15 @@ def _in_a_child(module: str, forms: Mapping[str, int], seed: int) -> Counter[str
         return Counter(crashes=1)
     print("\n".join(done.stdout.splitlines()[:-1]))
     return Counter(json.loads(done.stdout.splitlines()[-1]))
+
+
+def print_total(attack: Callable[[str, int, int], Counter[str]]) -> None:
+    """Runs the forms of an attack that the command line names, and prints the sum of the tallies.
+
+    Args:
+        attack: takes a form, its number of rounds and a seed; returns the tally.
+    """
+    total = Counter[str]()
+    for form, rounds in json.loads(sys.argv[1]).items():
+        total.update(attack(form, rounds, int(sys.argv[2])))
+    print(json.dumps(total))

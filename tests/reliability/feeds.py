@@ -1,6 +1,6 @@
 """Attacks on feeds: values that may not fit, and memory that is written to after the call.
 
-Each attack takes the number of rounds and a seed and returns what it counted.
+Each attack takes the number of rounds and a seed, and returns its counts.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from graphc.runtime.feeds import FeedSpec
 
 @dataclass
 class ValueTally:
-    """Counts of `attack_values`: `silent` values came out as other numbers, `raw` errors were
-    not graphc's, `needless` refusals concerned values that fit."""
+    """Counts of `attack_values`: `silent` values became other numbers, `raw` errors were not
+    graphc's, `needless` refusals were of values that fit."""
 
     rounds: int = 0
     kept: int = 0
@@ -64,7 +64,7 @@ def attack_values(rounds: int, seed: int) -> ValueTally:
 
 
 def _integer(rng: random.Random) -> int:
-    """One near the end of some dtype's range, or a small one."""
+    """An integer near the end of some dtype's range, or a small one."""
     bits = rng.choice([0, 0, 3, 4, 7, 8, 15, 16, 31, 32, 63, 64, 70])
     return rng.choice([-1, 1]) * (1 << bits) + rng.randint(-2, 2)
 
@@ -99,7 +99,7 @@ def _holds(dtype: Any, values: list[int]) -> bool:
 
 @dataclass
 class MemoryTally:
-    """Counts of `attack_memory`: `wrong` results followed a write that came after the call."""
+    """Counts of `attack_memory`: `wrong` results changed with a write after the call."""
 
     rounds: int = 0
     wrong: int = 0

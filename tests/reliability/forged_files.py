@@ -1,16 +1,16 @@
-"""The attack "forged files": artifacts changed in every way there is, most with checksums that fit.
+"""The attack "forged files": artifacts changed in many ways, most with checksums that fit.
 
-Each round changes one file by its own random numbers, loads it and runs it in a worker process, so
-that a crash is counted, and the round told, whatever it does to the process. Outcomes:
+Each round changes one file by its own random numbers, and loads and runs it in a worker process, so
+that a crash of that process is counted and its round reported. Outcomes:
 
 - `refused`: one of graphc's errors that `gc.load` and entry points document;
-- `same`: it loaded, and gave what the whole file gives;
-- `another`: it loaded and gave something else, consistently: a file with other weights, another
-  program or another manifest whose checksums fit is another model, and nobody can tell;
+- `same`: it loaded, and gave what the original file gives;
+- `another`: it loaded and consistently gave something else: a file with other weights, another
+  program or another manifest, and checksums that fit, is a valid file of another model;
 - `late`: XLA's own error when the results are read (a device out of memory);
-- `silent`: it loaded and gave what it must not: something else although everything that it ran is
-  as it was (only bytes without their checksums, a form that was not taken, or the container were
-  changed), or values that are not of the names, dtypes and shapes that the file says;
+- `silent`: it loaded and gave a wrong result: another one although everything that it ran is
+  unchanged (the change was in bytes without their checksums, in a form that did not run, or in the
+  container), or values without the names, dtypes and shapes that the file states;
 - `undocumented`: another exception;
 - `crash`, `hang`: the process ended, or did not answer.
 """
@@ -52,7 +52,7 @@ from tests.artifacts import hostile, mutations
 from tests.artifacts.forge import forge, member, write_zip
 from tests.artifacts.mutations import GRAPH, STABLEHLO, WEIGHTS, edit, scramble
 
-# What loading and running may raise; the last two where another name or type is wanted now.
+# What loading and running may raise; the last two if the file now has another name or type.
 DOCUMENTED = (ArtifactError, DeviceError, ExecutionError, FeedError, UnknownNameError)
 LIMITS = gc.Limits(operations=5_000, memory=2**28)
 _ROOT = Path(__file__).parents[2]
@@ -62,11 +62,11 @@ _OUTCOMES = ("refused", "same", "another", "late", "silent", "undocumented", "cr
 
 @dataclass
 class Tally:
-    """What was counted.
+    """Counts of an attack.
 
     Attributes:
         rounds: how many files were tried.
-        outcomes: how often each outcome was seen.
+        outcomes: how often each outcome occurred.
         kinds: the same for each kind of change.
         told: the rounds that went wrong, one line each.
     """
@@ -85,7 +85,7 @@ class Tally:
 
 
 def attack(rounds: int, seed: int) -> Tally:
-    """Tries that many files. The same numbers give the same files."""
+    """Tries `rounds` files. The same numbers give the same files."""
     tally = Tally()
     first, end = seed * 1_000_000, seed * 1_000_000 + rounds
     with tempfile.TemporaryDirectory() as folder:
@@ -107,7 +107,7 @@ def attack(rounds: int, seed: int) -> Tally:
 
 
 class _Worker:
-    """A process that tries rounds one after the other and says how each went."""
+    """A process that tries rounds one after the other and reports each outcome."""
 
     def __init__(self, folder: Path, first: int, end: int) -> None:
         path = [str(_ROOT), *filter(None, sys.path)]
@@ -121,7 +121,7 @@ class _Worker:
         self._rest = b""
 
     def reply(self) -> dict[str, Any] | None:
-        """What the next round gave; None if the process ended or does not answer."""
+        """The report of the next round; None if the process ended or does not answer."""
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
@@ -137,7 +137,7 @@ class _Worker:
         return found
 
     def stop(self) -> str:
-        """Ends it; says whether it had crashed or was at work."""
+        """Ends the process; returns whether it had crashed or was hanging."""
         assert self._process.stdout is not None
         self._process.stdout.close()
         try:
@@ -149,11 +149,11 @@ class _Worker:
             return "hang"
 
 
-# -- changes: each writes a file, and says what of it is still as it was ----------------------
+# -- changes: each writes a file, and returns what must not have changed ----------------------
 
 Change = Callable[[random.Random, Path, Path], str]
-"""From a whole file to a changed one. Gives what a run must be like: "same", whatever is loaded;
-"same from stablehlo" or "same from graph", if that form runs; or "any"."""
+"""Makes a changed file from a whole one. Returns what a run must give: "same" if any form runs;
+"same from stablehlo" or "same from graph" if that form runs; or "any"."""
 
 
 def damaged(rng: random.Random, whole: Path, path: Path) -> str:
@@ -167,7 +167,7 @@ def damaged_directory(rng: random.Random, whole: Path, path: Path) -> str:
 
 
 def container_tricks(rng: random.Random, whole: Path, path: Path) -> str:
-    """Links, folders, compressed members, names that lead outside, members twice."""
+    """Links, folders, compressed members, names that lead outside, duplicate members."""
     manifest, members = container.read(whole)
     contents = {name: bytes(data) for name, data in members.items()}
     text = json.dumps(manifest).encode()
@@ -186,7 +186,7 @@ def container_tricks(rng: random.Random, whole: Path, path: Path) -> str:
         case 3:
             contents[rng.choice(["../x", "/etc/x", "a/../../x", "a\\x", "x/", "."])] = b"x"
             write_zip(path, text, contents)
-        case 4:  # a member that says it is a link
+        case 4:  # a member that claims to be a link
             write_zip(path, text, contents)
             with zipfile.ZipFile(path, "a") as archive:
                 info = zipfile.ZipInfo(rng.choice([*contents, "link"]))
@@ -226,7 +226,7 @@ def _by_graph(manifest: dict[str, Any]) -> None:
 
 
 def damaged_program(rng: random.Random, whole: Path, path: Path) -> str:
-    """Of the model without a loop, as in `edited_program`."""
+    """Changes the model without a loop, as `edited_program` does."""
     whole = whole.with_name("straight.gcx")
     forge(whole, path, replaced={STABLEHLO: scramble(rng, member(whole, STABLEHLO))})
     return "same from graph"
@@ -258,7 +258,7 @@ def swapped_members(rng: random.Random, whole: Path, path: Path) -> str:
         replaced[other] = member(whole, name)
     try:
         forge(whole, path, replaced=replaced)
-    except (ValueError, KeyError):  # weights that are none have no checksums to repair
+    except (ValueError, KeyError):  # members that are no weights have no checksums to repair
         contents = {n: bytes(d) for n, d in container.read(whole)[1].items()} | replaced
         write_zip(path, json.dumps(container.read(whole)[0]).encode(), contents)
     if WEIGHTS in replaced:
@@ -269,7 +269,7 @@ def swapped_members(rng: random.Random, whole: Path, path: Path) -> str:
 
 
 def hostile_program(rng: random.Random, whole: Path, path: Path) -> str:
-    """A valid program that means harm, in a file of its own."""
+    """A valid but hostile program, in a file of its own."""
     plain = whole.with_name("plain.gcx")
     while True:
         try:
@@ -328,7 +328,7 @@ KINDS: list[tuple[str, Change]] = [
 
 @dataclass
 class _Run:
-    """What a file gave: each result and new weight by name, and the form that ran."""
+    """The outcome of a run: each result and new weight by name, and the form that ran."""
 
     values: dict[str, np.ndarray[Any, Any]]
     way: str
@@ -379,7 +379,7 @@ def _outcome(change: Change, rng: random.Random, whole: Path, path: Path) -> tup
         for name, value in original.items()
     )
     if not found.consistent:
-        return "silent", "values are not of the types that the file says"
+        return "silent", "values do not have the types that the file states"
     if same:
         return "same", ""
     must = expected == "same" or expected == f"same from {found.way}"
@@ -392,7 +392,7 @@ _ORIGINAL: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
 
 
 def _work(folder: Path, first: int, end: int) -> None:
-    """Tries rounds, and says how each went in a line of JSON."""
+    """Tries rounds, and reports each in a line of JSON."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no reply
     whole = folder / "whole.gcx"
@@ -406,7 +406,7 @@ def _work(folder: Path, first: int, end: int) -> None:
     for seed in range(first, end):
         kind, change = KINDS[seed % len(KINDS)]
         path = folder / "model.gcx"
-        _remove(path)  # of a round that ended its worker
+        _remove(path)  # left by a round that ended its worker
         outcome, why = _outcome(change, random.Random(seed), whole, path)
         print(json.dumps({"kind": kind, "outcome": outcome, "why": why[:300]}), file=replies)
         replies.flush()
@@ -420,7 +420,7 @@ def _remove(path: Path) -> None:
 
 
 def _compile_once() -> None:
-    """Programs that are known are compiled once; one that is never read does not hold us up."""
+    """Compiles each program once, and shortens the wait for programs that cannot be read."""
     known: dict[str, Any] = {}
 
     def compiled(key: dict[str, str], *arguments: Any) -> Any:

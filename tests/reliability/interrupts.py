@@ -1,33 +1,29 @@
-"""Ctrl-C at random moments: whatever is interrupted, the variables are those of a whole step.
+"""Ctrl-C at random moments: the variables are always those of a whole step.
 
     python -m tests.reliability.interrupts '{FORM: ROUNDS, ...}' SEED     prints a tally as JSON
 
 A form is a loop over some way of running or changing a session: see `FORMS`. In each round the loop
 is interrupted at a random moment, by SIGINT that another thread sends or, in `limit` and
 `parallel_limit`, by a timer whose handler raises TimeoutError; then the values of all variables
-are compared with each other and with the number of steps that had returned, the session goes on,
-and now and then it is saved and loaded. A tally counts:
+are compared with each other and with the number of steps that had returned, the session is used
+further, and sometimes it is saved and loaded. A tally counts:
 
     rounds, steps       what was done
     lost                values that are not those of the last whole step, or cannot be read
-    told                of `executable`: StateError says that the state went with the call
-    late                interrupts that had to be sent again: Python had dropped the exception
+    told                in `executable`: StateError said that the call took the state
+    late                interrupts that were sent again, because Python had dropped the exception
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import random
 import signal
-import sys
-import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,6 +37,7 @@ from tests.reliability.counted import (
     Counted,
     count_in,
     in_children,
+    print_total,
     shared_out,
 )
 
@@ -49,7 +46,7 @@ Loop = Callable[[], None]
 
 
 class Interrupter:
-    """Sends SIGINT to this process after a delay, and again until somebody has seen it."""
+    """Sends SIGINT to this process after a delay, and again until it is noticed."""
 
     def __init__(self) -> None:
         self.late = 0
@@ -58,7 +55,7 @@ class Interrupter:
         threading.Thread(target=self._work, daemon=True).start()
 
     def during(self, loop: Loop, delay: float) -> None:
-        """Runs a loop without end until the interrupt ends it."""
+        """Runs an endless loop until the interrupt ends it."""
         try:
             try:
                 self._seen.clear()
@@ -82,12 +79,12 @@ class Interrupter:
 
 
 class Timer:
-    """A time limit: SIGALRM after a delay, and again until somebody has seen it."""
+    """A time limit: SIGALRM after a delay, and again until it is noticed."""
 
     late = 0
 
     def during(self, loop: Loop, delay: float) -> None:
-        """Runs a loop without end until the time is up."""
+        """Runs an endless loop until the time is up."""
         before = signal.signal(signal.SIGALRM, _time_is_up)
         try:
             try:
@@ -106,7 +103,7 @@ def _time_is_up(number: int, frame: Any) -> None:
 
 
 class Attack:
-    """One form: a session, its loop, and what may have been counted when the loop is stopped."""
+    """One form: a session, its loop, and the range of counts that are right when the loop stops."""
 
     def __init__(self, form: str) -> None:
         self.model = Counted(partitioned=form == "partition")
@@ -180,7 +177,7 @@ class Attack:
             self.ended += 1
 
     def look(self) -> int | None:
-        """How many steps the variables have seen; None where it is none of those it can be."""
+        """How many steps the variables have seen; None if that number cannot be right."""
         values = self.session.values()
         count = count_in(values)
         got = np.asarray(self.session.get(NAMES[4]))
@@ -190,12 +187,12 @@ class Attack:
         return count
 
     def go_on(self, count: int) -> None:
-        """One step more, and from here."""
+        """Makes one step more, and counts from it."""
         self.session.run(self.model.step, self.model.feeds)
         self.begun = self.ended = count + 1
 
     def warm_up(self, interrupter: Interrupter | Timer) -> float:
-        """Interrupts the loop until it has compiled what it runs; gives the seconds of a step."""
+        """Interrupts the loop until it has compiled its programs; returns the seconds of a step."""
         for delay in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0):
             before = self.begun
             interrupter.during(self.loop, delay)
@@ -210,14 +207,8 @@ class Attack:
         return (time.perf_counter() - start) / 8
 
     def is_saved(self, count: int) -> bool:
-        """Whether what is saved and loaded is this."""
-        outputs = {f"c{i}": check for i, check in enumerate(self.model.checks)}
-        signature = gc.Signature({"x": self.model.x}, outputs)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model"
-            gc.save(self.session, path, signatures={"look": signature}, platforms=("cpu",))
-            found = gc.load(path).signatures["look"](x=FEED)
-        return all(value == count for value in found.values())
+        """Whether a saved and loaded model has seen this number of steps."""
+        return all(value == count for value in self.model.saved(self.session))
 
 
 LOOPS = {
@@ -231,7 +222,7 @@ LOOPS = {
 
 
 def attack(form: str, rounds: int, seed: int) -> Counter[str]:
-    """Interrupts one form; in this process, which a fault of JAX's may end."""
+    """Interrupts one form, in this process, which a fault of JAX may end."""
     rng, tally = random.Random(seed), Counter[str](lost=0, crashes=0, hangs=0)
     if form == "executable":
         return attack_executable(rounds, rng, tally)
@@ -263,7 +254,7 @@ def attack(form: str, rounds: int, seed: int) -> Counter[str]:
 
 
 def attack_executable(rounds: int, rng: random.Random, tally: Counter[str]) -> Counter[str]:
-    """`fetched, state = step(state, feeds)`: the old state has the values, or says that it went."""
+    """`fetched, state = step(state, feeds)`: the old state has the values, or reports the loss."""
     model, interrupter = Counted(), Interrupter()
     options = gc.CompileOptions(cache=None)
     step = gc.compile(model.graph, model.step, {model.x: FEED.shape}, options=options)
@@ -294,7 +285,7 @@ def attack_executable(rounds: int, rng: random.Random, tally: Counter[str]) -> C
     return tally
 
 
-# The share of all rounds that each form has; and how many rounds one process makes at most.
+# The share of all rounds that each form gets.
 FORMS = {
     "run": 0.28,
     "parallel": 0.28,
@@ -320,12 +311,9 @@ def attack_all(rounds: int, seed: int, *, each: bool) -> Counter[str]:
 
 
 def main() -> None:
-    """Prints the sum of the tallies of the forms that the command line has the numbers of."""
+    """Prints the total of the forms that the command line names."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background jobs
-    total = Counter[str]()
-    for form, rounds in json.loads(sys.argv[1]).items():
-        total.update(attack(form, rounds, int(sys.argv[2])))
-    print(json.dumps(total))
+    print_total(attack)
 
 
 if __name__ == "__main__":

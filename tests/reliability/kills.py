@@ -6,13 +6,14 @@ Three kinds of victims, in one folder each, which several processes share:
 
 - store: two processes put entries of known bytes into the cache, one after the other;
 - process: two processes compile programs with calls of LAPACK into the cache, and run them;
-- save: saves an artifact again and again at one path, each time with other weights.
+- save: one process saves an artifact again and again at one path, each time with other weights.
 
-After each kill a fresh process looks: each entry of the cache is whole, and what it says, or not
-there; the program runs and gives the right numbers; the artifact is one that was saved, whole.
+After each kill, a fresh process checks: each entry of the cache is whole and has the right content,
+or is missing; the program runs and gives the right numbers; the artifact is whole, and is one that
+was saved.
 
-Victims and lookers are forks of one process that has imported JAX and has no device yet, which
-makes 200 rounds affordable. None of them shares anything with another but the folder.
+Victims and checking processes are forks of one process that has imported JAX and has no device yet,
+which makes 200 rounds affordable. They share nothing but the folder.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ import graphc as gc
 from graphc.store.folder import ExecutableCache
 
 KEYS = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(4)]
-ROOM = 1 << 20  # bytes of the cache: entries are removed all the time too
+ROOM = 1 << 20  # bytes of the cache, so small that entries are removed all the time
 WEIGHTS = 1 << 18  # float32 numbers of the artifact, 1 MiB
 X = np.array([[4.0, 2.0], [2.0, 3.0]], np.float32)
 
@@ -46,7 +47,7 @@ X = np.array([[4.0, 2.0], [2.0, 3.0]], np.float32)
 
 
 def _payload(seed: int) -> bytes:
-    """Between nothing and 200 kB, told by its seed alone."""
+    """Up to 200 kB that depend only on the seed."""
     rng = random.Random(seed)
     return rng.randbytes(rng.randrange(1, 200_000))
 
@@ -85,11 +86,11 @@ def _save(folder: Path, seed: int) -> None:
     for number in range(1, 10_000):
         session.set("w", np.full(WEIGHTS, number, np.float32))
         gc.save(session, folder / "m.gcx", signatures=signatures, platforms=("cpu",))
-        (folder / "saved").touch()  # from here on there is one
+        (folder / "saved").touch()  # from here on there is an artifact
         (folder / "begun").touch()
 
 
-# -- who looks afterwards -----------------------------------------------------------------------
+# -- the checks afterwards ----------------------------------------------------------------------
 
 
 def _entries_are_whole(folder: Path) -> str:
@@ -98,7 +99,7 @@ def _entries_are_whole(folder: Path) -> str:
     for key in KEYS:
         entry = cache.get(key)
         if entry is None and f"{key}.executable" in names:
-            return "torn"  # an entry that its reader refused
+            return "torn"  # the reader refused the entry
         if entry is not None and entry.payload != _payload(entry.metadata["seed"]):
             return "wrong"
     if not cache.put(KEYS[0], {"seed": 0}, _payload(0)) or cache.get(KEYS[0]) is None:
@@ -130,8 +131,8 @@ def _artifact_is_whole(folder: Path) -> str:
 
 # -- rounds -------------------------------------------------------------------------------------
 
-# Of each kind: a part of all rounds, how many victims at once, the seconds within which they are
-# killed after one has begun to write, what they do, and who looks.
+# For each kind: its share of all rounds, the number of victims at once, the seconds within which
+# they are killed after one has begun to write, what they do, and the check.
 KINDS: dict[str, tuple[float, int, float, Callable[[Path, int], None], Callable[[Path], str]]] = {
     "store": (0.7, 2, 0.1, _put, _entries_are_whole),
     "process": (0.15, 2, 1.0, _compile, _programs_run),
@@ -176,16 +177,17 @@ def _round(folder: Path, kind: str, rng: random.Random) -> Counter[str]:
     child = _forked(lambda: look(folder), answer)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     found[answer.read_text() if status == 0 else "crashed"] += 1
-    for path in left:  # the cache does so after an hour
+    for path in left:  # the cache would do so after an hour
         path.unlink(missing_ok=True)
     return found
 
 
 def attack(rounds: int, seed: int, folder: Path) -> dict[str, dict[str, int]]:
-    """Kills victims `rounds` times; gives what was counted, by kind.
+    """Kills victims in that many rounds; returns the counts by kind.
 
     Counts:
-        killed: victims; "killed in mid-write": rounds that left a file half written.
+        killed: victims that were killed.
+        killed in mid-write: rounds that left a half-written file.
         whole, nothing: rounds after which the next process found whole files, or none.
         torn, wrong, lost, blocked, crashed: rounds after which it found anything else.
     """
@@ -201,6 +203,6 @@ def attack(rounds: int, seed: int, folder: Path) -> dict[str, dict[str, int]]:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")  # of forking: no thread of JAX's runs in this process
+    warnings.simplefilter("ignore")  # about forking: no thread of JAX runs in this process
     where = Path(sys.argv[3])
     (where / "tally.json").write_text(json.dumps(attack(int(sys.argv[1]), int(sys.argv[2]), where)))

@@ -1,7 +1,8 @@
-"""An attack on meshes: random programs of the laws' cases in random layouts, against one device.
+"""An attack on meshes: random programs of the laws' cases with random layouts, compared with one
+device.
 
-Each program has one to eight cases, in a random dtype, on one of four meshes; their gradients and
-unrelated fetches beside them in half of the programs. Programs run in child processes, since XLA's
+Each program has one to eight cases, in a random dtype, on one of four meshes. Half of the programs
+have gradients, and half have unrelated fetches too. Programs run in child processes, since XLA's
 partitioner may abort the process.
 """
 
@@ -19,16 +20,16 @@ import numpy as np
 
 from tests.laws.meshes import CASES, MESHES, compare, spread
 
-_AT_ONCE = 50  # programs that a child process runs before it gives back its memory
+_AT_ONCE = 50  # programs that one child process runs, so that its memory stays bounded
 
 
 @dataclass
 class Tally:
-    """What an attack found.
+    """The findings of an attack.
 
     Attributes:
-        programs: that were compiled for a mesh and for one device.
-        compared: values of these, results and gradients.
+        programs: how many were compiled for a mesh and for one device.
+        compared: how many of their results and gradients were compared.
         wrong: values that differ, each with its program.
         refused: programs that raised an error, each with its text.
         crashed: programs that ended the process.
@@ -42,7 +43,7 @@ class Tally:
 
 
 def attack(rounds: int, seed: int) -> Tally:
-    """Runs so many programs; the same for the same seed."""
+    """Runs that many programs. The same seed gives the same programs."""
     tally = Tally()
     start = 0
     while start < rounds:
@@ -74,7 +75,7 @@ def _in_a_child(start: int, end: int, seed: int) -> list[dict[str, Any]]:
 
 
 def rows(start: int, end: int, seed: int) -> Iterator[dict[str, Any]]:
-    """What each round of a range found."""
+    """The findings of each round of a range."""
     for number in range(start, end):
         rng = np.random.default_rng([seed, number])
         chosen = [CASES[i] for i in rng.choice(len(CASES), int(rng.integers(1, 9)), replace=False)]
@@ -89,7 +90,7 @@ def rows(start: int, end: int, seed: int) -> Iterator[dict[str, Any]]:
             tally.compared = len(made.fetches)
             where = f"seed {seed}, round {number}, {dict(axes)}, {dtype}: "
             tally.wrong = [where + text for text in compare(made)]
-        except Exception as error:  # whatever it is, it is counted
+        except Exception as error:  # of any kind: it is counted
             tally.refused = [f"seed {seed}, round {number}: {type(error).__name__}: {error}"[:300]]
         row = asdict(tally)
         yield {"round": number, **{key: row[key] for key in ("compared", "wrong", "refused")}}

@@ -1,4 +1,4 @@
-"""The attacks that docs/reliability.md tells of: in short here, in full with `pytest --long`."""
+"""The attacks of docs/reliability.md: few rounds by default, all with `pytest --long`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_forged_files_do_no_harm(rounds: Rounds) -> None:
     assert tally.told == []
     assert tally.rounds == rounds(500, 10_000)
     assert tally.kinds.keys() == {name for name, _ in forged_files.KINDS}
-    for kind, seen in tally.kinds.items():  # each kind gets behind the checksums, or is refused
+    for kind, seen in tally.kinds.items():  # each kind passes the checksums, or is refused
         assert seen["refused"] + seen["same"] + seen["another"] > 0, kind
     assert tally.outcomes["refused"] > tally.rounds / 5
     assert tally.outcomes["same"] > tally.rounds / 20

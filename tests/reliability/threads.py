@@ -4,26 +4,23 @@
 
 Each thread makes calls drawn at random: `run` and `run_steps` of a step that adds one to every
 variable and fetches them all, `get`, `values`, `state`, reading runs, `set_all`, `compile` of
-shapes that nobody has run (which may move the state), and now and then `save`. A tally counts:
+shapes that nobody has run (which may move the state), and sometimes `save`. A tally counts:
 
     rounds              calls that were made
-    torn                results of one call that are of two states
-    lost                steps whose numbers were given twice, or whose counts came out of order
+    torn                calls whose results come from two states
+    lost                steps whose numbers occurred twice or out of order
     errors              exceptions
-    <call>              how many there were of each kind
+    <call>              calls of each kind
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import sys
 import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +33,7 @@ from tests.reliability.counted import (
     Counted,
     count_in,
     in_children,
+    print_total,
     shared_out,
 )
 
@@ -44,10 +42,10 @@ STEPS = 3  # of one `run_steps`
 
 
 class Attack:
-    """One session that threads call; the counts that its steps gave, by thread.
+    """One session that threads call, and the counts that its steps returned, by thread.
 
     Args:
-        sets: whether `set_all` is among the calls: counts are then not those of the steps.
+        sets: whether `set_all` is among the calls; counts then do not number the steps.
     """
 
     def __init__(self, form: str, sets: bool) -> None:
@@ -72,7 +70,7 @@ class Attack:
         if sets:
             self.calls[self.set] = 10
 
-    # Each call gives the counts that it saw; None where one was torn.
+    # Each call returns the counts that it saw; None for one that was torn.
 
     def run(self, thread: int, rng: random.Random) -> list[int | None]:
         _, values = self.session.run(self.fetches, self.model.feeds)
@@ -126,13 +124,7 @@ class Attack:
         return [count]
 
     def save(self, thread: int, rng: random.Random) -> list[int | None]:
-        outputs = {f"c{i}": check for i, check in enumerate(self.model.checks)}
-        signature = gc.Signature({"x": self.model.x}, outputs)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model"
-            gc.save(self.session, path, signatures={"look": signature}, platforms=("cpu",))
-            found = gc.load(path).signatures["look"](x=FEED)
-        values = [float(value) for value in found.values()]
+        values = self.model.saved(self.session)
         return [int(values[0]) if len(set(values)) == 1 else None]
 
     def work(self, thread: int, calls: int, seed: int) -> None:
@@ -164,7 +156,7 @@ class Attack:
 
 
 def attack(form: str, calls: int, seed: int) -> Counter[str]:
-    """Calls from eight threads; in this process, which a fault of JAX's may end."""
+    """Calls from eight threads, in this process, which a fault of JAX may end."""
     if form in ("executable", "fresh"):
         return {"executable": attack_executable, "fresh": attack_fresh}[form](calls, seed)
     attacked = Attack(form.removesuffix("_sets"), sets=form.endswith("_sets"))
@@ -179,8 +171,8 @@ def attack(form: str, calls: int, seed: int) -> Counter[str]:
 
 
 def attack_fresh(calls: int, seed: int) -> Counter[str]:
-    """Threads that are the first to run a session, each with another program: all compile at once
-    (found in a cache after the first time), and each may want the state in other buffers."""
+    """Threads that use a new session at once, each with another program: all compile together (or
+    load from a cache after the first round), and each may need the state in other buffers."""
     model = Counted()
     tally = Counter[str](torn=0, lost=0, errors=0, crashes=0, hangs=0)
     lock, each = threading.Lock(), 4
@@ -258,7 +250,7 @@ def attack_executable(calls: int, seed: int) -> Counter[str]:
 
 
 def in_threads(work: Callable[[int], None]) -> None:
-    """Has eight threads work, each told its number."""
+    """Runs `work` in eight threads, each with its number."""
     threads = [threading.Thread(target=work, args=(i,)) for i in range(THREADS)]
     for thread in threads:
         thread.start()
@@ -266,7 +258,7 @@ def in_threads(work: Callable[[int], None]) -> None:
         thread.join()
 
 
-# The share of all calls that each form has.
+# The share of all calls that each form gets.
 FORMS = {
     "one": 0.3,
     "one_sets": 0.2,
@@ -285,13 +277,5 @@ def attack_all(calls: int, seed: int, *, each: bool) -> Counter[str]:
     return in_children("threads", forms, seed, each=each)
 
 
-def main() -> None:
-    """Prints the sum of the tallies of the forms that the command line has the numbers of."""
-    total = Counter[str]()
-    for form, calls in json.loads(sys.argv[1]).items():
-        total.update(attack(form, calls, int(sys.argv[2])))
-    print(json.dumps(total))
-
-
 if __name__ == "__main__":
-    main()
+    print_total(attack)

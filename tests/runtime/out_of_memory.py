@@ -1,10 +1,11 @@
-"""A step that finds no memory, in a process of its own: prints what each later use says, as JSON.
+"""A step that runs out of memory, in a process of its own: prints the result of each use as JSON.
 
     python -m tests.runtime.out_of_memory DEVICES HOW
 
-HOW: "asked" before the run; "waited" for, as where the asking was in vain; "late": neither, so
-that the failure shows after `run` has returned; "state": so with an executable of `gc.compile`;
-"kept": results are kept until there is no memory for another, each smaller than what is asked for.
+HOW: "asked": the check before the run finds that there is no room; "waited": that check passes, and
+`run` waits for the step; "late": neither, so the failure appears after `run` has returned; "state":
+likewise, with an executable of `gc.compile`; "kept": small results are kept until there is no room
+for another.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ LEFT = 300 * 2**20  # bytes of address space
 
 
 def main(devices: int, how: str) -> None:
-    """Runs a small batch, then one that is too large, then everything else."""
+    """Runs a small batch, then one that is too large, and then all other uses."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((None, 16), name="x")
@@ -96,7 +97,7 @@ def main(devices: int, how: str) -> None:
         except Exception as error:
             said[name] = f"{type(error).__name__}: {error}"
     print(json.dumps(said), flush=True)
-    os._exit(0)  # threads that found no memory for their stacks are not waited for
+    os._exit(0)  # does not wait for threads that found no memory for their stacks
 
 
 if __name__ == "__main__":

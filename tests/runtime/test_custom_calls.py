@@ -1,4 +1,4 @@
-"""What compiled code calls outside itself is recorded with it, and known before it runs."""
+"""The external functions that compiled code calls are recorded, and checked before it runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ X = np.array([[4.0, 2.0], [2.0, 3.0]], np.float32)
 
 
 class Text:
-    """A compiled program that shows this text."""
+    """A compiled program with this text."""
 
     def __init__(self, text: str | None) -> None:
         self.as_text = lambda: text
@@ -73,7 +73,7 @@ def test_the_table_of_each_platform(platform: str) -> None:
     strange = ["my_kernel", "lapack", "xla_ffi_python_cpu_callback", "x lapack_sgesdd_ffi", ""]
     for name in [*strange, *others - set(KNOWN[platform])]:
         if platform != "cpu" and name in (*KNOWN["cuda"], *KNOWN["rocm"]):
-            continue  # the makers' names are told apart by nobody
+            continue  # names of one GPU vendor are accepted for the other
         with pytest.raises(CacheError, match="cannot be stored: it calls"):
             check_known([name], platform)
         with pytest.raises(CacheError, match="which is not known here"):
@@ -81,7 +81,7 @@ def test_the_table_of_each_platform(platform: str) -> None:
 
 
 def test_lapack_of_every_dtype_and_routine_is_known() -> None:
-    """By what JAX lowers to, so that a new spelling of the names shows here."""
+    """The names are those that JAX lowers to, so that this test fails if JAX renames them."""
 
     def everything(a: Any) -> Any:
         linalg = jax.lax.linalg
@@ -102,7 +102,7 @@ def test_lapack_of_every_dtype_and_routine_is_known() -> None:
 
 @pytest.mark.parametrize("platform", ["cuda", "rocm"])
 def test_what_jax_lowers_to_for_gpus_is_known(platform: str) -> None:
-    """Without a GPU here; XLA's own calls come in later, see `KNOWN`."""
+    """This needs no GPU. XLA adds calls of its own when it compiles, see `KNOWN`."""
 
     def everything(a: Any) -> Any:
         linalg = jax.lax.linalg
@@ -118,7 +118,7 @@ def test_what_jax_lowers_to_for_gpus_is_known(platform: str) -> None:
         targets = targets_of(Text(traced.lower(lowering_platforms=(platform,)).as_text("hlo")))
         assert len(targets) >= 9
         check_known(targets, platform)
-    make_ready(["cuhybrid_eig_real", "cusolver_potrf_ffi"], platform)  # lowers, and no more
+    make_ready(["cuhybrid_eig_real", "cusolver_potrf_ffi"], platform)  # only lowers
 
 
 NOT_RECORDED: list[Any] = [None, "TopK", [1], {"TopK": 1}, [["TopK"]]]
@@ -140,7 +140,7 @@ def graph_of(function: Callable[[Any], Any]) -> tuple[gc.Graph, Any]:
 
 
 def started(folder: Path, function: Callable[[Any], Any]) -> tuple[bool, Any]:
-    """Whether it was found in the cache, and the result."""
+    """Whether the program was found in the cache, and the result."""
     graph, y = graph_of(function)
     session = gc.Session(graph, options=gc.CompileOptions(cache=folder))
     value = np.asarray(session.run(y, {"x": X}))
@@ -178,7 +178,7 @@ def test_what_is_not_recorded_or_not_known_is_compiled_again(
     without = {name: value for name, value in kept.metadata.items() if name != "targets"}
     cache.put(listed.key, without, kept.payload)
     assert not started(cache.folder, function)[0]
-    assert started(cache.folder, function)[0]  # it was kept again, with the record
+    assert started(cache.folder, function)[0]  # it was stored again, with the record
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def read_only(array: Any) -> Any:
 
 
 class Shared:
-    """An object that gives NumPy its own memory, whatever NumPy asks for."""
+    """An object that gives NumPy its own memory, even if NumPy asks for a copy."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
@@ -42,7 +42,7 @@ class Shared:
 
 
 def owner() -> tuple[Any, Callable[[], None]]:
-    """Memory of NumPy, and what writes to it: also where the owner was read-only before."""
+    """A read-only array that owns its memory, and a function that makes it writeable and writes."""
     array = read_only(ZEROS.copy())
 
     def write() -> None:
@@ -141,7 +141,7 @@ def _dlpack(folder: Path) -> tuple[Any, Callable[[], None]]:
 
 
 def aligned_ones(shape: tuple[int, ...]) -> Any:
-    """Memory that JAX takes as it is."""
+    """Memory that JAX uses without a copy."""
     array = aligned(shape, np.dtype(np.float32))
     array.fill(1)
     return array
@@ -196,7 +196,7 @@ def test_what_cannot_change_is_not_copied() -> None:
 
 
 def test_the_usual_feed_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An array of the right dtype costs its copy, and one on a device nothing."""
+    """An array of the right dtype costs only its copy, and one on a device nothing."""
 
     def scanned(*arguments: Any) -> Any:
         raise AssertionError("a feed of the right dtype was scanned")
@@ -210,14 +210,14 @@ def test_the_usual_feed_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_results_do_not_follow_a_buffer_that_is_used_again() -> None:
-    """The computation may go on after `run` returns, and read memory that the caller fills anew."""
+    """The computation may still run after `run` returns, when the caller fills the memory anew."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((N,), "float32", name="x")
         y = gc.reduce_sum(gc.sin(gc.cos(gc.exp(x))) * 0.0 + x)
     session = gc.Session(graph)
     memory = bytearray(4 * N + 64)
-    for start in (0, 16, 32, 48):  # XLA takes memory as it is where it is aligned
+    for start in (0, 16, 32, 48):  # XLA uses aligned memory without a copy
         value = np.frombuffer(memory, np.float32, N, start)
         value.flags.writeable = False
         filled = np.frombuffer(memory, np.float32, N, start)

@@ -1,4 +1,4 @@
-"""Values from outside lose nothing: one rule for every container, every dtype and every place."""
+"""Values from outside are kept or refused: one rule for every container, dtype and place."""
 
 import array as buffers
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def spec(text: str) -> FeedSpec:
 
 
 class HasArray:
-    """What pandas and others offer to NumPy."""
+    """An object with the interface that pandas and others offer to NumPy."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -36,7 +36,7 @@ class HasArray:
 
 
 class HasDLPack:
-    """What frameworks offer to each other; NumPy does not look for it."""
+    """An object with the interface between frameworks, which NumPy does not look for."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -62,7 +62,7 @@ class Rows:
 
 
 def wide(values: list[int]) -> Any:
-    """As an array of 64 bits; numbers above those of int64 make it unsigned."""
+    """A 64-bit array; it is unsigned if a number is too large for int64."""
     return np.array(values, np.uint64 if max(values) >= 2**63 else np.int64)
 
 
@@ -105,7 +105,7 @@ def test_integers_fit_or_are_refused(dtype: str, container: str) -> None:
         assert got.dtype == take.dtype
         assert [int(n) for n in got] == pair
     for pair in ([0, low - 1], [high + 1, 1]):
-        if min(pair) >= -(2**63) and max(pair) < 2**64:  # what a container can hold
+        if min(pair) >= -(2**63) and max(pair) < 2**64:  # what containers can hold
             with pytest.raises(FeedError, match=r"feed 'x' must be|out of range"):
                 take.convert(CONTAINERS[container](pair))
 
@@ -123,7 +123,7 @@ def test_python_integers_of_any_size(dtype: str) -> None:
 
 
 def test_lists_with_integers_above_those_of_int64() -> None:
-    """NumPy reads such a list as floats, where a smaller number stands beside the large one."""
+    """NumPy reads such a list as floats if it also has a smaller number."""
     got = spec("u64[3]").convert([2**64 - 1, 0, np.uint8(7)])
     assert [int(n) for n in got] == [2**64 - 1, 0, 7]
     for values in ([2**64 - 1, -1], [2**63, 0.5], [[2**63], [1, 2]]):
@@ -171,7 +171,7 @@ def test_floats_do_not_become_infinite(type: str, given: str, where: str) -> Non
 
 
 def test_an_infinity_is_no_nan() -> None:
-    """Some narrow floats have no infinity, and ml_dtypes gives a NaN for it."""
+    """Some narrow floats have no infinity, and ml_dtypes converts it to NaN."""
     with pytest.raises(FeedError, match="inf would become nan"):
         spec("f8e4m3fn[1]").convert(np.array([np.inf], np.float32))
 
@@ -192,7 +192,7 @@ def test_masks_are_not_lost(value: Any) -> None:
 
 
 class Raises:
-    """An array, it says; and a text, it says."""
+    """An object that claims to be an array, and raises whatever is asked."""
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise KeyError("no such column")
@@ -369,7 +369,7 @@ def test_constants_keep_their_values() -> None:
         assert gc.constant(2**64 - 1, "uint64").dtype == np.uint64
 
 
-# -- what other libraries have ---------------------------------------------------------------
+# -- values of other libraries ---------------------------------------------------------------
 
 
 def test_tensors_of_torch() -> None:

@@ -1,4 +1,4 @@
-"""A process that is forked after devices were used is told so; nothing in it waits for ever."""
+"""A process that is forked after devices were used gets errors; nothing in it hangs."""
 
 import multiprocessing
 import os
@@ -15,8 +15,8 @@ from graphc.errors import MemoryLimitError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
-# What each child does with the objects of its parent, and what it prints. `print` is flushed by
-# hand: the child leaves by `os._exit`, as children of multiprocessing do.
+# Each child uses objects of its parent, and prints the result. It flushes `print` explicitly, since
+# it ends by `os._exit`, as children of multiprocessing do.
 BEGIN = """
 import os, sys, warnings
 warnings.simplefilter("ignore")
@@ -62,7 +62,7 @@ next(batches)
 
 
 def outcome(script: str, folder: Path) -> list[str]:
-    """What a script prints; it is ended if it hangs."""
+    """The lines that a script prints; a script that hangs is ended."""
     file = folder / "script.py"
     file.write_text(BEGIN + textwrap.dedent(script))
     process = Popen(
@@ -123,7 +123,7 @@ ALLOWED = {
 def test_after_use_a_child_refuses_what_needs_a_device(tmp_path: Path) -> None:
     calls = [*REFUSED, "next(batches)", *ALLOWED]
     script = USED + "import pickle\n" + "".join(f"in_child(lambda: {call})\n" for call in calls)
-    # The parent goes on.
+    # The parent continues.
     lines = outcome(script + "print(session.run(y, {x: ONES}), len(list(batches)))\n", tmp_path)
     said = dict(zip(calls, lines, strict=False))
     for call in REFUSED:
@@ -167,7 +167,7 @@ def test_a_child_does_not_wait_for_locks_that_a_thread_of_its_parent_held(tmp_pa
 
 
 def test_after_saving_alone_a_child_refuses_to_save(tmp_path: Path) -> None:
-    """`jax.export` starts threads, and no run does."""
+    """There was no run, but `jax.export` starts threads."""
     script = """
     signatures = {"f": gc.Signature({"x": x}, {"y": y})}
     gc.save(gc.Session(graph), sys.argv[1], signatures=signatures)
@@ -195,7 +195,7 @@ def _fails(number: int) -> None:
 
 
 def test_errors_come_back_from_a_pool_of_processes() -> None:
-    """An error that cannot be unpickled breaks the pool, and everything that waits for it."""
+    """An error that cannot be unpickled would break the pool."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         for number in (1, 2):
             with pytest.raises(MemoryLimitError, match="too large") as caught:

@@ -1,6 +1,6 @@
-"""What interrupts leave of a session's state: each case at its exact moment.
+"""The state of a session after interrupts: each case at an exact moment.
 
-`tests/reliability` attacks at random ones.
+`tests/reliability` attacks at random moments.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _time_is_up(number: int, frame: Any) -> None:
 
 
 class Busy:
-    """A value of a step that is waited for: a signal comes meanwhile."""
+    """A value of a step; a signal comes while something waits for it."""
 
     def __init__(self, number: int = signal.SIGINT) -> None:
         self._number = number
@@ -82,7 +82,7 @@ def test_what_cannot_be_delayed_breaks_the_session_and_says_so(devices: int) -> 
     graph, step, total = counting()
     session = gc.Session(graph, strategy=strategy_of(devices))
     session.run([step, total], {"x": FEED})
-    session.get("c")  # in jax 0.10, what has run once crashes where it is given deleted buffers
+    session.get("c")  # in jax 0.10, a program that has run once crashes if it gets deleted buffers
     session.run(total, {"x": FEED})
 
     def fail() -> None:
@@ -181,13 +181,20 @@ def test_an_interrupted_entry_point_leaves_the_state_that_it_was_given_usable(
         compiled, places = make(shapes)
         return Meddled(compiled, interrupt), places
 
-    monkeypatch.setattr(train._chain, "step", meddled)
-    with pytest.raises(KeyboardInterrupt):
-        train(state, x=FEED)
-    monkeypatch.undo()
-    assert counts(state) == {2}
+    def interrupted(self: Any, values: Any) -> Any:
+        raise KeyboardInterrupt
+
+    for number in (2, 3):
+        if number == 2:  # before the run returns, or after that
+            monkeypatch.setattr(train._chain, "step", meddled)
+        else:
+            monkeypatch.setattr(type(state), "followed_by", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(state, x=FEED)
+        monkeypatch.undo()
+        assert counts(state) == {number}
     _, state = train(state, x=FEED)
-    assert counts(state) == {3}
+    assert counts(state) == {4}
 
 
 def test_an_interrupt_does_not_leave_averages_in_the_place_of_parameters(
@@ -202,7 +209,7 @@ def test_an_interrupt_does_not_leave_averages_in_the_place_of_parameters(
 
     def interrupted(self: gc.Session, values: Any) -> None:
         calls.append(values)
-        if len(calls) == 2:  # they are about to be put back
+        if len(calls) == 2:  # the parameters are about to be restored
             raise KeyboardInterrupt
         set_all(self, values)
 
@@ -215,7 +222,7 @@ def test_an_interrupt_does_not_leave_averages_in_the_place_of_parameters(
 @pytest.mark.parametrize("devices", [1, 4])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGALRM])
 def test_an_error_that_a_handler_raises_is_no_failure_of_a_run(devices: int, number: int) -> None:
-    """A time limit raises TimeoutError: while a step waits, is dispatched, or values are read."""
+    """A time limit raises TimeoutError while a step waits or is dispatched, or values are read."""
     graph, step, _ = counting()
     options = gc.CompileOptions(max_in_flight=1)
     session = gc.Session(graph, strategy=strategy_of(devices), options=options)
@@ -384,7 +391,7 @@ def test_asyncio_finds_the_handler_that_it_expects() -> None:
 
 
 def test_asyncio_sees_one_interrupt_once() -> None:
-    """asyncio learns of signals by a file descriptor that Python writes to when one comes."""
+    """asyncio learns of a signal by a file descriptor to which Python writes when it comes."""
     graph, step, _ = counting()
     session = gc.Session(graph)
     session.run(step, {"x": FEED})

@@ -257,7 +257,9 @@ def gc_group(graph, nodes):
 
 
 def test_a_run_that_fails_with_shared_state_breaks_the_session(monkeypatch) -> None:
-    monkeypatch.setattr(executors, "has_room", lambda size: True)  # as if there were, just now
+    monkeypatch.setattr(
+        executors, "has_room", lambda size: True
+    )  # the check passes, and the run fails
     graph = gc.Graph()
     with graph:
         a, b = (gc.variable(np.zeros((), np.float32), name=n) for n in "ab")

@@ -1,4 +1,4 @@
-"""Steps that find no memory: they are refused, or the loss is said in graphc's words."""
+"""Steps that run out of memory: they are refused, or an error of graphc reports the loss."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphc.runtime import executors
 
 
 def out_of_memory(devices: int, how: str) -> dict[str, str]:
-    """What each use of a session says: see `tests.runtime.out_of_memory`."""
+    """The result of each use of a session: see `tests.runtime.out_of_memory`."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.runtime.out_of_memory", str(devices), how],
         cwd=Path(__file__).parents[2],

@@ -1,4 +1,4 @@
-"""Numbers on a mesh are those of one device where XLA's partitioner alone gets them wrong."""
+"""Results on a mesh equal those of one device, even where XLA's partitioner alone is wrong."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def equal_on_meshes(graph: gc.Graph, fetches: Sequence[Any], feeds: dict[Any, An
             )
 
 
-# -- what was wrong ----------------------------------------------------------------------------
+# -- former faults -----------------------------------------------------------------------------
 
 
 def test_scatters_along_a_batch_that_does_not_divide() -> None:
@@ -67,7 +67,7 @@ def test_convolutions_cut_in_space_beside_another_fetch() -> None:
 
 
 def test_kernels_of_grouped_convolutions_learn_the_same_from_a_cut_batch() -> None:
-    """In plain JAX their gradient is doubled on a mesh with a second axis, even sizes or not."""
+    """In plain JAX, their gradient is doubled on a mesh with a second axis, for all sizes."""
     with gc.Graph() as graph:
         x = gc.placeholder((None, 8, 8, 2), "float64", name="x")
         w = gc.placeholder((3, 3, 1, 4), "float64", name="w", batch_axis=None)
@@ -82,7 +82,7 @@ def test_windows_begin_where_they_fit(start: int) -> None:
         x = gc.placeholder((7, 3), "float64", name="x", batch_axis=None)
         at = gc.placeholder((), "int32", name="at")
         window = gc.dynamic_slice(x, [at, 0], [4, 3])
-        first = gc.dynamic_slice(window, [at * 0, 0], [2, 3])  # XLA makes one slice of both
+        first = gc.dynamic_slice(window, [at * 0, 0], [2, 3])  # XLA merges both slices
         cut = gc.shard(window, ("data",))
     values = np.arange(21.0).reshape(7, 3)
     begin = min(max(start + 7 if start < 0 else start, 0), 3)
@@ -113,7 +113,7 @@ def test_training_with_uneven_slices_in_a_loop_of_steps() -> None:
         assert_near(session.get("table"), one.get("table"), rtol=1e-12)
 
 
-# -- how ---------------------------------------------------------------------------------------
+# -- the constraints ---------------------------------------------------------------------------
 
 
 def grid() -> jax.sharding.Mesh:
@@ -191,7 +191,7 @@ def test_notes_name_the_line_that_makes_an_axis_uneven() -> None:
     (note,) = session.executables[0].notes
     assert note.startswith("Slice 'Slice' at test_partitioner.py:")
     assert "axis 0 of f64[7, 3] does not divide by the mesh (data=2 x model=2)" in note
-    session.run(y, {x: np.ones((9, 3))})  # the feed itself is whole then; a slice of 8 divides
+    session.run(y, {x: np.ones((9, 3))})  # here the feed is whole, and the slice of 8 divides
     assert "feed 'x' is whole" in session.executables[1].notes[0]
 
 
@@ -209,7 +209,7 @@ def test_notes_name_what_a_convolution_gathers() -> None:
     assert "takes 'rows:0' whole along axis 1, which XLA cannot cut there" in note
 
 
-# -- plain JAX: when one of these fails, XLA has been mended, and a rule can go --------------------
+# -- plain JAX: when one of these tests fails, XLA was fixed, and a rule can go ------------------
 
 
 def conv(x: Any, w: Any, groups: int = 1) -> Any:

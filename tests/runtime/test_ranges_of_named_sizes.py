@@ -1,4 +1,4 @@
-"""Checked runs where the limit of an index is a named size: errors say the size that was fed."""
+"""Checked runs where the limit of an index is a named size: errors show the size that was fed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lstm(x: Any, n: Any) -> Any:
     return nn.LSTM(3, name="lstm")(x, lengths=n)
 
 
-# what, how it is built, the shape of x, the axis of the limit, whether indices from the end count
+# name -> the builder, the shape of x, the axis of the limit, whether negative indices are allowed
 WAYS: dict[str, tuple[Any, tuple[int | None, ...], int, bool]] = {
     "take": (gc.take, (None, 3), 0, True),
     "x[i]": (lambda x, i: x[i], (None, 3), 0, True),

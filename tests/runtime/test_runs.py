@@ -84,7 +84,7 @@ def test_a_read_only_view_of_an_array_that_is_written_to(graph) -> None:
     session.run(x, {x: base})
     (spec,) = next(iter(session._programs.plans.values())).specs
     assert spec.convert(view) is not view
-    base.flags.writeable = False  # its owner may take that back
+    base.flags.writeable = False  # its owner can make it writeable again
     assert spec.convert(view) is not view
     same = np.frombuffer(base.tobytes(), np.float32)
     assert spec.convert(same) is same

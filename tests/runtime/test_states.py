@@ -97,7 +97,9 @@ def test_a_new_value_is_checked() -> None:
 
 
 def test_a_run_that_fails_after_it_took_state_says_so(monkeypatch) -> None:
-    monkeypatch.setattr(executors, "has_room", lambda size: True)  # as if there were, just now
+    monkeypatch.setattr(
+        executors, "has_room", lambda size: True
+    )  # the check passes, and the run fails
     step = gc.compile(*hungry())
     state = step.init()
     with pytest.raises(StateError, match="after it had consumed state"):

@@ -1,4 +1,4 @@
-"""Threads and signal handlers that use one session: each case at its exact moment."""
+"""Threads and signal handlers that use one session: each case at an exact moment."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_steps_run_while_another_thread_compiles(monkeypatch) -> None:
 
 @pytest.mark.parametrize("option", ["donate", "check_numerics"])
 def test_a_step_that_a_handler_runs_inside_another_is_kept(option: str) -> None:
-    """Where steps leave the buffers alone that they are given."""
+    """This holds for steps that do not consume their buffers."""
     graph, step, _ = counting()
     options = gc.CompileOptions(**{option: option == "check_numerics"})
     session = gc.Session(graph, options=options)

@@ -1,0 +1,15 @@
+"""Fixtures that several modules of these tests share."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.artifacts.hostile import plain_model
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory) -> Path:
+    """The file of `plain_model`."""
+    path = tmp_path_factory.mktemp("plain") / "model.gcx"
+    plain_model(path)
+    return path
