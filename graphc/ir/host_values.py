@@ -181,8 +181,10 @@ def _read(value: Any) -> Array:
     if isinstance(value, (list, tuple)):
         _check_nest(value, 1)
     try:
-        array = np.asarray(value)
-        return _by_dlpack(value) if array.dtype.kind == "O" else array
+        array = np.asanyarray(value)
+        if isinstance(array, np.ma.MaskedArray):  # what `__array__` of another object gives
+            raise _masked()
+        return _by_dlpack(value) if array.dtype.kind == "O" else np.asarray(array)
     except (MemoryError, GraphcError):  # a GraphcError is that of a tensor, which has no value
         raise
     except Exception as error:

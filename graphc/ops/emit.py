@@ -277,7 +277,7 @@ def _warn_of_widening(dtype: DType, values: Sequence[Any]) -> None:
     if not own or any(map(is_64bit, own)):
         return
     others = [
-        np.dtype(v.dtype)
+        as_array(v).dtype  # the dtype that `v` names may be one of another library
         for v in values
         if hasattr(v, "dtype") and not isinstance(v, (Operand, np.generic))
     ]

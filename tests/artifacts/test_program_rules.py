@@ -59,6 +59,33 @@ def test_calls_are_counted_as_often_as_they_are_made() -> None:
         check_rules(found(doubling(40)), 1, refined=False)
 
 
+REDUCE = """%zero = stablehlo.constant dense<0.0> : tensor<f32>
+%s = "stablehlo.reduce"(%x, %zero) ({
+^bb0(%a: tensor<f32>, %b: tensor<f32>):
+APPLIED
+stablehlo.return %c : tensor<f32>
+}) {dimensions = array<i64: 0, 1>} : (tensor<2x2xf32>, tensor<f32>) -> tensor<f32>
+%y = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<2x2xf32>"""
+
+
+def test_values_of_a_dtype_that_graphc_has_not() -> None:
+    text = """%z = stablehlo.convert %x : (tensor<2x2xf32>) -> tensor<2x2xTYPE>
+%y = stablehlo.convert %z : (tensor<2x2xTYPE>) -> tensor<2x2xf32>"""
+    check_rules(found(module(text.replace("TYPE", "f16"))), 1, refined=False)
+    with pytest.raises(NotAllowedError, match="'f8E3M4', which graphc does not have"):
+        check_rules(found(module(text.replace("TYPE", "f8E3M4"))), 1, refined=False)
+
+
+def test_a_reduction_applies_arithmetic_alone() -> None:
+    """XLA calls it with pieces of other shapes than the text shows."""
+    plain = "%c = stablehlo.add %a, %b : tensor<f32>"
+    check_rules(found(module(REDUCE.replace("APPLIED", plain))), 1, refined=False)
+    other = """%d = stablehlo.reshape %a : (tensor<f32>) -> tensor<1xf32>
+%c = stablehlo.reshape %d : (tensor<1xf32>) -> tensor<f32>"""
+    with pytest.raises(NotAllowedError, match=r"applies 'stablehlo\.reshape'"):
+        check_rules(found(module(REDUCE.replace("APPLIED", other))), 1, refined=False)
+
+
 ALL_REDUCE = """%y = "stablehlo.all_reduce"(%x) ({
 ^bb0(%a: tensor<f32>, %b: tensor<f32>):
 %c = stablehlo.add %a, %b : tensor<f32>

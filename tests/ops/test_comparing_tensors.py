@@ -280,6 +280,19 @@ def test_an_array_that_widens_a_tensor_warns(make) -> None:
     assert caught[0].filename == __file__
 
 
+def test_an_array_with_a_dtype_of_another_library_warns() -> None:
+    class Foreign(Convertible):
+        dtype = object()  # as those of PyTorch, NumPy cannot read it
+
+        def __array__(self, dtype=None, copy=None):
+            return np.ones(2)
+
+    with gc.Graph():
+        x = gc.placeholder((2,), name="x")
+        with pytest.warns(gc.errors.PromotionWarning, match="array of float64"):
+            assert (x * Foreign()).dtype == np.float64
+
+
 def test_a_line_warns_once() -> None:
     import warnings
 
