@@ -216,11 +216,12 @@ def lu_solve(factors: tuple[Any, Any], b: Any, *, name: str | None = None) -> Te
     Source: scipy.linalg.lu_solve.
     """
     lu, pivots = (convert(part) for part in factors)
-    if lu.ndim != 2 or not isinstance(pivots.shape[0], int):
+    count = pivots.shape[0] if pivots.ndim else None
+    if lu.ndim != 2 or not isinstance(count, int):
         refuse("lu_solve: takes one matrix of known size", lu=lu, pivots=pivots)
-    pivots = in_range(pivots, 0, pivots.shape[0], "pivots", of="lu_solve")
+    pivots = in_range(pivots, 0, count, "pivots", of="lu_solve")
     order = iota(pivots.shape, 0)
-    for i in range(pivots.shape[0]):  # the exchanges, in turn
+    for i in range(count):  # the exchanges, in turn
         j = pivots[i]
         here, there = order[i], take(order, j, mode="clip")
         order = order.at[i].set(there).at[j].set(here)

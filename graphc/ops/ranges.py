@@ -38,9 +38,14 @@ def _holds(values: Any, low: tuple[Dim, ...], high: tuple[Dim, ...]) -> bool:
     """Whether the range is known, and known values lie in it."""
     if not all(isinstance(bound, int) for bound in (*low, *high)):
         return False
-    exact = np.asarray(values).astype(object)  # integers of any dtype next to any bounds
-    least, end = (np.array(bounds, object) for bounds in (low, high))
-    return bool(((exact >= least) & (exact < end)).all())
+    known = np.asarray(values)
+    if known.size == 0:
+        return True
+    if known.dtype.itemsize == 1:  # NumPy finds no least of 4 bits
+        known = known.astype(np.int32)
+    rows = known.reshape(-1, len(low))
+    found = zip(rows.min(0).tolist(), rows.max(0).tolist(), low, high, strict=True)
+    return all(least <= first and last < end for first, last, least, end in found)  # type: ignore[operator]
 
 
 IN_RANGE = OpDef(
@@ -78,9 +83,9 @@ def in_range(x: Tensor, low: Bounds, high: Bounds, what: str, *, of: str) -> Ten
         return x  # the operator refuses it
     low, high = (bound if isinstance(bound, tuple) else (bound,) for bound in (low, high))
     producer = None if x.graph is None else x.graph.find_producer(x)
-    if producer is not None and producer.op is CONSTANT:
-        if _holds(producer.attrs["value"], low, high):
-            return x
+    known = producer.attrs["value"] if producer is not None and producer.op is CONSTANT else None
+    if known is not None and _holds(known, low, high):
+        return x
     return emit_one(IN_RANGE, (x,), low=low, high=high, what=what, of=of)
 
 

@@ -26,7 +26,6 @@ from graphc.ops.shape import reshape
 from graphc.ops.slicing import flip, slice_
 from graphc.ops.state import dim_value
 
-
 _READ = "x[...]"  # what the user wrote, for errors
 
 

@@ -110,7 +110,10 @@ CAUGHT: dict[str, tuple[Build, list[Any], str]] = {
         "^take_along_axis: indices out of range: 7 is not in -5 to 4",
     ),
     "x[i]": (lambda x, i: x[i], [TABLE, ints(0, 100, dtype="int8")], "100 is not in -5 to 4"),
-    "x[i, j]": (lambda x, i: x[i, i], [TABLE, ints(0, 3)], r"^x\[...\]: indices.*: 3 is not in -2 to"),
+    "x[i, j]": (
+        lambda x, i: x[i, i], [TABLE, ints(0, 3)],
+        r"^x\[...\]: indices out of range: 3 is not in -2 to 1",
+    ),
     "x[i, j], in a scope": (
         lambda x, i: scoped(lambda: x[:, None][i, 0, i]), [TABLE, ints(0, 3)],
         r"^x\[...\] in 'a/b': indices out of range: 3 is not in -2 to 1",
@@ -170,13 +173,18 @@ MOVES = np.zeros((4, 4), "f")
 LIMITS: dict[str, Limits] = {
     "take": (gc.take, TABLE, OK, -5, 4, "take: indices"),
     "take_along_axis": (
-        lambda x, i: gc.take_along_axis(x, i[None], 0), TABLE, OK, -5, 4, "take_along_axis: indices",
+        lambda x, i: gc.take_along_axis(x, i[None], 0), TABLE, OK, -5, 4,
+        "take_along_axis: indices",
     ),
     "x[i]": (lambda x, i: x[i], TABLE, OK, -5, 4, "x[...]: indices"),
     "x[i, j]": (lambda x, i: x[i, gc.maximum(i, -2) * 0], TABLE, OK, -5, 4, "x[...]: indices"),
-    "gather_nd": (lambda x, i: gc.gather_nd(x, i[:, None]), TABLE, OK, -5, 4, "gather_nd: indices"),
+    "gather_nd": (
+        lambda x, i: gc.gather_nd(x, i[:, None]), TABLE, OK, -5, 4, "gather_nd: indices",
+    ),
     "embedding_lookup": (nn.embedding_lookup, TABLE, OK, -5, 4, "embedding_lookup: indices"),
-    "choose": (lambda x, i: gc.choose(i, [x[:2, 0], x[2:4, 1]]), TABLE, OK, -2, 1, "choose: places"),
+    "choose": (
+        lambda x, i: gc.choose(i, [x[:2, 0], x[2:4, 1]]), TABLE, OK, -2, 1, "choose: places",
+    ),
     "unravel_index": (
         lambda x, i: gc.sum(x) * gc.cast(gc.unravel_index(i, (2, 3))[0], "float32"),
         TABLE, OK, 0, 5, "unravel_index: places",
@@ -192,7 +200,9 @@ LIMITS: dict[str, Limits] = {
     "labels": (
         cross_entropy, TABLE, ints(0, 1, 1, 0, 1), 0, 1, "sparse_softmax_cross_entropy: labels",
     ),
-    "ctc_loss, labels": (ctc_labels, STEPS, ints(1, 2, 1, 2).reshape(2, 2), 0, 3, "ctc_loss: labels"),
+    "ctc_loss, labels": (
+        ctc_labels, STEPS, ints(1, 2, 1, 2).reshape(2, 2), 0, 3, "ctc_loss: labels",
+    ),
     "ctc_loss, steps": (ctc_steps, STEPS, ints(3, 3), 0, 3, "ctc_loss: lengths"),
     "ctc_loss, counts": (ctc_counts, STEPS, OK, 0, 2, "ctc_loss: lengths"),
     "ctc_greedy_decode": (
@@ -291,7 +301,8 @@ MEANT: dict[str, tuple[Build, list[Any], Any]] = {
     ),
     "dynamic_slice": (lambda i: gc.dynamic_slice(TABLE[:, 0], [i], [1]), [np.int32(9)], [8]),
     "dynamic_update_slice": (
-        lambda i: gc.dynamic_update_slice(gc.zeros((2,)), gc.ones((1,)), [i]), [np.int32(9)], [0, 1],
+        lambda i: gc.dynamic_update_slice(gc.zeros((2,)), gc.ones((1,)), [i]), [np.int32(9)],
+        [0, 1],
     ),
     "switch": (
         lambda i: gc.switch(i, [lambda: gc.zeros(()), lambda: gc.ones(())]), [np.int32(9)], 1,
