@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphc.ir.dtypes import INT32, is_inexact
-from graphc.ir.node import Node, Tensor, is_among
+from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program, region
 from graphc.ir.source import Source
 from graphc.ir.types import TensorType
@@ -85,8 +85,7 @@ def _entries(nodes: Sequence[Node], start: int) -> dict[str, Any]:
             "types": [str(t.type) for t in node.outputs],
         }
         if node.op is IN_RANGE:
-            taker = next((n for n in nodes if is_among(node.outputs[0], n.inputs)), node)
-            entry |= {**_said(taker, taker.name, node.source), **node.attrs}
+            entry |= node.attrs
         if node.source is not None and node.source.turns:
             entry["turns"] = [_said(node, *turn) for turn in node.source.turns]
         if _has_bodies(node):
@@ -100,10 +99,18 @@ def _entries(nodes: Sequence[Node], start: int) -> dict[str, Any]:
 def _said(node: Node, name: str, source: Source | None) -> dict[str, str]:
     """What an error says of the node."""
     return {
-        "node": f"{node.op.name} {name!r}",
+        "node": _subject(node, name),
         "line": "" if source is None else str(source),
         "code": "" if source is None else source.code,
     }
+
+
+def _subject(node: Node, name: str) -> str:
+    """What an error is about: the node, or the function that took integers out of their range."""
+    if node.op is not IN_RANGE or not node.attrs["of"]:
+        return f"{node.op.name} {name!r}"
+    scope = name.rpartition("/")[0]
+    return f"{node.attrs['of']} in {scope!r}" if scope else node.attrs["of"]
 
 
 # -- what is looked into --------------------------------------------------------------------

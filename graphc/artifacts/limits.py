@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, fields
 from typing import Any
+
+import numpy as np
 
 from graphc.errors import ArtifactError, AttributeValueError
 from graphc.runtime.fitting import taken_by
@@ -46,11 +49,16 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            allowed: tuple[type, ...] = (int, float) if field.name == "seconds" else (int,)
-            if value is not None and not (type(value) in allowed and 0 < value < float("inf")):
+            if value is None:
+                continue
+            fractions = field.name == "seconds"
+            number = _number(value, fractions)
+            if number is None or not 0 < number < float("inf"):
+                must = "number" if fractions else "number, an int,"
                 raise AttributeValueError(
-                    f"Limits: {field.name} must be a positive number or None, got {value!r}"
+                    f"Limits: {field.name} must be a positive {must} or None, got {value!r}"
                 )
+            object.__setattr__(self, field.name, number)
 
     def check_operations(self, name: str, count: int) -> None:
         """Refuses a program that has too many operations.
@@ -79,6 +87,18 @@ class Limits:
         """
         if self.memory is not None and (taken := taken_by(compiled)) > self.memory:
             raise _beyond(name, f"a run takes {taken} bytes", "memory", self.memory)
+
+
+def _number(value: Any, fractions: bool) -> int | float | None:
+    """The Python number that `value` is, NumPy's numbers too; None if it is none, as a bool."""
+    if isinstance(value, (bool, np.bool_)):
+        return None
+    if fractions and isinstance(value, (float, np.floating)):
+        return float(value)
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
 
 
 def _beyond(name: str, what: str, limit: str, value: float) -> ArtifactError:

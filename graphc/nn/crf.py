@@ -178,7 +178,7 @@ def _score(x: Tensor, tags: Tensor, moves: Tensor, sizes: Tensor) -> Tensor:
     inside = sequence_mask(sizes, x.shape[1])
     count = dim_value(x.shape[2])
     tags = where(inside, to_dtype(tags, wide_integer(tags.dtype)), 0)
-    tags = in_range(tags, 0, x.shape[2], "tags")
+    tags = in_range(tags, 0, x.shape[2], "tags", of="crf_log_likelihood")
     known = logical_and(greater_equal(tags, 0), less(tags, count))
     places = to_dtype(where(known, tags, 0), INT32)
     own = take_along_axis(x, expand_dims(places, -1), -1, "clip")[..., 0]

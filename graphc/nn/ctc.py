@@ -69,7 +69,7 @@ def ctc_loss(
     # What lies beyond a sequence is read as blanks, whatever it is.
     labels = to_dtype(labels, wide_integer(labels.dtype))  # `blank` must fit
     labels = where(sequence_mask(counts, labels.shape[1]), labels, blank)
-    labels = in_range(labels, 0, logits.shape[2], "labels")
+    labels = in_range(labels, 0, logits.shape[2], "labels", of="ctc_loss")
     states, jumps = _states(labels, blank)
     places = broadcast_to(expand_dims(states, 1), (batch, time, states.shape[1]))
     emitted = transpose(take_along_axis(log_p, places, mode="clip"), (1, 0, 2))

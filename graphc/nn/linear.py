@@ -17,7 +17,7 @@ from graphc.nn.activations import Activation, as_activation
 from graphc.nn.layer import Layer, features_of, positive
 from graphc.ops.checks import refuse
 from graphc.ops.emit import convert
-from graphc.ops.indexing import take
+from graphc.ops.indexing import take_for
 from graphc.ops.matrix_product import matmul
 
 
@@ -114,7 +114,7 @@ class Embedding(Layer):
                     indices=indices,
                 )
             table = self.variable("table", self.initializer, (self.count, self.features))
-            return embedding_lookup(table, indices)
+            return take_for("Embedding", table, indices)
 
 
 def embedding_lookup(table: Any, indices: Any, *, name: str | None = None) -> Tensor:
@@ -131,4 +131,4 @@ def embedding_lookup(table: Any, indices: Any, *, name: str | None = None) -> Te
     Raises:
         DTypeError: `indices` are not integers.
     """
-    return take(table, indices, axis=0, name=name)
+    return take_for("embedding_lookup", table, indices, name=name)

@@ -38,11 +38,17 @@ def sequence_mask(lengths: Any, size: Dim, *, name: str | None = None) -> Tensor
 
 
 def as_lengths(
-    what: str, lengths: Any, batch: Dim | None = None, most: Dim | None = None
+    what: str,
+    lengths: Any,
+    batch: Dim | None = None,
+    most: Dim | None = None,
+    *,
+    of: str | None = None,
 ) -> Tensor:
     """`lengths` in integers wide enough for any size; one for each row of a `batch`, if given.
 
-    With `most`, runs with `check_numerics` require 0 <= length <= most.
+    With `most`, runs with `check_numerics` require 0 <= length <= most. Their errors name `of`, by
+    default `what`.
 
     Raises:
         DTypeError, ShapeError: they are not, in the name of `what`.
@@ -64,7 +70,7 @@ def as_lengths(
             lengths=counts,
         )
     if most is not None:
-        counts = in_range(counts, 0, most + 1, "lengths")
+        counts = in_range(counts, 0, most + 1, "lengths", of=of or what)
     return to_dtype(counts, wide_integer(counts.type.dtype))
 
 

@@ -18,6 +18,7 @@ from graphc.ops.comparison import less_equal, where
 from graphc.ops.creation import iota, zeros
 from graphc.ops.dynamic_slicing import dynamic_update_slice
 from graphc.ops.emit import convert
+from graphc.ops.ranges import in_range
 from graphc.ops.shape import expand_dims, reshape
 
 _SEQUENCES = "[batch, time, features] (rank 3)"
@@ -133,7 +134,7 @@ class MultiHeadAttention(Layer):
 
         Returns:
             ([batch, time, units], the new cache). Steps for which the cache has no room give
-            NaN.
+            NaN, and are an error of runs with `CompileOptions(check_numerics=True)`.
 
         Raises:
             AttributeValueError: the layer is not causal: earlier steps would see later ones.
@@ -148,15 +149,18 @@ class MultiHeadAttention(Layer):
         with self.scope(x):
             x = convert(x)
             check_rank(self, x, (3,), _SEQUENCES)
-            positions = iota((x.type.shape[1],)) + cache.length
+            steps, room_left = x.type.shape[1], cache.key.type.shape[1] - x.type.shape[1]
+            kind = type(self).__name__
+            before = in_range(cache.length, 0, room_left + 1, "steps in the cache", of=kind)
+            positions = iota((steps,)) + before
             query, new_key, new_value = self._heads_of(x, x, positions)
-            start = (0, cache.length, 0, 0)
+            start = (0, before, 0, 0)
             key = dynamic_update_slice(cache.key, new_key, start)
             value = dynamic_update_slice(cache.value, new_value, start)
             room = iota((key.type.shape[1],))
             seen = less_equal(room, expand_dims(positions, 1))  # [time, room]
             y = self._joined(attention(query, key, value, mask=expand_dims(seen, (0, 1))))
-            length = cache.length + x.type.shape[1]
+            length = before + steps
             y = where(length <= key.type.shape[1], y, float("nan"))
             return y, AttentionCache(key, value, length)
 

@@ -97,7 +97,10 @@ class RNN(Recurrent):
             x = convert(x)
             check_rank(self, x, (3,), "[batch, time, features] (rank 3)")
             batch, time, _ = x.type.shape
-            counts = None if lengths is None else as_lengths(str(self), lengths, batch, time)
+            counts = None
+            if lengths is not None:
+                kind = type(self).__name__  # equal in layers of one kind, which may share a loop
+                counts = as_lengths(str(self), lengths, batch, time, of=kind)
             projected = self.cell.project(x)
             if state is None:
                 first = self.cell.initial_state(batch, projected.dtype)

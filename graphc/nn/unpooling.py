@@ -13,6 +13,7 @@ from graphc.ops.checks import as_dims, refuse, same_shape
 from graphc.ops.comparison import less, where
 from graphc.ops.creation import zeros
 from graphc.ops.emit import convert, to_dtype
+from graphc.ops.ranges import in_range
 from graphc.ops.scattering import put_along_axis
 from graphc.ops.shape import reshape
 from graphc.ops.stable import wide_integer
@@ -28,7 +29,8 @@ def max_unpool(
         y: [batch, ..., channels], any dtype, with any number of spatial axes.
         places: integers of the shape of `y`, as `max_pool_with_argmax` gives them: an index along
             the spatial axes of the result laid out as one axis. What lies outside is left out,
-            and of two at one place the last is taken.
+            and is an error of runs with `CompileOptions(check_numerics=True)`; of two at one place
+            the last is taken.
         size: the spatial sizes of the result, one int for all axes or one for each.
         name: of the last node.
 
@@ -55,6 +57,7 @@ def max_unpool(
         refuse("max_unpool: y and its places differ in shape", y=y, places=places)
     batch, *spatial, channels = y.shape
     outside = product(sizes)
+    places = in_range(places, 0, outside, "places", of="max_unpool")
     rows, index = (reshape(t, (batch, product(spatial), channels)) for t in (y, places))
     index = to_dtype(index, wide_integer(index.dtype))
     index = where(less(index, 0), dim_value(outside), index)  # else it would count from the end

@@ -168,7 +168,7 @@ def take_along_axis(
     size = x.type.shape[place]
     where = index_tensor("TakeAlongAxis", indices, size, mode)
     if mode is None:
-        where = in_range(where, -size, size, "indices")
+        where = in_range(where, -size, size, "indices", of="take_along_axis")
     operands = _aligned(x, where, place)
     return emit_one(TAKE_ALONG_AXIS, operands, name, axis=place, mode=mode or "clip")
 

@@ -17,6 +17,7 @@ from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.emit import convert, emit, promote_inexact
 from graphc.ops.narrow import summed
+from graphc.ops.ranges import in_range
 from graphc.ops.shape import broadcast_to
 from graphc.ops.state import dim_value
 
@@ -175,7 +176,9 @@ def ctc_beam_search(
 
     Args:
         logits: [batch, time, classes], floating; integers give float32.
-        lengths: [batch], integers: how many steps count; all by default.
+        lengths: [batch], integers: how many steps count; all by default. One that is too great
+            counts as all, one below 0 as none; both are errors of runs with
+            `CompileOptions(check_numerics=True)`.
         beams: how many prefixes are kept at each step.
         paths: how many of them are given, at most `beams`.
         blank: the class that is no label.
@@ -198,7 +201,9 @@ def ctc_beam_search(
     (x,) = promote_inexact(logits)
     if lengths is None and x.ndim == 3:
         lengths = broadcast_to(dim_value(x.shape[1]), x.shape[:1])
-    steps = convert(0 if lengths is None else lengths)
+    elif lengths is not None and x.ndim == 3:
+        lengths = in_range(convert(lengths), 0, x.shape[1] + 1, "lengths", of="ctc_beam_search")
+    steps = convert(0 if lengths is None else lengths)  # other ranks the operator refuses
     labels, sizes, scores = emit(
         CTC_BEAM_SEARCH, (x, steps), name=name, beams=beams, paths=paths, blank=blank
     )

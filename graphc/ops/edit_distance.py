@@ -20,6 +20,7 @@ from graphc.ops.broadcasting import require_one_dtype
 from graphc.ops.comparison import equal, where
 from graphc.ops.emit import convert, emit_one, promote_operands, to_dtype
 from graphc.ops.narrow import in_wider
+from graphc.ops.ranges import in_range
 from graphc.ops.shape import broadcast_to
 from graphc.ops.state import dim_value
 
@@ -110,7 +111,9 @@ def edit_distance(
     Args:
         x: [batch, n], integers: what was found.
         y: [batch, m], integers: what is true.
-        x_lengths, y_lengths: [batch], integers: how many elements count; all by default.
+        x_lengths, y_lengths: [batch], integers: how many elements count; all by default. One out
+            of range counts as the nearest in range, and is an error of runs with
+            `CompileOptions(check_numerics=True)`.
         normalize: divide by the length of `y`; infinite where that is 0 and the distance not.
         name: of the last node.
 
@@ -124,7 +127,7 @@ def edit_distance(
     Source: Levenshtein, 1966; TensorFlow's `tf.edit_distance`.
     """
     x, y = promote_operands(x, y)
-    n, m = _lengths(x, x_lengths), _lengths(y, y_lengths)
+    n, m = _lengths(x, x_lengths, "x_lengths"), _lengths(y, y_lengths, "y_lengths")
     if not normalize:
         return emit_one(EDIT_DISTANCE, (x, y, n, m), name)
     distance = to_dtype(emit_one(EDIT_DISTANCE, (x, y, n, m)), FLOAT32)
@@ -134,11 +137,11 @@ def edit_distance(
     return where(equal(m, 0), endless, share, name=name)
 
 
-def _lengths(x: Tensor, given: Any) -> Tensor:
+def _lengths(x: Tensor, given: Any, what: str) -> Tensor:
+    if x.ndim < 2:  # refused by the operator, in its words
+        return to_dtype(0, INT32) if given is None else convert(given)
     if given is not None:
-        return convert(given)
-    if x.ndim < 2:
-        return to_dtype(0, INT32)  # refused by the operator, in its words
+        return in_range(convert(given), 0, x.shape[1] + 1, what, of="edit_distance")
     return broadcast_to(dim_value(x.shape[1]), x.shape[:1])
 
 

@@ -148,7 +148,8 @@ def gather_nd(
     shape = convert(x).type.shape
     if mode is None and axes[-1] < len(shape):
         sizes = tuple(shape[axis] for axis in axes)
-        where = in_range(where, tuple(-size for size in sizes), sizes, "indices")
+        low = tuple(-size for size in sizes)
+        where = in_range(where, low, sizes, "indices", of="gather_nd")
     return gather_at(x, where, axes, batch_dims, mode or "clip", name=name)
 
 

@@ -28,6 +28,7 @@ from graphc.ops.matrices import (
     of_each_matrix,
     on_diagonal,
 )
+from graphc.ops.ranges import in_range
 from graphc.ops.shape import expand_dims
 from graphc.ops.solving import triangular_solve
 
@@ -204,7 +205,8 @@ def lu_solve(factors: tuple[Any, Any], b: Any, *, name: str | None = None) -> Te
     """x of a x = b for a square matrix that `lu_factor` factored.
 
     Args:
-        factors: what `lu_factor` gave: [n, n] and int32 [n].
+        factors: what `lu_factor` gave: [n, n] and int32 [n]. Pivots out of range are errors of
+            runs with `CompileOptions(check_numerics=True)`.
         b: [n] or [n, k].
         name: of the node.
 
@@ -214,14 +216,16 @@ def lu_solve(factors: tuple[Any, Any], b: Any, *, name: str | None = None) -> Te
     Source: scipy.linalg.lu_solve.
     """
     lu, pivots = (convert(part) for part in factors)
-    if lu.ndim != 2 or not isinstance(pivots.shape[0], int):
+    count = pivots.shape[0] if pivots.ndim else None
+    if lu.ndim != 2 or not isinstance(count, int):
         refuse("lu_solve: takes one matrix of known size", lu=lu, pivots=pivots)
+    pivots = in_range(pivots, 0, count, "pivots", of="lu_solve")
     order = iota(pivots.shape, 0)
-    for i in range(pivots.shape[0]):  # the exchanges, in turn
+    for i in range(count):  # the exchanges, in turn
         j = pivots[i]
-        here, there = order[i], take(order, j)
+        here, there = order[i], take(order, j, mode="clip")
         order = order.at[i].set(there).at[j].set(here)
-    right = take(convert(b), order)
+    right = take(convert(b), order, mode="clip")
     columns = right if right.ndim == 2 else expand_dims(right, -1)
     half = triangular_solve(lu, columns, lower=True, unit_diagonal=True)
     found = triangular_solve(lu, half, lower=False, name=name)

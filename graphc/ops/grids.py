@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphc.errors import AttributeValueError
-from graphc.ir.dims import Dim
+from graphc.ir.dims import Dim, product
 from graphc.ir.dtypes import INT32, as_dtype, is_complex, is_integer
 from graphc.ir.node import Tensor
 from graphc.ops.arithmetic import floor_divide, multiply, remainder
@@ -15,6 +15,7 @@ from graphc.ops.creation import iota
 from graphc.ops.emit import convert, promote_inexact, to_dtype
 from graphc.ops.math import exp, log
 from graphc.ops.powers import power
+from graphc.ops.ranges import in_range
 from graphc.ops.rounding import floor
 from graphc.ops.shape import broadcast_to, reshape
 from graphc.ops.stable import wide, wide_integer
@@ -123,19 +124,23 @@ def indices(shape: Any, dtype: Any = INT32, *, name: str | None = None) -> Tenso
     return stack([iota(dims, axis, dtype) for axis in range(len(dims))], name=name)
 
 
-def _index(value: Any) -> Tensor:
-    tensor = convert(value)
+def _index(value: Any, end: Dim, what: str, function: str) -> Tensor:
+    tensor = in_range(convert(value), 0, end, what, of=function)
     return to_dtype(tensor, wide_integer(tensor.dtype))
 
 
 def unravel_index(places: Any, shape: Any) -> tuple[Tensor, ...]:
     """The indices along each axis of `shape` of places in row-major order.
 
+    Places out of range give indices out of range along the first axis, and are an error of runs
+    with `CompileOptions(check_numerics=True)`.
+
     Source: numpy.unravel_index, for places in range.
     """
-    rest = _index(places)
+    dims = as_dims("unravel_index", shape)
+    rest = _index(places, product(dims), "places", "unravel_index")
     found = []
-    for size in as_dims("unravel_index", shape)[:0:-1]:
+    for size in dims[:0:-1]:
         length = dim_value(size, rest.dtype)
         found.append(remainder(rest, length))
         rest = floor_divide(rest, length)
@@ -145,12 +150,19 @@ def unravel_index(places: Any, shape: Any) -> tuple[Tensor, ...]:
 def ravel_multi_index(index: Any, shape: Any) -> Tensor:
     """The places in row-major order of indices along each axis of `shape`.
 
+    Indices out of range give the place of another element, or of none, and are an error of runs
+    with `CompileOptions(check_numerics=True)`.
+
     Source: numpy.ravel_multi_index, for indices in range.
     """
     dims = as_dims("ravel_multi_index", shape)
-    parts = [_index(part) for part in index]
-    if len(parts) != len(dims):
-        refuse(f"ravel_multi_index: {len(parts)} indices for {len(dims)} axes")
+    given = list(index)
+    if len(given) != len(dims):
+        refuse(f"ravel_multi_index: {len(given)} indices for {len(dims)} axes")
+    parts = [
+        _index(part, size, "indices", "ravel_multi_index")
+        for part, size in zip(given, dims, strict=True)
+    ]
     place = parts[0]
     for part, size in zip(parts[1:], dims[1:], strict=True):
         place = multiply(place, dim_value(size, place.dtype)) + part

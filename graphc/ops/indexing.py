@@ -157,6 +157,19 @@ def take(
 
     Source: numpy.take, jax.numpy.take.
     """
+    return take_for("take", x, indices, axis, mode, name=name)
+
+
+def take_for(
+    function: str,
+    x: Any,
+    indices: Any,
+    axis: int | None = 0,
+    mode: str | None = None,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """`take`, where the user called `function`: errors of checked runs name it."""
     if mode not in (None, "clip", "fill", "zero", "wrap"):
         must = '"clip", "fill", "zero" or "wrap"'
         refuse(f"Take: mode must be {must}, got {mode!r}", error=AttributeValueError)
@@ -173,7 +186,7 @@ def take(
     size = x.type.shape[place]
     where = index_tensor("Take", indices, size, mode)
     if mode is None:
-        where = in_range(where, -size, size, "indices")
+        where = in_range(where, -size, size, "indices", of=function)
     return emit_one(TAKE, (x, where), name, axis=place, mode=mode or "clip")
 
 

@@ -273,7 +273,8 @@ def sparse_softmax_cross_entropy(logits: Any, labels: Any, *, name: str | None =
     """
     logits, labels = convert(logits), convert(labels)
     if logits.ndim:  # otherwise the operator refuses them
-        labels = in_range(labels, 0, logits.shape[-1], "labels")
+        classes = logits.shape[-1]
+        labels = in_range(labels, 0, classes, "labels", of="sparse_softmax_cross_entropy")
     operands = (logits, labels)
     return emit_one(SPARSE_SOFTMAX_CROSS_ENTROPY, operands, name=name)
 

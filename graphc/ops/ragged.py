@@ -18,6 +18,7 @@ from graphc.ops.emit import convert, emit_one, promote_operands
 from graphc.ops.layout_rules import SUM, replicated
 from graphc.ops.matrices import matrix_transpose
 from graphc.ops.narrow import in_wider
+from graphc.ops.ranges import in_range
 from graphc.ops.slopes import with_slope_of
 from graphc.ops.stable import wide_integer
 
@@ -181,7 +182,10 @@ def ragged_dot(a: Any, b: Any, group_sizes: Any, *, name: str | None = None) -> 
     Source: jax.lax.ragged_dot.
     """
     a, b = promote_operands(a, b)
-    return emit_one(RAGGED_DOT, (a, b, convert(group_sizes)), name)
+    sizes = convert(group_sizes)
+    if a.ndim:  # else the operator refuses it
+        sizes = in_range(sizes, 0, a.shape[0] + 1, "group_sizes", of="ragged_dot")
+    return emit_one(RAGGED_DOT, (a, b, sizes), name)
 
 
 OPS: tuple[OpDef, ...] = (RAGGED_DOT, RAGGED_OUTER)

@@ -19,6 +19,7 @@ from graphc.ops.broadcasting import require_one_dtype
 from graphc.ops.checks import as_dims
 from graphc.ops.emit import convert, emit_one, promote_inexact, to_dtype
 from graphc.ops.narrow import summed
+from graphc.ops.ranges import in_range
 from graphc.ops.stable import wide, wide_integer
 from graphc.ops.stacking import stack
 
@@ -263,7 +264,8 @@ def crop_and_resize(
         boxes: [n, 4]: top, left, bottom, right. 0 is the centre of the first row or column, 1
             that of the last. A bottom above the top flips the result.
         images: [n], integers: the number of the image that each box is of, the nearest one where
-            there is none of that number.
+            there is none of that number, which is an error of runs with
+            `CompileOptions(check_numerics=True)`.
         size: height and width of the results, or one int for both.
         method: "bilinear" or "nearest".
         fill: what lies outside of the image.
@@ -281,6 +283,8 @@ def crop_and_resize(
     """
     x, boxes = promote_inexact(x, boxes)
     images = convert(images)
+    if x.ndim:  # else the operator refuses it
+        images = in_range(images, 0, x.shape[0], "images", of="crop_and_resize")
     if is_integer(images.dtype):  # the number of images must fit
         images = to_dtype(images, wide_integer(images.dtype))
     both = as_dims("CropAndResize", size) * (1 if np.ndim(size) else 2)

@@ -11,6 +11,7 @@ from graphc.ops.along_axis import take_along_axis
 from graphc.ops.checks import refuse
 from graphc.ops.comparison import where
 from graphc.ops.emit import convert, promote_operands
+from graphc.ops.ranges import in_range
 from graphc.ops.rearranging import broadcast_arrays
 from graphc.ops.shape import expand_dims, squeeze
 from graphc.ops.stacking import stack
@@ -65,7 +66,11 @@ def piecewise(
 def choose(places: Any, choices: Sequence[Any]) -> Tensor:
     """Each element of the choice whose number stands in `places`; numbers count as in `take`.
 
+    One out of range counts as the nearest in range, and is an error of runs with
+    `CompileOptions(check_numerics=True)`.
+
     Source: numpy.choose.
     """
     numbers, *options = broadcast_arrays(places, *promote_operands(*choices))
-    return squeeze(take_along_axis(stack(options), expand_dims(numbers, 0), 0), 0)
+    numbers = in_range(numbers, -len(options), len(options), "places", of="choose")
+    return squeeze(take_along_axis(stack(options), expand_dims(numbers, 0), 0, "clip"), 0)

@@ -20,11 +20,13 @@ from graphc.ops.emit import as_array, convert
 from graphc.ops.gathering import index_tensor
 from graphc.ops.gathering_nd import gather_at
 from graphc.ops.index_frames import index_vectors
-from graphc.ops.indexing import take
+from graphc.ops.indexing import take_for
 from graphc.ops.ranges import in_range
 from graphc.ops.shape import reshape
 from graphc.ops.slicing import flip, slice_
 from graphc.ops.state import dim_value
+
+_READ = "x[...]"  # what the user wrote, for errors
 
 
 class Window(NamedTuple):
@@ -88,9 +90,12 @@ def getitem(x: Any, index: Any) -> Tensor:
         return y
     if len(chosen) == 1:
         ((axis, places),) = chosen.items()
-        return take(y, places, axis)
+        return take_for(_READ, y, places, axis)
     sizes = y.type.shape
-    checked = {i: in_range(places, -sizes[i], sizes[i], "indices") for i, places in chosen.items()}
+    checked = {
+        i: in_range(places, -sizes[i], sizes[i], "indices", of=_READ)
+        for i, places in chosen.items()
+    }
     return gather_at(y, vectors(x, subscript._replace(chosen=checked)), tuple(chosen))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -83,11 +84,21 @@ def test_a_program_that_ends_its_compiler(plain: Path, monkeypatch) -> None:
         use(plain, gc.Limits(seconds=60.0))
 
 
+def test_limits_may_be_numbers_of_numpy() -> None:
+    limits = gc.Limits(operations=np.int64(5), memory=np.uint8(7), seconds=np.float32(0.5))
+    assert limits == gc.Limits(operations=5, memory=7, seconds=0.5)
+    assert repr(limits) == "Limits(operations=5, memory=7, seconds=0.5)"
+    assert gc.Limits(seconds=np.int32(2)).seconds == 2
+
+
 def test_what_is_no_limit(plain: Path) -> None:
-    for wrong in (0, -1, True, "9", float("nan")):
+    for wrong in (0, -1, True, np.True_, "9", float("nan"), np.float32("inf")):
         with pytest.raises(AttributeValueError, match="must be a positive number or None"):
             gc.Limits(seconds=wrong)
-    with pytest.raises(AttributeValueError, match="operations must be a positive number"):
-        gc.Limits(operations=1.5)
+    for name in ("operations", "memory"):
+        must = rf"Limits: {name} must be a positive number, an int, or None, got "
+        for wrong in (1.5, np.float64(5), 0, -1, np.int64(-5), True, np.True_, "9", [5]):
+            with pytest.raises(AttributeValueError, match=must + re.escape(repr(wrong))):
+                gc.Limits(**{name: wrong})
     with pytest.raises(AttributeValueError, match=r"limits must be gc\.Limits, got 5"):
         gc.load(plain, limits=5)

@@ -35,16 +35,50 @@ def lstm(x: Any, n: Any) -> Any:
     return nn.LSTM(3, name="lstm")(x, lengths=n)
 
 
-# name -> the builder, the shape of x, the axis of the limit, whether negative indices are allowed
-WAYS: dict[str, tuple[Any, tuple[int | None, ...], int, bool]] = {
-    "take": (gc.take, (None, 3), 0, True),
-    "x[i]": (lambda x, i: x[i], (None, 3), 0, True),
-    "x[i, j]": (lambda x, i: x[i, gc.zeros((2,), "int32")], (None, 3), 0, True),
-    "x[rows, i]": (pairs, (2, None), 1, True),
-    "take_along_axis": (along, (None, 3), 0, True),
-    "gather_nd": (gathered, (None, 3), 0, True),
-    "a loop": (looped, (None, 3), 0, True),
-    "lengths": (lstm, (2, None, 3), 1, False),
+def cropped(x: Any, i: Any) -> Any:
+    return nn.crop_and_resize(x, np.full((2, 4), 0.5, "f"), i, 1)
+
+
+def distance(x: Any, n: Any) -> Any:
+    return nn.edit_distance(gc.cast(x, "int32"), np.array([[1], [2]]), n)
+
+
+def grouped(x: Any, n: Any) -> Any:
+    return gc.ragged_dot(x, np.ones((2, 3, 1), "f"), n)
+
+
+def unpooled(x: Any, i: Any) -> Any:
+    return nn.max_unpool(gc.ones((1, 2, 1)), gc.reshape(i, (1, 2, 1)), x.shape[0]) * gc.sum(x)
+
+
+def index(size: int) -> tuple[int, int]:
+    """The least and the greatest allowed; indices count from the end too."""
+    return -size, size - 1
+
+
+def number(size: int) -> tuple[int, int]:
+    return 0, size - 1
+
+
+def length(size: int) -> tuple[int, int]:
+    return 0, size
+
+
+# what, how it is built, the shape of x, the axis of the limit, what is allowed
+WAYS: dict[str, tuple[Any, tuple[int | None, ...], int, Any]] = {
+    "take": (gc.take, (None, 3), 0, index),
+    "x[i]": (lambda x, i: x[i], (None, 3), 0, index),
+    "x[i, j]": (lambda x, i: x[i, gc.zeros((2,), "int32")], (None, 3), 0, index),
+    "x[rows, i]": (pairs, (2, None), 1, index),
+    "take_along_axis": (along, (None, 3), 0, index),
+    "gather_nd": (gathered, (None, 3), 0, index),
+    "a loop": (looped, (None, 3), 0, index),
+    "lengths": (lstm, (2, None, 3), 1, length),
+    "crop_and_resize": (cropped, (None, 2, 2, 1), 0, number),
+    "edit_distance": (distance, (2, None), 1, length),
+    "ctc_beam_search": (lambda x, n: nn.ctc_beam_search(x, n, 2)[2], (2, None, 3), 1, length),
+    "ragged_dot": (grouped, (None, 3), 0, length),
+    "max_unpool": (unpooled, (None, 3), 0, number),
 }
 
 
@@ -62,7 +96,7 @@ def feed_of(name: str, size: int) -> np.ndarray[Any, Any]:
 
 
 def text_of(name: str, size: int, value: int) -> str:
-    low, high = (-size, size - 1) if WAYS[name][3] else (0, size)
+    low, high = WAYS[name][3](size)
     return f"out of range: {value} is not in {low} to {high}"
 
 
