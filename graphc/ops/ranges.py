@@ -45,7 +45,7 @@ def _holds(values: Any, low: tuple[Dim, ...], high: tuple[Dim, ...]) -> bool:
         known = known.astype(np.int32)
     rows = known.reshape(-1, len(low))
     found = zip(rows.min(0).tolist(), rows.max(0).tolist(), low, high, strict=True)
-    return all(least <= first and last < end for first, last, least, end in found)  # type: ignore[operator]
+    return all(least <= first and last < end for first, last, least, end in found)
 
 
 IN_RANGE = OpDef(
