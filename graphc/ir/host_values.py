@@ -49,7 +49,7 @@ def host_array(value: Any, wanted: DType | None = None) -> Array:
             then the cause), or a Python integer in it is out of range for `wanted`.
     """
     array = read(value)
-    if array.dtype.kind in "Of" and wanted is not None and is_integer(wanted):
+    if wanted is not None and array.dtype.kind in ("Of" if is_integer(wanted) else "O"):
         found = _integers(value, wanted)
         if found is not None:
             return found
@@ -87,7 +87,8 @@ def python_kind(value: Any, array: Array) -> type | None:
 
 
 def _integers(value: Any, dtype: DType) -> Array | None:
-    """Python integers as an array of an integer dtype; None if `value` is anything else.
+    """Python integers as an array of an integer dtype, or of float64 if `dtype` is floating or
+    complex; None if `value` is anything else.
 
     NumPy reads a list with a number of 2**63 or more as floats or as objects.
 
@@ -103,10 +104,13 @@ def _integers(value: Any, dtype: DType) -> Array | None:
     numbers = array.reshape(-1).tolist()
     if not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in numbers):
         return None
-    low, high = _range_of(dtype)
+    if dtype.kind == "b":
+        return None
+    limit = int(_greatest(np.dtype(np.float64)))
+    low, high = _range_of(dtype) if is_integer(dtype) else (-limit, limit)
     if numbers and (min(numbers) < low or max(numbers) > high):
         raise _misfit(dtype, min(numbers), max(numbers))
-    return np.array(numbers, dtype).reshape(array.shape)
+    return np.array(numbers, dtype if is_integer(dtype) else np.float64).reshape(array.shape)
 
 
 def fitted(array: Array, dtype: DType) -> Array:
