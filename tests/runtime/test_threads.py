@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from typing import Any
 
+import numpy as np
 import pytest
 
 import graphc as gc
-from tests.runtime.counting import FEED, counting, counts, handled, interrupt, meddle
+from tests.runtime.counting import (
+    FEED,
+    counting,
+    counts,
+    handled,
+    interrupt,
+    meddle,
+    strategy_of,
+)
 
 
 def test_a_handler_may_use_the_session_while_a_step_waits_for_room() -> None:
@@ -72,6 +82,69 @@ def test_steps_run_while_another_thread_compiles(monkeypatch) -> None:
     assert counts(session.values()) == {2}
     go_on.set()
     thread.join()
+    assert counts(session.values()) == {2}
+
+
+@pytest.mark.parametrize("devices", [1, 4])
+@pytest.mark.parametrize("use", ["get", "values", "set", "run"])
+def test_another_thread_waits_for_a_whole_step(use: str, devices: int) -> None:
+    """While a step has taken the old state and not yet stored the new one, nobody reads either."""
+    graph, step, total = counting()
+    session = gc.Session(graph, strategy=strategy_of(devices))
+    session.run(step, {"x": FEED})
+    before = session.run(total, {"x": FEED})
+    value = np.full(3, 7, np.float32)
+    uses = {
+        "get": lambda: seen.append(session.get("b").tolist()),
+        "values": lambda: seen.append(session.values()["b"].tolist()),
+        "set": lambda: seen.append(session.set("b", value)),
+        "run": lambda: seen.append(float(session.run(total, {"x": FEED}) - before)),
+    }
+    seen: list[Any] = []
+    threads: list[threading.Thread] = []
+
+    def start_another() -> None:
+        threads.append(threading.Thread(target=uses[use]))
+        threads[0].start()
+        threads[0].join(0.2)
+        assert threads[0].is_alive() and not seen
+
+    undo = meddle(session.executables[0], start_another)
+    session.run(step, {"x": FEED})
+    undo()
+    threads[0].join()
+    wanted = {"get": [2, 2, 2], "values": [2, 2, 2], "set": None, "run": 40 * 50}
+    assert seen == [wanted[use]]
+    if use == "set":
+        assert session.get("b").tolist() == [7, 7, 7]
+
+
+def test_one_thread_at_a_time_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each compiles must fit the state that it finds; and nothing is compiled twice."""
+    graph, step, total = counting()
+    session = gc.Session(graph, options=gc.CompileOptions(cache=None))
+    wait = gc.Executable.wait
+    at_work: list[int] = []
+    most: list[int] = []
+
+    def slow(self: Any) -> Any:
+        at_work.append(1)
+        most.append(len(at_work))
+        time.sleep(0.1)
+        at_work.pop()
+        return wait(self)
+
+    monkeypatch.setattr(gc.Executable, "wait", slow)
+    threads = [
+        threading.Thread(target=session.run, args=(fetch, {"x": FEED}))
+        for fetch in (step, total, step, total)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(most) == 1
+    assert len(session.executables) == 2
     assert counts(session.values()) == {2}
 
 
