@@ -24,6 +24,7 @@ RNG = np.random.default_rng(0)
 KEYS = np.array([3, 0, 1, 1, 2, 2, 3, 3], np.int32)
 IMAGES = RNG.normal(size=(4, 8, 8, 2))
 KERNEL = RNG.normal(size=(3, 3, 2, 4))
+TABLE = np.arange(32, dtype=np.float32).reshape(8, 4)
 GROUPED = RNG.normal(size=(3, 3, 1, 4))
 
 
@@ -76,21 +77,37 @@ def test_kernels_of_grouped_convolutions_learn_the_same_from_a_cut_batch() -> No
     equal_on_meshes(graph, fetches, {x: IMAGES, w: GROUPED})
 
 
-@pytest.mark.parametrize("start", [-1, 3, 5])
-def test_windows_begin_where_they_fit(start: int) -> None:
+@pytest.mark.parametrize("rows", [7, 8])
+@pytest.mark.parametrize("start", [-1, 3, 6])
+def test_windows_begin_where_they_fit(start: int, rows: int) -> None:
     with gc.Graph() as graph:
-        x = gc.placeholder((7, 3), "float64", name="x", batch_axis=None)
+        x = gc.placeholder((rows, 3), "float64", name="x", batch_axis=None)
         at = gc.placeholder((), "int32", name="at")
-        window = gc.dynamic_slice(x, [at, 0], [4, 3])
+        whole = x if rows % 2 else gc.shard(x * 1.0, ("data",))
+        window = gc.dynamic_slice(whole, [at, 0], [4, 3])
         first = gc.dynamic_slice(window, [at * 0, 0], [2, 3])  # XLA merges both slices
         cut = gc.shard(window, ("data",))
-    values = np.arange(21.0).reshape(7, 3)
-    begin = min(max(start + 7 if start < 0 else start, 0), 3)
+    values = np.arange(3.0 * rows).reshape(rows, 3)
+    begin = min(max(start + rows if start < 0 else start, 0), rows - 4)
     wanted = values[begin : begin + 4]
     for strategy in (None, *MESHES):
         found = gc.Session(graph, strategy=strategy).run([cut, first], {x: values, at: start})
         np.testing.assert_array_equal(np.asarray(found[0]), wanted)
         np.testing.assert_array_equal(np.asarray(found[1]), wanted[:2])
+
+
+def test_coordinates_of_places_that_are_cut() -> None:
+    with gc.Graph() as graph:
+        x = gc.placeholder((8, 4), "float64", name="x", batch_axis=None)
+        at = gc.placeholder((8, 2), "int32", name="at", batch_axis=None)
+        found = gc.gather_nd(gc.shard(x * 1.0, ("data",)), gc.shard(at + 0, (None, "model")))
+        fetches = [found, *gc.gradients([gc.reduce_sum(found * found)], [x])]
+    feeds = {x: np.arange(32.0).reshape(8, 4), at: np.stack([KEYS, KEYS[::-1]], 1)}
+    wanted = gc.Session(graph).run(fetches, feeds)
+    for one, other in zip(
+        wanted, gc.Session(graph, strategy=GRID).run(fetches, feeds), strict=True
+    ):
+        np.testing.assert_array_equal(np.asarray(other), np.asarray(one))
 
 
 def test_training_with_uneven_slices_in_a_loop_of_steps() -> None:
@@ -224,10 +241,24 @@ def in_space(x: Any, w: Any) -> Any:
     return conv(lax.with_sharding_constraint(x, cut), w)
 
 
+def at_coordinates(x: Any, places: Any) -> Any:
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=(), collapsed_slice_dims=(0, 1), start_index_map=(0, 1)
+    )
+    return lax.gather(x, places, numbers, (1, 1))
+
+
 FAULTS: dict[str, tuple[Callable[..., Any], list[tuple[Any, PartitionSpec]]]] = {
     "even_shards: a scatter of 7 updates on 2 x 2 devices": (
         lambda k: jnp.zeros(4, jnp.int32).at[k[1:]].add(1),
         [(KEYS, PartitionSpec("data"))],
+    ),
+    "_indexed: coordinates": (
+        at_coordinates,
+        [
+            (TABLE, PartitionSpec("data")),
+            (np.stack([KEYS, KEYS[::-1]], 1), PartitionSpec(None, "model")),
+        ],
     ),
     "_convolved: spatial axes": (
         in_space,
@@ -251,9 +282,13 @@ def test_xla_still_needs(rule: str) -> None:
     function, given = FAULTS[rule]
     arrays = [array for array, _ in given]
     places = tuple([NamedSharding(grid(), spec) for _, spec in given])
-    together = np.asarray(jax.jit(function, in_shardings=places)(*arrays))
     alone = np.asarray(jax.jit(function)(*arrays))
-    assert not np.allclose(together, alone, rtol=1e-3), f"XLA is right now; look at {rule}"
+    try:
+        together = np.asarray(jax.jit(function, in_shardings=places)(*arrays))
+    except jax.errors.JaxRuntimeError:  # refused, by a check inside the partitioner
+        pass
+    else:
+        assert not np.allclose(together, alone, rtol=1e-3), f"XLA is right now; look at {rule}"
     (kept,) = jax.jit(
         with_even_shards(lambda *args: [function(*args)], grid()), in_shardings=places
     )(*arrays)
