@@ -18,11 +18,12 @@ from graphc.errors import DeviceError, ExecutionError, FeedError, StateError, ne
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
-from graphc.runtime.executors import ONE_AT_A_TIME
-from graphc.runtime.failures import RUN_FAILED
+from graphc.runtime.executors import ONE_AT_A_TIME, copies_of
+from graphc.runtime.failures import RUN_FAILED, in_words
 from graphc.runtime.feeds import FeedSpec, bind_feeds
 from graphc.runtime.forking import FORKING
 from graphc.runtime.interrupts import uninterrupted
+from graphc.runtime.room import is_limited
 
 _IN_FLIGHT = 4  # steps on several devices: unbounded queues of collectives can abort the process
 
@@ -67,7 +68,7 @@ class EntryPoint(Uncopied):
         self._saved = saved
         self._lacking = lacking  # too few devices here: said by the first call
         self._chain = Chain(source)
-        on_cpu = source.platform == "cpu"
+        self._on_cpu = on_cpu = source.platform == "cpu"
         ports = [Port(v.name, "feed", Tensor(v.type, v.name)) for v in entry.inputs]
         self._specs = [FeedSpec(port, None, copy=on_cpu) for port in ports]
         # A program of ports alone: what the rules for feeds need to know.
@@ -151,22 +152,29 @@ class EntryPoint(Uncopied):
         values = list(values)
         for i in self._narrow:
             values[i] = np.asarray(values[i])
+        short = self._on_cpu and is_limited()  # a run may find no memory: see `runtime.room`
         try:
             with x64(self._entry.wide):
+                if short:  # it consumes copies, so that a failure leaves the state as it was
+                    values[: len(written)] = copies_of(values[: len(written)])
                 if self.devices == 1:
-                    return compiled(*values)
-                with ONE_AT_A_TIME.lock:
-                    self._wait()
                     results = compiled(*values)
+                else:
+                    with ONE_AT_A_TIME.lock:
+                        self._wait()
+                        results = compiled(*values)
+                if short:
+                    jax.block_until_ready(results)
         except RUN_FAILED as error:
             if any(value.is_deleted() for value in written):
                 state.consume("a run that failed")
                 raise StateError(
-                    f"the run failed after it had consumed state: {error}",
+                    f"the run failed after it had consumed state: {in_words(error)[0]}",
                     mend="start again from model.state(), or from a state that was saved",
                 ) from error
-            raise ExecutionError(f"the run failed: {error}") from error
-        self._waiting.append(results[-1])  # a fetch or the token: no step takes it
+            raise ExecutionError(f"the run failed: {in_words(error)[0]}") from error
+        if self.devices > 1:
+            self._waiting.append(results[-1])  # a fetch or the token: no step takes it
         return results
 
     def _wait(self) -> None:

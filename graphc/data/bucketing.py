@@ -225,7 +225,10 @@ def _evened(
         spec.convert(row, copy=False) for row, count in zip(value, counts, strict=True) if count
     ]
     rest = rows[0].shape[1:]
-    if any(row.ndim != tensor.type.rank - 1 or row.shape[1:] != rest for row in rows):
+    if any(
+        row.ndim != tensor.type.rank - 1 or row.shape != (count, *rest)
+        for row, count in zip(rows, counts[counts > 0], strict=True)
+    ):
         return value  # wrong in another way: refused as a whole
     if not np.array_equal(sizes.lengths.setdefault((batch, time), counts), counts):
         raise FeedError(

@@ -30,6 +30,7 @@ from graphc.ir.dtypes import (
 
 Array = np.ndarray[Any, Any]
 
+_UNMASKED = (np.ndarray, np.generic, jax.Array)  # a masked array is known by its own type
 _DEEPEST: Final = 64  # nested lists: NumPy's arrays have at most so many axes
 _KINDS: Final = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 
@@ -217,10 +218,22 @@ def _check_nest(value: list[Any] | tuple[Any, ...], depth: int) -> None:
     kinds = set(map(type, value))
     if any(issubclass(kind, np.ma.MaskedArray) for kind in kinds):
         raise _masked()
+    own = [k for k in kinds if hasattr(k, "__array__") and not issubclass(k, _UNMASKED)]
+    if own and any(_becomes_masked(item) for item in value if type(item) in own):
+        raise _masked()
     if any(issubclass(kind, (list, tuple)) for kind in kinds):
         for item in value:
             if isinstance(item, (list, tuple)):
                 _check_nest(item, depth + 1)
+
+
+def _becomes_masked(value: Any) -> bool:
+    try:
+        return isinstance(np.asanyarray(value), np.ma.MaskedArray)
+    except GraphcError:  # of a tensor, which has no value
+        raise
+    except Exception:  # raised again when the list is read
+        return False
 
 
 def _masked() -> DTypeError:

@@ -151,7 +151,8 @@ class MultiHeadAttention(Layer):
             check_rank(self, x, (3,), _SEQUENCES)
             steps, room_left = x.type.shape[1], cache.key.type.shape[1] - x.type.shape[1]
             kind = type(self).__name__
-            before = in_range(cache.length, 0, room_left + 1, "steps in the cache", of=kind)
+            length = convert(cache.length)
+            before = in_range(length, 0, room_left + 1, "steps in the cache", of=kind)
             positions = iota((steps,)) + before
             query, new_key, new_value = self._heads_of(x, x, positions)
             start = (0, before, 0, 0)

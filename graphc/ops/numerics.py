@@ -65,9 +65,11 @@ def _lower_out_of_range(ctx: LowerContext, x: Any, *, low: Any, high: Any) -> An
         return jnp.zeros(2, INT32)
     wider = lax.convert_element_type(x, wide_integer(np.dtype(x.dtype)))
     limits = np.iinfo(wider.dtype)
-    lowest, highest = int(limits.min), min(int(limits.max), 2**63 - 1)
+    lowest, highest = int(limits.min), int(limits.max)
     least, most = (  # bounds may not fit: negative ones in unsigned dtypes, 2**31 in int32
-        np.clip(np.array(ctx.shape(bounds), np.int64) - shift, lowest, highest).astype(wider.dtype)
+        np.array(
+            [min(max(int(n) - shift, lowest), highest) for n in ctx.shape(bounds)], wider.dtype
+        )
         for bounds, shift in ((low, 0), (high, 1))
     )
     above, below = wider > most, wider < least

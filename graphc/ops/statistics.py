@@ -22,7 +22,6 @@ from graphc.ops.comparison import equal, isnan, not_equal, where
 from graphc.ops.elementwise import isinf
 from graphc.ops.emit import as_array, constant, convert, promote_inexact, to_dtype
 from graphc.ops.powers import sqrt, square
-from graphc.ops.ranges import in_range
 from graphc.ops.reduction import (
     Axes,
     reduce_all,
@@ -156,10 +155,9 @@ def _at_quantile(rows: Tensor, counts: Tensor, q: Tensor, method: str) -> Tensor
 
 
 def _pick(rows: Tensor, place: Tensor) -> Tensor:
-    size = rows.shape[-1]
-    whole = in_range(to_dtype(place, INT32), 0, size, "places of the shares q", of="quantile")
+    whole = to_dtype(place, INT32)
     each = reshape(whole, (*(1,) * (rows.ndim - whole.ndim), *whole.shape))
-    return take_along_axis(rows, each, mode="clip")
+    return take_along_axis(rows, each, mode="clip")  # q = 1 may be rounded to one place more
 
 
 def _shares(q: Any, whole: int, dtype: DType) -> Tensor:

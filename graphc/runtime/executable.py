@@ -268,7 +268,11 @@ class Executable(Uncopied):
         if not executor.has_room():
             return uninterrupted(self._run_on_copies, buffers, places, feeds)
         fetched = executor.update(buffers, places, feeds)
-        executor.finish("the run failed after it had consumed state")
+        try:
+            jax.block_until_ready((fetched, [buffers[i] for i in places.assigned]))
+        except RUN_FAILED:
+            executor.forget()
+            raise
         return fetched
 
     def _run_on_copies(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax import numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from graphc.devices.mesh import jax_mesh
@@ -104,6 +103,7 @@ class Executor:
         """The host's memory that a run allocates."""
         if self._need is None:
             self._need = need_of(self.compiled, self.interface, self.devices)
+            self._in_flight.waited_for = self._need.blocks >= SMALL
         return self._need
 
     @property
@@ -155,12 +155,10 @@ class Executor:
         """
         self._in_flight.wait()
 
-    def copies(self, buffers: Sequence[jax.Array]) -> list[jax.Array]:
+    def copies(self, buffers: Sequence[Any]) -> list[Any]:
         """Copies of buffers of state, waited for."""
         with nullcontext() if self._turn is None else self._turn.lock, jax.enable_x64(True):
-            made = [jnp.array(buffer, copy=True) for buffer in buffers]
-            jax.block_until_ready(made)
-            return made
+            return copies_of(buffers)
 
     def finish(self, failure: str = _EARLIER) -> None:
         """Waits until no run is in flight.
@@ -295,6 +293,19 @@ def place_on(value: Any, where: Any) -> jax.Array:
         return placed
 
 
+def copies_of(arrays: Sequence[Any]) -> list[Any]:
+    """Copies of arrays where they are, waited for. Nothing is compiled for it, which might find
+    no memory either."""
+    made = [
+        jax.device_put(array, array.sharding, may_alias=False)
+        if isinstance(array, jax.Array)
+        else array.copy()
+        for array in arrays
+    ]
+    jax.block_until_ready(made)
+    return made
+
+
 def put_on(values: Sequence[Any], where: Sequence[jax.sharding.Sharding]) -> list[jax.Array]:
     """Arrays that nobody writes to, on their way to where they belong, 64-bit dtypes kept; what
     lies there already stays as it is."""
@@ -324,6 +335,7 @@ class InFlight:
     def __init__(self, bound: int, interface: Interface) -> None:
         self._assigned = len(interface.assigned)
         self._bound = bound
+        self.waited_for = False  # whether each step is, where memory is limited
         self._waiting: deque[Any] = deque()
         sizes = [_bytes(value.type) for value in interface.fetches] or [0]
         fetched = self._assigned + len(interface.fetches)
@@ -367,6 +379,8 @@ class InFlight:
                     value.block_until_ready()
         except RUN_FAILED as error:
             waiting.clear()
+            if self.waited_for and is_limited():
+                return  # the call that dispatched the step reports it, and it alone
             kind = StateError if self._assigned else ExecutionError
             raise kind(f"{failure}: {error}") from error
         except BaseException:  # what a signal's handler raised: no failure of the step

@@ -14,7 +14,8 @@ from graphc.ir.source import is_own
 # What JAX raises if a run fails. Nothing else counts as a failure of a run: a signal handler of the
 # user may raise any exception (a time limit's TimeoutError) while graphc waits for a run.
 # FloatingPointError comes from JAX's option `jax_debug_nans`, when a step is dispatched.
-RUN_FAILED = (jax.errors.JaxRuntimeError, FloatingPointError)
+# MemoryError comes from C++, where there is none left to dispatch or compile with.
+RUN_FAILED = (jax.errors.JaxRuntimeError, FloatingPointError, MemoryError)
 
 _TRACEBACK = "Traceback (most recent call last):\n"
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
@@ -26,9 +27,10 @@ def in_words(error: Exception) -> tuple[str, list[str]]:
     JAX puts the traceback of a host function that raised into its message: what is raised stands
     behind its frames, and of those the innermost are the user's.
     """
-    _, found, trace = str(error).partition(_TRACEBACK)
+    text = str(error) or type(error).__name__
+    _, found, trace = text.partition(_TRACEBACK)
     if not found:
-        return str(error), []
+        return text, []
     lines = trace.splitlines()
     frames = [match for line in lines if (match := _FRAME.fullmatch(line))]
     raised = [line for line in lines if line and not line.startswith("  File ")]

@@ -38,7 +38,8 @@ _NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1")
 _NUMBERS = [int(getattr(signal, name, signal.SIGTERM)) for name in _NAMES]
 _INT, _TERM, _ALRM, _HUP, _USR1 = _NUMBERS
 _Rows = list[tuple[int, int]]  # place and number of each signal that is delayed
-_last: tuple[tuple[Any, ...], _Rows] = (), []  # the handlers of the last call, and its rows
+# The handlers of the last call, and its rows. At first what is no handler.
+_last: tuple[tuple[Any, ...], _Rows] = (object(),) * 5, []
 _delayed: list[int] = []  # the signals that wait, in the order in which they came
 _since = 0.0  # when the first of them came
 _handlers: dict[int, Any] = {}  # the user's, while ours are in their places
@@ -56,7 +57,13 @@ def uninterrupted(work: Callable[..., T], *args: Any) -> T:
     of = _handler_of  # the loops are written out: each microsecond here is one of each step
     found = of(_INT), of(_TERM), of(_ALRM), of(_HUP), of(_USR1)
     seen, rows = _last
-    if found != seen:
+    if not (
+        found[0] is seen[0]
+        and found[1] is seen[1]
+        and found[2] is seen[2]
+        and found[3] is seen[3]
+        and found[4] is seen[4]
+    ):
         rows = _rows(found)
         _last = found, rows
     try:
@@ -73,12 +80,13 @@ def uninterrupted(work: Callable[..., T], *args: Any) -> T:
 def _rows(handlers: tuple[Any, ...]) -> _Rows:
     """What to delay: signals with a handler of the user's. The default and an ignored signal
     (SIGHUP under nohup) have numbers for handlers, and what is delayed already has ours."""
-    rows = {
-        number: i
-        for i, (number, handler) in enumerate(zip(_NUMBERS, handlers, strict=True))
-        if callable(handler) and handler is not _delay
-    }
-    _handlers.update((number, handlers[i]) for number, i in rows.items())
+    rows = {}
+    for i, (number, handler) in enumerate(zip(_NUMBERS, handlers, strict=True)):
+        if handler is _delay:  # of a call outside, which has noted the user's
+            continue
+        _handlers.pop(number, None)
+        if callable(handler):
+            rows[number], _handlers[number] = i, handler
     return [(i, number) for number, i in rows.items()]
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import jax
 
 from graphc.errors import ExecutionError
-from graphc.runtime.interface import SINGLE, Interface
+from graphc.runtime.interface import PARTITIONED, SINGLE, Interface
 from graphc.runtime.layout import elements
 
 resource: Any
@@ -53,6 +53,8 @@ def need_of(compiled: Any, interface: Interface, devices: Sequence[jax.Device]) 
     results = int(analysis.output_size_in_bytes - analysis.alias_size_in_bytes)
     if interface.kind != SINGLE:
         large = temporaries * interface.replicas * (temporaries >= LARGE)
+        if interface.kind == PARTITIONED:
+            return Need(compiled.host_bytes(), large)
         return Need((temporaries + results) * interface.replicas, large)
     new = interface.assigned[len(interface.written) if interface.donate else 0 :]
     types = [*(value.type for value in interface.fetches), *(buffer.type for buffer in new)]

@@ -177,6 +177,15 @@ class CompiledPartition:
             on[device] = summed._replace(temp_size_in_bytes=most)
         return max(on.values(), key=sum)
 
+    def host_bytes(self) -> int:
+        """About what a run allocates where all devices are in the host's memory. Copies between
+        devices count as arguments of the executable that takes them."""
+        analyses = [executable.memory_analysis() for executable in self.executables]
+        return sum(
+            int(a.temp_size_in_bytes + a.output_size_in_bytes + a.argument_size_in_bytes)
+            for a in analyses
+        )
+
     def to_bytes(self) -> Code:
         """What `from_bytes` reads. Its targets are one list for each executable.
 

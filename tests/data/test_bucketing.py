@@ -219,3 +219,19 @@ def test_a_row_without_a_length_is_refused(row: Any) -> None:
         total = gc.reduce_sum(words)
     with pytest.raises(FeedError, match="feed 'words' is not an array of int32"):
         gc.Bucketing(BUCKETS).run(gc.Session(graph), total, {words: [[1, 2], row, [3]]})
+
+
+def test_a_row_whose_length_is_not_that_of_its_array_is_refused() -> None:
+    class Row:
+        def __len__(self) -> int:
+            return 2
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return np.array([1, 2, 3])
+
+    with gc.Graph() as graph:
+        words = gc.placeholder(("batch", "time"), "int32", name="words")
+        total = gc.reduce_sum(words)
+    for other in ([1, 1, 1, 1], [1]):
+        with pytest.raises(FeedError, match="feed 'words' is not an array of int32"):
+            gc.Bucketing(BUCKETS).run(gc.Session(graph), total, {words: [Row(), other]})

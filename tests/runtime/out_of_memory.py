@@ -4,8 +4,7 @@
 
 HOW: "asked": the check before the run finds that there is no room; "waited": that check passes, and
 `run` waits for the step; "late": neither, so the failure appears after `run` has returned; "state":
-likewise, with an executable of `gc.compile`; "kept": small results are kept until there is no room
-for another.
+likewise, with an executable of `gc.compile`.
 """
 
 from __future__ import annotations
@@ -17,14 +16,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
 import graphc as gc
 from graphc.runtime import executors
 
 ROWS = 200_000
-FEW_ROWS = 1_800  # blocks of 27 MiB
 LEFT = 300 * 2**20  # bytes of address space
 
 
@@ -34,8 +31,7 @@ def main(devices: int, how: str) -> None:
     with graph:
         x = gc.placeholder((None, 16), name="x")
         w = gc.variable(np.ones((16, 4000), np.float32), name="w")
-        product = gc.matmul(x, w)
-        value = gc.reduce_mean(gc.sort(product, axis=1))
+        value = gc.reduce_mean(gc.sort(gc.matmul(x, w), axis=1))
         step = w.assign(w + value)
     options = gc.CompileOptions(cache=None)
     strategy = gc.devices.DataParallel(devices) if devices > 1 else None
@@ -43,9 +39,6 @@ def main(devices: int, how: str) -> None:
     small, large = ({x: np.ones((n, 16), np.float32)} for n in (8, ROWS))
     session.run([step, value], small)
     session.compile([step, value], {x: (ROWS, 16)})
-    if how == "kept":
-        for fetches in (product, [step, product]):
-            session.compile(fetches, {x: (FEW_ROWS, 16)})
     steps = {}
     if how == "state":
         for rows in (8, ROWS):
@@ -56,7 +49,7 @@ def main(devices: int, how: str) -> None:
     with open("/proc/self/statm") as file:
         size = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + LEFT,) * 2)
-    if how not in ("asked", "kept"):
+    if how != "asked":
         executors.has_room = lambda size: True  # type: ignore[assignment]
     if how in ("late", "state"):
         executors.is_limited = lambda: False  # type: ignore[assignment]
@@ -74,20 +67,6 @@ def main(devices: int, how: str) -> None:
             "large": lambda: states.append(steps[ROWS](states[0], large)[1]),
             "read": lambda: states[-1]["w"],
             "run": lambda: steps[8](states[-1], small),
-        }
-    if how == "kept":
-        kept: list[Any] = []
-        few = {x: np.ones((FEW_ROWS, 16), np.float32)}
-        read = [lambda: kept.append(session.run(product, few))] * 50
-        update = [lambda: kept.append(session.run([step, product], few))] * 50
-        before = session.get("w")
-        uses = {
-            "update": lambda: [use() for use in update],
-            "read": lambda: [use() for use in read],
-            "results": lambda: jax.block_until_ready(kept),
-            "state": lambda: np.testing.assert_array_less(before, session.get("w")),
-            "drop": kept.clear,
-            "again": lambda: session.run([step, product], few),
         }
     said = {}
     for name, use in uses.items():

@@ -185,6 +185,7 @@ def test_an_infinity_is_no_nan() -> None:
         [np.ma.array([1.0, 2.0], mask=[False, True])],
         ([[np.ma.array([1.0], mask=[True])]],),
         HasArray(np.ma.array([1.0, 2.0], mask=[False, True])),
+        [[HasArray(np.ma.array([1.0, 2.0], mask=[False, True]))]],
     ],
 )
 def test_masks_are_not_lost(value: Any) -> None:

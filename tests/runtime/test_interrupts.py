@@ -442,6 +442,30 @@ def test_a_signal_that_is_ignored_costs_nothing(monkeypatch: pytest.MonkeyPatch)
     assert set(exchanged) <= {signal.SIGINT}
 
 
+def test_handlers_are_told_apart_by_identity() -> None:
+    class Equal:
+        """Equal to all others, also to `signal.SIG_IGN`."""
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __eq__(self, other: object) -> Any:
+            return np.ones(2, bool)  # has no truth value
+
+        def __call__(self, *_: Any) -> None:
+            seen.append(self.name)
+
+    seen: list[str] = []
+    for name in ("first", "second"):
+        with handled(signal.SIGINT, Equal(name)):
+            uninterrupted(interrupt)
+    assert seen == ["first", "second"]
+    with handled(signal.SIGINT, signal.SIG_IGN):
+        uninterrupted(lambda: seen.append(str(signal.getsignal(signal.SIGINT))))
+    assert seen[2] == str(signal.SIG_IGN)
+    assert not interrupts._handlers.get(signal.SIGINT), "the last one is held no more"
+
+
 def test_the_handlers_of_each_moment_are_delayed() -> None:
     """The handlers of the last call are kept; those of this call must be the ones put back."""
     seen: list[str] = []

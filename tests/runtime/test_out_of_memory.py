@@ -8,15 +8,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
+import graphc as gc
 from graphc.runtime import executors
+from tests.runtime.counting import FEED, counting, counts
 
 
 def out_of_memory(devices: int, how: str) -> dict[str, str]:
-    """The result of each use of a session: see `tests.runtime.out_of_memory`."""
+    """What each use of a session says: see `tests.runtime.out_of_memory`."""
+    return process("out_of_memory", devices, str(devices), how)
+
+
+def process(module: str, devices: int, *arguments: str) -> dict[str, str]:
+    """What a module prints in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.runtime.out_of_memory", str(devices), how],
+        [sys.executable, "-m", f"tests.runtime.{module}", *arguments],
         cwd=Path(__file__).parents[2],
         env={
             **os.environ,
@@ -59,12 +67,20 @@ def test_a_step_that_finds_no_memory(devices: int, how: str) -> None:
         assert "Out of memory" in text
 
 
-@pytest.mark.parametrize("devices", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_small_blocks_that_find_no_memory(devices: int) -> None:
-    """The call that finds none says so; the state and all earlier results stay."""
-    said = out_of_memory(devices, "kept")
-    failure = "the run failed: RESOURCE_EXHAUSTED"
-    if devices > 1:  # it is not begun, for XLA ends the process where one device alone fails
+@pytest.mark.parametrize(
+    "kind, devices",
+    [
+        ("session", 1),
+        ("artifact", 1),
+        pytest.param("session", 4, marks=pytest.mark.slow),
+        pytest.param("partition", 2, marks=pytest.mark.slow),
+    ],
+)
+def test_small_blocks_that_find_no_memory(kind: str, devices: int) -> None:
+    """The call that finds none says so, and it alone; the state and all earlier results stay."""
+    said = process("kept_results", devices, kind)
+    failure = "the run failed: "
+    if devices == 4:  # not begun: XLA ends the process if one device alone finds no memory
         failure = "the run failed before it began: it needs "
     for name in ("update", "read"):
         assert said.pop(name).startswith(f"ExecutionError: {failure}")
@@ -83,3 +99,25 @@ def test_a_state_whose_step_finds_no_memory_says_so(devices: int) -> None:
 
 def test_there_is_room_or_not() -> None:
     assert executors.has_room(1 << 20) and not executors.has_room(1 << 60)
+
+
+def test_a_call_does_not_report_the_failure_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads may share an executable, and each waits for its own run."""
+
+    class Failed:
+        def is_deleted(self) -> bool:
+            return False
+
+        def block_until_ready(self) -> None:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: of another thread")
+
+    graph, step, _ = counting()
+    train = gc.compile(graph, step, {"x": FEED.shape}, options=gc.CompileOptions(max_in_flight=1))
+    monkeypatch.setattr(executors, "SMALL", 0)
+    monkeypatch.setattr(executors, "is_limited", lambda: True)
+    state = train.init()
+    for has_room in (True, False):
+        monkeypatch.setattr(executors, "has_room", lambda size, answer=has_room: answer)
+        train._executor._in_flight._waiting.append([Failed()])
+        _, state = train(state, {"x": FEED})
+    assert counts(state) == {2}
