@@ -29,6 +29,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def _graph(size: int) -> tuple[gc.Graph, Any]:
 
 
 def _compile(folder: Path, seed: int) -> None:
-    for size in range(1, 100):
+    for size in count(1):  # to the end: sizes of earlier rounds come from the cache, in no time
         if size == 2:
             (folder / "begun").touch()
         graph, total = _graph(size)
@@ -83,7 +84,7 @@ def _save(folder: Path, seed: int) -> None:
         middle = gc.reduce_sum(w)
     session = gc.Session(graph, options=gc.CompileOptions(cache=None))
     signatures = {"ends": gc.Signature({"x": x}, {"ends": ends, "sum": middle})}
-    for number in range(1, 10_000):
+    for number in count(1):
         session.set("w", np.full(WEIGHTS, number, np.float32))
         gc.save(session, folder / "m.gcx", signatures=signatures, platforms=("cpu",))
         (folder / "saved").touch()  # from here on there is an artifact
@@ -156,9 +157,9 @@ def _forked(work: Callable[[], object], answer: Path | None = None) -> int:
 
 
 def _round(folder: Path, kind: str, rng: random.Random) -> Counter[str]:
-    _, count, within, work, look = KINDS[kind]
+    _, victims_at_once, within, work, look = KINDS[kind]
     found: Counter[str] = Counter()
-    seeds = [rng.randrange(1 << 30) for _ in range(count)]
+    seeds = [rng.randrange(1 << 30) for _ in range(victims_at_once)]
     begun = folder / "begun"
     begun.unlink(missing_ok=True)
     victims = [_forked(lambda seed=seed: work(folder, seed)) for seed in seeds]  # type: ignore[misc]
