@@ -29,8 +29,6 @@ from graphc.runtime.room import SMALL, Need, has_room, is_limited, need_of, no_r
 
 AXIS_NAME = "replica"
 
-_EARLIER = "an earlier run failed"
-
 # Held while a program over several devices is dispatched. If two threads dispatched at once, one
 # device could get the first program first and another the second, and each would wait for ever
 # for the other's part of a collective.
@@ -159,14 +157,6 @@ class Executor:
         """Copies of buffers of state, waited for."""
         with nullcontext() if self._turn is None else self._turn.lock, jax.enable_x64(True):
             return copies_of(buffers)
-
-    def finish(self, failure: str = _EARLIER) -> None:
-        """Waits until no run is in flight.
-
-        Raises:
-            StateError, ExecutionError: one failed; `failure` says which.
-        """
-        self._in_flight.finish(failure)
 
     def forget(self) -> None:
         """Has no later call report the failure of a run that the caller has reported."""
@@ -352,22 +342,22 @@ class InFlight:
             StateError, ExecutionError: an earlier step failed, with or without what it assigned.
         """
         while len(self._waiting) >= self._bound:
-            self._wait_for_the_oldest(_EARLIER)
+            self._wait_for_the_oldest()
 
-    def finish(self, failure: str = _EARLIER) -> None:
+    def finish(self) -> None:
         """Waits until no step is in flight.
 
         Raises:
-            StateError, ExecutionError: one failed, as for `wait`; `failure` says which.
+            StateError, ExecutionError: one failed, as for `wait`.
         """
         while self._waiting:
-            self._wait_for_the_oldest(failure)
+            self._wait_for_the_oldest()
 
     def forget(self) -> None:
         """Waits for none of the steps in flight any more."""
         self._waiting.clear()
 
-    def _wait_for_the_oldest(self, failure: str) -> None:
+    def _wait_for_the_oldest(self) -> None:
         waiting = self._waiting
         try:
             step = waiting.popleft()  # first, so that no other thread takes it too
@@ -382,7 +372,7 @@ class InFlight:
             if self.waited_for and is_limited():
                 return  # the call that dispatched the step reports it, and it alone
             kind = StateError if self._assigned else ExecutionError
-            raise kind(f"{failure}: {error}") from error
+            raise kind(f"an earlier run failed: {error}") from error
         except BaseException:  # what a signal's handler raised: no failure of the step
             waiting.appendleft(step)
             raise
