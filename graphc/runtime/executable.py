@@ -94,10 +94,8 @@ class Executable(Uncopied):
                 self.interface.feeds, [t.node.source for t in self._feeds], strict=True
             )
         ]
-        self._own = (
-            layout,
-            self._find(layout),
-        )  # one attribute, since another thread may replace both
+        # One attribute, since another thread may replace both.
+        self._own = layout, self._find(layout)
         self._elsewhere: WeakKeyDictionary[StateLayout, Places] = WeakKeyDictionary()
         self._lock = Lock()  # of `_elsewhere`
         self.is_compiled = False
@@ -276,6 +274,8 @@ class Executable(Uncopied):
         return fetched
 
     def _run_on_copies(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
+        """One run that consumes copies of the buffers. They take the place of the old ones if it
+        succeeds."""
         after = list(buffers)
         copies = self._executor.copies([buffers[i] for i in places.written])
         for i, copy in zip(places.written, copies, strict=True):

@@ -106,12 +106,11 @@ class Executor:
 
     @property
     def may_be_refused(self) -> bool:
-        """Whether the system may refuse a run its memory when the run was dispatched already."""
+        """Whether the system may refuse memory to a run that was already dispatched."""
         return (self._need or self.need).blocks >= SMALL and is_limited()
 
     def has_room(self) -> bool:
-        """Whether one more run gets its memory as far as the system can say, once what runs now
-        has given its own back.
+        """Whether the system has memory for one more run now, or when all earlier runs have ended.
 
         Raises:
             StateError, ExecutionError: what runs now failed: see `InFlight.wait`.
@@ -159,7 +158,8 @@ class Executor:
             return copies_of(buffers)
 
     def forget(self) -> None:
-        """Has no later call report the failure of a run that the caller has reported."""
+        """Forgets the runs in flight, so that no later call reports a failure that the caller has
+        already reported."""
         self._in_flight.forget()
 
     def _call(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:

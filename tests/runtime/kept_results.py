@@ -7,9 +7,6 @@ KIND: "session" on all devices, "partition" on two of them, "artifact" that is l
 
 from __future__ import annotations
 
-import json
-import os
-import resource
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -20,8 +17,8 @@ import jax
 import numpy as np
 
 import graphc as gc
+from tests.runtime.out_of_memory import LEFT, leave, say
 
-LEFT = 300 * 2**20  # bytes of address space
 FEED = np.ones((1_800, 16), np.float32)
 OPTIONS = gc.CompileOptions(cache=None)
 Uses = Mapping[str, Callable[[], Any]]
@@ -90,9 +87,7 @@ def of_artifact(kind: str) -> Uses:
 def main(kind: str) -> None:
     """Each use again and again, until it finds no memory."""
     found = (of_artifact if kind == "artifact" else of_session)(kind)
-    with open("/proc/self/statm") as file:
-        size = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (size + LEFT,) * 2)
+    leave(LEFT)
     uses: dict[str, Callable[[], Any]] = {
         name: (lambda use=use: [use() for _ in range(50)]) if name != "state" else use
         for name, use in found.items()
@@ -100,15 +95,7 @@ def main(kind: str) -> None:
     uses["results"] = lambda: jax.block_until_ready(kept)
     uses["drop"] = kept.clear
     uses["again"] = found["update"]
-    said = {}
-    for name, use in uses.items():
-        try:
-            use()
-            said[name] = "ok"
-        except Exception as error:
-            said[name] = f"{type(error).__name__}: {error}"
-    print(json.dumps(said), flush=True)
-    os._exit(0)  # does not wait for threads that found no memory for their stacks
+    say(uses)
 
 
 if __name__ == "__main__":

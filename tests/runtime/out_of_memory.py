@@ -13,8 +13,8 @@ import json
 import os
 import resource
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -46,9 +46,7 @@ def main(devices: int, how: str) -> None:
                 graph, step, {x: (rows, 16)}, strategy=strategy, options=options
             )
         states = [steps[8].init()]
-    with open("/proc/self/statm") as file:
-        size = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (size + LEFT,) * 2)
+    leave(LEFT)
     if how != "asked":
         executors.has_room = lambda size: True  # type: ignore[assignment]
     if how in ("late", "state"):
@@ -68,6 +66,18 @@ def main(devices: int, how: str) -> None:
             "read": lambda: states[-1]["w"],
             "run": lambda: steps[8](states[-1], small),
         }
+    say(uses)
+
+
+def leave(more: int) -> None:
+    """Limits the address space of this process to what it has and so many bytes more."""
+    with open("/proc/self/statm") as file:
+        size = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + more,) * 2)
+
+
+def say(uses: Mapping[str, Callable[[], Any]]) -> NoReturn:
+    """Prints what each use says, as JSON, and ends the process."""
     said = {}
     for name, use in uses.items():
         try:
