@@ -3,6 +3,8 @@
 from graphc.devices.asynchronous import AsyncDataParallel as AsyncDataParallel
 from graphc.devices.discovery import available as available
 from graphc.devices.discovery import register_kind as register_kind
+from graphc.devices.machine import Gpu as Gpu
+from graphc.devices.machine import Machine as Machine
 from graphc.devices.mesh import Mesh as Mesh
 from graphc.devices.partition import Partition as Partition
 from graphc.devices.schedule import Span as Span

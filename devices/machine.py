@@ -1,0 +1,239 @@
+"""`Machine`: a machine with GPUs that a program is compiled for, whether it is here or not.
+
+The models that graphc knows are in `machines.toml`; `graphc devices --describe` writes a file of
+the same form for the GPUs of the machine it runs on. `devices.topology` makes JAX devices of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from graphc.errors import AttributeValueError, nearest
+from graphc.ir.source import current_source
+
+_MODELS = Path(__file__).with_name("machines.toml")
+_COUNTED = re.compile(r"(\d+)\s*x\s*(\S.*)", re.ASCII)
+_CAPABILITY = re.compile(r"(\d+)\.(\d)(a?)", re.ASCII)
+_MOST = 4096  # GPUs of one machine: more is a mistake
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A model of GPUs.
+
+    Attributes:
+        name: as its driver reports it.
+        compute_capability: such as "9.0"; "9.0a" with the instructions of that generation alone.
+        cores: multiprocessors.
+        fpus_per_core, threads_per_core: of one multiprocessor.
+        clock_ghz: of the multiprocessors.
+        shared_memory_per_core, shared_memory_per_block_optin: bytes.
+        l2_cache, memory: bytes.
+        memory_bandwidth: bytes/s.
+        link_bandwidth: bytes/s from one GPU to the others, in one direction; None if not known.
+        matrix_flops: peak FLOP/s of matrix units by dtype ("f64", "tf32", "f16", "bf16", "f8").
+        vector_flops: peak FLOP/s in float32 without matrix units; None if not known.
+        target_config: XLA's own description of it, as text; "" where XLA is given one that is made
+            from the other attributes.
+    """
+
+    name: str
+    compute_capability: str
+    cores: int
+    fpus_per_core: int
+    threads_per_core: int
+    clock_ghz: float
+    shared_memory_per_core: int
+    shared_memory_per_block_optin: int
+    l2_cache: int
+    memory: int
+    memory_bandwidth: int
+    link_bandwidth: int | None = None
+    matrix_flops: Mapping[str, float] = field(default_factory=dict, hash=False)
+    vector_flops: float | None = None
+    target_config: str = field(default="", repr=False)
+
+    @property
+    def capability(self) -> tuple[int, int, str]:
+        """The compute capability in parts: 9, 0 and "a" for "9.0a"."""
+        found = _CAPABILITY.fullmatch(self.compute_capability)
+        if found is None:
+            raise AttributeValueError(f"{self.compute_capability!r} is not a compute capability")
+        return int(found[1]), int(found[2]), found[3]
+
+
+@dataclass(frozen=True, init=False)
+class Machine:
+    """A machine with one or more GPUs of one model, to compile for: `gc.compile(machine=...)`.
+
+    Nothing of it has to be present. Compiling needs JAX's CUDA plugin (`pip install
+    'graphc[cuda]'`), and no GPU.
+
+    Args:
+        gpu: the short name of a model: "a100-40gb", "a100-80gb", "h100", "h200", "b200", "l4",
+            "l40s"; or with a count: "8xh100"; or the path of a file that `graphc devices
+            --describe` wrote, which ends in ".toml".
+        count: how many GPUs it has; by default one, or as many as the file says.
+
+    Attributes:
+        model: what the GPUs are.
+
+    Raises:
+        AttributeValueError: no such model; a file that is no description; not a positive count.
+
+    >>> Machine("8xh100")
+    Machine(gpu='h100', count=8)
+    >>> Machine("h100", 8).model.memory
+    84942979072
+    """
+
+    gpu: str = field(compare=False)
+    count: int
+    model: Gpu = field(repr=False)
+
+    def __init__(self, gpu: str | os.PathLike[str], count: int | None = None) -> None:
+        name: Any = os.fspath(gpu) if isinstance(gpu, os.PathLike) else gpu
+        if not isinstance(name, str) or not name.strip():
+            raise _refusal(f"{gpu!r} is not the name of a GPU")
+        name = name.strip()
+        counted = _COUNTED.fullmatch(name)
+        if counted is not None and not os.path.exists(name):
+            name = counted[2]
+            if count not in (None, int(counted[1])):
+                raise _refusal(f"{gpu!r} names {counted[1]} GPUs, and count is {count!r}")
+            count = int(counted[1])
+        if name.lower().endswith(".toml"):
+            model, described = _read(name)
+        else:
+            model, described, name = _known(name), 1, name.lower()
+        count = described if count is None else count
+        if type(count) is not int or not 1 <= count <= _MOST:
+            raise _refusal(f"{count!r} is not a number of GPUs")
+        for attribute, value in (("gpu", name), ("count", count), ("model", model)):
+            object.__setattr__(self, attribute, value)
+
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """The names of its devices: "/device:GPU:0" and so on."""
+        return tuple(f"/device:GPU:{index}" for index in range(self.count))
+
+    def __str__(self) -> str:
+        return f"{self.count} x {self.model.name}"
+
+    def to_toml(self) -> str:
+        """The text of a file that `Machine` reads."""
+        lines = [f"count = {self.count}", "", "[gpu]"]
+        lines += [
+            f"{f.name} = {_toml(value)}"
+            for f in fields(Gpu)
+            if (value := getattr(self.model, f.name)) not in (None, "")
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def model_names() -> tuple[str, ...]:
+    """The short names of the GPUs that graphc knows."""
+    return tuple(_models())
+
+
+@cache
+def _models() -> Mapping[str, Gpu]:
+    tables = tomllib.loads(_MODELS.read_text(encoding="utf-8"))
+    return {name: Gpu(**table) for name, table in tables.items()}
+
+
+def _known(name: str) -> Gpu:
+    found = _models().get(name.lower())
+    if found is not None:
+        return found
+    hint = nearest(name.lower(), model_names())
+    names = ", ".join(model_names())
+    raise _refusal(
+        f"no GPU {name!r}", hint or "name one of these, or the file of a description", [names]
+    )
+
+
+def _read(path: str) -> tuple[Gpu, int]:
+    """The model and the count that a file describes."""
+    try:
+        text = Path(path).expanduser().read_text(encoding="utf-8")
+        found = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise _refusal(f"{path!r} cannot be read: {error}") from None
+    count, table = found.get("count", 1), found.get("gpu")
+    wrong = None if isinstance(table, dict) else "it has no table [gpu]"
+    if wrong is None and (type(count) is not int or not 1 <= count <= _MOST):
+        wrong = f"count = {count!r} is not a number of GPUs"
+    wrong = wrong or _wrong_field(table or {})
+    if wrong is not None:
+        raise _refusal(
+            f"{path!r} does not describe a machine: {wrong}",
+            "write it with: graphc devices --describe machine.toml",
+        )
+    return Gpu(**(table or {})), count
+
+
+# What the values of a table [gpu] may be: types, as they stand in the record.
+_FIELDS: Mapping[str, tuple[type, ...]] = {
+    f.name: {
+        "str": (str,),
+        "int": (int,),
+        "int | None": (int,),
+        "float": (float, int),
+        "float | None": (float, int),
+    }.get(str(f.type), (dict,))
+    for f in fields(Gpu)
+}
+_OPTIONAL = ("link_bandwidth", "matrix_flops", "vector_flops", "target_config")
+
+
+def _wrong_field(table: Mapping[str, Any]) -> str | None:
+    """What is wrong with a table [gpu], if anything is."""
+    for name in table:
+        if name not in _FIELDS:
+            return f"unknown field {name!r}; {nearest(name, _FIELDS) or 'remove it'}"
+    for name, types in _FIELDS.items():
+        if name not in table and name not in _OPTIONAL:
+            return f"{name!r} is missing"
+        value = table.get(name)
+        if name not in table:
+            continue
+        if type(value) not in types or (isinstance(value, (int, float)) and not value > 0):
+            return f"{name} = {value!r} is not {_described(types)}"
+    rates = table.get("matrix_flops", {}).values()
+    if any(type(rate) not in (int, float) or not rate > 0 for rate in rates):
+        return "matrix_flops must be rates by dtype"
+    if _CAPABILITY.fullmatch(table["compute_capability"]) is None:
+        return f"compute_capability = {table['compute_capability']!r} is not like '9.0'"
+    return None
+
+
+def _described(types: tuple[type, ...]) -> str:
+    return "text" if str in types else "a table" if dict in types else "a positive number"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{name} = {rate!r}" for name, rate in value.items()) + " }"
+    if isinstance(value, str):
+        if "\n" in value and "'''" not in value:
+            return f"'''\n{value}'''"
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    return repr(value)
+
+
+def _refusal(what: str, mend: str | None = None, details: Any = ()) -> AttributeValueError:
+    return AttributeValueError(
+        f"Machine: {what}",
+        details=details,
+        source=current_source(),
+        mend=mend or 'Machine("h100", 8), or "8xh100", or a file of graphc devices --describe',
+    )

@@ -1,0 +1,140 @@
+"""The devices of a machine that is not here, as JAX's compilers take them.
+
+They can be compiled for and run nothing. `jax.experimental.topologies` makes them of XLA's
+description of a GPU, a text in the form of its `GpuTargetConfigProto`; it needs JAX's CUDA plugin,
+and neither a GPU nor a driver.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import jax
+from jax.experimental import topologies
+
+from graphc.devices.machine import Gpu, Machine
+from graphc.errors import DeviceError, MissingExtraError
+
+_PLUGINS = ("jax-cuda13-plugin", "jax-cuda12-plugin")
+# What a description says of the libraries that the code will call, by the packages that hold them.
+_LIBRARIES = {
+    "cuda": ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"),
+    "cudnn": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"),
+    "cublas": ("nvidia-cublas", "nvidia-cublas-cu12"),
+    "nccl": ("nvidia-nccl-cu13", "nvidia-nccl-cu12"),
+}
+
+
+def devices_of(machine: Machine) -> tuple[jax.Device, ...]:
+    """The devices of a machine, in order: for shardings to compile with, not to run on.
+
+    Raises:
+        MissingExtraError: JAX's CUDA plugin is not installed.
+        DeviceError: it does not take the description.
+    """
+    return _devices(target_config(machine.model), machine.count, str(machine))
+
+
+@cache
+def _devices(text: str, count: int, name: str) -> tuple[jax.Device, ...]:
+    if _installed(_PLUGINS) is None:
+        raise MissingExtraError(
+            f"compiling for {name} needs JAX's CUDA plugin, and it is not installed",
+            mend="pip install 'graphc[cuda]': it needs no GPU",
+        )
+    try:
+        described = topologies.get_topology_desc(
+            platform="cuda", target_config=text, topology=f"1x1x{count}"
+        )
+    except Exception as error:  # each version of the plugin has its own kinds
+        raise DeviceError(
+            f"JAX {jax.__version__} cannot describe {name}: {str(error).splitlines()[0]}",
+            mend="describe the GPUs on their own machine: graphc devices --describe machine.toml",
+        ) from error
+    return tuple(described.devices)
+
+
+def libraries() -> dict[str, str]:
+    """The versions of CUDA's libraries that are installed as Python packages, by name."""
+    found = {name: _installed(packages) for name, packages in _LIBRARIES.items()}
+    return {name: text for name, text in found.items() if text is not None}
+
+
+def _installed(packages: tuple[str, ...]) -> str | None:
+    """The version of the first of these packages that is installed."""
+    for package in packages:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+def target_config(gpu: Gpu) -> str:
+    """XLA's description of a GPU: what it says itself; or a text made from the record, with the
+    versions of the CUDA libraries that are installed."""
+    if gpu.target_config:
+        return gpu.target_config
+    major, minor, feature = gpu.capability
+    found = libraries()
+    cuda, cudnn = (_parts(found.get(name, "")) for name in ("cuda", "cudnn"))
+    capability: dict[str, Any] = {"major": major, "minor": minor}
+    if feature:
+        capability["feature_extension"] = _Word("ACCELERATED_FEATURES")
+    info = {
+        "threads_per_block_limit": 1024,
+        "threads_per_warp": 32,
+        "shared_memory_per_block": 49_152,
+        "shared_memory_per_core": gpu.shared_memory_per_core,
+        "threads_per_core_limit": gpu.threads_per_core,
+        "core_count": gpu.cores,
+        "fpus_per_core": gpu.fpus_per_core,
+        "block_dim_limit_x": 2_147_483_647,
+        "block_dim_limit_y": 65_535,
+        "block_dim_limit_z": 65_535,
+        "memory_bandwidth": gpu.memory_bandwidth,
+        "l2_cache_size": gpu.l2_cache,
+        "clock_rate_ghz": gpu.clock_ghz,
+        "device_memory_size": gpu.memory,
+        "shared_memory_per_block_optin": gpu.shared_memory_per_block_optin,
+        "cuda_compute_capability": capability,
+        "registers_per_core_limit": 65_536,
+        "registers_per_block_limit": 65_536,
+    }
+    versions = dict(zip(("major", "minor", "patch"), cudnn, strict=True))
+    return _text(
+        {
+            "gpu_device_info": info,
+            "platform_name": "CUDA",
+            "dnn_version_info": versions,
+            "runtime_version": dict(zip(("major", "minor", "patch"), cuda, strict=True)),
+            "device_description_str": gpu.name,
+        }
+    )
+
+
+class _Word(str):
+    """A name of an enumeration, which is written without quotes."""
+
+
+def _parts(text: str) -> tuple[int, int, int]:
+    """The first three numbers of a version."""
+    numbers = [int(part) for part in text.split(".")[:3] if part.isdigit()]
+    major, minor, patch = (*numbers, 0, 0, 0)[:3]
+    return major, minor, patch
+
+
+def _text(message: dict[str, Any]) -> str:
+    """A message in the text form of protocol buffers."""
+    lines = []
+    for name, value in message.items():
+        if isinstance(value, dict):
+            lines.append(f"{name} {{ {_text(value)} }}")
+        elif isinstance(value, str) and not isinstance(value, _Word):
+            quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+            lines.append(f'{name}: "{quoted}"')
+        else:
+            lines.append(f"{name}: {value}")
+    return " ".join(lines)
