@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV ?= .venv
 PYTEST_FLAGS ?= -n auto --maxprocesses=4 --dist loadgroup
 SLOW ?= slow
+CUDA_VENV ?= .venv-cuda
 
-.PHONY: demo test test-slow test-all attack lint bench clean
+.PHONY: demo test test-slow test-all test-gpu-compile attack lint bench clean
 .SECONDARY:
 
 demo: $(VENV)/.installed-examples
@@ -13,13 +14,18 @@ demo: $(VENV)/.installed-examples
 
 # Every operator, pass, example and strategy, in a few minutes.
 test: $(VENV)/.installed-test
-	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) -m "not slow"
+	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) -m "not slow and not gpu_compile"
 
 # What `test` leaves out: larger models, more devices and dtypes, many processes.
 test-slow: $(VENV)/.installed-test
 	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) -m "$(SLOW)"
 
 test-all: test test-slow
+
+# Compiles for GPUs that are not here: downloads JAX's CUDA libraries (5.5 GB) when it first runs.
+test-gpu-compile:
+	$(MAKE) --no-print-directory $(CUDA_VENV)/.installed-test,cuda VENV=$(CUDA_VENV)
+	JAX_PLATFORMS=cpu $(CUDA_VENV)/bin/python -m pytest $(PYTEST_FLAGS) -m gpu_compile
 
 # The attacks of docs/reliability.md with their full numbers of rounds: hours.
 attack: $(VENV)/.installed-test

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import jax
 
+from graphc.devices.topology import is_here
 from graphc.errors import AttributeValueError, DeviceError
 from graphc.ir.device_spec import DeviceSpec, parse_device
 from graphc.ir.source import current_source
@@ -89,7 +90,10 @@ def _host_devices() -> list[jax.Device]:
 
 
 def name_of(device: jax.Device) -> str:
-    """The name of a device of this process, or JAX's own words for another one."""
+    """The name of a device of this process or of a machine that is not here; JAX's own words for
+    one of another process."""
+    if not is_here(device):
+        return str(DeviceSpec(kind=device.platform.upper(), index=device.id))
     return next((name for name, d in available().items() if d == device), str(device))
 
 
@@ -100,16 +104,19 @@ def platform_of(device: jax.Device) -> str:
     return "rocm" if "rocm" in device.client.platform_version.lower() else "cuda"
 
 
-def find_devices(name: str) -> list[jax.Device]:
-    """The devices of this process that a device name allows; none if no such device is here.
+def find_devices(name: str, known: Mapping[str, jax.Device] | None = None) -> list[jax.Device]:
+    """The devices that a device name allows; none if there is no such device.
 
     A part that the name leaves open may be anything; `/gpu:*` is any GPU. The task of a name is
     the number of a process. Jobs and replicas of names are not told apart.
 
+    Args:
+        known: the devices there are, by name; by default those of this process.
+
     Raises:
         DeviceError: the name does not parse.
     """
-    found = available()
+    found = available() if known is None else known
     return list(dict.fromkeys(found[name] for name in matching(name, found)))
 
 
@@ -129,20 +136,24 @@ def _fits(device: DeviceSpec, wanted: DeviceSpec) -> bool:
     return wanted.kind in (None, device.kind) and wanted.index in (None, device.index)
 
 
-def first_devices(count: int) -> list[jax.Device]:
+def first_devices(count: int, known: Mapping[str, jax.Device] | None = None) -> list[jax.Device]:
     """The first `count` devices of the kind that JAX uses by default.
+
+    Args:
+        known: the devices there are, by name; by default those of this process.
 
     Raises:
         DeviceError: there are fewer.
     """
-    devices = jax.local_devices()
+    devices = jax.local_devices() if known is None else list(known.values())
     if count > len(devices):
-        raise _missing(f"{count} devices asked for", devices[0].platform, count)
+        raise _missing(f"{count} devices asked for", devices[0].platform, count, known)
     return list(devices[:count])
 
 
-def no_such_device(name: str, why: str = "") -> DeviceError:
-    """The error for a device name that fits none of this process's devices."""
+def no_such_device(name: str, why: str = "", known: Iterable[str] | None = None) -> DeviceError:
+    """The error for a device name that fits none of the devices there are: those that `known`
+    names, by default those of this process."""
     spec = parse_device(name)
     here = jax.process_index()
     if spec.task not in (None, here):
@@ -153,14 +164,16 @@ def no_such_device(name: str, why: str = "") -> DeviceError:
             mend=f"leave the task out, or write /task:{here}",
         )
     kind = (spec.kind or jax.local_devices()[0].platform).lower()
-    return _missing(f"no device {name!r}{why}", kind, (spec.index or 0) + 1)
+    return _missing(f"no device {name!r}{why}", kind, (spec.index or 0) + 1, known)
 
 
-def _missing(what: str, kind: str, count: int) -> DeviceError:
-    names = list(available())
+def _missing(what: str, kind: str, count: int, known: Iterable[str] | None) -> DeviceError:
+    names = list(available() if known is None else known)
     there = f"{len(names)} is" if len(names) == 1 else f"{len(names)} are"
     mend = "ask for no more than there are"
-    if kind == "cpu":
+    if known is not None:
+        mend += ", or name a machine that has them"
+    elif kind == "cpu":
         mend += (
             "; or split the processor into virtual devices before JAX starts: "
             f"XLA_FLAGS=--xla_force_host_platform_device_count={count}, or "

@@ -81,6 +81,8 @@ class Machine:
             "l40s"; or with a count: "8xh100"; or the path of a file that `graphc devices
             --describe` wrote, which ends in ".toml".
         count: how many GPUs it has; by default one, or as many as the file says.
+        memory_fraction: the part of each GPU's memory that JAX takes on that machine: its setting
+            XLA_PYTHON_CLIENT_MEM_FRACTION there, which is 0.75 by default.
 
     Attributes:
         model: what the GPUs are.
@@ -96,9 +98,16 @@ class Machine:
 
     gpu: str = field(compare=False)
     count: int
+    memory_fraction: float = field(repr=False)
     model: Gpu = field(repr=False)
 
-    def __init__(self, gpu: str | os.PathLike[str], count: int | None = None) -> None:
+    def __init__(
+        self,
+        gpu: str | os.PathLike[str],
+        count: int | None = None,
+        *,
+        memory_fraction: float = 0.75,
+    ) -> None:
         name: Any = os.fspath(gpu) if isinstance(gpu, os.PathLike) else gpu
         if not isinstance(name, str) or not name.strip():
             raise _refusal(f"{gpu!r} is not the name of a GPU")
@@ -116,8 +125,31 @@ class Machine:
         count = described if count is None else count
         if type(count) is not int or not 1 <= count <= _MOST:
             raise _refusal(f"{count!r} is not a number of GPUs")
-        for attribute, value in (("gpu", name), ("count", count), ("model", model)):
-            object.__setattr__(self, attribute, value)
+        if type(memory_fraction) not in (int, float) or not 0 < memory_fraction <= 1:
+            raise _refusal(f"memory_fraction must be above 0, at most 1, got {memory_fraction!r}")
+        object.__setattr__(self, "gpu", name)
+        object.__setattr__(self, "count", count)
+        object.__setattr__(self, "memory_fraction", float(memory_fraction))
+        object.__setattr__(self, "model", model)
+
+    @classmethod
+    def of(cls, model: Gpu, count: int = 1) -> Machine:
+        """A machine with GPUs of a model that has no short name."""
+        machine = object.__new__(cls)
+        for name, value in (("gpu", model.name), ("count", count), ("model", model)):
+            object.__setattr__(machine, name, value)
+        object.__setattr__(machine, "memory_fraction", 0.75)
+        return machine
+
+    @property
+    def usable_memory(self) -> int:
+        """Bytes of each GPU's memory that JAX takes."""
+        return int(self.model.memory * self.memory_fraction)
+
+    def memory_in_words(self) -> str:
+        """What JAX takes of each GPU's memory, for errors."""
+        part = f"{self.memory_fraction:.0%} of its {self.model.memory / 1e9:.1f} GB"
+        return f"{self.usable_memory} bytes of an {self.model.name} ({part})"
 
     @property
     def device_names(self) -> tuple[str, ...]:
@@ -141,6 +173,11 @@ class Machine:
 def model_names() -> tuple[str, ...]:
     """The short names of the GPUs that graphc knows."""
     return tuple(_models())
+
+
+def model_named(name: str) -> Gpu | None:
+    """The GPU whose driver reports this name, if graphc knows it."""
+    return next((gpu for gpu in _models().values() if gpu.name == name), None)
 
 
 @cache

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -100,9 +100,20 @@ class Mesh:
             DeviceError: more devices than there are, one that is not there, one twice, or of
                 several kinds.
         """
+        return self._resolve(None)
+
+    def on(self, known: Mapping[str, jax.Device]) -> Mesh:
+        """The same mesh over devices of another machine, which `known` lists by name.
+
+        Raises:
+            AttributeValueError, DeviceError: as for `resolve`.
+        """
+        return replace(self, devices=self._resolve(known))
+
+    def _resolve(self, known: Mapping[str, jax.Device] | None) -> tuple[jax.Device, ...]:
         if self.devices is None:
-            return tuple(first_devices(self.size))
-        found = resolve_devices(self.devices, "Mesh", "place")
+            return tuple(first_devices(self.size, known))
+        found = resolve_devices(self.devices, "Mesh", "place", known)
         self._check_count(len(found), current_source(), [name_of(device) for device in found])
         return found
 

@@ -105,7 +105,7 @@ def place(
         base = base or next(iter(names))
         ports = [*program.ports("state"), *program.new_state()]
         return Placement(program, (base,), base, {port.name: base for port in ports}, {})
-    placing = _Placing(program, variables, names, soft)
+    placing = _Placing(program, variables, names, soft, known)
     return placing.run(base or placing.base(whole))
 
 
@@ -113,9 +113,14 @@ class _Placing:
     """One run of the placer."""
 
     def __init__(
-        self, program: Program, variables: Mapping[str, str], names: Mapping[str, str], soft: bool
+        self,
+        program: Program,
+        variables: Mapping[str, str],
+        names: Mapping[str, str],
+        soft: bool,
+        known: Sequence[str] | None,
     ) -> None:
-        self._program, self._names, self._soft = program, names, soft
+        self._program, self._names, self._soft, self._known = program, names, soft, known
         self._notes: dict[str, None] = {}
         self._missing: dict[str, str] = {}  # requests, and who made them
         self._matches: dict[str, list[str]] = {}
@@ -189,7 +194,7 @@ class _Placing:
         if self._soft:
             self._missing.setdefault(request, who)
             return
-        error: DeviceError = no_such_device(request, f" for {who}")
+        error: DeviceError = no_such_device(request, f" for {who}", self._known)
         error.mend = f"{error.mend}; or leave soft_placement on: it then runs on another"
         if node is not None:
             error.source = node.source

@@ -5,8 +5,8 @@ What they mean is in `devices.replicate`, what carries them out in `runtime.repl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -82,6 +82,15 @@ class DataParallel:
         """
         return resolve_devices(self.devices, "DataParallel", "replica")
 
+    def on(self, known: Mapping[str, jax.Device]) -> DataParallel:
+        """The same strategy over devices of another machine, which `known` lists by name.
+
+        Raises:
+            DeviceError: as for `resolve`.
+        """
+        found = resolve_devices(self.devices, "DataParallel", "replica", known)
+        return replace(self, devices=found)
+
 
 def checked_devices(
     given: Any, what: str, each: str = "device"
@@ -117,22 +126,34 @@ def checked_devices(
 
 
 def resolve_devices(
-    given: int | Sequence[jax.Device | str], what: str, part: str
+    given: int | Sequence[jax.Device | str],
+    what: str,
+    part: str,
+    known: Mapping[str, jax.Device] | None = None,
 ) -> tuple[jax.Device, ...]:
     """The devices that were given to a strategy called `what`, each for one `part` of it.
+
+    Args:
+        known: the devices there are, by name; by default those of this process.
 
     Raises:
         DeviceError: more devices than there are, one that is not there, one twice, or of several
             kinds.
     """
     if isinstance(given, int):
-        return tuple(first_devices(given))
+        return tuple(first_devices(given, known))
     found: list[jax.Device] = []
     for item in given:
-        matches = find_devices(item) if isinstance(item, str) else [item]
+        matches = find_devices(item, known) if isinstance(item, str) else [item]
         if not matches:
-            raise no_such_device(str(item))
+            raise no_such_device(str(item), known=known)
         found += matches
+    foreign = [] if known is None else [d for d in found if d not in known.values()]
+    if foreign:
+        raise DeviceError(
+            f"{what}: {name_of(foreign[0])} is a device of this process, not of the machine",
+            mend="give a number of devices, or names of them",
+        )
     if len(set(found)) < len(found):
         names = [name_of(device) for device in found]
         raise DeviceError(

@@ -7,24 +7,20 @@ and neither a GPU nor a driver.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import entry_points
 from typing import Any
 
 import jax
 from jax.experimental import topologies
 
+from graphc.devices.libraries import installed, libraries
 from graphc.devices.machine import Gpu, Machine
 from graphc.errors import DeviceError, MissingExtraError
 
-_PLUGINS = ("jax-cuda13-plugin", "jax-cuda12-plugin")
-# What a description says of the libraries that the code will call, by the packages that hold them.
-_LIBRARIES = {
-    "cuda": ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"),
-    "cudnn": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"),
-    "cublas": ("nvidia-cublas", "nvidia-cublas-cu12"),
-    "nccl": ("nvidia-nccl-cu13", "nvidia-nccl-cu12"),
-}
+PLUGINS = ("jax-cuda13-plugin", "jax-cuda12-plugin")
 
 
 def devices_of(machine: Machine) -> tuple[jax.Device, ...]:
@@ -39,15 +35,14 @@ def devices_of(machine: Machine) -> tuple[jax.Device, ...]:
 
 @cache
 def _devices(text: str, count: int, name: str) -> tuple[jax.Device, ...]:
-    if _installed(_PLUGINS) is None:
+    if installed(PLUGINS) is None:
         raise MissingExtraError(
             f"compiling for {name} needs JAX's CUDA plugin, and it is not installed",
             mend="pip install 'graphc[cuda]': it needs no GPU",
         )
     try:
-        described = topologies.get_topology_desc(
-            platform="cuda", target_config=text, topology=f"1x1x{count}"
-        )
+        with _only_the_processor():
+            described = _described(text, count)
     except Exception as error:  # each version of the plugin has its own kinds
         raise DeviceError(
             f"JAX {jax.__version__} cannot describe {name}: {str(error).splitlines()[0]}",
@@ -56,20 +51,34 @@ def _devices(text: str, count: int, name: str) -> tuple[jax.Device, ...]:
     return tuple(described.devices)
 
 
-def libraries() -> dict[str, str]:
-    """The versions of CUDA's libraries that are installed as Python packages, by name."""
-    found = {name: _installed(packages) for name, packages in _LIBRARIES.items()}
-    return {name: text for name, text in found.items() if text is not None}
+def _described(text: str, count: int) -> Any:
+    """JAX's record of the devices."""
+    arguments = {"target_config": text, "topology": f"1x1x{count}"}
+    try:
+        return topologies.get_topology_desc(platform="cuda", **arguments)
+    except NotImplementedError:
+        # JAX has looked for GPUs in this process, found none, and dropped its plugin.
+        for plugin in entry_points(group="jax_plugins"):
+            if "cuda" in plugin.name:
+                plugin.load().initialize()
+        return topologies.get_topology_desc(platform="cuda", **arguments)
 
 
-def _installed(packages: tuple[str, ...]) -> str | None:
-    """The version of the first of these packages that is installed."""
-    for package in packages:
-        try:
-            return version(package)
-        except PackageNotFoundError:
-            continue
-    return None
+@contextmanager
+def _only_the_processor() -> Iterator[None]:
+    """JAX's plugin refuses to be registered where there is no GPU, unless only the processor was
+    asked for."""
+    before = jax.config.values["jax_platforms"]
+    jax.config.update("jax_platforms", "cpu")
+    try:
+        yield
+    finally:
+        jax.config.update("jax_platforms", before)
+
+
+def is_here(device: jax.Device) -> bool:
+    """Whether a device can run something: that of a machine that is not here cannot."""
+    return bool(device.client.local_device_count())
 
 
 def target_config(gpu: Gpu) -> str:

@@ -106,7 +106,7 @@ def for_one(
     platform = Target.platform if device is None else device.platform
     program, report = suited(program, options, platform, budget)
     if device is not None:
-        xla_options = chosen_xla_options(program, options, device.platform)
+        xla_options = chosen_xla_options(program, options, device)
     wide = needs_x64(program)
     function = with_token(program, to_function(program, sizes=sizes))
     jitted = jax.jit(

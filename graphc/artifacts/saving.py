@@ -13,20 +13,21 @@ from graphc import _version
 from graphc.artifacts import container, graphs, stablehlo
 from graphc.artifacts.lowering import (
     Function,
-    compiled_program,
     compiled_within,
     for_one,
     for_replicas,
 )
 from graphc.artifacts.manifest import Entry, Manifest, Native, Output, Value
+from graphc.artifacts.native_code import compiled_for, limit_of, native_code_of, native_devices
 from graphc.artifacts.signature import Signature
 from graphc.artifacts.weights import WEIGHTS, Packer
 from graphc.config import CompileOptions
+from graphc.devices.environment import environment_of
+from graphc.devices.machine import Machine
 from graphc.devices.strategy import DataParallel
 from graphc.errors import (
     ArtifactError,
     AttributeValueError,
-    CacheError,
     ExecutionError,
     FeedError,
     FetchError,
@@ -45,16 +46,14 @@ from graphc.ir.rewrite import bind_sizes
 from graphc.ir.stack import within_stack
 from graphc.ir.types import TensorType
 from graphc.passes.target import Target
-from graphc.runtime.compiler import checked_options
+from graphc.runtime.compiler import checked_machine, checked_options
 from graphc.runtime.fetches import FetchNest, resolve_feed, resolve_fetch
 from graphc.runtime.forking import FORKING
 from graphc.runtime.freezing import freeze_program
 from graphc.runtime.initial import state_types
-from graphc.runtime.loading import Code, to_bytes
 from graphc.runtime.lowered import PortOrder
 from graphc.runtime.prepare import prepare
 from graphc.runtime.session import Session
-from graphc.store.environment import environment
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
@@ -81,6 +80,7 @@ def save(
     signatures: Mapping[str, Signature],
     platforms: Sequence[str] = ("cpu", "cuda"),
     native: bool = False,
+    machine: Machine | str | None = None,
     options: CompileOptions | None = None,
 ) -> None:
     """Writes an artifact: one file that `gc.load` runs without the code that built the graph.
@@ -97,6 +97,8 @@ def save(
         native: also put in machine code for this very environment, with the passes for this
             machine, of those signatures whose sizes are all fixed; used by
             `gc.load(path, trust_native=True)` only.
+        machine: a `gc.devices.Machine`, or its name: the native code is for its GPUs, which need
+            not be here, instead of the devices at hand.
         options: of the passes; those of the session otherwise. A `memory_limit` is kept to by
             signatures whose sizes are all fixed, as XLA counts on the devices at hand (it compiles
             them for that), and by the graph where it is compiled. A step may take more than in
@@ -104,7 +106,9 @@ def save(
 
     Raises:
         AttributeValueError: signatures or platforms that are none; `native` without a signature
-            whose sizes are fixed.
+            whose sizes are fixed; `machine` without `native`.
+        DeviceError: `machine` has fewer GPUs than a signature needs.
+        MissingExtraError: `machine` was given, and JAX's CUDA plugin is not installed.
         ArtifactError: an entry point cannot be lowered with open sizes or for a platform, does
             not fit into the limit of memory, or has updates and open sizes where there is one; or
             the file cannot be written.
@@ -120,9 +124,15 @@ def save(
         )
     _check_signatures(signatures)
     platforms = _checked_platforms(platforms)
+    if machine is not None and not native:
+        raise AttributeValueError(
+            "save: machine is for native code, and native is False",
+            mend="pass native=True with it; the other forms run on every machine",
+        )
+    machine = checked_machine(machine, "save")
     options = session.options if options is None else checked_options(options)
     exported = {
-        name: _export(session, name, signature, platforms, native, options)
+        name: _export(session, name, signature, platforms, native, machine, options)
         for name, signature in signatures.items()
     }
     if native and all(e.entry.native is None for e in exported.values()):
@@ -188,6 +198,7 @@ def _export(
     signature: Signature,
     platforms: Sequence[str],
     native: bool,
+    machine: Machine | None,
     options: CompileOptions,
 ) -> _Exported:
     graph = session.graph
@@ -218,7 +229,9 @@ def _export(
     devices = _devices(session, name, signature, program)
     options = _limited(name, signature, program, options)
     try:
-        lowered = _lowered(name, program, order, outputs, devices, platforms, native, options)
+        lowered = _lowered(
+            name, program, order, outputs, devices, platforms, native, machine, options
+        )
     except ExecutionError as error:
         details, mend = error.details, error.mend
         if isinstance(error, MemoryLimitError):
@@ -265,6 +278,7 @@ def _lowered(
     devices: Sequence[jax.Device],
     platforms: Sequence[str],
     native: bool,
+    machine: Machine | None,
     options: CompileOptions,
 ) -> _Exported:
     """The members of an entry point whose ports are in order."""
@@ -285,11 +299,11 @@ def _lowered(
         ) from error
     code = None
     if native and not program.symbols():
-        where = devices or jax.local_devices()[:1]
+        where = native_devices(devices, machine)
         donated = len(order.written)
-        native_code = _native_code(name, program, donated, where, options)
+        native_code = native_code_of(name, program, donated, where, options)
         members[f"programs/{name}.native"] = native_code.payload
-        code = Native(f"programs/{name}.native", environment(where), native_code.targets)
+        code = Native(f"programs/{name}.native", environment_of(where), native_code.targets)
     entry = Entry(
         stablehlo=f"programs/{name}.stablehlo",
         graph=graph,
@@ -304,7 +318,7 @@ def _lowered(
         assigned=tuple(port.name for port in order.assigned),
         fetches=len(order.fetches),
         wide=function.wide,
-        memory_limit=_limit(options),
+        memory_limit=limit_of(options),
     )
     return _Exported(entry, members, {})
 
@@ -357,43 +371,10 @@ def _function(
             return for_replicas(program, devices, _portable(options), budget)
         return for_one(program, donated, options=_portable(options), budget=budget)
 
-    limit = _limit(options)
+    limit = limit_of(options)
     if limit is None:
         return make(None)
-    return compiled_within(limit, make, lambda function: _compiled(function, devices))[0]
-
-
-def _native_code(
-    name: str,
-    program: Program,
-    donated: int,
-    devices: Sequence[jax.Device],
-    options: CompileOptions,
-) -> Code:
-    """The program as the machine at hand runs it best; the other forms are for all."""
-    target = Target(devices[0].platform, len(devices))
-    program = graphs.bound(name, program, {}, options, target)
-
-    def make(budget: int | None) -> Function:
-        if len(devices) > 1:
-            return for_replicas(program, devices, options, budget)
-        return for_one(program, donated, device=devices[0], options=options, budget=budget)
-
-    limit = _limit(options)
-    _, compiled = compiled_within(limit, make, lambda function: _compiled(function, devices))
-    try:
-        return to_bytes(compiled, devices[0])
-    except CacheError as error:
-        raise ArtifactError(f"signature {name!r}: {error.what}", mend="native=False") from error
-
-
-def _compiled(function: Function, devices: Sequence[jax.Device]) -> Any:
-    return compiled_program({}, function.lower, devices, function.xla_options)
-
-
-def _limit(options: CompileOptions) -> int | None:
-    limit = options.memory_limit
-    return limit if isinstance(limit, int) else None
+    return compiled_within(limit, make, lambda function: compiled_for(function, devices))[0]
 
 
 def _limited(

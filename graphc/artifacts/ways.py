@@ -38,6 +38,7 @@ from graphc.artifacts.stablehlo import (
     serialized,
 )
 from graphc.config import CompileOptions
+from graphc.devices.environment import environment_of
 from graphc.errors import (
     ArtifactError,
     ArtifactVersionError,
@@ -53,7 +54,6 @@ from graphc.ir.types import TensorType
 from graphc.passes.target import Target
 from graphc.runtime.feeds import bind_feeds
 from graphc.runtime.loading import Code, from_bytes
-from graphc.store.environment import environment
 
 NATIVE, STABLEHLO, GRAPH = "native", "stablehlo", "graph"
 
@@ -203,7 +203,7 @@ def _native(source: Source) -> Callable[[Shapes], Step] | None:
     if not source.trust_native:
         raise UnreadableError("not trusted: gc.load(path, trust_native=True) would use it")
     _check_devices(source)
-    here = environment(source.devices)
+    here = environment_of(source.devices)
     other = sorted(
         k for k in {*here, *native.environment} if here.get(k) != native.environment.get(k)
     )

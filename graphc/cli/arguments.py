@@ -88,6 +88,7 @@ def _train(parser: _Parser) -> None:
     _add_devices(parser)
     parser.add_argument("--steps", type=_positive, metavar="N", help="instead of the job's own")
     parser.add_argument("--save", metavar="FILE", help="write the job's signatures there")
+    _add_cache_dir(parser)
     _add_progress(parser)
     _add_json(parser)
 
@@ -96,10 +97,13 @@ def _compile(parser: _Parser) -> None:
     """Compiles a script's training step ahead of time and says what that gave.
 
     graphc compile examples/digits_cnn.py --fetch logits --feed x=32,8,8,1
+    graphc compile examples/digits_cnn.py --machine 8xh100 --cache-dir shipped
     """
     _takes_script(parser)
     _add_fetches(parser)
     _add_devices(parser)
+    _add_machine(parser, required=False)
+    _add_cache_dir(parser)
     _add_json(parser)
 
 
@@ -221,7 +225,13 @@ def _devices(parser: _Parser) -> None:
     """Lists the devices of this machine by the names that gc.device takes.
 
     graphc devices --json
+    graphc devices --describe machine.toml
     """
+    parser.add_argument(
+        "--describe",
+        metavar="FILE",
+        help="write a description of the GPUs of this machine, for --machine FILE elsewhere",
+    )
     _add_json(parser)
 
 
@@ -269,6 +279,26 @@ def _add_devices(parser: _Parser) -> None:
         default=1,
         metavar="N",
         help="share each batch among N devices (the processor is split into N if need be)",
+    )
+
+
+def _add_machine(parser: _Parser, *, required: bool) -> None:
+    """With it, `--devices` is None where it is not given: all of the machine's."""
+    parser.add_argument(
+        "--machine",
+        metavar="NAME",
+        required=required,
+        help="compile for GPUs that need not be here: 8xh100, or a file of graphc devices "
+        "--describe; by default each batch is shared among all of them",
+    )
+    parser.set_defaults(devices=None)
+
+
+def _add_cache_dir(parser: _Parser) -> None:
+    parser.add_argument(
+        "--cache-dir",
+        metavar="FOLDER",
+        help="where compiled programs are kept, instead of the default folder",
     )
 
 

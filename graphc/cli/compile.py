@@ -7,8 +7,9 @@ from typing import Any
 
 from graphc.cli.report import amount, duration, print_json, table
 from graphc.cli.script import load_job
-from graphc.cli.targets import ask_for_devices, strategy_for, target_of
+from graphc.cli.targets import ask_for_devices, options_with_cache, strategy_on, target_of
 from graphc.cli.train import PARALLEL, describe_devices, devices_of
+from graphc.devices.machine import Machine
 from graphc.runtime.compiler import compile
 from graphc.runtime.executable import Executable
 
@@ -17,11 +18,19 @@ _COSTS = ("flops", "transcendentals", "bytes accessed")  # the others are of sin
 
 def run(options: argparse.Namespace) -> None:
     """Compiles, and prints what that took and gave."""
-    ask_for_devices(options.devices)
+    machine = None if options.machine is None else Machine(options.machine)
+    if machine is None:
+        ask_for_devices(options.devices or 1)
     job = load_job(options.script, options.arguments)
-    strategy = strategy_for(options.devices)
     target = target_of(job, options.fetch, options.feed)
-    step = compile(job.graph, target.fetches, dict(target.feeds), strategy=strategy)
+    step = compile(
+        job.graph,
+        target.fetches,
+        dict(target.feeds),
+        strategy=strategy_on(machine, options.devices),
+        machine=machine,
+        options=options_with_cache(options.cache_dir),
+    )
     facts = _facts(step)
     if options.json:
         print_json(facts | {"passes": step.pass_report().to_json()})

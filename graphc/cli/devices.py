@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 import jax
 
 from graphc.cli.report import amount, print_json, table
+from graphc.devices.attached import attached_machine
 from graphc.devices.discovery import available
+from graphc.errors import GraphcError
 
 
 def run(options: argparse.Namespace) -> None:
-    """Lists them, JAX's default one first."""
+    """Lists them, JAX's default one first; or describes the GPUs among them."""
+    if options.describe is not None:
+        _describe(options.describe, options.json)
+        return
     rows = [_facts(name, device) for name, device in available().items()]
     if options.json:
         print_json({"jax": jax.__version__, "devices": rows})
         return
     print("\n".join(table([(row["name"], row["kind"], _memory(row)) for row in rows])))
+
+
+def _describe(path: str, as_json: bool) -> None:
+    """Writes a file that `gc.devices.Machine` reads."""
+    machine = attached_machine()
+    try:
+        Path(path).write_text(machine.to_toml(), encoding="utf-8")
+    except OSError as error:
+        raise GraphcError(f"cannot write {path!r}: {error.strerror}") from error
+    if as_json:
+        print_json({"file": path, "machine": str(machine)})
+    else:
+        print(f"{path}: {machine}")
 
 
 def _facts(name: str, device: jax.Device) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from graphc.config import CompileOptions
+from graphc.devices.machine import Machine
 from graphc.devices.strategy import DataParallel
 from graphc.errors import FeedError
 from graphc.ir.capture import choose
@@ -121,3 +123,20 @@ def strategy_for(count: int) -> DataParallel | None:
     strategy = DataParallel(count)
     strategy.resolve()
     return strategy
+
+
+def strategy_on(machine: Machine | None, count: int | None) -> DataParallel | None:
+    """The same for a machine that need not be here; by default for all its devices.
+
+    Raises:
+        DeviceError: there are fewer.
+    """
+    if machine is None:
+        return strategy_for(count or 1)
+    count = count or machine.count
+    return None if count == 1 else DataParallel(count)
+
+
+def options_with_cache(folder: str | None) -> CompileOptions:
+    """The default options, with compiled programs kept in `folder` if one is given."""
+    return CompileOptions() if folder is None else CompileOptions(cache=folder)

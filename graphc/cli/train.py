@@ -11,7 +11,7 @@ import numpy as np
 from graphc.artifacts import save
 from graphc.cli.report import amount, duration, print_json, table
 from graphc.cli.script import load_job
-from graphc.cli.targets import ask_for_devices, strategy_for
+from graphc.cli.targets import ask_for_devices, options_with_cache, strategy_for
 from graphc.devices.discovery import name_of
 from graphc.errors import ArtifactError, GraphcError
 from graphc.runtime.executable import Executable
@@ -28,7 +28,11 @@ def run(options: argparse.Namespace) -> None:
     job = load_job(options.script, options.arguments)
     if options.save is not None:
         check_savable(job, options.script, options.save)  # now, not after an hour of training
-    session = Session(job.graph, strategy=strategy_for(options.devices))
+    session = Session(
+        job.graph,
+        strategy=strategy_for(options.devices),
+        options=options_with_cache(options.cache_dir),
+    )
     history = fit(session, job, steps=options.steps, progress=not options.no_progress)
     facts = summary(session, job, history)
     if options.save is not None:

@@ -12,6 +12,7 @@ import jax
 from graphc.build.specs import TensorSpec
 from graphc.config import CompileOptions
 from graphc.devices.asynchronous import AsyncDataParallel
+from graphc.devices.machine import Machine
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError, FeedError, GraphError
 from graphc.ir.dtypes import as_dtype
@@ -46,6 +47,7 @@ def compile(
     soft_placement: bool = True,
     log_placement: bool = False,
     steps: int | None = None,
+    machine: Machine | str | None = None,
     wait: Literal[True] = True,
 ) -> Executable: ...
 @overload
@@ -59,6 +61,7 @@ def compile(
     soft_placement: bool = True,
     log_placement: bool = False,
     steps: int | None = None,
+    machine: Machine | str | None = None,
     wait: Literal[False],
 ) -> Future[Executable]: ...
 def compile(
@@ -71,6 +74,7 @@ def compile(
     soft_placement: bool = True,
     log_placement: bool = False,
     steps: int | None = None,
+    machine: Machine | str | None = None,
     wait: bool = True,
 ) -> Executable | Future[Executable]:
     """Compiles one step ahead of time, or finds it in the cache. Finalizes the graph.
@@ -92,6 +96,8 @@ def compile(
         FeedError, FetchError, UnknownNameError: feeds and fetches that do not fit the graph.
         AttributeValueError: `steps` is no number of them.
         LayoutError, DeviceError: the strategy cannot be followed.
+        MissingExtraError: `machine` was given, and JAX's CUDA plugin is not installed.
+        MemoryLimitError: the program does not fit into the memory of `machine`.
         CacheError: the folder that `options.cache` names is open to other users.
     """
     if not isinstance(graph, Graph):
@@ -121,6 +127,7 @@ def compile(
             steps=count,
             soft=soft_placement,
             log=PlacementLog() if log_placement else None,
+            machine=checked_machine(machine, "compile"),
         )
         _LAYOUTS[graph] = step.layout
     return step.wait() if wait else in_background(step.wait)
@@ -144,6 +151,22 @@ def checked_options(options: CompileOptions | None) -> CompileOptions:
             f"options must be a gc.CompileOptions, got {type(options).__name__}"
         )
     return options
+
+
+def checked_machine(machine: Machine | str | None, function: str) -> Machine | None:
+    """`machine` as a record.
+
+    Raises:
+        AttributeValueError: it is none.
+    """
+    if machine is None or isinstance(machine, Machine):
+        return machine
+    if isinstance(machine, str):
+        return Machine(machine)
+    raise AttributeValueError(
+        f"{function}: machine must be a gc.devices.Machine, got {type(machine).__name__}",
+        mend='pass machine="8xh100"',
+    )
 
 
 def refuse_workers(strategy: object, function: str) -> None:
@@ -171,6 +194,7 @@ def build(
     base: str | None = None,
     soft: bool = True,
     log: PlacementLog | None = None,
+    machine: Machine | None = None,
 ) -> Executable:
     """The executable of a fetch set for feeds of these shapes: from the cache, or one that lowers
     and compiles when it is first asked to, and has gone through the passes. Finalizes the graph.
@@ -180,11 +204,13 @@ def build(
         device: the one that everything is to run on, whatever the program asks for.
         steps: None, or how many steps it is to make in a loop on the device; `shapes` are then
             those of one step.
-        base, soft: see `Making`.
+        base, soft, machine: see `Making`.
         log: is told where everything is.
     """
     FORKING.use_devices()
-    making = Making(prepared, shapes, strategy, options, device, steps, base=base, soft=soft)
+    making = Making(
+        prepared, shapes, strategy, options, device, steps, base=base, soft=soft, machine=machine
+    )
     if log is not None:
         log.add(making)
     if making.placement is not None:

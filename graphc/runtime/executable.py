@@ -13,7 +13,8 @@ import numpy as np
 from graphc.copying import Uncopied
 from graphc.devices.partition import Partition
 from graphc.devices.schedule import Span
-from graphc.errors import ExecutionError, FeedError, GraphError, StateError
+from graphc.devices.topology import is_here
+from graphc.errors import DeviceError, ExecutionError, FeedError, GraphError, StateError
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor, is_among
 from graphc.ir.program import Port, Program
@@ -86,6 +87,7 @@ class Executable(Uncopied):
         self.cache_key = key
         self.cached = load_seconds is not None
         self.devices = executor.devices
+        self._is_absent = not all(map(is_here, self.devices))
         self.notes = [*notes, *self.interface.notes]
         on_cpu = any(device.platform == "cpu" for device in self.devices)
         self._specs = [
@@ -104,8 +106,12 @@ class Executable(Uncopied):
     # -- running ----------------------------------------------------------------------------
 
     def init(self) -> State:
-        """The state at the start: every variable's initial value, on the step's devices."""
-        FORKING.check()
+        """The state at the start: every variable's initial value, on the step's devices.
+
+        Raises:
+            DeviceError: it was compiled for a machine that is not here.
+        """
+        self._check_can_run()
         values = initial_values(self._graph)
         buffers = [pack(buffer, values) for buffer in self.layout.buffers]
         rows = zip(buffers, self.layout.buffers, strict=True)
@@ -126,18 +132,30 @@ class Executable(Uncopied):
         Raises:
             FeedError: a wrong, missing or superfluous feed; nothing has run, the state is valid.
             StateError: the state was consumed already.
+            DeviceError: it was compiled for a machine that is not here.
         """
         if not isinstance(state, State):
             raise StateError(
                 f"the first argument must be a state, got {type(state).__name__}",
                 mend="state = step.init(); fetched, state = step(state, feeds)",
             )
-        FORKING.check()
+        self._check_can_run()
         values = self.convert_feeds(self._ordered({} if feeds is None else feeds))
         if not self.is_compiled:
             self.wait()
         with state.lock:
             return self._run_on(state, values)
+
+    def _check_can_run(self) -> None:
+        """Raises `StateError` in a forked process, `DeviceError` if the devices are not here."""
+        FORKING.check()
+        if self._is_absent:
+            raise DeviceError(
+                f"this step was compiled for {len(self.devices)} x {self.devices[0].device_kind}, "
+                "which this process does not have",
+                mend="look at it: memory(), hlo(), cost(); ship it: graphc compile --machine; or "
+                "compile it without machine= to run it here",
+            )
 
     def _run_on(self, state: State, values: list[Any]) -> tuple[Any, State]:
         """One run. It marks the state as consumed before it starts: whatever stops the run then
@@ -183,8 +201,9 @@ class Executable(Uncopied):
 
         Raises:
             FeedError: a wrong, missing or superfluous feed.
+            DeviceError: it was compiled for a machine that is not here.
         """
-        FORKING.check()
+        self._check_can_run()
         given = self._ordered(feeds)
         values = self.convert_feeds(given)
         for i, value in enumerate(values):
@@ -502,6 +521,7 @@ class Executable(Uncopied):
                 "timeline: the program is not on several devices, or makes several steps",
                 mend="place parts of it with gc.device; compile it for one step",
             )
+        self._check_can_run()
         places = self._places_of(state)
         buffers = list(state.buffers)
         self._settle(buffers, state.layout)

@@ -78,6 +78,7 @@ def fit(
     make: Callable[[int], M],
     compile: Callable[[M], tuple[Any, jax.stages.Compiled]],
     limit: int,
+    name: str | None = None,
 ) -> Try[M]:
     """The fastest program found that takes at most `limit` bytes, compiled.
 
@@ -85,6 +86,7 @@ def fit(
         plain: the program that computes nothing again.
         make: gives the program for a budget.
         compile: gives it lowered and compiled.
+        name: what errors call the limit, where it is not that of the options.
 
     Raises:
         MemoryLimitError: none does; says how many bytes the smallest one takes.
@@ -93,7 +95,10 @@ def fit(
     local = plain.local
     fetched = [port.tensor for port in local.ports("fetch")]
     around = sum(map(bytes_of, [*local.input_tensors(), *fetched]))
-    return search.run(max(0, limit - around))
+    found = search.run(max(0, limit - around))
+    if found is None:
+        raise search.refusal(name)
+    return found
 
 
 class _Search(Generic[M]):
@@ -111,8 +116,8 @@ class _Search(Generic[M]):
         self._fits: Try[M] | None = None
         self._too_large: int | None = None
 
-    def run(self, first: int) -> Try[M]:
-        """Beginning with the budget `first`."""
+    def run(self, first: int) -> Try[M] | None:
+        """The best program that fits, None if none does. Begins with the budget `first`."""
         budget: int | None = first
         while budget is not None and len(self._tries) < _TRIES:
             found = self._try(budget)
@@ -121,8 +126,6 @@ class _Search(Generic[M]):
             budget = self._next(found)
         if self._fits is None:
             self._try_smallest()
-        if self._fits is None:
-            raise self._refusal()
         return self._fits
 
     def _try_smallest(self) -> None:
@@ -163,12 +166,13 @@ class _Search(Generic[M]):
             budget = max(budget, 0)
         return budget if budget > below else None
 
-    def _refusal(self) -> MemoryLimitError:
+    def refusal(self, name: str | None) -> MemoryLimitError:
+        """The error for a program that does not fit; `name` as for `fit`."""
         least = min(self._tries.values(), key=lambda found: found.taken)
         temporaries = int(_analysis(least.compiled).temp_size_in_bytes)
         return MemoryLimitError(
-            f"the program does not fit into memory_limit={self._limit} bytes: it takes at least "
-            f"{least.taken}",
+            f"the program does not fit into {name or f'memory_limit={self._limit} bytes'}: it "
+            f"takes at least {least.taken}",
             least=least.taken,
             details=[
                 f"{_in_units(least.taken - temporaries)} are arguments and results",
@@ -176,7 +180,9 @@ class _Search(Generic[M]):
                 "only what loops keep for their backward pass is computed again: blocks that "
                 'pipeline="O2" rolls, and gc.scan',
             ],
-            mend=f"pass memory_limit={least.taken} or more, or feed a smaller batch",
+            mend="feed a smaller batch, or share it among more devices"
+            if name
+            else f"pass memory_limit={least.taken} or more, or feed a smaller batch",
         )
 
 

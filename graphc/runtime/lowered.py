@@ -12,8 +12,10 @@ import jax
 from jax import numpy as jnp
 
 from graphc.config import CompileOptions
+from graphc.devices.topology import is_here
 from graphc.errors import ExecutionError
 from graphc.ir.layouts import REPLICATED, Layout, Sharded
+from graphc.ir.node import EMPTY
 from graphc.ir.program import Port, Program
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.passes.base import Pass
@@ -139,21 +141,34 @@ class JaxProgram(NamedTuple):
 
     def xla_options(self, options: CompileOptions) -> dict[str, str | int | bool | float]:
         """See `chosen_xla_options`."""
-        return chosen_xla_options(self.local, options, self.devices[0].platform)
+        return chosen_xla_options(self.local, options, self.devices[0])
 
     def _widths(self) -> AbstractContextManager[Any]:
         return jax.enable_x64(True) if self.interface.wide else nullcontext()
 
 
+# XLA cannot time kernels on a device that is not here; without times, some matrix products have no
+# tiles that it finds, and it fails. cuBLAS takes all of them.
+_WITHOUT_TIMING: Mapping[str, str | int | bool | float] = {
+    "xla_gpu_autotune_level": 0,
+    "xla_gpu_enable_triton_gemm": False,
+}
+
+
 def chosen_xla_options(
-    program: Program, options: CompileOptions, platform: str
+    program: Program, options: CompileOptions, device: jax.Device
 ) -> dict[str, str | int | bool | float]:
     """Those that what a device runs is compiled with: the user's, and before them, at O3, those
     that suit it, where this XLA knows them."""
-    suited = suited_options(program, platform) if options.pipeline == "O3" else {}
+    suited = suited_options(program, device.platform) if options.pipeline == "O3" else {}
     if suited and not _understood(tuple(sorted(suited.items()))):
         suited = {}
-    return {**suited, **options.xla_options}
+    return {**suited, **options_for_absent(device), **options.xla_options}
+
+
+def options_for_absent(device: jax.Device) -> Mapping[str, str | int | bool | float]:
+    """The options of XLA that a device needs because it is not here."""
+    return EMPTY if is_here(device) else _WITHOUT_TIMING
 
 
 @cache

@@ -16,8 +16,11 @@ import jax
 
 from graphc.config import CompileOptions
 from graphc.devices.discovery import available
+from graphc.devices.environment import environment_of
+from graphc.devices.machine import Machine
 from graphc.devices.mesh import Mesh, Strategy
 from graphc.devices.placer import Placement, place
+from graphc.devices.topology import devices_of
 from graphc.ir.fingerprint import cache_key, calls_back
 from graphc.ir.program import Program
 from graphc.ir.rewrite import bind_sizes
@@ -41,7 +44,6 @@ from graphc.runtime.prepare import Prepared, bind
 from graphc.runtime.replicated import on_replicas
 from graphc.runtime.sharded import on_mesh
 from graphc.runtime.steps import physical_steps
-from graphc.store.environment import environment
 
 T = TypeVar("T")
 
@@ -56,6 +58,7 @@ class Making:
             `devices.placer`.
         soft: whether a request for a device that is not there is overridden.
         steps: None, or how many steps it makes in a loop; `shapes` are those of one.
+        machine: the one that it is compiled for, where that is not this one.
 
     Attributes:
         devices: those it is to run on.
@@ -77,25 +80,33 @@ class Making:
         *,
         base: str | None = None,
         soft: bool = True,
+        machine: Machine | None = None,
     ) -> None:
         self.prepared, self.strategy, self.options = prepared, strategy, options
-        self.steps = steps
+        self.steps, self.machine = steps, machine
         self.placement: Placement | None = None
         self.bindings = bind_feeds(prepared.functional, shapes, prepared.sources)
         self._bound = Once(lambda: bind(self.prepared, self.bindings, options, self.target))
         self.notes: list[str] = []
         self.devices: Sequence[jax.Device]
+        there = None if machine is None else _by_name(machine)
         if strategy is not None:
-            self.devices = strategy.resolve()
+            self.strategy = strategy if there is None else strategy.on(there)
+            self.devices = self.strategy.resolve()
             return
         if device is not None:
             self.devices = [device]
             return
         self.placement = place(
-            prepared.functional, prepared.requests, whole=prepared.whole, base=base, soft=soft
+            prepared.functional,
+            prepared.requests,
+            whole=prepared.whole,
+            known=None if there is None else list(there),
+            base=base,
+            soft=soft,
         )
         self.notes = list(self.placement.notes)
-        known = available()
+        known = available() if there is None else there
         self.devices = [known[name] for name in self.placement.devices]
         if len(self.devices) > 1:
             self.prepared = prepared.placed(self.placement.program, self.placement.base)
@@ -106,7 +117,8 @@ class Making:
         making.options, making.prepared = options, self.prepared.under(options)
         making.notes = list(self.notes)
         making._bound = Once(lambda: bind(making.prepared, making.bindings, options, making.target))
-        making.__dict__.pop("key", None)
+        for name in ("key", "program_key"):
+            making.__dict__.pop(name, None)
         return making
 
     @property
@@ -119,12 +131,30 @@ class Making:
     @cached_property
     def environment(self) -> dict[str, str]:
         """What outside the program the executable depends on."""
-        return environment(self.devices)
+        return environment_of(self.devices)
+
+    @property
+    def memory_limit(self) -> int | None:
+        """How many bytes a run may take on each device: as the options say; else, for a machine,
+        the memory of its GPUs, where graphc can keep to a limit."""
+        given = self.options.memory_limit
+        apart = isinstance(self.strategy, Mesh) or (self.strategy is None and len(self.devices) > 1)
+        if given is not None or self.machine is None or apart:
+            return given if isinstance(given, int) else None
+        return self.machine.usable_memory
 
     @cached_property
     def key(self) -> str | None:
         """What the executable is found by in the cache; None where it must not be kept: the
         program calls back, or has an operator whose meaning or layout cannot be told."""
+        return self._key(self.environment)
+
+    @cached_property
+    def program_key(self) -> str | None:
+        """The same without what it depends on outside the program: equal on all machines."""
+        return self._key({})
+
+    def _key(self, environment: Mapping[str, str]) -> str | None:
         program = self.prepared.functional
         operators = {node.op for node in program.walk()}
         if any(op.name not in CATALOGUE or CATALOGUE[op.name] is not op for op in operators):
@@ -146,7 +176,7 @@ class Making:
                 "pulled": contents,  # what a VJP node itself says may be out of date
                 "places": self._places() if self.options.check_numerics else None,
             },
-            extra=self.environment,
+            extra=environment,
         )
 
     def _places(self) -> Mapping[str, Any]:
@@ -201,6 +231,10 @@ class Making:
         return on_replicas(local, layout, options, self.strategy, sources, budget)
 
 
+def _by_name(machine: Machine) -> dict[str, jax.Device]:
+    return dict(zip(machine.device_names, devices_of(machine), strict=True))
+
+
 class Insides:
     """What an executable is made from, once its state has a layout. Nothing of it is needed to run
     an executable that was found in the cache.
@@ -226,9 +260,9 @@ class Insides:
         )
         self._lowered: Once[Any] = Once(lambda: self._lower(self.in_jax))
         self._compiled = Once(self._compile)
-        limit = making.options.memory_limit
+        limit = making.memory_limit
         self._fitted: Once[Try[InJax]] | None = None
-        if isinstance(limit, int) and budget is None:
+        if limit is not None and budget is None:
             within = limit
             self._fitted = Once(lambda: self._fit(within))
 
@@ -316,7 +350,10 @@ class Insides:
             return lowered, self._through_xla(made, lowered)
 
         making, layout = self.making, self._layout
-        return fit(self.in_jax, lambda budget: making.in_jax(layout, budget), compiled, limit)
+        name = None
+        if making.machine is not None and making.options.memory_limit is None:
+            name = making.machine.memory_in_words()
+        return fit(self.in_jax, lambda budget: making.in_jax(layout, budget), compiled, limit, name)
 
     def _lower(self, made: InJax) -> Any:
         return self._timed("lower", made.lower)

@@ -27,7 +27,7 @@ from graphc.runtime.counters import COUNTERS
 from graphc.runtime.forking import FORKING
 from graphc.runtime.interface import PARTITIONED, Home, Interface, Value
 from graphc.runtime.layout import StateLayout
-from graphc.runtime.lowered import PortOrder, interface_of
+from graphc.runtime.lowered import PortOrder, interface_of, options_for_absent
 from graphc.runtime.numerics import checked
 from graphc.runtime.script_writing import Kernel, ScriptWriter
 from graphc.runtime.scripts import CompiledPartition, Script, in_parts
@@ -113,8 +113,8 @@ class PartitionedProgram:
         return CompiledPartition(self.script, made, self.devices)
 
     def xla_options(self, options: CompileOptions) -> dict[str, str | int | bool | float]:
-        """Those that it is compiled with: the user's."""
-        return dict(options.xla_options)
+        """Those that it is compiled with: the user's, and those that absent devices need."""
+        return {**options_for_absent(self.devices[0]), **options.xla_options}
 
     def _widths(self) -> AbstractContextManager[Any]:
         return jax.enable_x64(True) if self.interface.wide else nullcontext()

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
+from graphc.config import DEFAULT
 from graphc.errors import CacheError
 from graphc.passes.manager import PassReport, PassRow
 from graphc.runtime.counters import COUNTERS
@@ -65,11 +66,13 @@ class Shelf:
 
     def find(self) -> Found | None:
         """The executable, if it is there; then no stage of `making` is needed."""
-        cache = self._cache
-        if cache is None:
+        cache, making = self._cache, self._making
+        if cache is None or making.machine is not None:  # what cannot run here cannot be loaded
             return None
         found = self._found(cache)
         COUNTERS.add(**{"cache_misses" if found is None else "cache_hits": 1})
+        if found is None and making.devices[0].platform == "gpu":
+            making.notes += _shipped_for_others(cache, making)
         return found
 
     def keep(self, insides: Insides, compiled: jax.stages.Compiled) -> None:
@@ -95,6 +98,7 @@ class Shelf:
             "passes": report.to_json(),
             "budget": insides.budget,
             "targets": code.targets,
+            "shipped": None if making.machine is None else making.program_key,
         }
         self._cache.put(self._key, metadata, code.payload)
 
@@ -136,6 +140,8 @@ class Shelf:
             compiled: Any = CompiledPartition.from_bytes(code, devices)
         else:
             compiled = from_bytes(code, interface.arguments, interface.results, devices)
+        if facts.get("shipped") is not None:
+            self._making.notes.append(_SHIPPED)
         report = PassReport(tuple(PassRow(**row) for row in facts["passes"]))
         seconds, budget = time.perf_counter() - start, facts.get("budget")
         return Found(interface, compiled, layout, report, seconds, budget)
@@ -147,10 +153,32 @@ def fitted(layout: StateLayout, buffers: Sequence[Buffer]) -> StateLayout | None
     return layout if layout.has(buffers) else None
 
 
+_SHIPPED = (
+    "compiled on a machine without these devices, so XLA has not timed kernels on them; compile it "
+    "here, with another cache, to compare"
+)
+
+
+def _shipped_for_others(cache: ExecutableCache, making: Making) -> list[str]:
+    """Why executables of this program that were compiled for GPUs elsewhere are not used here."""
+    here, notes = making.environment, []
+    for entry in cache.entries():
+        facts: Any = entry.metadata or {}
+        if facts.get("shipped") != making.program_key:
+            continue
+        there = facts.get("environment", {})
+        other = [k for k in here if here[k] != there.get(k)]
+        rows = [f"{k}: {str(there.get(k))[:80]}, here {here[k][:80]}" for k in other]
+        notes.append(f"compiled here; the cache has it for another machine ({'; '.join(rows)})")
+    return notes
+
+
 def cache_for(making: Making) -> ExecutableCache | None:
-    """None where the user wants none, or wants to see the passes at work; or where several
-    processes have to compile together."""
+    """None where the user wants none, or wants to see the passes at work; where several processes
+    have to compile together; or for another machine, unless the user names a folder to ship."""
     options = making.options
+    if making.machine is not None and options.cache is DEFAULT:
+        return None
     if options.validate or options.dump is not None or jax.process_count() > 1:
         return None
     return open_cache(options) if making.key is not None else None

@@ -7,7 +7,7 @@ import hashlib
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -45,19 +45,41 @@ def environment(devices: Sequence[jax.Device]) -> dict[str, str]:
     """Everything outside the program that an executable depends on, as printable pairs."""
     first = devices[0]
     return {
+        **_software(),
+        **_flags(),
+        "cpu": f"{platform.machine()} {cpu_features()}, {_cpu_count()} cores",
+        "platform": f"{first.platform} {first.client.platform_version}",
+        "devices": ", ".join(f"{d.platform}:{d.id} {d.device_kind}" for d in devices),
+        "of devices": str(len(jax.devices(first.platform))),
+    }
+
+
+def environment_of_gpus(facts: Mapping[str, str]) -> dict[str, str]:
+    """The same for GPUs: without the processor of this machine, and without those flags of XLA that
+    do not concern GPUs.
+
+    Args:
+        facts: of the GPUs and of the libraries that the executable calls.
+    """
+    flags = filter(_concerns_gpus, _flags()["XLA_FLAGS"].split())
+    return {**_software(), **_flags(), "XLA_FLAGS": " ".join(sorted(flags)), **facts}
+
+
+def _software() -> dict[str, str]:
+    return {
         "graphc": f"{__version__} {sources_digest()}",
         "jax": jax.__version__,
         "jaxlib": jaxlib_build(),
         "numpy": np.__version__,  # folds constants
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
-        **_flags(),
         "settings": settings(),
-        "cpu": f"{platform.machine()} {cpu_features()}, {_cpu_count()} cores",
-        "platform": f"{first.platform} {first.client.platform_version}",
-        "devices": ", ".join(f"{d.platform}:{d.id} {d.device_kind}" for d in devices),
-        "of devices": str(len(jax.devices(first.platform))),
         "processes": f"{jax.process_index()} of {jax.process_count()}",
     }
+
+
+def _concerns_gpus(flag: str) -> bool:
+    others = ("--xla_cpu_", "--xla_force_host_platform_device_count", "--xla_dump_")
+    return not flag.startswith(others)
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,28 @@
+"""What outside a program its executable depends on, for given devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+
+from graphc.devices.libraries import libraries
+from graphc.store.environment import environment, environment_of_gpus
+
+
+def environment_of(devices: Sequence[jax.Device]) -> dict[str, str]:
+    """Everything outside the program that an executable for `devices` depends on, as printable
+    pairs. Of GPUs the same on every machine that can run the executable, and for a machine that is
+    not here (`devices.topology`)."""
+    if devices[0].platform != "gpu":
+        return environment(devices)
+    first = devices[0]
+    capability = getattr(first, "compute_capability", "")
+    return environment_of_gpus(
+        {
+            "platform": f"{first.platform} of {first.client.device_count()}",
+            "devices": ", ".join(f"{d.platform}:{d.id} {d.device_kind}" for d in devices),
+            "compute capability": f"{capability}, {getattr(first, 'core_count', '')} cores",
+            "libraries": ", ".join(f"{name} {text}" for name, text in libraries().items()),
+        }
+    )

@@ -1,0 +1,79 @@
+"""Native code of an entry point: compiled when it is saved, for the devices at hand or for those of
+a machine that is not here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from graphc.artifacts import graphs
+from graphc.artifacts.lowering import (
+    Function,
+    compiled_program,
+    compiled_within,
+    for_one,
+    for_replicas,
+)
+from graphc.config import CompileOptions
+from graphc.devices.discovery import first_devices
+from graphc.devices.machine import Machine
+from graphc.devices.topology import devices_of
+from graphc.errors import ArtifactError, CacheError
+from graphc.ir.program import Program
+from graphc.passes.target import Target
+from graphc.runtime.loading import Code, to_bytes
+
+
+def native_devices(devices: Sequence[jax.Device], machine: Machine | None) -> Sequence[jax.Device]:
+    """The devices that native code of an entry point is for.
+
+    Args:
+        devices: those of the session that it is replicated on, if it is.
+        machine: whose GPUs are meant instead, if any.
+    """
+    if machine is None:
+        return devices or jax.local_devices()[:1]
+    known = dict(zip(machine.device_names, devices_of(machine), strict=True))
+    return first_devices(max(1, len(devices)), known)
+
+
+def native_code_of(
+    name: str,
+    program: Program,
+    donated: int,
+    devices: Sequence[jax.Device],
+    options: CompileOptions,
+) -> Code:
+    """The program compiled for `devices`, after the passes for them.
+
+    Raises:
+        ArtifactError: XLA cannot store it.
+        ExecutionError: XLA refuses it, or it does not fit into the memory limit.
+    """
+    target = Target(devices[0].platform, len(devices))
+    program = graphs.bound(name, program, {}, options, target)
+
+    def make(budget: int | None) -> Function:
+        if len(devices) > 1:
+            return for_replicas(program, devices, options, budget)
+        return for_one(program, donated, device=devices[0], options=options, budget=budget)
+
+    limit = limit_of(options)
+    _, compiled = compiled_within(limit, make, lambda function: compiled_for(function, devices))
+    try:
+        return to_bytes(compiled, devices[0])
+    except CacheError as error:
+        raise ArtifactError(f"signature {name!r}: {error.what}", mend="native=False") from error
+
+
+def compiled_for(function: Function, devices: Sequence[jax.Device]) -> Any:
+    """An entry point's function through XLA."""
+    return compiled_program({}, function.lower, devices, function.xla_options)
+
+
+def limit_of(options: CompileOptions) -> int | None:
+    """The memory limit of the options, in bytes."""
+    limit = options.memory_limit
+    return limit if isinstance(limit, int) else None
