@@ -1,4 +1,4 @@
-"""The command line: `graphc train`, `compile`, `run`, `inspect`, `tune`, `export`,
+"""The command line: `graphc train`, `compile`, `run`, `inspect`, `tune`, `export`, `plan`,
 `devices`, `cache`.
 
 This module and `graphc.cli.arguments` import nothing heavy, so that `graphc --help` is quick; a

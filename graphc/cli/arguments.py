@@ -235,6 +235,24 @@ def _devices(parser: _Parser) -> None:
     _add_json(parser)
 
 
+def _plan(parser: _Parser) -> None:
+    """Says whether a script's training step fits into a machine, and the largest batch that does.
+
+    graphc plan examples/digits_cnn.py --machine 8xh100 --largest-batch
+    """
+    _takes_script(parser)
+    _add_fetches(parser)
+    _add_devices(parser)
+    _add_machine(parser, required=True)
+    parser.add_argument(
+        "--largest-batch",
+        action="store_true",
+        help="look for the largest batch, and recompute what saves memory",
+    )
+    _add_progress(parser)
+    _add_json(parser)
+
+
 def _cache(parser: _Parser) -> None:
     """Lists or removes the compiled programs that are kept for later processes.
 
@@ -260,6 +278,7 @@ _COMMANDS: dict[str, Callable[[_Parser], None]] = {
     "inspect": _inspect,
     "tune": _tune,
     "export": _export,
+    "plan": _plan,
     "devices": _devices,
     "cache": _cache,
 }

@@ -441,6 +441,11 @@ class Executable(Uncopied):
         return self
 
     @property
+    def compiled(self) -> Any:
+        """The compiled program, as JAX has it; of a program over several devices, its parts."""
+        return self._executor.compiled
+
+    @property
     def program(self) -> Program:
         """The optimised program, with its state by variable: what is lowered, but for what a
         strategy and a limit of memory make of it for each device (`insides.local`)."""

@@ -15,11 +15,12 @@ import graphc as gc
 from graphc.artifacts import container
 from graphc.cli import main
 from graphc.runtime import trials
+from graphc.runtime.counters import COUNTERS
 from tests.artifacts.forge import entry, forge
 from tests.cli.scripts import HELPER, SCRIPT
 from tests.near import assert_near
 
-COMMANDS = ["train", "compile", "run", "inspect", "tune", "export", "devices", "cache"]
+COMMANDS = ["train", "compile", "run", "inspect", "tune", "export", "plan", "devices", "cache"]
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -111,6 +112,17 @@ def test_train_on_several_devices_as_json(run: Run, script: Path) -> None:
     alone = json.loads(run("train", script, "--steps", 3, "--json", "--no-progress")[1])
     assert alone["parallel"] is None
     assert alone["evaluation"] == pytest.approx(facts["evaluation"], rel=1e-5)
+
+
+def test_train_finds_what_compile_kept_in_a_folder(run: Run, script: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "compiled"
+    facts = json.loads(run("compile", script, "--cache-dir", folder, "--json")[1])
+    assert not facts["cached"] and list(folder.iterdir())
+    again = json.loads(run("compile", script, "--cache-dir", folder, "--json")[1])
+    assert again["cached"] and again["cache_key"] == facts["cache_key"]
+    before = COUNTERS.snapshot()
+    code, _, _ = run("train", script, "--steps", 3, "--cache-dir", folder, "--no-progress")
+    assert code == 0 and COUNTERS.snapshot().cache_hits > before.cache_hits
 
 
 def test_a_script_gets_its_arguments(run: Run, script: Path) -> None:
@@ -437,6 +449,13 @@ BAD_INPUT = [
     ("compile {script} --feed x=4", "expected rank 2, got rank 1"),
     ("compile {script} --feed x=4,3 --feed t=5,1", "expected size 4 on axis 0, got 5"),
     ("compile {script} --fetch y --feed t=4,1", "nothing fetched depends on it"),
+    ("compile {script} --machine h10", "no GPU 'h10'; did you mean 'h100'?"),
+    ("compile {script} --machine none.toml", "'none.toml' cannot be read"),
+    ("compile {script} --machine 8xh100 --devices 0", "'0' is not a number of at least 1"),
+    ("compile {script} --cache-dir {script}", "must be a folder"),
+    ("plan {script}", "the following arguments are required: --machine"),
+    ("plan {script} --machine 0xh100", "0 is not a number of GPUs"),
+    ("devices --describe {folder}/machine.toml", "no GPUs to describe"),
     ("run nothing.gcx", "no file 'nothing.gcx'; check the path"),
     ("run {script}", "is not a graphc artifact"),
     ("run {artifact}", "has 2 signatures: predict, train; choose one"),

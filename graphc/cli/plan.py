@@ -1,0 +1,144 @@
+"""`graphc plan`: whether a script's training step fits into a machine, and with which batch."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from graphc.cli.report import amount, print_json, table
+from graphc.cli.script import load_job
+from graphc.cli.targets import Target, strategy_on, target_of
+from graphc.config import CompileOptions
+from graphc.devices.machine import Machine
+from graphc.devices.strategy import DataParallel
+from graphc.errors import FeedError
+from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor
+from graphc.passes.recompute import Recompute
+from graphc.runtime.compiler import compile
+from graphc.runtime.executable import Executable
+from graphc.runtime.largest_batch import Tried, largest_batch, try_batch
+from graphc.runtime.prepare import prepare
+
+
+def run(options: argparse.Namespace) -> None:
+    """Compiles for one batch, or for several, and prints what fits."""
+    machine = Machine(options.machine)
+    job = load_job(options.script, options.arguments)
+    target = target_of(job, options.fetch, options.feed)
+    strategy = strategy_on(machine, options.devices)
+    axes = _batch_axes(job.graph, target)
+    batch = _batch(target, axes)
+    compile_for = _compiler(job.graph, target, axes, machine, strategy)
+    tried: list[Tried] = []
+
+    def tell(found: Tried) -> None:
+        tried.append(found)
+        if not options.no_progress:
+            print(_line(found), file=sys.stderr)
+
+    unit = 1 if strategy is None else strategy.replicas
+    if options.largest_batch:
+        best = largest_batch(compile_for, batch, machine.usable_memory, unit, tell)
+    else:
+        best = try_batch(compile_for, batch)
+        tell(best)
+        best = best if best.step is not None else None
+    facts = _facts(job.graph, machine, unit, tried, best)
+    if options.json:
+        print_json(facts)
+    else:
+        print("\n".join(_text(facts)))
+
+
+def _batch_axes(graph: Graph, target: Target) -> dict[Tensor, int]:
+    """The batch axis of each feed that has one."""
+    program = prepare(graph, target.nest.distinct, list(target.feeds), CompileOptions()).functional
+    axes = {
+        t: program.batch_axes.get(t.name, program.batch_axes.get(t.name.removesuffix(":0")))
+        for t in target.feeds
+    }
+    return {tensor: axis for tensor, axis in axes.items() if axis is not None}
+
+
+def _batch(target: Target, axes: Mapping[Tensor, int]) -> int:
+    """The rows of the batch that the job feeds.
+
+    Raises:
+        FeedError: no feed has a batch axis, or they differ.
+    """
+    rows = {target.feeds[tensor][axis] for tensor, axis in axes.items()}
+    if len(rows) != 1:
+        what = "no feed has a batch axis" if not rows else f"feeds have batches of {sorted(rows)}"
+        raise FeedError(f"plan: {what}", mend='make the first size of the placeholders "batch"')
+    return rows.pop()
+
+
+def _compiler(
+    graph: Graph,
+    target: Target,
+    axes: Mapping[Tensor, int],
+    machine: Machine,
+    strategy: DataParallel | None,
+) -> Callable[[int], Executable]:
+    """Compiles the target for a batch."""
+
+    def compile_for(batch: int) -> Executable:
+        feeds: dict[Any, Any] = {}
+        for tensor, shape in target.feeds.items():
+            sizes = list(shape)
+            if tensor in axes:
+                sizes[axes[tensor]] = batch
+            feeds[tensor] = tuple(sizes)
+        return compile(graph, target.fetches, feeds, machine=machine, strategy=strategy)
+
+    return compile_for
+
+
+def _facts(
+    graph: Graph, machine: Machine, devices: int, tried: list[Tried], best: Tried | None
+) -> dict[str, Any]:
+    return {
+        "graph": graph.name,
+        "machine": str(machine),
+        "devices": devices,
+        "limit": machine.usable_memory,
+        "tried": [{"batch": t.batch, "bytes": t.bytes, "fits": t.step is not None} for t in tried],
+        "batch": None if best is None else best.batch,
+        "bytes": None if best is None else best.bytes,
+        "memory": None if best is None or best.step is None else best.step.memory(),
+        "recomputes": best is not None and best.step is not None and _recomputes(best.step),
+    }
+
+
+def _recomputes(step: Executable) -> bool:
+    """Whether something is computed again to keep to the limit."""
+    rows = step.pass_report().rows
+    return any(row.changed for row in rows if row.name == Recompute.class_name())
+
+
+def _text(facts: Mapping[str, Any]) -> list[str]:
+    limit = amount(facts["limit"], "B")
+    if facts["batch"] is None:
+        least = min(facts["tried"], key=lambda row: int(row["batch"]))
+        return [
+            f"{facts['graph']} does not fit: a batch of {least['batch']} takes at least "
+            f"{amount(least['bytes'], 'B')} on each device, of {limit} that JAX takes of "
+            f"{facts['machine']}"
+        ]
+    memory = facts["memory"]
+    rows = [
+        ("machine", facts["machine"]),
+        ("batch", f"{facts['batch']}, {facts['batch'] // facts['devices']} on each device"),
+        ("memory", f"{amount(facts['bytes'], 'B')} of {limit} on each device"),
+        ("", ", ".join(f"{name} {amount(n, 'B')}" for name, n in memory.items())),
+        ("recomputes", "yes, to keep to the limit" if facts["recomputes"] else "nothing"),
+    ]
+    return [f"{facts['graph']} fits", *table(rows)]
+
+
+def _line(found: Tried) -> str:
+    said = "fits" if found.step is not None else "does not fit"
+    return f"batch {found.batch}: {said}, {amount(found.bytes, 'B')} on each device"
