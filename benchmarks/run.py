@@ -30,6 +30,7 @@ from benchmarks import (
     depth,
     frozen,
     gpu,
+    gpu_hlo,
     memory,
     parallel,
     peers,
@@ -52,6 +53,7 @@ NAMED = {
     "cpu": [cpu.rows],
     "peers": [peers.rows],
     "gpu": [gpu.rows],
+    "gpu_hlo": [gpu_hlo.rows],
 }
 
 

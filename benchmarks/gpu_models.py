@@ -1,0 +1,263 @@
+"""Models that are compiled for GPUs, in graphc and in hand-written JAX: ViT-B, DLRM, a stacked LSTM.
+
+By hand: parameters in float32, cast to `DTYPE` where they are used; norms, softmax and loss in
+float32; layers unrolled, the LSTM's time in a `scan`; optax's adam.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+from jax import numpy as jnp
+
+import graphc as gc
+from benchmarks.transformer import layer_norm
+
+Params = dict[str, Any]
+DTYPE = jnp.bfloat16
+
+
+class Model(NamedTuple):
+    """A training step in both forms.
+
+    Attributes:
+        feeds: shape and dtype by name, in the order of the step by hand.
+        params: shapes and dtypes of the parameters by hand.
+        step: `(params, state, *feeds)` to the new ones and the loss.
+        optimizer: that both use.
+        options: of graphc, beside the precision.
+    """
+
+    graph: gc.Graph
+    fetches: list[Any]
+    feeds: dict[str, jax.ShapeDtypeStruct]
+    params: Params
+    step: Callable[..., Any]
+    optimizer: optax.GradientTransformation
+    options: dict[str, Any]
+
+
+def _array(*shape: int, dtype: Any = np.float32) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def _step(
+    loss_of: Callable[..., jax.Array], tx: optax.GradientTransformation
+) -> Callable[..., Any]:
+    def step(params: Params, state: Any, *feeds: jax.Array) -> Any:
+        loss, gradients = jax.value_and_grad(loss_of)(params, *feeds)
+        updates, state = tx.update(gradients, state, params)
+        return optax.apply_updates(params, updates), state, loss
+
+    return step
+
+
+def _dense(x: jax.Array, p: Params) -> jax.Array:
+    return x @ p["kernel"].astype(x.dtype) + p["bias"].astype(x.dtype)
+
+
+def _dense_params(inputs: int, outputs: int) -> Params:
+    return {"kernel": _array(inputs, outputs), "bias": _array(outputs)}
+
+
+def _classify(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    logits = logits.astype(jnp.float32)
+    return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+
+
+# -- ViT-B/16: Dosovitskiy et al. 2021, with the mean over patches in place of a class token --------
+
+
+def vit(batch: int, blocks: int = 12, width: int = 768, heads: int = 12, size: int = 224) -> Model:
+    """Images float32 [batch, size, size, 3] in 1,000 classes."""
+    tokens, tx = (size // 16) ** 2, optax.adam(1e-3)
+    graph = gc.Graph(seed=0, name="vit")
+    with graph:
+        x = gc.placeholder(("batch", size, size, 3), name="x")
+        y = gc.placeholder(("batch",), "int32", name="y")
+        patches = gc.nn.Conv2D(width, 16, strides=16, padding="VALID", name="patches")(x)
+        positions = gc.variable(
+            gc.nn.initializers.Normal(0.02), shape=(tokens, width), name="positions"
+        )
+        h = gc.reshape(patches, (x.shape[0], tokens, width)) + positions
+        for i in range(blocks):
+            with gc.name_scope(f"block{i}"):
+                h = _vit_block(h, width, heads)
+        h = gc.reduce_mean(gc.nn.LayerNorm(name="norm")(h), axis=1)
+        logits = gc.nn.Dense(1000, name="head")(h)
+        losses = gc.nn.sparse_softmax_cross_entropy(logits=logits, labels=y)
+        loss = gc.reduce_mean(losses, name="loss")
+        train = gc.minimize(loss, tx, name="train")
+
+    block = {
+        "norm1": {"scale": _array(width), "offset": _array(width)},
+        "norm2": {"scale": _array(width), "offset": _array(width)},
+        "qkv": _dense_params(width, 3 * width),
+        "out": _dense_params(width, width),
+        "up": _dense_params(width, 4 * width),
+        "down": _dense_params(4 * width, width),
+    }
+    params = {
+        "patches": {"kernel": _array(16, 16, 3, width), "bias": _array(width)},
+        "positions": _array(tokens, width),
+        "blocks": [block] * blocks,
+        "norm": block["norm1"],
+        "head": _dense_params(width, 1000),
+    }
+
+    def by_hand(h: jax.Array, p: Params) -> jax.Array:
+        qkv = _dense(layer_norm(h, **p["norm1"]), p["qkv"])
+        parts = [
+            t.reshape(*t.shape[:2], heads, width // heads) for t in jnp.split(qkv, 3, axis=-1)
+        ]
+        mixed = jax.nn.dot_product_attention(*parts, implementation="cudnn")
+        h = h + _dense(mixed.reshape(h.shape), p["out"])
+        hidden = jax.nn.gelu(_dense(layer_norm(h, **p["norm2"]), p["up"]))
+        return h + _dense(hidden, p["down"])
+
+    def loss_of(p: Params, x: jax.Array, y: jax.Array) -> jax.Array:
+        h = jax.lax.conv_general_dilated(
+            x.astype(DTYPE),
+            p["patches"]["kernel"].astype(DTYPE),
+            (16, 16),
+            "VALID",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )
+        h = h + p["patches"]["bias"].astype(DTYPE)
+        h = h.reshape(len(x), tokens, width) + p["positions"].astype(DTYPE)
+        for block in p["blocks"]:
+            h = by_hand(h, block)
+        return _classify(_dense(layer_norm(h, **p["norm"]).mean(1), p["head"]), y)
+
+    feeds = {"x": _array(batch, size, size, 3), "y": _array(batch, dtype=np.int32)}
+    return Model(graph, [train, loss], feeds, params, _step(loss_of, tx), tx, {})
+
+
+def _vit_block(h: gc.Tensor, width: int, heads: int) -> gc.Tensor:
+    """Attention written out."""
+    split = (h.shape[0], h.shape[1], heads, width // heads)
+    qkv = gc.nn.Dense(3 * width, name="qkv")(gc.nn.LayerNorm(name="norm1")(h))
+    q, k, v = (gc.transpose(gc.reshape(t, split), (0, 2, 1, 3)) for t in gc.split(qkv, 3, axis=-1))
+    weights = gc.nn.softmax(gc.matmul(q, k, transpose_b=True) / math.sqrt(width // heads))
+    mixed = gc.reshape(gc.transpose(gc.matmul(weights, v), (0, 2, 1, 3)), h.shape)
+    h = h + gc.nn.Dense(width, name="out")(mixed)
+    hidden = gc.nn.gelu(gc.nn.Dense(4 * width, name="up")(gc.nn.LayerNorm(name="norm2")(h)))
+    return h + gc.nn.Dense(width, name="down")(hidden)
+
+
+# -- DLRM: Naumov et al. 2019 ------------------------------------------------------------------------
+
+
+def dlrm(batch: int, tables: int = 8, rows: int = 1_000_000, width: int = 64) -> Model:
+    """13 numbers and one row of each table an example; adagrad."""
+    tx = optax.adagrad(0.01)
+    bottom, top = (512, 256, width), (512, 256, 1)
+    graph = gc.Graph(seed=0, name="dlrm")
+    with graph:
+        x = gc.placeholder(("batch", 13), name="x")
+        ids = gc.placeholder(("batch", tables), "int32", name="ids")
+        y = gc.placeholder(("batch",), name="y")
+        dense = x
+        for i, units in enumerate(bottom):
+            dense = gc.nn.Dense(units, activation=gc.nn.relu, name=f"bottom{i}")(dense)
+        found = [
+            gc.nn.Embedding(rows, width, name=f"table{i}")(ids[:, i]) for i in range(tables)
+        ]
+        features = gc.stack([dense, *found], axis=1)
+        products = gc.matmul(features, features, transpose_b=True)
+        pairs = gc.reshape(products, (x.shape[0], (tables + 1) ** 2))
+        h = gc.concatenate([dense, pairs], axis=1)
+        for i, units in enumerate(top):
+            activation = gc.nn.relu if units > 1 else None
+            h = gc.nn.Dense(units, activation=activation, name=f"top{i}")(h)
+        losses = gc.nn.sigmoid_cross_entropy(logits=gc.squeeze(h, 1), labels=y)
+        loss = gc.reduce_mean(losses, name="loss")
+        train = gc.minimize(loss, tx, name="train")
+
+    def sizes(first: int, units: tuple[int, ...]) -> list[Params]:
+        pairs = zip((first, *units), units, strict=False)
+        return [_dense_params(inputs, outputs) for inputs, outputs in pairs]
+
+    params = {
+        "bottom": sizes(13, bottom),
+        "tables": [_array(rows, width)] * tables,
+        "top": sizes(width + (tables + 1) ** 2, top),
+    }
+
+    def loss_of(p: Params, x: jax.Array, ids: jax.Array, y: jax.Array) -> jax.Array:
+        h = x.astype(DTYPE)
+        for layer in p["bottom"]:
+            h = jax.nn.relu(_dense(h, layer))
+        found = [table[ids[:, i]].astype(DTYPE) for i, table in enumerate(p["tables"])]
+        features = jnp.stack([h, *found], axis=1)
+        pairs = (features @ features.swapaxes(1, 2)).reshape(len(x), -1)
+        h = jnp.concatenate([h, pairs], axis=1)
+        for i, layer in enumerate(p["top"]):
+            h = _dense(h, layer) if i == len(p["top"]) - 1 else jax.nn.relu(_dense(h, layer))
+        return optax.sigmoid_binary_cross_entropy(h[:, 0].astype(jnp.float32), y).mean()
+
+    feeds = {
+        "x": _array(batch, 13),
+        "ids": _array(batch, tables, dtype=np.int32),
+        "y": _array(batch),
+    }
+    return Model(graph, [train, loss], feeds, params, _step(loss_of, tx), tx, {})
+
+
+# -- a stacked LSTM over text --------------------------------------------------------------------------
+
+
+def lstm(batch: int, layers: int = 2, units: int = 1024, length: int = 128) -> Model:
+    """What follows each of `length` bytes."""
+    tx = optax.adam(1e-3)
+    graph = gc.Graph(seed=0, name="lstm")
+    with graph:
+        text = gc.placeholder(("batch", length + 1), "int32", name="text")
+        h = gc.nn.Embedding(256, units, name="table")(text[:, :-1])
+        for i in range(layers):
+            h = gc.nn.LSTM(units, name=f"layer{i}")(h)
+        logits = gc.nn.Dense(256, name="head")(h)
+        losses = gc.nn.sparse_softmax_cross_entropy(logits=logits, labels=text[:, 1:])
+        loss = gc.reduce_mean(losses, name="loss")
+        train = gc.minimize(loss, tx, name="train")
+
+    cell = {
+        "kernel": _array(units, 4 * units),
+        "recurrent": _array(units, 4 * units),
+        "bias": _array(4 * units),
+    }
+    params = {
+        "table": _array(256, units),
+        "layers": [cell] * layers,
+        "head": _dense_params(units, 256),
+    }
+
+    def layer(h: jax.Array, p: Params) -> jax.Array:
+        recurrent = p["recurrent"].astype(h.dtype)
+
+        def turn(state: Any, projected: jax.Array) -> Any:
+            hidden, c = state
+            gates = (projected + hidden @ recurrent).astype(jnp.float32)
+            i, f, g, o = jnp.split(gates, 4, axis=-1)
+            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            hidden = (jax.nn.sigmoid(o) * jnp.tanh(c)).astype(h.dtype)
+            return (hidden, c), hidden
+
+        projected = _dense(h, {"kernel": p["kernel"], "bias": p["bias"]})
+        zeros = jnp.zeros((len(h), units))
+        _, found = jax.lax.scan(turn, (zeros.astype(h.dtype), zeros), projected.swapaxes(0, 1))
+        return found.swapaxes(0, 1)
+
+    def loss_of(p: Params, text: jax.Array) -> jax.Array:
+        h = p["table"][text[:, :-1]].astype(DTYPE)
+        for cell in p["layers"]:
+            h = layer(h, cell)
+        return _classify(_dense(h, p["head"]), text[:, 1:])
+
+    feeds = {"text": _array(batch, length + 1, dtype=np.int32)}
+    return Model(graph, [train, loss], feeds, params, _step(loss_of, tx), tx, {})
