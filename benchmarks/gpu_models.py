@@ -1,4 +1,4 @@
-"""Models that are compiled for GPUs, in graphc and in hand-written JAX: ViT-B, DLRM, a stacked LSTM.
+"""Models to compile for GPUs, in graphc and in hand-written JAX: ViT-B, DLRM, a stacked LSTM.
 
 By hand: parameters in float32, cast to `DTYPE` where they are used; norms, softmax and loss in
 float32; layers unrolled, the LSTM's time in a `scan`; optax's adam.
@@ -70,7 +70,7 @@ def _classify(logits: jax.Array, labels: jax.Array) -> jax.Array:
     return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
 
-# -- ViT-B/16: Dosovitskiy et al. 2021, with the mean over patches in place of a class token --------
+# -- ViT-B/16: Dosovitskiy et al. 2021, with the mean over patches in place of a class token -------
 
 
 def vit(batch: int, blocks: int = 12, width: int = 768, heads: int = 12, size: int = 224) -> Model:
@@ -112,9 +112,7 @@ def vit(batch: int, blocks: int = 12, width: int = 768, heads: int = 12, size: i
 
     def by_hand(h: jax.Array, p: Params) -> jax.Array:
         qkv = _dense(layer_norm(h, **p["norm1"]), p["qkv"])
-        parts = [
-            t.reshape(*t.shape[:2], heads, width // heads) for t in jnp.split(qkv, 3, axis=-1)
-        ]
+        parts = [t.reshape(*t.shape[:2], heads, width // heads) for t in jnp.split(qkv, 3, axis=-1)]
         mixed = jax.nn.dot_product_attention(*parts, implementation="cudnn")
         h = h + _dense(mixed.reshape(h.shape), p["out"])
         hidden = jax.nn.gelu(_dense(layer_norm(h, **p["norm2"]), p["up"]))
@@ -150,7 +148,7 @@ def _vit_block(h: gc.Tensor, width: int, heads: int) -> gc.Tensor:
     return h + gc.nn.Dense(width, name="down")(hidden)
 
 
-# -- DLRM: Naumov et al. 2019 ------------------------------------------------------------------------
+# -- DLRM: Naumov et al. 2019 ----------------------------------------------------------------------
 
 
 def dlrm(batch: int, tables: int = 8, rows: int = 1_000_000, width: int = 64) -> Model:
@@ -165,9 +163,7 @@ def dlrm(batch: int, tables: int = 8, rows: int = 1_000_000, width: int = 64) ->
         dense = x
         for i, units in enumerate(bottom):
             dense = gc.nn.Dense(units, activation=gc.nn.relu, name=f"bottom{i}")(dense)
-        found = [
-            gc.nn.Embedding(rows, width, name=f"table{i}")(ids[:, i]) for i in range(tables)
-        ]
+        found = [gc.nn.Embedding(rows, width, name=f"table{i}")(ids[:, i]) for i in range(tables)]
         features = gc.stack([dense, *found], axis=1)
         products = gc.matmul(features, features, transpose_b=True)
         pairs = gc.reshape(products, (x.shape[0], (tables + 1) ** 2))
@@ -209,7 +205,7 @@ def dlrm(batch: int, tables: int = 8, rows: int = 1_000_000, width: int = 64) ->
     return Model(graph, [train, loss], feeds, params, _step(loss_of, tx), tx, {})
 
 
-# -- a stacked LSTM over text --------------------------------------------------------------------------
+# -- a stacked LSTM over text ----------------------------------------------------------------------
 
 
 def lstm(batch: int, layers: int = 2, units: int = 1024, length: int = 128) -> Model:

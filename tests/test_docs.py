@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from graphc.devices.libraries import installed
+from graphc.devices.topology import PLUGINS
+
 ROOT = Path(__file__).parent.parent
+PAGES = ("guide", "devices", "architecture", "gpu", "passes", "reliability")
+NEEDS_CUDA = pytest.mark.skipif(installed(PLUGINS) is None, reason="needs the extra `cuda`")
 
 
 @pytest.mark.parametrize(
@@ -15,6 +20,7 @@ ROOT = Path(__file__).parent.parent
         "README.md",
         pytest.param("docs/guide.md", marks=[pytest.mark.slow, pytest.mark.one_jax]),
         pytest.param("docs/devices.md", marks=[pytest.mark.slow, pytest.mark.one_jax]),
+        pytest.param("docs/gpu.md", marks=[pytest.mark.gpu_compile, NEEDS_CUDA]),
     ],
 )
 def test_every_python_block_runs(page: str, tmp_path: Path, monkeypatch) -> None:
@@ -26,7 +32,7 @@ def test_every_python_block_runs(page: str, tmp_path: Path, monkeypatch) -> None
 
 
 def test_pages_that_are_linked_exist() -> None:
-    for page in ("README.md", "docs/guide.md", "docs/devices.md", "docs/architecture.md"):
+    for page in ("README.md", *(f"docs/{name}.md" for name in PAGES)):
         path = ROOT / page
         prose = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
         for target in re.findall(r"\]\(([^)#]+)\)", prose):
