@@ -12,9 +12,9 @@ from graphc.store.environment import environment, environment_of_gpus
 
 def environment_of(devices: Sequence[jax.Device]) -> dict[str, str]:
     """Everything outside the program that an executable for `devices` depends on, as printable
-    pairs. Of GPUs the same on every machine that can run the executable, and for a machine that is
-    not here (`devices.topology`)."""
-    if devices[0].platform != "gpu":
+    pairs. Where all devices are GPUs it is the same on every machine that can run the executable,
+    and for a machine that is not here (`devices.topology`)."""
+    if any(device.platform != "gpu" for device in devices):  # code for a processor is for that one
         return environment(devices)
     first = devices[0]
     capability = getattr(first, "compute_capability", "")
