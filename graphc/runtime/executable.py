@@ -25,6 +25,7 @@ from graphc.runtime.feed_memory import own
 from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import resolve_feeds
 from graphc.runtime.forking import FORKING
+from graphc.runtime.hlo_cost import HloCost, hlo_cost
 from graphc.runtime.initial import initial_values
 from graphc.runtime.interrupts import uninterrupted
 from graphc.runtime.layout import Buffer, StateLayout
@@ -33,6 +34,7 @@ from graphc.runtime.numerics import complaint
 from graphc.runtime.packing import pack
 from graphc.runtime.partitioned import PartitionedProgram
 from graphc.runtime.pass_history import PassHistory, pass_history
+from graphc.runtime.scripts import CompiledPartition
 from graphc.runtime.state import State
 from graphc.runtime.timing import measured_timeline
 
@@ -468,10 +470,37 @@ class Executable(Uncopied):
         return str(self._executor.compiled.as_text())
 
     def cost(self) -> dict[str, float]:
-        """XLA's estimate for one run: "flops", "bytes accessed" and more, per device."""
+        """What one run costs each device; for a program on several devices by `gc.device`, all of
+        them together.
+
+        XLA's estimate, where it makes one: "flops", "bytes accessed" and more; what a loop runs
+        counts once. For a machine that is not here XLA makes none, and the figures are counted
+        from the HLO text (see `hlo_cost`): "flops", "bytes accessed" and "kernels", the number of
+        launches.
+        """
         analysis = self._executor.compiled.cost_analysis()
         found = analysis[0] if isinstance(analysis, list) else analysis
-        return dict(found or {})
+        if found:
+            return dict(found)
+        counted = self.hlo_cost()
+        return {
+            "flops": counted.flops,
+            "bytes accessed": float(counted.bytes_accessed),
+            "kernels": float(counted.kernels),
+        }
+
+    def hlo_cost(self) -> HloCost:
+        """What one run costs each device, counted from the HLO text: FLOPs by unit and dtype,
+        bytes, kernels, collectives. For a program on several devices by `gc.device`, all of them
+        together. It counts what loops run as often as they run.
+
+        Raises:
+            ExecutionError: the text is not HLO that graphc can read.
+        """
+        compiled = self._executor.compiled
+        if isinstance(compiled, CompiledPartition):
+            return compiled.hlo_cost()
+        return hlo_cost(str(compiled.as_text()))
 
     def memory(self) -> dict[str, int]:
         """Bytes of one run on each device: "arguments", "outputs", "temporaries", "aliased"

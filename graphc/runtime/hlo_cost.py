@@ -6,8 +6,8 @@ XLA's own `cost_analysis` is empty for programs that are compiled for GPUs which
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from graphc.devices.machine import Gpu
@@ -79,6 +79,20 @@ def hlo_cost(text: str, replicas: int = 1) -> HloCost:
         launches = walk.kernels(walk.module.entry)
     except (IndexError, ValueError, KeyError, RecursionError) as error:
         raise ExecutionError(f"the HLO text is malformed: {error!r}") from error
+    return _totals(launches, walk.notes)
+
+
+def summed(parts: Iterable[tuple[HloCost, int]]) -> HloCost:
+    """The cost of several programs together, each with how often it runs."""
+    launches: list[Kernel] = []
+    notes: list[str] = []
+    for cost, runs in parts:
+        launches += [replace(kernel, times=runs * kernel.times) for kernel in cost.launches]
+        notes += cost.notes
+    return _totals(launches, notes)
+
+
+def _totals(launches: Sequence[Kernel], notes: Sequence[str]) -> HloCost:
     matrix: dict[str, float] = {}
     collectives: dict[str, Collective] = {}
     calls: Counter[str] = Counter()
@@ -102,7 +116,7 @@ def hlo_cost(text: str, replicas: int = 1) -> HloCost:
         host_transfers=sum(k.times for k in launches if k.host),
         custom_calls=calls,
         transposes=sum(k.times * k.bytes for k in launches if k.transposes),
-        notes=tuple(dict.fromkeys(walk.notes)),
+        notes=tuple(dict.fromkeys(notes)),
         launches=tuple(launches),
     )
 

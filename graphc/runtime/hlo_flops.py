@@ -29,7 +29,8 @@ class Flops(NamedTuple):
     known: bool = True
 
 
-_MOVES = frozenset(
+# Opcodes that compute nothing.
+MOVES = frozenset(
     (
         *("after-all", "bitcast", "bitcast-convert", "broadcast", "concatenate"),
         *("constant", "copy", "domain", "dynamic-slice", "dynamic-update-slice", "gather"),
@@ -46,7 +47,7 @@ def flops_of(instruction: Instruction, operands: Sequence[Shape]) -> Flops:
         operands: the shapes of its operands.
     """
     opcode = instruction.opcode
-    if opcode in _MOVES:
+    if opcode in MOVES:
         return Flops({})
     if opcode == "custom-call":
         return _custom_call(instruction, operands)

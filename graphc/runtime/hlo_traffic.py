@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from graphc.runtime.hlo_flops import MOVES
 from graphc.runtime.hlo_text import Computation, Instruction, Module, Shape
 
 # Each element of their results needs more than one element of an operand, or other places of it.
@@ -29,7 +30,8 @@ class Traffic(NamedTuple):
     """What a computation reads of its parameters, by their numbers, and what it writes: bytes.
 
     Attributes:
-        transposes: whether it gives nothing but copies and transposes.
+        transposes: whether it only copies and transposes, or converts as it does so; what it
+            computes of scalars are places.
     """
 
     reads: Mapping[int, int]
@@ -67,7 +69,11 @@ def traffic_of(module: Module, computation: Computation) -> Traffic:
                 most = computation[name].shape.elements
                 needed[name] = min(most, needed.get(name, 0) + share)
     makers = [_behind(computation, leaf) for leaf in leaves]
-    return Traffic(reads, written, all(m.opcode in ("transpose", "copy") for m in makers))
+    transposes = all(m.opcode in ("transpose", "copy") for m in makers) and all(
+        part.opcode in MOVES or part.opcode == "convert" or part.shape.elements <= 1
+        for part in computation.instructions
+    )
+    return Traffic(reads, written, transposes)
 
 
 def is_update(opcode: str) -> bool:

@@ -15,6 +15,7 @@ import jax
 from jax import numpy as jnp
 
 from graphc.errors import CacheError
+from graphc.runtime.hlo_cost import HloCost, hlo_cost, summed
 from graphc.runtime.loading import Code, from_bytes, to_bytes
 
 _IN_FLIGHT = 4  # steps of one call that are dispatched and not finished
@@ -164,6 +165,16 @@ class CompiledPartition:
             for name, value in (first or {}).items():
                 found[name] += value * runs[number]
         return dict(found)
+
+    def hlo_cost(self) -> HloCost:
+        """What one run costs all devices together, counted from the HLO text. Copies between
+        devices do not count."""
+        turns = 1 if self.script.turns is None else self.script.turns[0]
+        runs = Counter(step.executable for step in self.script.steps)
+        return summed(
+            (hlo_cost(executable.as_text()), turns * runs[number])
+            for number, executable in enumerate(self.executables)
+        )
 
     def memory_analysis(self) -> Memory:
         """Bytes on the device that needs most: those of its executables together, but temporaries

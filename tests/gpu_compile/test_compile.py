@@ -154,6 +154,16 @@ def test_a_little_memory_is_kept_to_by_computing_again() -> None:
     assert taken(long(Machine("h100", memory_fraction=fraction))) <= 0.7 * plain
 
 
+@pytest.mark.parametrize(("blocks", "rolled"), [(8, False), (40, True)])
+def test_only_deep_networks_become_loops(blocks: int, rolled: bool) -> None:
+    g, fetches = mlp(blocks, units=256)
+    step = gc.compile(g, fetches, SHAPES, machine="h100")
+    assert (" while(" in step.hlo()) == rolled
+    if not rolled:  # each product once: forward, and both gradients but that of the input
+        products = sum(n for t, n in step.hlo_cost().custom_calls.items() if "matmul" in t)
+        assert products == 3 * (blocks + 1) - 1
+
+
 def test_wrong_devices_are_refused() -> None:
     g, fetches = mlp()
     for strategy, says in (

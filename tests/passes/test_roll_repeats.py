@@ -329,3 +329,13 @@ def test_names_say_what_a_node_stands_for() -> None:
         assert node.source is not None and node.source.turns == tuple(turns)
         assert str(node.source) == str(turns[0][1])
     assert scan.source == before.nodes[0].source
+
+
+@pytest.mark.parametrize(("whole", "at_once"), [(0, 4), (2, 4), (3, 3)])
+def test_short_loops_are_compiled_without_a_loop_where_asked(whole: int, at_once: int) -> None:
+    text = "program p(x: f32[2]) {\n"
+    for i in range(6):
+        text += f"  %{i} = {('Negative', 'Tanh')[i % 2]}({f'%{i - 1}' if i else 'x'}) : f32[2]\n"
+    result = RollRepeats(saved=1, work=1, whole=whole).run(parse(text + "  return y = %5\n}"))
+    (loop,) = result.program.nodes
+    assert loop.attrs["length"] == 3 and loop.attrs["unroll"] == at_once
