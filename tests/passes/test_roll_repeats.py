@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from graphc.passes.roll_repeats import RollRepeats
 from tests.passes.check import check, check_stays, program
 from tests.passes.rolling import ROLL, layers, rolls, text
 
@@ -333,9 +336,8 @@ def test_names_say_what_a_node_stands_for() -> None:
 
 @pytest.mark.parametrize(("whole", "at_once"), [(0, 4), (2, 4), (3, 3)])
 def test_short_loops_are_compiled_without_a_loop_where_asked(whole: int, at_once: int) -> None:
-    text = "program p(x: f32[2]) {\n"
-    for i in range(6):
-        text += f"  %{i} = {('Negative', 'Tanh')[i % 2]}({f'%{i - 1}' if i else 'x'}) : f32[2]\n"
-    result = RollRepeats(saved=1, work=1, whole=whole).run(parse(text + "  return y = %5\n}"))
-    (loop,) = result.program.nodes
+    ops = ["Negative", "Tanh"] * 3
+    lines = [f"%{i} = {op}({f'%{i - 1}' if i else 'x'}) : f32[2]" for i, op in enumerate(ops)]
+    whole_program = program(text("\n".join([*lines, "return y = %5"])))
+    (loop,) = RollRepeats(saved=1, work=1, whole=whole).run(whole_program).program.nodes
     assert loop.attrs["length"] == 3 and loop.attrs["unroll"] == at_once
