@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import jax
 
-from graphc.devices.libraries import libraries
+from graphc.devices.discovery import platform_of
+from graphc.devices.libraries import is_complete, libraries
 from graphc.store.environment import environment, environment_of_gpus
 
 
@@ -14,15 +15,17 @@ def environment_of(devices: Sequence[jax.Device]) -> dict[str, str]:
     """Everything outside the program that an executable for `devices` depends on, as printable
     pairs. Where all devices are GPUs it is the same on every machine that can run the executable,
     and for a machine that is not here (`devices.topology`)."""
-    if any(device.platform != "gpu" for device in devices):  # code for a processor is for that one
+    first, known = devices[0], libraries()
+    # Code for a processor is for that one. Libraries that are not installed as packages have no
+    # version that two machines could compare.
+    if any(platform_of(device) != "cuda" for device in devices) or not is_complete(known):
         return environment(devices)
-    first = devices[0]
     capability = getattr(first, "compute_capability", "")
     return environment_of_gpus(
         {
             "platform": f"{first.platform} of {first.client.device_count()}",
             "devices": ", ".join(f"{d.platform}:{d.id} {d.device_kind}" for d in devices),
             "compute capability": f"{capability}, {getattr(first, 'core_count', '')} cores",
-            "libraries": ", ".join(f"{name} {text}" for name, text in libraries().items()),
+            "libraries": ", ".join(f"{name} {text}" for name, text in known.items()),
         }
     )

@@ -1,8 +1,8 @@
-"""The versions of CUDA's libraries that are installed as Python packages."""
+"""The versions of CUDA's libraries, and of XLA for GPUs, that are installed as Python packages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 # Each library, and the packages that contain it: of CUDA 13, and of CUDA 12.
@@ -11,6 +11,8 @@ _PACKAGES = {
     "cudnn": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"),
     "cublas": ("nvidia-cublas", "nvidia-cublas-cu12"),
     "nccl": ("nvidia-nccl-cu13", "nvidia-nccl-cu12"),
+    "plugin": ("jax-cuda13-plugin", "jax-cuda12-plugin"),
+    "XLA": ("jax-cuda13-pjrt", "jax-cuda12-pjrt"),
 }
 
 
@@ -18,6 +20,11 @@ def libraries() -> dict[str, str]:
     """The version of each library, by name; without those that are not installed as packages."""
     found = {name: installed(packages) for name, packages in _PACKAGES.items()}
     return {name: text for name, text in found.items() if text is not None}
+
+
+def is_complete(found: Mapping[str, str]) -> bool:
+    """Whether `libraries` found all of them."""
+    return len(found) == len(_PACKAGES)
 
 
 def installed(packages: Sequence[str]) -> str | None:

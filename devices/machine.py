@@ -19,7 +19,7 @@ from graphc.errors import AttributeValueError, nearest
 from graphc.ir.source import current_source
 
 _MODELS = Path(__file__).with_name("machines.toml")
-_COUNTED = re.compile(r"(\d+)\s*x\s*(\S.*)", re.ASCII)
+_COUNTED = re.compile(r"(\d{1,6})\s*x\s*(\S.*)", re.ASCII | re.IGNORECASE)
 _CAPABILITY = re.compile(r"(\d+)\.(\d)(a?)", re.ASCII)
 _MOST = 4096  # GPUs of one machine: more is a mistake
 
@@ -148,7 +148,7 @@ class Machine:
 
     def memory_in_words(self) -> str:
         """What JAX takes of each GPU's memory, for errors."""
-        part = f"{self.memory_fraction:.0%} of its {self.model.memory / 1e9:.1f} GB"
+        part = f"{100 * self.memory_fraction:.3g}% of its {self.model.memory / 1e9:.1f} GB"
         return f"{self.usable_memory} bytes of an {self.model.name} ({part})"
 
     @property
@@ -202,7 +202,7 @@ def _read(path: str) -> tuple[Gpu, int]:
     try:
         text = Path(path).expanduser().read_text(encoding="utf-8")
         found = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # not there, not UTF-8, not TOML
         raise _refusal(f"{path!r} cannot be read: {error}") from None
     count, table = found.get("count", 1), found.get("gpu")
     wrong = None if isinstance(table, dict) else "it has no table [gpu]"
@@ -228,6 +228,21 @@ _FIELDS: Mapping[str, tuple[type, ...]] = {
     }.get(str(f.type), (dict,))
     for f in fields(Gpu)
 }
+_IN_TARGET_CONFIG = (
+    "threads_per_block_limit",
+    "threads_per_warp",
+    "shared_memory_per_block",
+    "shared_memory_per_core",
+    "threads_per_core_limit",
+    "core_count",
+    "fpus_per_core",
+    "memory_bandwidth",
+    "l2_cache_size",
+    "clock_rate_ghz",
+    "device_memory_size",
+    "cuda_compute_capability",
+    "registers_per_core_limit",
+)
 _OPTIONAL = ("link_bandwidth", "matrix_flops", "vector_flops", "target_config")
 
 
@@ -249,7 +264,10 @@ def _wrong_field(table: Mapping[str, Any]) -> str | None:
         return "matrix_flops must be rates by dtype"
     if _CAPABILITY.fullmatch(table["compute_capability"]) is None:
         return f"compute_capability = {table['compute_capability']!r} is not like '9.0'"
-    return None
+    text = table.get("target_config", "")
+    # XLA ends the process where one of these is missing.
+    missing = [name for name in _IN_TARGET_CONFIG if text and not re.search(rf"\b{name}\b", text)]
+    return f"target_config has no {missing[0]}" if missing else None
 
 
 def _described(types: tuple[type, ...]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import entry_points
+from threading import Lock
 from typing import Any
 
 import jax
@@ -33,6 +34,9 @@ def devices_of(machine: Machine) -> tuple[jax.Device, ...]:
     return _devices(target_config(machine.model), machine.count, str(machine))
 
 
+_LOCK = Lock()  # the setting of JAX that is changed meanwhile holds for all threads
+
+
 @cache
 def _devices(text: str, count: int, name: str) -> tuple[jax.Device, ...]:
     if installed(PLUGINS) is None:
@@ -40,12 +44,13 @@ def _devices(text: str, count: int, name: str) -> tuple[jax.Device, ...]:
             f"compiling for {name} needs JAX's CUDA plugin, and it is not installed",
             mend="pip install 'graphc[cuda]': it needs no GPU",
         )
+    jax.local_devices()  # JAX looks for its devices before `jax_platforms` is changed
     try:
-        with _only_the_processor():
+        with _LOCK, _only_the_processor():
             described = _described(text, count)
     except Exception as error:  # each version of the plugin has its own kinds
         raise DeviceError(
-            f"JAX {jax.__version__} cannot describe {name}: {str(error).splitlines()[0]}",
+            f"JAX {jax.__version__} cannot describe {name}: {str(error).partition(chr(10))[0]}",
             mend="describe the GPUs on their own machine: graphc devices --describe machine.toml",
         ) from error
     return tuple(described.devices)
@@ -74,6 +79,11 @@ def _only_the_processor() -> Iterator[None]:
         yield
     finally:
         jax.config.update("jax_platforms", before)
+
+
+def devices_by_name(machine: Machine) -> dict[str, jax.Device]:
+    """The devices of a machine by their names."""
+    return dict(zip(machine.device_names, devices_of(machine), strict=True))
 
 
 def is_here(device: jax.Device) -> bool:

@@ -19,7 +19,7 @@ from graphc.artifacts.lowering import (
 from graphc.config import CompileOptions
 from graphc.devices.discovery import first_devices
 from graphc.devices.machine import Machine
-from graphc.devices.topology import devices_of
+from graphc.devices.topology import devices_by_name
 from graphc.errors import ArtifactError, CacheError
 from graphc.ir.program import Program
 from graphc.passes.target import Target
@@ -35,8 +35,7 @@ def native_devices(devices: Sequence[jax.Device], machine: Machine | None) -> Se
     """
     if machine is None:
         return devices or jax.local_devices()[:1]
-    known = dict(zip(machine.device_names, devices_of(machine), strict=True))
-    return first_devices(max(1, len(devices)), known)
+    return first_devices(max(1, len(devices)), devices_by_name(machine))
 
 
 def native_code_of(

@@ -65,7 +65,7 @@ def _text(facts: dict[str, Any]) -> list[str]:
         ("feeds", ", ".join(f"{n}: {t}" for n, t in facts["feeds"].items()) or "none"),
         ("runs on", describe_devices(facts["devices"], facts["parallel"])),
         ("took", ", ".join(f"{name} {duration(s)}" for name, s in seconds.items())),
-        ("cost", f"{flops}, {moved} accessed (XLA's estimate, each device)"),
+        ("cost", f"{flops}, {moved} accessed (estimated)"),
         ("memory", ", ".join(f"{name} {amount(n, 'B')}" for name, n in facts["memory"].items())),
         ("cache key", facts["cache_key"] + (" (found)" if facts["cached"] else "")),
         *(("note", note) for note in facts["notes"]),

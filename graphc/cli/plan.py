@@ -16,7 +16,6 @@ from graphc.devices.strategy import DataParallel
 from graphc.errors import FeedError
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
-from graphc.passes.recompute import Recompute
 from graphc.runtime.compiler import compile
 from graphc.runtime.executable import Executable
 from graphc.runtime.largest_batch import Tried, largest_batch, try_batch
@@ -109,14 +108,8 @@ def _facts(
         "batch": None if best is None else best.batch,
         "bytes": None if best is None else best.bytes,
         "memory": None if best is None or best.step is None else best.step.memory(),
-        "recomputes": best is not None and best.step is not None and _recomputes(best.step),
+        "recomputes": best is not None and best.step is not None and best.step.insides.recomputes,
     }
-
-
-def _recomputes(step: Executable) -> bool:
-    """Whether something is computed again to keep to the limit."""
-    rows = step.pass_report().rows
-    return any(row.changed for row in rows if row.name == Recompute.class_name())
 
 
 def _text(facts: Mapping[str, Any]) -> list[str]:
@@ -131,7 +124,7 @@ def _text(facts: Mapping[str, Any]) -> list[str]:
     memory = facts["memory"]
     rows = [
         ("machine", facts["machine"]),
-        ("batch", f"{facts['batch']}, {facts['batch'] // facts['devices']} on each device"),
+        ("batch", f"{facts['batch']}, at most {-(-facts['batch'] // facts['devices'])} a device"),
         ("memory", f"{amount(facts['bytes'], 'B')} of {limit} on each device"),
         ("", ", ".join(f"{name} {amount(n, 'B')}" for name, n in memory.items())),
         ("recomputes", "yes, to keep to the limit" if facts["recomputes"] else "nothing"),

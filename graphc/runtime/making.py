@@ -20,7 +20,8 @@ from graphc.devices.environment import environment_of
 from graphc.devices.machine import Machine
 from graphc.devices.mesh import Mesh, Strategy
 from graphc.devices.placer import Placement, place
-from graphc.devices.topology import devices_of
+from graphc.devices.topology import devices_by_name
+from graphc.errors import DeviceError
 from graphc.ir.fingerprint import cache_key, calls_back
 from graphc.ir.program import Program
 from graphc.ir.rewrite import bind_sizes
@@ -29,6 +30,7 @@ from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.vjp_layout import differentiated
 from graphc.passes.check_numerics import table
 from graphc.passes.manager import PassReport, tell_of
+from graphc.passes.recompute import Recompute
 from graphc.passes.target import Target
 from graphc.runtime.annotated import feed_specs
 from graphc.runtime.feeds import bind_feeds
@@ -89,7 +91,9 @@ class Making:
         self._bound = Once(lambda: bind(self.prepared, self.bindings, options, self.target))
         self.notes: list[str] = []
         self.devices: Sequence[jax.Device]
-        there = None if machine is None else _by_name(machine)
+        if machine is not None:
+            _refuse_calls_back(prepared.functional)
+        there = None if machine is None else devices_by_name(machine)
         if strategy is not None:
             self.strategy = strategy if there is None else strategy.on(there)
             self.devices = self.strategy.resolve()
@@ -231,8 +235,17 @@ class Making:
         return on_replicas(local, layout, options, self.strategy, sources, budget)
 
 
-def _by_name(machine: Machine) -> dict[str, jax.Device]:
-    return dict(zip(machine.device_names, devices_of(machine), strict=True))
+def _refuse_calls_back(program: Program) -> None:
+    """Raises `DeviceError` for a program that calls Python, which JAX compiles only for devices of
+    this process."""
+    for node in program.walk():
+        if calls_back(program.replace(nodes=(node,))):
+            raise DeviceError(
+                f"{node.op.name} {node.name!r} calls back into Python, which cannot be compiled "
+                "for a machine that is not here",
+                source=node.source,
+                mend="leave it out of the fetches, or compile without machine=",
+            )
 
 
 class Insides:
@@ -312,6 +325,12 @@ class Insides:
     def budget(self) -> int | None:
         """What `passes.recompute` was given; None where there is no limit of memory."""
         return self._budget if self._fitted is None else self._fitted().budget
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether it computes something again to keep to its memory limit."""
+        rows = self.report.rows
+        return any(row.changed for row in rows if row.name == Recompute.class_name())
 
     @property
     def lowered(self) -> Any:

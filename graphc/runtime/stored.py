@@ -80,6 +80,11 @@ class Shelf:
         if self._cache is None:
             return
         making, interface = self._making, insides.interface
+        if making.machine is not None:
+            why = self._why_not_shipped(self._cache, insides)
+            if why is not None:
+                warn_once(f"not kept for {making.machine}: {why}")
+                return
         try:
             if isinstance(compiled, CompiledPartition):
                 code = compiled.to_bytes()
@@ -100,7 +105,24 @@ class Shelf:
             "targets": code.targets,
             "shipped": None if making.machine is None else making.program_key,
         }
-        self._cache.put(self._key, metadata, code.payload)
+        kept = self._cache.put(self._key, metadata, code.payload)
+        if not kept and making.machine is not None:
+            warn_once(f"not kept for {making.machine}: the cache folder does not take it")
+
+    def _why_not_shipped(self, cache: ExecutableCache, insides: Insides) -> str | None:
+        """Why an executable for another machine must not stand under its key, if there is a reason:
+        the key says neither how much memory that machine has, nor who compiled the program."""
+        options = self._making.options
+        if options.memory_limit is None and insides.recomputes:
+            return (
+                "it recomputes values to fit into the memory; CompileOptions(memory_limit=...) on "
+                "both machines says that you want that"
+            )
+        entry = cache.get(self._key)
+        facts: Any = {} if entry is None else entry.metadata
+        if entry is not None and facts.get("shipped") is None:
+            return "the folder has one that was compiled on such GPUs, whose kernels were timed"
+        return None
 
     def _found(self, cache: ExecutableCache) -> Found | None:
         entry = cache.get(self._key)
@@ -168,6 +190,9 @@ def _shipped_for_others(cache: ExecutableCache, making: Making) -> list[str]:
             continue
         there = facts.get("environment", {})
         other = [k for k in here if here[k] != there.get(k)]
+        if not other:
+            notes.append("compiled here; what the cache has for such GPUs cannot be used")
+            continue
         rows = [f"{k}: {str(there.get(k))[:80]}, here {here[k][:80]}" for k in other]
         notes.append(f"compiled here; the cache has it for another machine ({'; '.join(rows)})")
     return notes

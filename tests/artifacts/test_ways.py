@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import graphc as gc
-from graphc.artifacts import safe_reading, saving, ways
+from graphc.artifacts import native_code, safe_reading, ways
 from graphc.errors import ArtifactCorruptError, ArtifactError, ArtifactVersionError
 from tests.artifacts.forge import entry, forge, member
 from tests.artifacts.models import batch, classifier, linear
@@ -199,13 +199,13 @@ def test_native_code_is_compiled_for_the_machine(
         x = gc.placeholder((2, 6, 6, 3), name="x")
         y = gc.nn.max_pool(gc.nn.Conv2D(4, 1, name="conv")(x), 3, 2)
     lowered = []
-    compiled_program = saving.compiled_program
+    compiled_program = native_code.compiled_program
 
     def compiled(key: Any, lower: Any, devices: Any, options: Any) -> Any:
         lowered.append((lower().as_text(), dict(options)))
         return compiled_program(key, lower, devices, options)
 
-    monkeypatch.setattr(saving, "compiled_program", compiled)
+    monkeypatch.setattr(native_code, "compiled_program", compiled)
     path = tmp_path / "m.gcx"
     options = gc.CompileOptions(
         pipeline="O3", xla_options={"xla_cpu_enable_fast_math": False}, check_numerics=True

@@ -43,7 +43,7 @@ def test_a_file_describes_the_same_machine(tmp_path) -> None:
 
 def test_text_of_xla_in_a_file_is_kept_as_it_is(tmp_path) -> None:
     path = tmp_path / "machine.toml"
-    text = 'platform_name: "CUDA"\ngpu_device_info {\n  core_count: 132\n}\n'
+    text = target_config(Machine("h100").model).replace("{ ", "{\n  ") + "\n"
     table = Machine("h100").to_toml() + f"target_config = '''\n{text}'''\n"
     path.write_text(table)
     machine = Machine(path)
@@ -67,6 +67,8 @@ def test_the_description_for_xla_has_what_the_record_says() -> None:
         ((3,), "not the name of a GPU"),
         (("0xh100",), "0 is not a number"),
         (("h100", 0), "0 is not a number"),
+        (("1" * 5000 + "xh100",), "no GPU"),
+        (("a\0b.toml",), "cannot be read"),
         (("h100", True), "True is not a number"),
         (("h100", 10**6), "is not a number"),
         (("8xh100", 4), "names 8 GPUs, and count is 4"),
@@ -90,6 +92,7 @@ def test_wrong_machines_are_refused(given, says: str) -> None:
         (('"9.0a"', '"nine"'), "compute_capability"),
         (("f64 = ", "f64 = -"), "matrix_flops"),
         (("[gpu]", "[gpu"), "cannot be read"),
+        (("[gpu]", "[gpu]\ntarget_config = ' '"), "target_config has no threads_per_block_limit"),
     ],
 )
 def test_files_that_describe_no_machine_are_refused(tmp_path, change, says: str) -> None:

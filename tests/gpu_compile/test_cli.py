@@ -56,7 +56,7 @@ def test_plan_of_the_batch_of_the_job(run: Run, script: Path) -> None:
     assert code == 0 and err == ""
     assert facts["batch"] == 16 and facts["bytes"] < facts["limit"] and not facts["recomputes"]
     text = run("plan", script, "--machine", "l4", "--no-progress")[1]
-    assert text.startswith("regression fits") and "16, 16 on each device" in text
+    assert text.startswith("regression fits") and "16, at most 16 a device" in text
 
 
 def test_plan_of_the_largest_batch(run: Run, script: Path) -> None:

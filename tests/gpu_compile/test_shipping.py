@@ -4,18 +4,21 @@ No GPU is here, so what `Making` sees as the devices of this process are those o
 XLA's loader only records what it is given.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 import graphc as gc
-from graphc.devices.topology import devices_of
+from graphc.devices.topology import devices_of, target_config
 from graphc.errors import AttributeValueError, CacheError, DeviceError, MissingExtraError
 from graphc.runtime import loading, making, stored
 from graphc.runtime.counters import COUNTERS
 from tests.gpu_compile.models import mlp
+from tests.near import assert_near
 
 SHAPES = {"x": (128, 784), "y": (128,)}
 
@@ -121,7 +124,7 @@ def test_an_artifact_with_native_code_for_a_machine(tmp_path) -> None:
     batch = np.ones((4, 784), np.float32)
     predict = model.signatures["predict"]
     got = predict(x=batch)["logits"]
-    np.testing.assert_allclose(got, session.run("out/Add", {"x": batch}), rtol=1e-5)
+    assert_near(got, session.run("out/Add", {"x": batch}), rtol=1e-5)
     assert predict.way != "native"
     assert any("made for another environment" in note for note in predict.notes)
 
@@ -144,9 +147,61 @@ def test_without_the_plugin_the_extra_is_named(monkeypatch) -> None:
 
 
 def test_a_description_that_xla_does_not_take_is_refused(tmp_path) -> None:
-    text = gc.devices.Machine("h100").to_toml() + "target_config = 'nonsense {'\n"
+    machine = gc.devices.Machine("h100")
+    text = f"{machine.to_toml()}target_config = '{target_config(machine.model)} {{'\n"
     path = tmp_path / "m.toml"
     path.write_text(text)
     g, fetches = mlp()
     with pytest.raises(DeviceError, match=f"JAX {jax.__version__} cannot describe"):
         gc.compile(g, fetches, SHAPES, machine=gc.devices.Machine(path))
+
+
+def test_what_was_timed_on_the_gpus_stays_in_the_folder(tmp_path, monkeypatch) -> None:
+    shipped = ship("h100", tmp_path)
+    shipped.wait()
+    cache = stored.ExecutableCache(tmp_path, 1 << 30)
+    entry = cache.get(shipped.cache_key)
+    cache.put(shipped.cache_key, {**entry.metadata, "shipped": None}, entry.payload)
+    monkeypatch.setattr(stored, "warn_once", (told := []).append)
+    ship("h100", tmp_path).wait()
+    assert cache.get(shipped.cache_key).metadata["shipped"] is None
+    assert "kernels were timed" in told[0]
+
+
+def test_what_recomputes_for_a_small_machine_is_not_shipped(tmp_path, monkeypatch) -> None:
+    def compiled(fraction: float) -> gc.Executable:
+        with gc.Graph(seed=0) as g:
+            x = gc.placeholder((4096, 256), name="x")
+            kernels = gc.variable(gc.nn.initializers.Normal(0.1), shape=(24, 256, 256), name="k")
+
+            def layer(h: gc.Tensor, k: gc.Tensor) -> tuple[gc.Tensor, None]:
+                return gc.tanh(gc.matmul(gc.tanh(gc.matmul(h, k)), k)), None
+
+            last, _ = gc.scan(layer, x, kernels)
+            train = gc.minimize(gc.reduce_mean(last * last), optax.sgd(0.1), name="train")
+        machine = gc.devices.Machine("h100", memory_fraction=fraction)
+        options = gc.CompileOptions(cache=tmp_path)
+        return gc.compile(g, train, {x: (4096, 256)}, machine=machine, options=options).wait()
+
+    whole = compiled(0.75).memory()
+    monkeypatch.setattr(stored, "warn_once", (told := []).append)
+    taken = whole["arguments"] + whole["temporaries"]
+    small = compiled(0.7 * taken / gc.devices.Machine("h100").model.memory)
+    assert small.memory()["temporaries"] < whole["temporaries"]
+    assert "recomputes values to fit" in told[0]
+
+
+def test_calls_of_python_are_refused() -> None:
+    with gc.Graph() as g:
+        x = gc.placeholder((8,), name="x")
+        y = gc.py_callback(np.negative, jax.ShapeDtypeStruct((8,), np.float32), x)
+    with pytest.raises(DeviceError, match="calls back into Python"):
+        gc.compile(g, y, {x: (8,)}, machine="h100")
+
+
+def test_threads_leave_the_settings_of_jax_as_they_were() -> None:
+    before = jax.config.values["jax_platforms"]
+    with ThreadPoolExecutor(8) as pool:
+        machines = [gc.devices.Machine("h100", count) for count in range(20, 36)]
+        assert [len(found) for found in pool.map(devices_of, machines)] == list(range(20, 36))
+    assert jax.config.values["jax_platforms"] == before
