@@ -21,6 +21,7 @@ from graphc.passes.base import Pass, PassResult
 from graphc.passes.building import node_of
 from graphc.passes.loop_stacks import LoopStacks, uses_of
 from graphc.passes.peak import bytes_of, peak
+from graphc.passes.prune import Prune
 from graphc.passes.rules import Rewriter
 
 _MOST_MEMORY: Final = 4  # times the carries' bytes, for new stacks
@@ -86,12 +87,15 @@ class HoistProducts(Pass):
     budget: int | None = None
 
     def run(self, program: Program) -> PassResult:
-        result = self._hoisted(program)
-        if result.changed and self.budget is not None:
-            needed = peak(result.program)
+        hoisted, changed = self._hoisted(program)
+        if not changed:
+            return PassResult(program, 0)
+        hoisted = Prune().run(hoisted).program  # stacks that only the products took, and zeros
+        if self.budget is not None:
+            needed = peak(hoisted)
             if needed > self.budget and needed > peak(program):
                 return PassResult(program, 0)
-        return result
+        return PassResult(hoisted, changed)
 
     def _hoisted(self, program: Program) -> PassResult:
         known = Rewriter()

@@ -140,7 +140,7 @@ def on_device(options: CompileOptions, platform: str, budget: int | None) -> lis
     must be what that device computed, and what is written over must be what lies there."""
     passes: list[Pass] = [] if budget is None else [Recompute(budget)]
     if options.pipeline in ("O2", "O3"):
-        passes += [HoistProducts(budget), Prune()]
+        passes.append(HoistProducts(budget))
     if platform != "cpu" or not options.donate:  # what is not given away is not written over
         return passes
     if options.pipeline == "O3":
