@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import optax
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import graphc as gc
 from graphc.ir.program import Program
@@ -240,6 +242,47 @@ def test_a_budget() -> None:
 def test_a_length_that_is_not_known_stays() -> None:
     check_stays(HoistProducts(), own(1).replace("[4, 1", "[n, 1").replace("length=4", "length=n"))
     check_stays(HoistProducts(), own(1).replace("[4, 1, ", "[4, b, ").replace("[1, ", "[b, "))
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> str:
+    """A body that adds products up in some order and with some casts; sometimes one that it must
+    not touch."""
+    lines, terms = ["%e = Exp(%d) : f32[2, 9]", "%f = Negative(x) : f32[2, 8]"], ["g"]
+    for i in range(draw(st.integers(1, 3))):
+        left, right = draw(st.sampled_from(["x", "%f"])), draw(st.sampled_from(["u", "%d", "%e"]))
+        wide = draw(st.booleans())
+        if wide:
+            lines.append(f"%a{i} = Cast({left}) {{dtype=f64}} : f64[2, 8]")
+            lines.append(f"%b{i} = Cast({right}) {{dtype=f64}} : f64[2, 9]")
+            left, right = f"%a{i}", f"%b{i}"
+        kind = "f64" if wide else "f32"
+        if draw(st.booleans()):
+            lines.append(f"%p{i} = MatMul({left}, {right}) {{transpose_a=true}} : {kind}[8, 9]")
+        else:
+            axes = "{lhs_contract=[0], rhs_contract=[0]}"
+            lines.append(f"%p{i} = DotGeneral({left}, {right}) {axes} : {kind}[8, 9]")
+        if wide:
+            lines.append(f"%c{i} = Cast(%p{i}) {{dtype=f32}} : f32[8, 9]")
+        terms.append(f"%c{i}" if wide else f"%p{i}")
+    if draw(st.integers(0, 4)) == 0:
+        terms.append(draw(st.sampled_from(terms)))  # the carry or a product is used twice
+    while len(terms) > 1:
+        a, b = (terms.pop(draw(st.integers(0, len(terms) - 1))) for _ in "ab")
+        name = f"%s{len(terms)}" if terms else "%g"
+        lines.append(f"{name} = Add({a}, {b}) : f32[8, 9]")
+        terms.append(name)
+    return "\n    ".join(lines)
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(body=bodies(), start=st.sampled_from(["0.0", "2.0"]), seed=st.integers(0, 3))
+def test_generated_bodies_mean_the_same(body: str, start: str, seed: int) -> None:
+    before = program(loop(body, start=start))
+    after, changed = HoistProducts().run(before)
+    assert (after is before) == (changed == 0)
+    verify(after, "functional")
+    assert check_meaning(before, after, evaluate, seed) is None
 
 
 # -- training -------------------------------------------------------------------------------
