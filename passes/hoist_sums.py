@@ -7,13 +7,12 @@ from typing import NamedTuple
 
 from graphc.ir.dims import product
 from graphc.ir.node import Node, Tensor
-from graphc.ir.program import Program, is_pure, region
-from graphc.ir.rewrite import used_from
-from graphc.ir.types import TensorType
+from graphc.ir.program import Program
 from graphc.ops.arithmetic import ADD
 from graphc.ops.control import SCAN
 from graphc.ops.indexing import SCATTER_ADD
 from graphc.passes.base import Pass, PassResult
+from graphc.passes.loop_stacks import LoopStacks, uses_of
 from graphc.passes.rules import Rewriter
 
 
@@ -76,26 +75,19 @@ class HoistSums(Pass):
 
 def _sums(body: Program, carry: Tensor, result: Tensor) -> list[Added] | None:
     """What a turn adds to a carry that it uses for nothing else; None if it does more."""
-    users, made = body.users(), body.producers()
+    uses, made = uses_of(body), body.producers()
     zeros = Rewriter()
     zeros.made.update(made)
     added: list[Added] = []
     value = result
     while value is not carry:
         node = made.get(value)
-        uses = len(users.get(value, ())) + _times(value, body)
-        step = None if node is None or uses != 1 else _added(node, made, zeros)
+        step = None if node is None or uses[value] != 1 else _added(node, made, zeros)
         if step is None:
             return None
         value, one = step
         added.append(one)
-    once = len(users.get(carry, ())) + _times(carry, body) == 1
-    return added if once else None
-
-
-def _times(tensor: Tensor, body: Program) -> int:
-    """How often `tensor` is among the results of the body."""
-    return sum(result is tensor for result in body.output_tensors())
+    return added if uses[carry] == 1 else None
 
 
 def _added(node: Node, made: dict[Tensor, Node], zeros: Rewriter) -> tuple[Tensor, Added] | None:
@@ -122,36 +114,14 @@ def _is_worth(node: Node, added: list[Added]) -> bool:
 
 
 def _without(node: Node, found: dict[int, list[Added]]) -> tuple[Node, list[Node]]:
-    consts, carries, length = (node.attrs[name] for name in ("consts", "carries", "length"))
-    body = node.regions[0]
-    kept = [i for i in range(carries) if i not in found]
-    given, results = body.input_tensors(), body.output_tensors()
-    places = [*range(consts), *(consts + i for i in kept), *range(consts + carries, len(given))]
-    slices = dict(zip(given[consts + carries :], node.inputs[consts + carries :], strict=True))
-    stacks: dict[Tensor, Tensor] = {}
+    stacks = LoopStacks(node)
     after: list[Node] = []
     for number, added in found.items():
-        value = node.inputs[consts + number]
+        value = node.inputs[node.attrs["consts"] + number]
         for i, each in enumerate(reversed(added)):
-            operands = [value]
-            for tensor in (each.indices, each.updates):
-                if tensor in slices:  # of a stack that is there already
-                    operands.append(slices[tensor])
-                    continue
-                stacked = TensorType(tensor.type.dtype, (length, *tensor.type.shape))
-                stacks.setdefault(tensor, Tensor(stacked, f"{tensor.name}/turns"))
-                operands.append(stacks[tensor])
+            operands = (value, stacks.of(each.indices), stacks.of(each.updates))
             last = i == len(added) - 1
             value = node.outputs[number] if last else Tensor(value.type, f"{value.name}/sum{i}")
             name = f"{node.name}/{each.node.name}"
-            sum_ = each.node.replace(inputs=tuple(operands), outputs=(value,), name=name)
-            after.append(sum_)
-    outputs = [*(results[i] for i in kept), *results[carries:], *stacks]
-    nodes = used_from(body.nodes, outputs, keep=lambda inner: not is_pure(inner))
-    loop = node.replace(
-        inputs=tuple(node.inputs[i] for i in places),
-        outputs=(*(node.outputs[i] for i in kept), *node.outputs[carries:], *stacks.values()),
-        attrs={**node.attrs, "carries": len(kept)},
-        regions=(region(body.name, [given[i] for i in places], nodes, outputs),),
-    )
-    return loop, after
+            after.append(each.node.replace(inputs=operands, outputs=(value,), name=name))
+    return stacks.without(found), after

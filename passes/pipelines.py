@@ -18,6 +18,7 @@ from graphc.passes.eliminate_common import EliminateCommon
 from graphc.passes.fold_constants import FoldConstants
 from graphc.passes.fuse_attention import FuseAttention
 from graphc.passes.group_alike import GroupAlike
+from graphc.passes.hoist_products import HoistProducts
 from graphc.passes.hoist_sums import HoistSums
 from graphc.passes.inline_bodies import InlineBodies
 from graphc.passes.mixed_precision import MixedPrecision
@@ -146,6 +147,8 @@ def on_device(options: CompileOptions, platform: str, budget: int | None) -> lis
     """The passes for the program as one device runs it, after all others: what is computed again
     must be what that device computed, and what is written over must be what lies there."""
     passes: list[Pass] = [] if budget is None else [Recompute(budget)]
+    if options.pipeline in ("O2", "O3"):
+        passes.append(HoistProducts(budget))
     if platform != "cpu" or not options.donate:  # what is not given away is not written over
         return passes
     if options.pipeline == "O3":

@@ -229,7 +229,7 @@ def suited(
         first: passes that a strategy adds.
     """
     chosen = without([*first, *on_device(options, platform, budget)], options)
-    if not chosen:
+    if not chosen or program.symbols():  # they ask for sizes, which a saved program may leave open
         return program, PassReport(())
     passes = PassManager(
         chosen,

@@ -17,6 +17,7 @@ from graphc.passes.fold_constants import FoldConstants
 from graphc.passes.fold_norms import FoldNorms
 from graphc.passes.fuse_attention import FuseAttention
 from graphc.passes.group_alike import GroupAlike
+from graphc.passes.hoist_products import HoistProducts
 from graphc.passes.hoist_sums import HoistSums
 from graphc.passes.manager import PassManager
 from graphc.passes.pipelines import after_binding, pipeline
@@ -35,7 +36,7 @@ PASSES = (
     Prune(), FoldConstants(), EliminateCommon(), SimplifyAlgebra(), SimplifyShapes(),
     RollRepeats(turns=2, saved=1, work=0), GroupAlike(fewest=2), FoldNorms(),
     HoistSums(always=True), SparseGradients(fewest=0, smallest=0), Recompute(budget=0),
-    FuseAttention(every=True),
+    FuseAttention(every=True), HoistProducts(),
 )  # fmt: skip
 UNHURRIED = settings(
     max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

@@ -48,9 +48,10 @@ def test_a_row_for_each_run_with_what_the_program_costs(one: Executable) -> None
     history = one.pass_history()
     start, *rows = history.report.rows
     assert start.name == "(start)" and start.before == start.after == rows[0].before
-    *names, last = [row.name for row in one.pass_report().rows]
-    assert last == "update-in-place"  # comes when it is known where state lies
-    assert [row.name for row in rows] == [*names, "physical", last]
+    *names, hoisting, last = [row.name for row in one.pass_report().rows]
+    # These come when it is known where state lies.
+    assert (hoisting, last) == ("hoist-products", "update-in-place")
+    assert [row.name for row in rows] == [*names, "physical", hoisting, last]
     # 2 B W^2 for each product: one forward and two backward in each layer; but no gradient of x
     products = (3 * LAYERS - 1) * 2 * BATCH * WIDTH**2
     for row in history.report.rows:
@@ -88,11 +89,12 @@ def test_the_first_run_that_changed_something_or_one_by_its_number(one: Executab
 
 def test_what_each_replica_runs() -> None:
     history = step(gc.devices.DataParallel(2)).pass_history()
-    names = [s.row.name for s in history.steps[-4:]]
-    assert names == ["physical", "replicate", "bucket-collectives", "update-in-place"]
+    names = [s.row.name for s in history.steps[-5:]]
+    assert names[:3] == ["physical", "replicate", "bucket-collectives"]
+    assert names[3:] == ["hoist-products", "update-in-place"]
     assert "AllReduce" in operators(history.after("replicate"))
     assert "AllReduce" not in operators(history.before("replicate"))
-    local, whole = history.steps[-3].row.flops, history.steps[-4].row.flops
+    local, whole = history.steps[-4].row.flops, history.steps[-5].row.flops
     assert local is not None and whole is not None and 0.5 * whole <= local < 0.7 * whole
 
 

@@ -1,0 +1,69 @@
+"""What a loop takes and gives turn by turn, for passes that move work behind it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program, is_pure, region
+from graphc.ir.rewrite import used_from
+from graphc.ir.types import TensorType
+from graphc.ops.bodies import split
+
+
+def uses_of(body: Program) -> Counter[Tensor]:
+    """How often each value is an operand of a node or a result of the body."""
+    found = Counter(tensor for node in body.nodes for tensor in node.inputs)
+    found.update(body.output_tensors())
+    return found
+
+
+class LoopStacks:
+    """The stacks around a `Scan`: those that are there, and those that it is made to give.
+
+    Attributes:
+        node: the loop as it was.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        body, consts, carries = node.regions[0], node.attrs["consts"], node.attrs["carries"]
+        inner = split(body.input_tensors(), consts, carries)
+        outer = split(node.inputs, consts, carries)
+        given = body.output_tensors()[carries:]
+        self._there = dict(zip(given, node.outputs[carries:], strict=True))
+        self._there.update(zip(inner.xs, outer.xs, strict=True))
+        self._new: dict[Tensor, Tensor] = {}
+
+    def has(self, tensor: Tensor) -> bool:
+        """Whether there is a stack of a value of the body before the loop is changed."""
+        return tensor in self._there
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """The stack of a value of the body, outside of the loop; a new one where there is none."""
+        if tensor in self._there:
+            return self._there[tensor]
+        type = TensorType(tensor.type.dtype, (self.node.attrs["length"], *tensor.type.shape))
+        return self._new.setdefault(tensor, Tensor(type, f"{tensor.name}/turns"))
+
+    def without(self, gone: Collection[int]) -> Node:
+        """The loop with the new stacks and without these carries, and what only they needed."""
+        node = self.node
+        consts, carries = node.attrs["consts"], node.attrs["carries"]
+        body = node.regions[0]
+        kept = [i for i in range(carries) if i not in gone]
+        given, results = body.input_tensors(), body.output_tensors()
+        places = [*range(consts), *(consts + i for i in kept), *range(consts + carries, len(given))]
+        outputs = [*(results[i] for i in kept), *results[carries:], *self._new]
+        nodes = used_from(body.nodes, outputs, keep=lambda inner: not is_pure(inner))
+        return node.replace(
+            inputs=tuple(node.inputs[i] for i in places),
+            outputs=(
+                *(node.outputs[i] for i in kept),
+                *node.outputs[carries:],
+                *self._new.values(),
+            ),
+            attrs={**node.attrs, "carries": len(kept)},
+            regions=(region(body.name, [given[i] for i in places], nodes, outputs),),
+        )
