@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> None:
     target = target_of(job, options.fetch, options.feed)
     strategy = strategy_on(machine, options.devices)
     axes = _batch_axes(job.graph, target)
-    batch = _batch(target, axes)
+    batch = _batch(target, axes, options.largest_batch)
     compile_for = _compiler(job.graph, target, axes, machine, strategy)
     tried: list[Tried] = []
 
@@ -62,13 +62,16 @@ def _batch_axes(graph: Graph, target: Target) -> dict[Tensor, int]:
     return {tensor: axis for tensor, axis in axes.items() if axis is not None}
 
 
-def _batch(target: Target, axes: Mapping[Tensor, int]) -> int:
-    """The rows of the batch that the job feeds.
+def _batch(target: Target, axes: Mapping[Tensor, int], search: bool) -> int:
+    """The rows of the batch that the job feeds; 0 if no feed has a batch axis, and only the job's
+    own shapes are asked for.
 
     Raises:
         FeedError: no feed has a batch axis, or they differ.
     """
     rows = {target.feeds[tensor][axis] for tensor, axis in axes.items()}
+    if not rows and not search:
+        return 0
     if len(rows) != 1:
         what = "no feed has a batch axis" if not rows else f"feeds have batches of {sorted(rows)}"
         raise FeedError(f"plan: {what}", mend='make the first size of the placeholders "batch"')
@@ -122,9 +125,10 @@ def _text(facts: Mapping[str, Any]) -> list[str]:
             f"{facts['machine']}"
         ]
     memory = facts["memory"]
+    batch, devices = facts["batch"], facts["devices"]
     rows = [
         ("machine", facts["machine"]),
-        ("batch", f"{facts['batch']}, at most {-(-facts['batch'] // facts['devices'])} a device"),
+        ("batch", f"{batch}, at most {-(-batch // devices)} a device" if batch else "none"),
         ("memory", f"{amount(facts['bytes'], 'B')} of {limit} on each device"),
         ("", ", ".join(f"{name} {amount(n, 'B')}" for name, n in memory.items())),
         ("recomputes", "yes, to keep to the limit" if facts["recomputes"] else "nothing"),

@@ -170,6 +170,8 @@ def parse(text: str) -> Module:
     known: set[str] = set()
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("HloModule"):
+            if header is not None:
+                raise _malformed("a second module begins; read each by itself", number)
             header = line
         elif name is None:
             found = _HEADER.fullmatch(_COMMENT.sub("", line)) if line.endswith("{") else None

@@ -72,3 +72,11 @@ def test_a_step_that_does_not_fit(run: Run, script: Path) -> None:
     shapes = ("--feed", "x=9000000000,3", "--feed", "t=9000000000,1")
     code, out, _ = run("plan", script, "--machine", "l4", *shapes, "--no-progress")
     assert code == 0 and "does not fit: a batch of 9000000000 takes at least" in out
+
+
+def test_a_fixed_batch_is_planned_but_not_searched(run: Run, script: Path) -> None:
+    script.write_text(SCRIPT.replace('"batch", 3', "16, 3").replace('"batch", 1', "16, 1"))
+    code, out, _ = run("plan", script, "--machine", "l4", "--no-progress")
+    assert code == 0 and "regression fits" in out and "none" in out
+    code, _, err = run("plan", script, "--machine", "l4", "--largest-batch")
+    assert code == 2 and "no feed has a batch axis" in err

@@ -717,3 +717,9 @@ def test_a_scan_on_a_cpu_counts_each_layer() -> None:
     given = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((8, 16), (24, 16, 16))]
     found = hlo_cost(jax.jit(layers).lower(*given).compile().as_text())
     assert found.matrix_flops == {"tf32": 24 * 2 * 8 * 16 * 16}
+
+
+def test_two_modules_are_not_read_as_one() -> None:
+    text = jax.jit(lambda x: x @ x).lower(jnp.ones((4, 4))).compile().as_text()
+    with pytest.raises(ExecutionError, match="a second module begins"):
+        hlo_cost(f"{text}\n{text}")
