@@ -126,7 +126,9 @@ class Machine:
         if type(count) is not int or not 1 <= count <= _MOST:
             raise _refusal(f"{count!r} is not a number of GPUs")
         if type(memory_fraction) not in (int, float) or not 0 < memory_fraction <= 1:
-            raise _refusal(f"memory_fraction must be above 0, at most 1, got {memory_fraction!r}")
+            raise _refusal(
+                f"memory_fraction must be more than 0 and at most 1, got {memory_fraction!r}"
+            )
         object.__setattr__(self, "gpu", name)
         object.__setattr__(self, "count", count)
         object.__setattr__(self, "memory_fraction", float(memory_fraction))
@@ -134,7 +136,15 @@ class Machine:
 
     @classmethod
     def of(cls, model: Gpu, count: int = 1) -> Machine:
-        """A machine with GPUs of a model that has no short name."""
+        """A machine with GPUs of a model that has no short name.
+
+        Raises:
+            AttributeValueError: `model` is no `Gpu`, or `count` is not a positive number.
+        """
+        if not isinstance(model, Gpu):
+            raise _refusal(f"{model!r} is not a gc.devices.Gpu")
+        if type(count) is not int or not 1 <= count <= _MOST:
+            raise _refusal(f"{count!r} is not a number of GPUs")
         machine = object.__new__(cls)
         for name, value in (("gpu", model.name), ("count", count), ("model", model)):
             object.__setattr__(machine, name, value)

@@ -126,10 +126,14 @@ def strategy_for(count: int) -> DataParallel | None:
 
 
 def strategy_on(machine: Machine | None, count: int | None) -> DataParallel | None:
-    """The same for a machine that need not be here; by default for all its devices.
+    """Data parallelism over `count` devices; None for one device.
+
+    Args:
+        machine: whose devices they are; None: of this process.
+        count: by default all devices of `machine`, or one device of this process.
 
     Raises:
-        DeviceError: there are fewer.
+        DeviceError: this process has fewer devices. Compiling checks those of `machine`.
     """
     if machine is None:
         return strategy_for(count or 1)

@@ -100,3 +100,15 @@ def test_files_that_describe_no_machine_are_refused(tmp_path, change, says: str)
     path.write_text(Machine("h100").to_toml().replace(*change))
     with pytest.raises(AttributeValueError, match=says):
         Machine(path)
+
+
+@pytest.mark.parametrize(("model", "count"), [("h100", 1), (Machine("h100").model, 0)])
+def test_a_machine_of_a_model_is_checked_too(model, count: int) -> None:
+    with pytest.raises(AttributeValueError, match="Machine: "):
+        Machine.of(model, count)
+
+
+def test_the_part_of_the_memory_is_a_part() -> None:
+    for wrong in (0, 1.5, "0.5"):
+        with pytest.raises(AttributeValueError, match="memory_fraction"):
+            Machine("h100", memory_fraction=wrong)
