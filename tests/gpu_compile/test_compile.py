@@ -154,7 +154,7 @@ def test_a_little_memory_is_kept_to_by_computing_again() -> None:
     assert taken(long(Machine("h100", memory_fraction=fraction))) <= 0.7 * plain
 
 
-@pytest.mark.parametrize(("blocks", "rolled"), [(8, False), (40, True)])
+@pytest.mark.parametrize(("blocks", "rolled"), [(20, False), (40, True)])
 def test_only_deep_networks_become_loops(blocks: int, rolled: bool) -> None:
     g, fetches = mlp(blocks, units=256)
     step = gc.compile(g, fetches, SHAPES, machine="h100")
