@@ -26,12 +26,12 @@ from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import resolve_feeds
 from graphc.runtime.forking import FORKING
 from graphc.runtime.hlo_cost import HloCost, hlo_cost
-from graphc.runtime.initial import initial_values
+from graphc.runtime.initial import InitialValues
 from graphc.runtime.interrupts import uninterrupted
 from graphc.runtime.layout import Buffer, StateLayout
 from graphc.runtime.making import Insides
 from graphc.runtime.numerics import complaint
-from graphc.runtime.packing import pack
+from graphc.runtime.packing import filled
 from graphc.runtime.partitioned import PartitionedProgram
 from graphc.runtime.pass_history import PassHistory, pass_history
 from graphc.runtime.scripts import CompiledPartition
@@ -114,10 +114,9 @@ class Executable(Uncopied):
             DeviceError: it was compiled for a machine that is not here.
         """
         self._check_can_run()
-        values = initial_values(self._graph)
-        buffers = [pack(buffer, values) for buffer in self.layout.buffers]
-        rows = zip(buffers, self.layout.buffers, strict=True)
-        state = State(self.layout, [self.place(value, buffer) for value, buffer in rows])
+        values, home = InitialValues(self._graph), self._executor.home
+        buffers = [filled(buffer, values.take, home(buffer)) for buffer in self.layout.buffers]
+        state = State(self.layout, buffers)
         state.settled = self._executor
         return state
 
@@ -333,7 +332,7 @@ class Executable(Uncopied):
             if not state.layout.has(self.interface.buffers):
                 own, wanted = self.layout, state.layout.with_buffers(self.interface.buffers)
                 agrees = wanted.buffers == own.buffers and wanted.types == own.types
-                state.rearrange(own if agrees else wanted, self._executor.place)
+                state.rearrange(own if agrees else wanted, self._executor.home)
             found = self._find(state.layout)
             with self._lock:
                 self._elsewhere[state.layout] = found

@@ -25,6 +25,7 @@ from graphc.runtime.forking import FORKING, SharedLock
 from graphc.runtime.interface import PARTITIONED, SHARDED, SINGLE, Home, Interface
 from graphc.runtime.interrupts import uninterrupted
 from graphc.runtime.layout import Buffer, elements
+from graphc.runtime.packing import place_on
 from graphc.runtime.room import SMALL, Need, has_room, is_limited, need_of, no_room
 
 AXIS_NAME = "replica"
@@ -89,7 +90,11 @@ class Executor:
 
     def place(self, value: Any, buffer: Buffer) -> jax.Array:
         """The value of a buffer of state where this executor wants it, if it touches it."""
-        return place_on(value, self.homes.get(buffer, self._default))
+        return place_on(value, self.home(buffer))
+
+    def home(self, buffer: Buffer) -> jax.sharding.Sharding:
+        """Where a buffer of state lies for this executor."""
+        return self.homes.get(buffer, self._default)
 
     @property
     def feed_homes(self) -> list[jax.sharding.Sharding]:
@@ -270,17 +275,6 @@ def cut_along(mesh: Mesh, axis: int | None) -> NamedSharding:
     """Shared by the devices of a mesh along an axis; None: whole on each."""
     spec = () if axis is None else (*[None] * axis, AXIS_NAME)
     return NamedSharding(mesh, PartitionSpec(*spec))
-
-
-def place_on(value: Any, where: Any) -> jax.Array:
-    """`value` committed to a device or sharding, 64-bit dtypes kept; a private copy."""
-    if isinstance(value, np.ndarray):
-        value = value.copy()  # on CPU the array may be aliased, and state is donated
-    with jax.enable_x64(True):
-        if isinstance(value, jax.Array):  # first where it is: to several devices, JAX aliases it
-            value = jax.device_put(value, value.sharding, may_alias=False)
-        placed: jax.Array = jax.device_put(value, where)
-        return placed
 
 
 def copies_of(arrays: Sequence[Any]) -> list[Any]:

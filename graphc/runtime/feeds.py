@@ -139,14 +139,19 @@ class FeedSpec:
             )
 
 
-def variable_value(name: str, type: TensorType, value: Any, source: Any = None) -> Any:
+def variable_value(
+    name: str, type: TensorType, value: Any, source: Any = None, *, copy: bool = True
+) -> Any:
     """A new value for a variable, as an array of its type that nobody else writes to.
+
+    Args:
+        copy: False where the result is read at once: it may be the caller's array then.
 
     Raises:
         DTypeError, ShapeError: the value does not fit, by the rules for feeds.
     """
     try:
-        array = FeedSpec.of_type(name, type, source).convert(value)
+        array = FeedSpec.of_type(name, type, source).convert(value, copy)
     except FeedError as error:
         raise DTypeError(
             error.what.replace("feed", "variable", 1),

@@ -1,8 +1,9 @@
-"""The state that a session starts with: every variable's initial value, made on the host."""
+"""The state that a session starts with: the initial values of variables, made on the host."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +16,6 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.program import Program
 from graphc.ir.types import TensorType
-from graphc.ir.variable import Variable
 from graphc.ops.state import READ_VARIABLE
 from graphc.passes.functionalize import (
     COUNTER_TYPE,
@@ -50,55 +50,118 @@ def state_types(graph: Graph) -> dict[str, TensorType]:
     return {**types, **_HIDDEN}
 
 
-@without_collection()
-def initial_values(graph: Graph) -> dict[str, Array]:
-    """The initial value of every variable by name.
+class InitialValues:
+    """The initial values of a graph's variables, each made when it is taken.
 
     A variable whose initial value is a tensor gets it from the initial values of the variables
-    that tensor reads, in whatever order they were made.
+    that tensor reads, in whatever order they were made. Such a value stays in memory until the
+    last tensor that reads it is computed; all others belong to the caller alone.
 
     Raises:
         GraphError: initial values that depend on each other in a circle.
     """
-    seed = graph.seed % 2**64
-    values: dict[str, Array] = {
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._hidden = _hidden_values(graph.seed)
+        self._programs = _in_order(graph, _derived(graph))
+        self._order = {name: number for number, name in enumerate(self._programs)}
+        self._needs = {name: _needs(program) for name, program in self._programs.items()}
+        self._readers = Counter(name for needs in self._needs.values() for name in needs)
+        self._kept: dict[str, Array] = {}
+        self._taken: set[str] = set()
+
+    def take(self, name: str) -> Array:
+        """The initial value of a variable, hidden ones included. Each is taken once.
+
+        Raises:
+            ShapeError, DTypeError: what a function of the user's returned does not fit.
+        """
+        for needed in self._made_first(name):
+            self._make(needed)
+        self._taken.add(name)
+        value = self._kept[name]
+        self._release(name)
+        return value
+
+    def _made_first(self, name: str) -> list[str]:
+        """What must be computed for `name`, in order, `name` itself last."""
+        wanted, pending = dict[str, None](), [name]
+        while pending:
+            current = pending.pop()
+            if current not in wanted and current not in self._kept:
+                wanted[current] = None
+                pending += self._needs.get(current, ())
+        return sorted(wanted, key=lambda n: self._order.get(n, -1))
+
+    def _make(self, name: str) -> None:
+        program = self._programs.get(name)
+        if program is not None:
+            self._kept[name] = _evaluated(program, self._kept)
+            for read in self._needs[name]:
+                self._readers[read] -= 1
+                self._release(read)
+        elif name in self._hidden:
+            self._kept[name] = self._hidden[name]
+        else:
+            self._kept[name] = initial_value(self._graph.variables[name], self._graph.seed)
+
+    def _release(self, name: str) -> None:
+        if name in self._taken and self._readers[name] <= 0:
+            del self._kept[name]
+
+
+@without_collection()
+def initial_values(graph: Graph) -> dict[str, Array]:
+    """The initial value of every variable by name, hidden state included: see `InitialValues`."""
+    values = InitialValues(graph)
+    return {name: values.take(name) for name in state_types(graph)}
+
+
+def _hidden_values(seed: int) -> dict[str, Array]:
+    seed %= 2**64
+    return {
         RNG_KEY: np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32),
         RNG_COUNTER: np.zeros((), np.int32),
         LOSS_SCALE: np.array(FIRST_SCALE, np.float32),
         GOOD_STEPS: np.zeros((), np.int32),
     }
-    derived: dict[str, tuple[Variable, Program]] = {}
-    for name, variable in graph.variables.items():
-        if isinstance(variable.initial, Tensor):
-            captured = capture(graph, [variable.initial], [], READ_VARIABLE)
-            derived[name] = (variable, Functionalize().run(captured).program)
-        else:
-            values[name] = initial_value(variable, graph.seed)
-    while derived:
-        ready = [name for name, (_, p) in derived.items() if _needs(p) <= values.keys()]
+
+
+def _derived(graph: Graph) -> dict[str, Program]:
+    """The programs that compute the initial values which are tensors, by variable."""
+    return {
+        name: Functionalize().run(capture(graph, [v.initial], [], READ_VARIABLE)).program
+        for name, v in graph.variables.items()
+        if isinstance(v.initial, Tensor)
+    }
+
+
+def _in_order(graph: Graph, derived: Mapping[str, Program]) -> dict[str, Program]:
+    """The same, each after those that it reads."""
+    left, ordered = dict(derived), dict[str, Program]()
+    while left:
+        ready = [name for name, program in left.items() if left.keys().isdisjoint(_needs(program))]
         if not ready:
-            names = ", ".join(map(repr, derived))
+            names = ", ".join(map(repr, left))
             raise GraphError(
                 f"the initial values of {names} depend on each other",
-                source=next(iter(derived.values()))[0].source,
+                source=graph.variables[next(iter(left))].source,
             )
-        programs = [derived.pop(name)[1] for name in ready]
-        values.update(zip(ready, _evaluate_all(programs, values), strict=True))
-    return {name: values[name] for name in state_types(graph)}
+        ordered.update((name, left.pop(name)) for name in ready)
+    return ordered
 
 
 def _needs(program: Program) -> set[str]:
     return {port.name for port in program.inputs}
 
 
-def _evaluate_all(programs: Sequence[Program], values: Mapping[str, Array]) -> list[Array]:
-    """The one output of each program: by NumPy where every operator has a fold, else by JAX."""
-    results: list[Array | None] = [_fold(program, values) for program in programs]
-    for i, program in enumerate(programs):
-        if results[i] is None:
-            inputs = [values[port.name] for port in program.inputs]
-            results[i] = evaluate(program, inputs)[0]
-    return [r for r in results if r is not None]
+def _evaluated(program: Program, values: Mapping[str, Array]) -> Array:
+    """The one output of a program: by NumPy where every operator has a fold, else by JAX."""
+    folded = _fold(program, values)
+    if folded is not None:
+        return folded
+    return evaluate(program, [values[port.name] for port in program.inputs])[0]
 
 
 def _fold(program: Program, values: Mapping[str, Array]) -> Array | None:

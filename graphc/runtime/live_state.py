@@ -15,14 +15,14 @@ from graphc.errors import StateError, UnknownNameError, nearest
 from graphc.ir.graph import Graph
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
-from graphc.runtime.executors import ONE_AT_A_TIME, place_on
+from graphc.runtime.executors import ONE_AT_A_TIME
 from graphc.runtime.failures import what_was_lost
 from graphc.runtime.feeds import variable_value
 from graphc.runtime.forking import FORKING
-from graphc.runtime.initial import initial_values, state_types
+from graphc.runtime.initial import InitialValues, state_types
 from graphc.runtime.interrupts import uninterrupted
 from graphc.runtime.layout import Buffer, Slot, StateLayout, public_names
-from graphc.runtime.packing import pack, put, repack, take, unpack
+from graphc.runtime.packing import LARGE, Members, filled, place_on, put, size_of, take, unpack
 from graphc.runtime.state import State
 
 Array = np.ndarray[Any, Any]
@@ -47,8 +47,9 @@ class LiveState(Uncopied):
 
     Attributes:
         layout: how they lie.
-        buffers: in the order of the layout, each on the host until an executable that touches it
-            says where. Executables put new ones in their places.
+        buffers: in the order of the layout. Each is None until its initial value is needed, and
+            on the host until an executable that touches it says where. Executables put new ones
+            in their places.
         lock: held by a thread while it changes or reads the state. It is reentrant: a signal
             handler, or a function that garbage collection calls, may use the session.
         broken: why the state is lost, if it is.
@@ -61,6 +62,7 @@ class LiveState(Uncopied):
     def __init__(self, graph: Graph) -> None:
         self.layout = StateLayout({})
         self.buffers: list[Any] = []
+        self._initial: InitialValues  # from the first variables on
         self.lock = RLock()
         self.broken: str | None = None
         self.closed = False
@@ -142,38 +144,83 @@ class LiveState(Uncopied):
             if layout is self.layout:
                 return
             self.check()
-            values = initial_values(self._graph)
-            new = layout.buffers[len(self.layout.buffers) :]
-            buffers = [*self.buffers, *[pack(buffer, values) for buffer in new]]
-            uninterrupted(self._have, layout, buffers, self._homes)
+            self._initial = InitialValues(self._graph)
+            new = len(layout.buffers) - len(self.layout.buffers)
+            uninterrupted(self._have, layout, [*self.buffers, *[None] * new], self._homes)
+
+    def _made(self, number: int) -> Any:
+        """A buffer, with its initial value on the host if it has none yet."""
+        if self.buffers[number] is None:
+            made = filled(self.layout.buffers[number], self._initial.take, None)
+            self.buffers[number] = made
+        return self.buffers[number]
+
+    def _all_made(self) -> list[Any]:
+        return [self._made(number) for number in range(len(self.buffers))]
 
     def move(
         self,
         layout: StateLayout,
         homes: Mapping[Buffer, jax.sharding.Sharding],
-        then: Callable[[], None],
+        then: Callable[[StateLayout], None],
     ) -> None:
         """Puts the values into the buffers of another layout of the same variables.
 
+        A large state is moved in portions. Each frees what it leaves before the next takes memory.
+        If one cannot be moved, those before it have been.
+
         Args:
             homes: where an executable wants the buffers that it touches.
-            then: updates all executables. The buffers and the executables change together.
+            then: updates all executables for a layout. The buffers and the executables change
+                together.
 
         Raises:
             StateError: an earlier run failed and lost the state.
         """
         with self.lock:
             self._check_values()
-            new_homes = {**self._homes, **homes}
-            moved = repack(self.layout, self.buffers, layout, None)
-            rows = zip(moved, layout.buffers, strict=True)
-            buffers = [_placed(value, new_homes.get(buffer)) for value, buffer in rows]
+            portion: list[Buffer] = []
+            for buffer, home in homes.items():
+                if self._lies_at(buffer, home):
+                    continue
+                portion.append(buffer)
+                if sum(map(size_of, portion)) >= LARGE:
+                    new = [b for b in portion if self.layout.number(b) is None]
+                    stage = self.layout.with_buffers(new) if new else self.layout
+                    self._change(stage, {**self._homes, **{b: homes[b] for b in portion}}, then)
+                    portion = []
+            self._change(layout, {**self._homes, **homes}, then)
 
-            def change() -> None:
-                self._have(layout, buffers, new_homes)
-                then()
+    def _lies_at(self, buffer: Buffer, home: jax.sharding.Sharding) -> bool:
+        number = self.layout.number(buffer)
+        value = None if number is None else self.buffers[number]
+        return isinstance(value, jax.Array) and value.sharding == home
 
-            uninterrupted(change)
+    def _change(
+        self,
+        layout: StateLayout,
+        homes: dict[Buffer, jax.sharding.Sharding],
+        then: Callable[[StateLayout], None],
+    ) -> None:
+        """Makes the buffers of a layout, then has them instead of the present ones."""
+        value_of = Members(self.layout, self.buffers, self._initial.take)
+        buffers = [self._moved(buffer, value_of, homes.get(buffer)) for buffer in layout.buffers]
+
+        def change() -> None:
+            self._have(layout, buffers, homes)
+            then(layout)
+
+        uninterrupted(change)
+
+    def _moved(self, buffer: Buffer, value_of: Members, home: jax.sharding.Sharding | None) -> Any:
+        """A buffer of a new layout at its home: the present one if there is one."""
+        numbers = {self.layout.slot(name).buffer for name in buffer.members}
+        if home is None and all(self.buffers[number] is None for number in numbers):
+            return None
+        number = self.layout.number(buffer)
+        if number is None or self.buffers[number] is None:
+            return filled(buffer, value_of, home)
+        return _placed(self.buffers[number], home)
 
     def _have(
         self,
@@ -191,7 +238,7 @@ class LiveState(Uncopied):
     def snapshot(self) -> tuple[StateLayout, tuple[Any, ...]]:
         """The layout and the buffers at one moment."""
         with self.lock:
-            return self.layout, tuple(self.buffers)
+            return self.layout, tuple(self._all_made())
 
     # -- by name ----------------------------------------------------------------------------
 
@@ -200,7 +247,7 @@ class LiveState(Uncopied):
         with self.lock, ONE_AT_A_TIME.lock:  # it may be in pieces on several devices
             self._check_values()
             found, slot = self._slot(name)
-            value, buffer = self.buffers[slot.buffer], self.layout.buffers[slot.buffer]
+            value, buffer = self._made(slot.buffer), self.layout.buffers[slot.buffer]
             if slot.member is not None and isinstance(value, jax.Array):
                 return take(value, buffer, slot.member)
             if slot.member is not None:
@@ -216,16 +263,16 @@ class LiveState(Uncopied):
             if names is not None:
                 wanted = [self._slot(name)[0] for name in names]
             found: dict[str, Any] = {}
-            for buffer, value in zip(self.layout.buffers, self.buffers, strict=True):
+            for number, buffer in enumerate(self.layout.buffers):
                 if not set(wanted).isdisjoint(buffer.members):
-                    found.update(unpack(buffer, np.array(value)))
+                    found.update(unpack(buffer, np.array(self._made(number))))
             return {name: found[name] for name in wanted}
 
     def copy(self) -> State:
         """All of it, as an executable takes it."""
         with self.lock, jax.enable_x64(True):
             self._check_values()
-            return State(self.layout, [jnp.array(buffer, copy=True) for buffer in self.buffers])
+            return State(self.layout, [jnp.array(b, copy=True) for b in self._all_made()])
 
     def set(self, values: Mapping[Any, Any]) -> None:
         """New values of some variables, one write for each buffer: see `Session.set_all`."""
@@ -261,10 +308,13 @@ class LiveState(Uncopied):
         buffer, old = self.layout.buffers[number], self.buffers[number]
         if self._in_place(number, members):
             ((name, value),) = members.items()
-            return put(old, buffer, buffer.members.index(name), value, donate=not self.shared)
+            member = buffer.members.index(name)
+            return put(old, buffer, member, np.array(value), donate=not self.shared)
         if len(members) < len(buffer.members):
-            members = {**unpack(buffer, old), **members}
-        return _placed(pack(buffer, members), self._homes.get(buffer))
+            members = {**unpack(buffer, self._made(number)), **members}
+        home = self._homes.get(buffer)
+        value = filled(buffer, members.__getitem__, home)
+        return np.array(value) if home is None else value
 
     def _slot(self, name: str | Variable) -> tuple[str, Slot]:
         found = name.name if isinstance(name, Variable) else name
@@ -277,16 +327,14 @@ class LiveState(Uncopied):
         return found, self.layout.slot(found)
 
     def _checked(self, name: str, value: Any) -> Array:
-        """A value for a variable, as a private copy of the variable's type.
+        """A value for a variable as an array of the variable's type, perhaps the caller's.
 
         Raises:
             ShapeError, DTypeError: it does not fit.
         """
         variable = self._graph.variables.get(name)
         source = variable.source if variable is not None else None
-        array = variable_value(name, self.layout.types[name], value, source)
-        # A JAX array may share its memory with a NumPy array.
-        return np.array(array) if isinstance(array, jax.Array) else np.asarray(array)
+        return np.asarray(variable_value(name, self.layout.types[name], value, source, copy=False))
 
 
 def _placed(value: Any, home: jax.sharding.Sharding | None) -> Any:

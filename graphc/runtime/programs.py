@@ -173,10 +173,10 @@ class Programs:
 
         Raises:
             StateError: the state is lost or closed.
-            ExecutionError: the state cannot be moved; it is unchanged.
+            ExecutionError: the state cannot be moved; no value has changed.
         """
 
-        def tell() -> None:
+        def tell(layout: StateLayout) -> None:
             for plan in self.plans.values():
                 for key, known in list(plan.executables.items()):
                     if (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from threading import RLock
-from typing import Any
 
 import jax
 import numpy as np
@@ -84,13 +83,15 @@ class State(Mapping[str, jax.Array], Uncopied):
         self._buffers = buffers
         self._consumed_by = None
 
-    def rearrange(self, layout: StateLayout, place: Callable[[Any, Buffer], Any]) -> None:
+    def rearrange(
+        self, layout: StateLayout, home_of: Callable[[Buffer], jax.sharding.Sharding]
+    ) -> None:
         """Moves the values into the buffers of another layout of the same variables, in place.
 
         Args:
-            place: puts a host value where that buffer is wanted.
+            home_of: where a buffer is wanted.
         """
-        uninterrupted(self._have, repack(self.layout, self.buffers, layout, place), layout)
+        uninterrupted(self._have, repack(self.layout, self.buffers, layout, home_of), layout)
 
     def _have(self, buffers: list[jax.Array], layout: StateLayout) -> None:
         self._buffers, self.layout = buffers, layout

@@ -16,9 +16,9 @@ from graphc.ir.dtypes import is_complex, is_floating
 from graphc.passes.lossless import float_info
 from graphc.passes.validate import tolerance_of
 from graphc.runtime.executable import Executable
-from graphc.runtime.executors import place_on, shardings
+from graphc.runtime.executors import shardings
 from graphc.runtime.interrupts import uninterrupted
-from graphc.runtime.packing import pack, unpack
+from graphc.runtime.packing import pack, place_on, unpack
 
 Array = np.ndarray[Any, Any]
 _LEAST_SECONDS = 0.02  # of one measurement: the clock and the caller cost less than 1 % of it

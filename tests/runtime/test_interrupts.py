@@ -20,7 +20,7 @@ import pytest
 
 import graphc as gc
 from graphc.errors import StateError
-from graphc.runtime import executors, interrupts
+from graphc.runtime import interrupts, packing
 from graphc.runtime.interrupts import uninterrupted
 from tests.runtime.counting import (
     FEED,
@@ -156,11 +156,13 @@ def test_variables_are_set_all_or_none(monkeypatch) -> None:
     session = gc.Session(graph)
     session.run(step, {"x": FEED})
 
+    place_on = packing.place_on
+
     def interrupted(*arguments: Any) -> Any:
         interrupt()
-        return executors.place_on(*arguments)
+        return place_on(*arguments)
 
-    monkeypatch.setattr("graphc.runtime.live_state.place_on", interrupted)
+    monkeypatch.setattr(packing, "place_on", interrupted)
     with pytest.raises(KeyboardInterrupt):
         session.set_all({"a": 7.0, "b": [7, 7, 7], "c": np.full((40, 50), 7.0)})
     assert counts(session.values()) == {7}

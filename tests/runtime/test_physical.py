@@ -208,7 +208,7 @@ def test_values_move_between_any_two_layouts() -> None:
     values = {name: sample(type, i) for i, (name, type) in enumerate(types.items())}
     for old in layouts:
         for new in layouts:
-            there = repack(old, [pack(b, values) for b in old.buffers], new, None)
+            there = repack(old, [pack(b, values) for b in old.buffers], new, lambda _: None)
             for buffer, value in zip(new.buffers, there, strict=True):
                 for name, got in unpack(buffer, value).items():
                     np.testing.assert_array_equal(got, values[name])
