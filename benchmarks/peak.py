@@ -1,0 +1,154 @@
+"""Resident memory from the first moment: dense layers under adam, each form in its own process.
+
+`python -m benchmarks.peak FORM` is such a process. It prints, in GB: the process with JAX, the
+state, the temporaries of a step, the resident memory after three steps, and its peak.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from jax import numpy as jnp
+
+import graphc as gc
+
+Row = tuple[str, str, str]
+LAYERS, WIDTH, BATCH = 12, 4096, 256
+LEARNING_RATE = 1e-3
+FEED = np.random.default_rng(0).standard_normal((BATCH, WIDTH)).astype(np.float32)
+
+Measured = dict[str, float]
+Step = Callable[[], Any]  # gives the loss
+
+
+def rows() -> Iterator[Row]:
+    """Each form's memory over what it needs in the long run, and graphc's over JAX's."""
+    found = {form: _in_a_process(form) for form in FORMS}
+    what = f"{LAYERS} dense layers of {WIDTH}, batch {BATCH}, adam, float32"
+    jax_form = found["JAX"]
+    for form, memory in found.items():
+        needed = memory["base"] + memory["state"] + memory["temporaries"]
+        ratios = [f"peak {memory['peak'] / needed:.2f}x of process, state and temporaries"]
+        if form != "JAX":
+            for key in ("peak", "steady", "temporaries"):
+                ratios.append(f"{key} {memory[key] / jax_form[key]:.2f}x of JAX")
+        values = ", ".join(f"{key} {value:.2f} GB" for key, value in memory.items())
+        yield f"{what}: {form} ({values})", ", ".join(ratios), "peak at most 1.05x, of JAX 1.00x"
+
+
+def _in_a_process(form: str) -> Measured:
+    command = [sys.executable, "-m", "benchmarks.peak", form]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found: Measured = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measure(form: str) -> Measured:
+    """The figures of one form, in this process."""
+    jnp.zeros(3).block_until_ready()  # JAX's own first allocations
+    base = _resident("VmRSS")
+    step, state, temporaries = FORMS[form]()
+    for _ in range(3):
+        jax.block_until_ready(step())
+    return {
+        "base": base,
+        "state": state / 1e9,
+        "temporaries": temporaries / 1e9,
+        "steady": _resident("VmRSS"),
+        "peak": _resident("VmHWM"),
+    }
+
+
+def _resident(what: str) -> float:
+    """GB, as Linux counts them."""
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024 / 1e9
+
+
+def _graph() -> tuple[gc.Graph, Any, list[Any]]:
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder((BATCH, WIDTH), "float32", name="x")
+        h = x
+        for number in range(LAYERS):
+            h = gc.nn.Dense(WIDTH, activation=gc.tanh, name=f"dense{number}")(h)
+        loss = gc.reduce_mean(h * h)
+        train = gc.minimize(loss, optax.adam(LEARNING_RATE))
+    return graph, x, [train, loss]
+
+
+def _of_session() -> tuple[Step, int, int]:
+    graph, x, fetches = _graph()
+    session = gc.Session(graph, options=gc.CompileOptions(cache=None))
+    step = lambda: session.run(fetches, {x: FEED})[1]  # noqa: E731
+    step()
+    (executable,) = session.executables
+    memory = executable.memory()
+    return step, memory["arguments"], memory["temporaries"]
+
+
+def _of_executable() -> tuple[Step, int, int]:
+    graph, x, fetches = _graph()
+    shapes = {x: FEED.shape}
+    executable = gc.compile(graph, fetches, shapes, options=gc.CompileOptions(cache=None))
+    memory = executable.memory()
+    state = executable.init()
+
+    def step() -> Any:
+        nonlocal state
+        (_, loss), state = executable(state, {x: FEED})
+        return loss
+
+    return step, memory["arguments"], memory["temporaries"]
+
+
+def _of_jax() -> tuple[Step, int, int]:
+    """The same by hand: initial values are computed by one jitted program."""
+    optimizer = optax.adam(LEARNING_RATE)
+    bound = (3 / WIDTH) ** 0.5
+
+    def initial(key: Any) -> Any:
+        keys = jax.random.split(key, LAYERS)
+        layers = [
+            (jax.random.uniform(k, (WIDTH, WIDTH), minval=-bound, maxval=bound), jnp.zeros(WIDTH))
+            for k in keys
+        ]
+        return layers, optimizer.init(layers)
+
+    def loss_of(layers: Any, x: Any) -> Any:
+        for kernel, bias in layers:
+            x = jnp.tanh(x @ kernel + bias)
+        return jnp.mean(x * x)
+
+    def train(layers: Any, slots: Any, x: Any) -> Any:
+        loss, gradients = jax.value_and_grad(loss_of)(layers, x)
+        updates, slots = optimizer.update(gradients, slots, layers)
+        return optax.apply_updates(layers, updates), slots, loss
+
+    layers, slots = jax.jit(initial)(jax.random.key(0))
+    compiled = jax.jit(train, donate_argnums=(0, 1)).lower(layers, slots, FEED).compile()
+    memory = compiled.memory_analysis()
+
+    def step() -> Any:
+        nonlocal layers, slots
+        layers, slots, loss = compiled(layers, slots, FEED)
+        return loss
+
+    return step, memory.argument_size_in_bytes, memory.temp_size_in_bytes
+
+
+FORMS: dict[str, Callable[[], tuple[Step, int, int]]] = {
+    "Session": _of_session,
+    "gc.compile": _of_executable,
+    "JAX": _of_jax,
+}
+
+if __name__ == "__main__":
+    print(json.dumps(measure(sys.argv[1])))
