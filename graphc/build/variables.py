@@ -50,8 +50,8 @@ def variable(
     Args:
         init: the initial value: a number, nested lists or an array; an initializer of
             `gc.nn.initializers`, or any function `(rng, shape, dtype) -> array`, called when
-            a session starts; or a tensor of the graph, computed from the initial values of
-            other variables.
+            the value is first needed: by a program that uses the variable, or by a read; or
+            a tensor of the graph, computed from the initial values of other variables.
         shape: needed for an initializer, with every size known. A single number fills it.
         dtype: by default that of the value; float32 for an initializer.
         trainable: whether `gc.minimize` updates it by default. Integers and bools never are.
