@@ -32,7 +32,7 @@ class Variable(Operand):
 
     Attributes:
         initial: an array, an `Initializer`, or a tensor of the same graph, computed from the
-            initial values of other variables when a session starts.
+            initial values of other variables when it is first needed.
         shard: how it lies on a mesh of devices, an entry for each axis, as `gc.shard` says; None
             where nothing is said.
         shard_source: the line that says it.

@@ -14,26 +14,25 @@ from graphc.copying import Uncopied
 from graphc.devices.partition import Partition
 from graphc.devices.schedule import Span
 from graphc.devices.topology import is_here
-from graphc.errors import DeviceError, ExecutionError, FeedError, GraphError, StateError
+from graphc.errors import DeviceError, FeedError, GraphError, StateError
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor, is_among
 from graphc.ir.program import Port, Program
 from graphc.passes.manager import PassReport
 from graphc.runtime.executors import Executor, Places, put_on
-from graphc.runtime.failures import RUN_FAILED, in_words, what_was_lost
+from graphc.runtime.failures import what_was_lost
 from graphc.runtime.feed_memory import own
 from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import resolve_feeds
 from graphc.runtime.forking import FORKING
 from graphc.runtime.hlo_cost import HloCost, hlo_cost
 from graphc.runtime.initial import InitialValues
-from graphc.runtime.interrupts import uninterrupted
 from graphc.runtime.layout import Buffer, StateLayout
 from graphc.runtime.making import Insides
-from graphc.runtime.numerics import complaint
 from graphc.runtime.packing import filled
 from graphc.runtime.partitioned import PartitionedProgram
 from graphc.runtime.pass_history import PassHistory, pass_history
+from graphc.runtime.running import run_step
 from graphc.runtime.scripts import CompiledPartition
 from graphc.runtime.state import State
 from graphc.runtime.timing import measured_timeline
@@ -226,83 +225,7 @@ class Executable(Uncopied):
 
         An exception that a signal handler raises passes through.
         """
-        places = places or self._own[1]
-        try:
-            if self.consumes:
-                if self._executor.may_be_refused:
-                    return self._update_in_short_memory(buffers, places, feeds)
-                return self._executor.update(buffers, places, feeds)
-            if not places.assigned:
-                return self._run_beside(buffers, places, feeds)
-            # A signal handler may run a step of its own. It must run before or after this one,
-            # which computes its results from the buffers that it finds when it begins.
-            self._executor.wait()
-            return uninterrupted(self._run_beside, buffers, places, feeds)
-        except RUN_FAILED as error:
-            what, details = in_words(error)
-            if what_was_lost([buffers[i] for i in (*places.written, *places.assigned)]):
-                raise StateError(
-                    f"the run failed after it had consumed state: {what}",
-                    details=details,
-                    mend="restore the variables from a checkpoint, or start a new session",
-                ) from error
-            raise ExecutionError(f"the run failed: {what}", details=details) from error
-
-    def _run_beside(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
-        """One run that does not consume the buffers it is given. If it succeeds, it puts all new
-        buffers into their places at once."""
-        written, read, assigned = places
-        fetched, new = self._executor(
-            [buffers[i] for i in written], [buffers[i] for i in read], feeds
-        )
-        executor = self._executor
-        if executor.may_be_refused or (assigned and executor.need.large):
-            try:
-                jax.block_until_ready((fetched, new))
-            except RUN_FAILED:
-                executor.forget()
-                raise
-        if self.interface.checks is not None:
-            *fetched, faults = fetched
-            wrong = complaint(faults, self.interface.checks)
-            if wrong is not None:
-                raise wrong
-        if assigned:
-            after = list(buffers)
-            for i, buffer in zip(assigned, new, strict=True):
-                after[i] = buffer
-            buffers[:] = after
-        return fetched
-
-    def _update_in_short_memory(
-        self, buffers: list[Any], places: Places, feeds: Sequence[Any]
-    ) -> Any:
-        """One run that assigns state, where the system may refuse it memory.
-
-        It is waited for, so that this call reports its failure. Where the memory seems not to
-        suffice, it consumes a copy of the state, so that a failure leaves the state as it was.
-        """
-        executor = self._executor
-        if not executor.has_room():
-            return uninterrupted(self._run_on_copies, buffers, places, feeds)
-        fetched = executor.update(buffers, places, feeds)
-        try:
-            jax.block_until_ready((fetched, [buffers[i] for i in places.assigned]))
-        except RUN_FAILED:
-            executor.forget()
-            raise
-        return fetched
-
-    def _run_on_copies(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
-        """One run that consumes copies of the buffers. They take the place of the old ones if it
-        succeeds."""
-        after = list(buffers)
-        copies = self._executor.copies([buffers[i] for i in places.written])
-        for i, copy in zip(places.written, copies, strict=True):
-            after[i] = copy
-        fetched = self._run_beside(after, places, feeds)
-        buffers[:] = after
-        return fetched
+        return run_step(self._executor, buffers, places or self._own[1], feeds)
 
     @property
     def is_uncertain(self) -> bool:
