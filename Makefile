@@ -6,7 +6,7 @@ PYTEST_FLAGS ?= -n auto --maxprocesses=4 --dist loadgroup
 SLOW ?= slow
 CUDA_VENV ?= .venv-cuda
 
-.PHONY: demo test test-slow test-all test-gpu-compile attack lint bench clean
+.PHONY: demo demo-gpu test test-slow test-all test-gpu-compile attack lint bench clean
 .SECONDARY:
 
 demo: $(VENV)/.installed-examples
@@ -26,6 +26,14 @@ test-all: test test-slow
 test-gpu-compile:
 	$(MAKE) --no-print-directory $(CUDA_VENV)/.installed-test,cuda VENV=$(CUDA_VENV)
 	JAX_PLATFORMS=cpu $(CUDA_VENV)/bin/python -m pytest $(PYTEST_FLAGS) -m gpu_compile
+
+# For 8 H100 that are not here: the largest batch of an example, and a folder of executables for
+# them. Downloads what test-gpu-compile does.
+demo-gpu:
+	$(MAKE) --no-print-directory $(CUDA_VENV)/.installed-test,cuda VENV=$(CUDA_VENV)
+	JAX_PLATFORMS=cpu $(CUDA_VENV)/bin/graphc plan examples/transformer_lm.py --machine 8xh100 --largest-batch
+	JAX_PLATFORMS=cpu $(CUDA_VENV)/bin/graphc compile examples/transformer_lm.py --machine 8xh100 --cache-dir build/shipped
+	ls build/shipped
 
 # The attacks of docs/reliability.md with their full numbers of rounds: hours.
 attack: $(VENV)/.installed-test
