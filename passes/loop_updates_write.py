@@ -1,0 +1,213 @@
+"""Updates of stacked state written into the loop that computes the gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from graphc.ir.dims import Shape
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program, region
+from graphc.ir.rewrite import sort_nodes, substitute
+from graphc.ops.after import AFTER
+from graphc.ops.bodies import slice_type, split
+from graphc.ops.dynamic_slicing import DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE
+from graphc.ops.shape import RESHAPE
+from graphc.passes.building import constant_of, node_of
+from graphc.passes.ends import End
+from graphc.passes.loop_updates import Update
+from graphc.passes.readers import Readers
+from graphc.passes.update_order import needed
+
+
+def written(program: Program, loop: Node, updates: Sequence[Update]) -> Program:
+    """The program with the updates in the loop."""
+    index = constant_of(np.arange(loop.attrs["length"]), "uint32", like=loop, name="index")
+    front = [index]
+    readers = dict.fromkeys(t for update in updates for t in update.readers)
+    if readers:
+        front.append(node_of(AFTER, (index.outputs[0], *readers), like=loop))
+    new = _Writer(loop, updates, front[-1].outputs[0]).loop()
+    gone = {update.outer[t] for update in updates for t, _ in update.ends}
+    maps = {update.map for update in updates}
+    nodes: list[Node] = []
+    for node in program.nodes:
+        if node is loop:
+            nodes += [*front, new]
+        elif node not in maps:
+            nodes.append(node)
+        elif not gone.issuperset(node.outputs):
+            assert node.op.prune_outputs is not None
+            nodes.append(node.op.prune_outputs(node, set(node.outputs) - gone))
+    return program.replace(nodes=sort_nodes(nodes))
+
+
+class _Put(NamedTuple):
+    """A write: the old slice, the new one, and the stack after it."""
+
+    old: Tensor
+    new: Tensor
+    whole: Tensor
+
+
+class _Writer:
+    """Writes one loop with its updates.
+
+    Slices keep a leading axis of size 1: with a reshape between the read and the write of a
+    stack, XLA makes an array of the slice first.
+
+    Args:
+        index: the numbers of the slices, as an array.
+    """
+
+    def __init__(self, loop: Node, updates: Sequence[Update], index: Tensor) -> None:
+        self._loop, self._updates = loop, updates
+        (self._body,) = loop.regions
+        consts, carries = loop.attrs["consts"], loop.attrs["carries"]
+        outer = split(loop.inputs, consts, carries)
+        inner = split(self._body.input_tensors(), consts, carries)
+        self._consts = list(zip(outer.consts, inner.consts, strict=True))
+        self._carries = list(zip(outer.carries, inner.carries, strict=True))
+        self._xs = list(zip(outer.xs, inner.xs, strict=True))
+        self._index = Tensor(slice_type(index.type), index.name)
+        self._xs.append((index, self._index))
+        zero = constant_of(0, "uint32", like=loop, name="zero")
+        self._zero = zero.outputs[0]
+        self._puts: list[_Put] = []
+        self.nodes: list[Node] = [zero]
+
+    def loop(self) -> Node:
+        """The loop with the updates in it."""
+        loop, body, count = self._loop, self._body, self._loop.attrs["carries"]
+        ends = [(u.outer[new], u.outer[old]) for u in self._updates for new, old in u.ends]
+        stacks = {old: Tensor(old.type, old.name) for _, old in ends}
+        slices = {old: self._slice(stack) for old, stack in stacks.items()}
+        instead = {
+            inner: self._reshaped(slices[outer], inner.type.shape)
+            for outer, inner in self._xs
+            if outer in slices
+        }
+        self._xs = [(outer, inner) for outer, inner in self._xs if outer not in slices]
+        self.nodes += substitute(body.nodes, instead)
+        results = [instead.get(t, t) for t in body.output_tensors()]
+        gradients = dict(zip(loop.outputs[count:], results[count:], strict=True))
+        for update in self._updates:
+            self._write(update, gradients, stacks, slices)
+        used = {u.outer[t] for u in self._updates for n in u.nodes for t in n.inputs if t in u.outer}
+        kept = [t for t in gradients if t not in used]
+        given = [gradients[t] for t in kept]
+        self._wait([*results[:count], *given])
+        news = {put.old: put.whole for put in self._puts}
+        inputs = [*self._consts, *self._carries, *stacks.items(), *self._xs]
+        outputs = [*results[:count], *(news[slices[old]] for _, old in ends), *given]
+        return loop.replace(
+            inputs=tuple(outer for outer, _ in inputs),
+            outputs=(*loop.outputs[:count], *(new for new, _ in ends), *kept),
+            attrs={
+                **loop.attrs,
+                "consts": len(self._consts),
+                "carries": count + len(stacks),
+                "unroll": 1,
+            },
+            regions=(region(body.name, [i for _, i in inputs], self.nodes, outputs),),
+        )
+
+    def _write(
+        self,
+        update: Update,
+        gradients: Mapping[Tensor, Tensor],
+        stacks: Mapping[Tensor, Tensor],
+        slices: Mapping[Tensor, Tensor],
+    ) -> None:
+        """Adds the nodes that write new slices.
+
+        Those of each stack are computed apart, and take of other stacks what was written: an
+        array of a new slice that two stacks need would be written twice.
+        """
+        taken = {t for node in update.nodes for t in node.inputs if t in update.outer}
+        values: dict[Tensor, Tensor] = {}
+        for tensor in update.map.regions[0].input_tensors():
+            outer = update.outer[tensor]
+            if tensor not in taken:
+                continue
+            if outer in slices:
+                values[tensor] = slices[outer]
+            elif outer in gradients:
+                values[tensor] = self._leading(gradients[outer])
+            elif tensor in update.mapped:
+                values[tensor] = self._leading(self._input(self._xs, outer, tensor))
+            else:
+                values[tensor] = self._input(self._consts, outer, tensor)
+        made = {t: node for node in update.nodes for t in node.outputs}
+        done: list[Tensor] = []
+        for new, old in update.ends:
+            known = dict(values)
+            needs = set(needed(new, made, done))
+            for node in update.nodes:
+                if not needs.isdisjoint(node.outputs) and known.keys().isdisjoint(node.outputs):
+                    self._copy(node, known)
+            stack, own = stacks[update.outer[old]], slices[update.outer[old]]
+            starts = self._starts(stack)
+            node = node_of(DYNAMIC_UPDATE_SLICE, (stack, known[new], *starts), like=self._loop)
+            self.nodes.append(node)
+            self._puts.append(_Put(own, known[new], node.outputs[0]))
+            values[new] = self._slice(node.outputs[0])
+            done.append(new)
+
+    def _copy(self, node: Node, known: dict[Tensor, Tensor]) -> None:
+        """Adds a node of a map's body for slices with a leading axis."""
+        inputs = [known[t] for t in node.inputs]
+        ranks = [t.type.rank for t in node.inputs]
+        if any(t.type.rank > rank for t, rank in zip(inputs, ranks, strict=True)):
+            inputs = [
+                self._leading(t) if 0 < rank == t.type.rank else t
+                for t, rank in zip(inputs, ranks, strict=True)
+            ]
+        self.nodes.append(node_of(node.op, inputs, like=node, **node.attrs))
+        known[node.outputs[0]] = self.nodes[-1].outputs[0]
+
+    def _wait(self, results: Sequence[Tensor]) -> None:
+        """Has each write wait for what reads the old slice."""
+        inputs = [i for _, i in (*self._consts, *self._carries, *self._xs)]
+        wholes = [put.whole for put in self._puts]
+        body = region(self._body.name, inputs, self.nodes, [*results, *wholes])
+        reading = Readers(body, [End(put.new, put.old) for put in self._puts])
+        nodes = {node.outputs[0]: node for node in self.nodes}
+        for put in self._puts:
+            readers = reading.of(put.old, put.new)
+            if readers:
+                after = node_of(AFTER, (put.new, *readers), like=nodes[put.new])
+                stack, _, *starts = nodes[put.whole].inputs
+                place = self.nodes.index(nodes[put.whole])
+                write = nodes[put.whole].replace(inputs=(stack, after.outputs[0], *starts))
+                self.nodes[place : place + 1] = [after, write]
+        self.nodes = list(sort_nodes(self.nodes))
+
+    def _input(self, known: list[tuple[Tensor, Tensor]], outer: Tensor, like: Tensor) -> Tensor:
+        """The input of the body for an operand of the loop, which may be new."""
+        for there, inner in known:
+            if there is outer:
+                return inner
+        known.append((outer, Tensor(like.type, like.name)))
+        return known[-1][1]
+
+    def _starts(self, stack: Tensor) -> list[Tensor]:
+        return [self._index, *[self._zero] * (stack.type.rank - 1)]
+
+    def _slice(self, stack: Tensor) -> Tensor:
+        """The slice of this iteration, with its leading axis."""
+        sizes = (1, *stack.type.shape[1:])
+        starts = self._starts(stack)
+        self.nodes.append(
+            node_of(DYNAMIC_SLICE, (stack, *starts), like=self._loop, sizes=sizes, inside=True)
+        )
+        return self.nodes[-1].outputs[0]
+
+    def _leading(self, tensor: Tensor) -> Tensor:
+        return self._reshaped(tensor, (1, *tensor.type.shape))
+
+    def _reshaped(self, tensor: Tensor, shape: Shape) -> Tensor:
+        self.nodes.append(node_of(RESHAPE, (tensor,), like=self._loop, shape=shape))
+        return self.nodes[-1].outputs[0]
