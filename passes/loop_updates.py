@@ -151,8 +151,10 @@ class _Around:
         inside = {outer[t]: t for t in taken}
         own = [(t, inside.get(self._old[results[t]])) for t in states]
         ends = [(new, old) for new, old in own if old is not None and old.type == new.type]
-        if len(states) != len(given) or len(ends) != len(states):
+        if len(states) != len(given):
             return what + "it also computes values that are not state"
+        if len(ends) != len(states):
+            return what + "a new value does not depend on the old one"
         for t in gradients:
             users = self._users[outer[t]]
             if outer[t] in self._given or any(user is not node for user in users):

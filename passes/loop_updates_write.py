@@ -9,8 +9,8 @@ import numpy as np
 
 from graphc.ir.dims import Shape
 from graphc.ir.node import Node, Tensor
-from graphc.ir.program import Program, region
-from graphc.ir.rewrite import sort_nodes, substitute
+from graphc.ir.program import Program, is_pure, region
+from graphc.ir.rewrite import sort_nodes, substitute, used_from
 from graphc.ops.after import AFTER
 from graphc.ops.bodies import slice_type, split
 from graphc.ops.dynamic_slicing import DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE
@@ -102,6 +102,7 @@ class _Writer:
         news = {put.old: put.whole for put in self._puts}
         inputs = [*self._consts, *self._carries, *stacks.items(), *self._xs]
         outputs = [*results[:count], *(news[slices[old]] for _, old in ends), *given]
+        nodes = used_from(self.nodes, outputs, keep=lambda node: not is_pure(node))
         return loop.replace(
             inputs=tuple(outer for outer, _ in inputs),
             outputs=(*loop.outputs[:count], *(new for new, _ in ends), *kept),
@@ -111,7 +112,7 @@ class _Writer:
                 "carries": count + len(stacks),
                 "unroll": 1,
             },
-            regions=(region(body.name, [i for _, i in inputs], self.nodes, outputs),),
+            regions=(region(body.name, [i for _, i in inputs], nodes, outputs),),
         )
 
     def _write(
