@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from graphc.ir.node import Node, Tensor, is_among
@@ -10,12 +10,11 @@ from graphc.ir.program import Program, is_pure
 from graphc.ops.bodies import split
 from graphc.ops.collective import EXCHANGES
 from graphc.ops.joining import SPLIT
-from graphc.ops.mapping import MAP
-from graphc.ops.shape import BROADCAST_TO, RESHAPE, TRANSPOSE
+from graphc.ops.shape import RESHAPE, TRANSPOSE
 from graphc.ops.slicing import SLICE
 from graphc.ops.stacking import UNSTACK
-from graphc.passes.elementwise import is_elementwise
 from graphc.passes.ends import End
+from graphc.passes.loop_cells import Cell, Cells
 from graphc.passes.peak import bytes_of
 from graphc.passes.update_order import ordered
 
@@ -28,202 +27,205 @@ class Update:
     """The update of some stacks by gradients of one loop.
 
     Attributes:
-        map: the node that computes it.
-        nodes: those of its body that take part, in order.
-        ends: the new slices and the old ones, as values of its body, in the order of writing.
-        mapped: what it takes slices of.
-        outer: a value that the body takes or gives -> the value outside.
+        cells: what computes it, in order.
+        ends: the new stacks and the old ones, in the order of writing.
+        sliced: those values that differ from slice to slice.
         readers: a result of each node that must have read an old stack before the loop runs.
     """
 
-    map: Node
-    nodes: Sequence[Node]
+    cells: Sequence[Cell]
     ends: Sequence[tuple[Tensor, Tensor]]
-    mapped: frozenset[Tensor]
-    outer: Mapping[Tensor, Tensor]
+    sliced: frozenset[Tensor]
     readers: Sequence[Tensor]
 
 
 def find(
     program: Program, loop: Node, ends: Sequence[End], smallest: int
 ) -> tuple[list[Update], list[str]]:
-    """The updates to move into `loop`, and for each that must stay outside a sentence that says why."""
-    gradients = {
-        t for t in loop.outputs[loop.attrs["carries"] :] if bytes_of(t) >= smallest
-    }
-    if not gradients:
-        return [], []
-    around = _Around(program, loop, gradients, ends)
-    found, reasons = [], list[str]()
-    for node in program.nodes:
-        if node.op is MAP and not gradients.isdisjoint(node.inputs[: node.attrs["mapped"]]):
-            for nodes, taken in _apart(node):
-                result = around.update(node, nodes, taken)
-                if isinstance(result, Update):
-                    found.append(result)
-                elif result:
-                    reasons.append(result)
-    reasons += [
-        f"the update of {_names([t])} stays after the loop: gradients are exchanged between devices first"
-        for t in loop.outputs
-        if t in gradients and around.is_exchanged(t)
-    ]
-    return found, reasons
+    """The updates to move into `loop`, and for each that must stay a sentence that says why.
 
-
-def _names(tensors: Sequence[Tensor]) -> str:
-    return ", ".join(t.name or "a value without a name" for t in tensors)
-
-
-def _apart(node: Node) -> list[tuple[list[Node], list[Tensor]]]:
-    """The parts of a map that share no slices: their nodes, and the mapped inputs that they take.
-
-    What is computed from shared operands alone belongs to every part that needs it.
+    Args:
+        ends: what the program writes over.
+        smallest: bytes of the gradients of an update.
     """
-    (body,), count = node.regions, node.attrs["mapped"]
-    mapped = body.input_tensors()[:count]
-    part_of: dict[Tensor, list[Tensor]] = {t: [t] for t in mapped}
-    for inner in body.nodes:
-        parts = [part_of[t] for t in inner.inputs if t in part_of]
-        if not parts:
+    around = _Around(program, loop, ends)
+    found, reasons = [], list[str]()
+    for part in around.parts():
+        taken = {t for cell in part for t in cell.at.inputs}
+        gradients = [t for t in around.gradients if t in taken]
+        news = [t for cell in part for t in cell.at.outputs if t in around.old]
+        if not news or sum(map(bytes_of, gradients)) < smallest:
             continue
-        joined = parts[0]
-        for part in parts[1:]:
-            if part is not joined:
-                joined += part
-                part_of.update(dict.fromkeys(part, joined))
-        joined += inner.outputs
-        part_of.update(dict.fromkeys(inner.outputs, joined))
-    found = []
-    for part in {id(part): part for part in part_of.values()}.values():
-        members = set(part)
-        nodes = list[Node]()
-        needed = set[Tensor]()
-        for inner in reversed(body.nodes):
-            if not members.isdisjoint(inner.outputs) or not needed.isdisjoint(inner.outputs):
-                nodes.insert(0, inner)
-                needed.update(t for t in inner.inputs if t not in part_of)
-        found.append((nodes, [t for t in mapped if t in members]))
-    return found
+        result = around.update(part, gradients, news)
+        if isinstance(result, Update):
+            found.append(result)
+        else:
+            what = ", ".join(around.old[t].name for t in news)
+            reasons.append(f"the update of {what} stays after the loop: {result}")
+    return found, reasons
 
 
 class _Around:
     """What a program does before, beside and after a loop.
 
-    Args:
-        gradients: results of the loop.
-        ends: what the program writes over.
+    Attributes:
+        gradients: what the loop stacks.
+        old: new value of state -> old value.
     """
 
-    def __init__(
-        self, program: Program, loop: Node, gradients: set[Tensor], ends: Sequence[End]
-    ) -> None:
-        self._loop, self._gradients = loop, gradients
-        self._users = program.users()
-        self._outputs = program.output_tensors()
-        self._given = set(self._outputs)
-        self._old = {end.new: end.old for end in ends if end.old is not None}
-        producers = program.producers()
-        self._before: set[Node] = set()
-        stack = list(loop.inputs)
-        while stack:
-            node = producers.get(stack.pop())
-            if node is not None and node not in self._before:
-                self._before.add(node)
-                stack += node.inputs
-        self._after = set(loop.outputs)  # values that depend on the loop
+    def __init__(self, program: Program, loop: Node, ends: Sequence[End]) -> None:
+        self._loop = loop
+        self._cells = cells = Cells(program, loop.attrs["length"])
+        self.gradients = loop.outputs[loop.attrs["carries"] :]
+        self.old = {end.new: end.old for end in ends if end.old is not None}
+        self._given = {*program.output_tensors(), *cells.values(program.output_tensors())}
+        self._aliased = set(cells.aliases.values())
+        self._users: dict[Tensor, list[Node]] = {}  # nodes that are no cells
+        self._late = set(loop.outputs)  # values that depend on the loop
         for node in program.nodes:
-            if not self._after.isdisjoint(node.inputs):
-                self._after.update(node.outputs)
+            for cell in cells.of.get(node, ()):
+                if not self._late.isdisjoint(cell.at.inputs):
+                    self._late.update(cell.at.outputs)
+            if node not in cells.of:
+                values = cells.values(node.inputs)
+                for tensor in values:
+                    self._users.setdefault(tensor, []).append(node)
+                if not self._late.isdisjoint(values):
+                    self._late.update(node.outputs)
+        self._before = _ancestors(program, loop)
 
-    def update(self, node: Node, nodes: Sequence[Node], taken: Sequence[Tensor]) -> Update | str:
-        """One part of a map as an update; else why it is none, empty where it is none at all."""
-        (body,), count = node.regions, node.attrs["mapped"]
-        outer = dict(zip(body.input_tensors(), node.inputs, strict=True))
-        results = dict(zip(body.output_tensors(), node.outputs, strict=True))
-        made = {t: inner for inner in nodes for t in inner.outputs}
-        given = [t for t in results if t in made]
-        states = [t for t in given if results[t] in self._old]
-        gradients = [t for t in taken if outer[t] in self._gradients]
-        if not states or not gradients:
-            return ""
-        what = f"the update of {_names([results[t] for t in states])} stays after the loop: "
-        inside = {outer[t]: t for t in taken}
-        own = [(t, inside.get(self._old[results[t]])) for t in states]
-        ends = [(new, old) for new, old in own if old is not None and old.type == new.type]
-        if len(states) != len(given):
-            return what + "it also computes values that are not state"
-        if len(ends) != len(states):
-            return what + "a new value does not depend on the old one"
+    def parts(self) -> list[list[Cell]]:
+        """The cells that depend on gradients, those that share slices together."""
+        part_of: dict[Tensor, list[Tensor]] = {}
+        cells = [c for c in self._cells.all if not self._late.isdisjoint(c.at.inputs)]
+        for cell in cells:
+            values = [t for t in cell.at.inputs if t in self._cells.sliced]
+            joined: list[Tensor] = []
+            for value in dict.fromkeys([*values, *cell.at.outputs]):
+                part = part_of.setdefault(value, [value])
+                if part is not joined:
+                    joined += part
+                    part_of.update(dict.fromkeys(part, joined))
+        found: dict[int, list[Cell]] = {}
+        for cell in cells:
+            found.setdefault(id(part_of[cell.at.outputs[0]]), []).append(cell)
+        return list(found.values())
+
+    def update(
+        self, part: Sequence[Cell], gradients: Sequence[Tensor], news: Sequence[Tensor]
+    ) -> Update | str:
+        """The update of the states `news`, or why it must stay."""
+        if any(cell.node.op in EXCHANGES for cell in part):
+            return "gradients are exchanged between devices first"
+        moved = self._with_operands(part)
+        made = {t: cell.at for cell in moved for t in cell.at.outputs}
+        taken = {t for cell in moved for t in cell.at.inputs}
         for t in gradients:
-            users = self._users[outer[t]]
-            if outer[t] in self._given or any(user is not node for user in users):
-                return what + f"the gradient {_names([outer[t]])} is used elsewhere"
-        shared = {t for inner in nodes for t in inner.inputs if t in outer}
-        others = [outer[t] for t in {*shared, *taken} if not is_among(t, gradients)]
-        late = [t for t in others if t in self._after]
-        if late:
-            return what + f"it needs {_names(late[:1])}, which is known only after the loop"
-        mapped = _from_mapped(nodes, body.input_tensors()[:count])
-        odd = [n for n in nodes if n in mapped and not is_elementwise(n)]
-        odd += [n for n in nodes if n not in mapped and not (n.op is BROADCAST_TO or is_elementwise(n))]
+            if self._is_used(t, moved):
+                return f"the gradient {t.name} is used elsewhere"
+        odd = [cell.node for cell in moved if not cell.is_local]
         if odd:
-            return what + f"{odd[0].op.name} {odd[0].name!r} is not elementwise"
+            return f"{odd[0].op.name} {odd[0].name!r} is not elementwise"
+        late = [t for t in taken if t in self._late and t not in made and not is_among(t, gradients)]
+        if late:
+            return f"it needs {late[0].name}, which is known only after the loop"
+        results = [t for cell in part for t in cell.at.outputs]
+        if any(
+            t in self._aliased or (t not in self.old and self._is_used(t, moved)) for t in results
+        ):
+            return "it also computes values that are not state"
+        ends = [(t, self.old[t]) for t in news]
+        if any(old.type != new.type for new, old in ends):
+            return "a state changes its type"
         order = ordered(ends, made)
         if order is None:
-            return what + "each new value needs the old value of the other"
+            return "each new value needs the old value of the other"
         readers: dict[Tensor, None] = {}
         for _, old in order:
-            reading = self._readers(outer[old], node)
+            reading = self._readers(old, moved)
             if reading is None:
-                return what + f"{_names([outer[old]])} is read after the loop"
+                return f"{old.name} is read after the loop"
             readers.update(dict.fromkeys(reading))
-        return Update(node, nodes, order, frozenset(taken), {**outer, **results}, list(readers))
+        sliced = frozenset(t for t in (*taken, *made) if t in self._cells.sliced)
+        return Update(list(moved), order, sliced, list(readers))
 
-    def _readers(self, old: Tensor, update: Node) -> list[Tensor] | None:
+    def _is_used(self, value: Tensor, moved: dict[Cell, None]) -> bool:
+        """Whether anything but the cells `moved` takes a value."""
+        others = any(cell not in moved for cell in self._cells.users.get(value, ()))
+        return others or value in self._given or bool(self._users.get(value))
+
+    def _with_operands(self, part: Sequence[Cell]) -> dict[Cell, None]:
+        """The cells, and those that must or should move with them: of the same body, or made for
+        them alone."""
+        moved = set(part)
+        while True:
+            more = set[Cell]()
+            for cell in moved:
+                for value in cell.at.inputs:
+                    maker = self._cells.made.get(value)
+                    if maker is None or maker in moved:
+                        continue
+                    inner = maker.is_inner and not is_among(value, maker.owner.outputs)
+                    alone = not self._is_used(value, dict.fromkeys(moved))
+                    if inner or (maker.is_local and alone and value not in self._aliased):
+                        more.add(maker)
+            if not more:
+                return dict.fromkeys(cell for cell in self._cells.all if cell in moved)
+            moved |= more
+
+    def _readers(self, old: Tensor, moved: dict[Cell, None]) -> list[Tensor] | None:
         """What the loop must wait for before it writes over `old`; None if the old value is
         needed later."""
-        consts = self._loop.attrs["consts"]
-        fixed = split(self._loop.inputs, consts, self._loop.attrs["carries"])
+        loop = self._loop
+        fixed = split(loop.inputs, loop.attrs["consts"], loop.attrs["carries"])
         if is_among(old, (*fixed.consts, *fixed.carries)):
             return None
         found: dict[Tensor, None] = {}
         stack, seen = [old], {old}
+
+        def follow(values: Sequence[Tensor]) -> None:
+            stack.extend(t for t in values if t not in seen)
+            seen.update(values)
+
         while stack:
             tensor = stack.pop()
             if tensor in self._given:
                 return None
             for node in self._users.get(tensor, ()):
-                if node is self._loop or (node is update and tensor is old):
+                if node is loop:
                     continue
-                if not self._after.isdisjoint(node.outputs) or not is_pure(node):
+                if not self._late.isdisjoint(node.outputs) or not is_pure(node):
                     return None
-                if node.op in _MOVES or is_elementwise(node):
-                    stack += [t for t in node.outputs if t not in seen]
-                    seen.update(node.outputs)
+                if node.op in _MOVES:
+                    follow(node.outputs)
                 elif node not in self._before:
                     found[node.outputs[0]] = None
+            for cell in self._cells.users.get(tensor, ()):
+                if cell in moved:
+                    continue
+                if not self._late.isdisjoint(cell.at.outputs):
+                    return None
+                if cell.is_local:
+                    follow(cell.at.outputs)
+                else:
+                    found.update(dict.fromkeys(self._results(cell)))
         return list(found)
 
-    def is_exchanged(self, gradient: Tensor) -> bool:
-        """Whether the stack of gradients goes to other devices before it is used."""
-        stack, seen = [gradient], set[Tensor]()
-        while stack:
-            tensor = stack.pop()
-            for node in self._users.get(tensor, ()):
-                if node.op in EXCHANGES:
-                    return True
-                if node.op is not MAP and tensor not in seen and not node.regions:
-                    stack += node.outputs
-            seen.add(tensor)
-        return False
+    def _results(self, cell: Cell) -> list[Tensor]:
+        """Results of a map that need a cell of its body."""
+        needs = set(cell.at.outputs)
+        for other in self._cells.of[cell.owner]:
+            if not needs.isdisjoint(other.at.inputs):
+                needs.update(other.at.outputs)
+        return [t for t in cell.owner.outputs if t in needs and t not in self._late][:1]
 
 
-def _from_mapped(nodes: Sequence[Node], mapped: Sequence[Tensor]) -> set[Node]:
-    """The nodes that depend on a mapped input."""
-    known, found = set(mapped), set[Node]()
-    for node in nodes:
-        if not known.isdisjoint(node.inputs):
-            known.update(node.outputs)
+def _ancestors(program: Program, loop: Node) -> set[Node]:
+    producers = program.producers()
+    found, stack = set[Node](), list(loop.inputs)
+    while stack:
+        node = producers.get(stack.pop())
+        if node is not None and node not in found:
             found.add(node)
+            stack += node.inputs
     return found

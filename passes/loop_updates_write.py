@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,12 +11,14 @@ from graphc.ir.dims import Shape
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure, region
 from graphc.ir.rewrite import sort_nodes, substitute, used_from
+from graphc.ir.types import TensorType
 from graphc.ops.after import AFTER
 from graphc.ops.bodies import slice_type, split
 from graphc.ops.dynamic_slicing import DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE
-from graphc.ops.shape import RESHAPE
+from graphc.ops.shape import BROADCAST_TO, RESHAPE
 from graphc.passes.building import constant_of, node_of
 from graphc.passes.ends import End
+from graphc.passes.loop_cells import Cell
 from graphc.passes.loop_updates import Update
 from graphc.passes.readers import Readers
 from graphc.passes.update_order import needed
@@ -30,13 +32,14 @@ def written(program: Program, loop: Node, updates: Sequence[Update]) -> Program:
     if readers:
         front.append(node_of(AFTER, (index.outputs[0], *readers), like=loop))
     new = _Writer(loop, updates, front[-1].outputs[0]).loop()
-    gone = {update.outer[t] for update in updates for t, _ in update.ends}
-    maps = {update.map for update in updates}
+    cells = [cell for update in updates for cell in update.cells]
+    gone = {t for cell in cells for t in cell.at.outputs}
+    owners = {cell.owner for cell in cells}
     nodes: list[Node] = []
     for node in program.nodes:
         if node is loop:
             nodes += [*front, new]
-        elif node not in maps:
+        elif node not in owners:
             nodes.append(node)
         elif not gone.issuperset(node.outputs):
             assert node.op.prune_outputs is not None
@@ -81,7 +84,7 @@ class _Writer:
     def loop(self) -> Node:
         """The loop with the updates in it."""
         loop, body, count = self._loop, self._body, self._loop.attrs["carries"]
-        ends = [(u.outer[new], u.outer[old]) for u in self._updates for new, old in u.ends]
+        ends = [end for update in self._updates for end in update.ends]
         stacks = {old: Tensor(old.type, old.name) for _, old in ends}
         slices = {old: self._slice(stack) for old, stack in stacks.items()}
         instead = {
@@ -95,7 +98,7 @@ class _Writer:
         gradients = dict(zip(loop.outputs[count:], results[count:], strict=True))
         for update in self._updates:
             self._write(update, gradients, stacks, slices)
-        used = {u.outer[t] for u in self._updates for n in u.nodes for t in n.inputs if t in u.outer}
+        used = {t for update in self._updates for cell in update.cells for t in cell.at.inputs}
         kept = [t for t in gradients if t not in used]
         given = [gradients[t] for t in kept]
         self._wait([*results[:count], *given])
@@ -127,47 +130,51 @@ class _Writer:
         Those of each stack are computed apart, and take of other stacks what was written: an
         array of a new slice that two stacks need would be written twice.
         """
-        taken = {t for node in update.nodes for t in node.inputs if t in update.outer}
+        made = {t: cell.at for cell in update.cells for t in cell.at.outputs}
         values: dict[Tensor, Tensor] = {}
-        for tensor in update.map.regions[0].input_tensors():
-            outer = update.outer[tensor]
-            if tensor not in taken:
+        for value in dict.fromkeys(t for cell in update.cells for t in cell.at.inputs):
+            if value in slices:
+                values[value] = slices[value]
+            elif value in gradients:
+                values[value] = self._leading(gradients[value])
+            elif value in made:
                 continue
-            if outer in slices:
-                values[tensor] = slices[outer]
-            elif outer in gradients:
-                values[tensor] = self._leading(gradients[outer])
-            elif tensor in update.mapped:
-                values[tensor] = self._leading(self._input(self._xs, outer, tensor))
+            elif value in update.sliced:
+                inner = self._input(self._xs, value, slice_type(value.type))
+                values[value] = self._leading(inner)
             else:
-                values[tensor] = self._input(self._consts, outer, tensor)
-        made = {t: node for node in update.nodes for t in node.outputs}
+                values[value] = self._input(self._consts, value, value.type)
         done: list[Tensor] = []
         for new, old in update.ends:
             known = dict(values)
             needs = set(needed(new, made, done))
-            for node in update.nodes:
-                if not needs.isdisjoint(node.outputs) and known.keys().isdisjoint(node.outputs):
-                    self._copy(node, known)
-            stack, own = stacks[update.outer[old]], slices[update.outer[old]]
-            starts = self._starts(stack)
-            node = node_of(DYNAMIC_UPDATE_SLICE, (stack, known[new], *starts), like=self._loop)
+            for cell in update.cells:
+                if not needs.isdisjoint(cell.at.outputs) and known.keys().isdisjoint(
+                    cell.at.outputs
+                ):
+                    self._copy(cell, known, update.sliced)
+            starts = self._starts(stacks[old])
+            write = (stacks[old], known[new], *starts)
+            node = node_of(DYNAMIC_UPDATE_SLICE, write, like=self._loop)
             self.nodes.append(node)
-            self._puts.append(_Put(own, known[new], node.outputs[0]))
+            self._puts.append(_Put(slices[old], known[new], node.outputs[0]))
             values[new] = self._slice(node.outputs[0])
             done.append(new)
 
-    def _copy(self, node: Node, known: dict[Tensor, Tensor]) -> None:
-        """Adds a node of a map's body for slices with a leading axis."""
-        inputs = [known[t] for t in node.inputs]
-        ranks = [t.type.rank for t in node.inputs]
-        if any(t.type.rank > rank for t, rank in zip(inputs, ranks, strict=True)):
+    def _copy(self, cell: Cell, known: dict[Tensor, Tensor], sliced: Collection[Tensor]) -> None:
+        """Adds the node of a cell for slices with a leading axis."""
+        inputs = [known[t] for t in cell.at.inputs]
+        attrs = dict(cell.node.attrs)
+        if cell.is_sliced and cell.node.op is BROADCAST_TO:
+            shape = cell.node.outputs[0].type.shape
+            attrs["shape"] = (1, *(shape if cell.is_inner else shape[1:]))
+        elif cell.is_sliced:
             inputs = [
-                self._leading(t) if 0 < rank == t.type.rank else t
-                for t, rank in zip(inputs, ranks, strict=True)
+                self._leading(inner) if inner.type.shape and value not in sliced else inner
+                for inner, value in zip(inputs, cell.at.inputs, strict=True)
             ]
-        self.nodes.append(node_of(node.op, inputs, like=node, **node.attrs))
-        known[node.outputs[0]] = self.nodes[-1].outputs[0]
+        self.nodes.append(node_of(cell.node.op, inputs, like=cell.node, **attrs))
+        known.update(zip(cell.at.outputs, self.nodes[-1].outputs, strict=True))
 
     def _wait(self, results: Sequence[Tensor]) -> None:
         """Has each write wait for what reads the old slice."""
@@ -186,12 +193,12 @@ class _Writer:
                 self.nodes[place : place + 1] = [after, write]
         self.nodes = list(sort_nodes(self.nodes))
 
-    def _input(self, known: list[tuple[Tensor, Tensor]], outer: Tensor, like: Tensor) -> Tensor:
+    def _input(self, known: list[tuple[Tensor, Tensor]], outer: Tensor, type: TensorType) -> Tensor:
         """The input of the body for an operand of the loop, which may be new."""
         for there, inner in known:
             if there is outer:
                 return inner
-        known.append((outer, Tensor(like.type, like.name)))
+        known.append((outer, Tensor(type, outer.name)))
         return known[-1][1]
 
     def _starts(self, stack: Tensor) -> list[Tensor]:
