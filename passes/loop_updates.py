@@ -120,15 +120,15 @@ class _Around:
         moved = self._with_operands(part)
         made = {t: cell.at for cell in moved for t in cell.at.outputs}
         taken = {t for cell in moved for t in cell.at.inputs}
+        late = [t for t in taken if t in self._late and t not in made and not is_among(t, gradients)]
+        if late:
+            return f"it needs {late[0].name}, which is known only after the loop"
         for t in gradients:
             if self._is_used(t, moved):
                 return f"the gradient {t.name} is used elsewhere"
         odd = [cell.node for cell in moved if not cell.is_local]
         if odd:
             return f"{odd[0].op.name} {odd[0].name!r} is not elementwise"
-        late = [t for t in taken if t in self._late and t not in made and not is_among(t, gradients)]
-        if late:
-            return f"it needs {late[0].name}, which is known only after the loop"
         results = [t for cell in part for t in cell.at.outputs]
         if any(
             t in self._aliased or (t not in self.old and self._is_used(t, moved)) for t in results

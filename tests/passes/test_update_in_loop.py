@@ -156,7 +156,7 @@ STAYS: dict[str, tuple[str, str]] = {
             "UPDATE",
             update=SCALED,
         ),
-        "is used elsewhere",
+        "which is known only after the loop",
     ),
     "scaled by what the loop gives last": (
         text("LOOP", "%s = ReduceSum(%d) {axes=[0, 1]} : f32[]", "UPDATE", update=SCALED),
