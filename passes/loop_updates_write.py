@@ -14,6 +14,7 @@ from graphc.ir.rewrite import sort_nodes, substitute, used_from
 from graphc.ir.types import TensorType
 from graphc.ops.after import AFTER
 from graphc.ops.bodies import slice_type, split
+from graphc.ops.control import SCAN
 from graphc.ops.dynamic_slicing import DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE
 from graphc.ops.shape import BROADCAST_TO, RESHAPE
 from graphc.passes.building import constant_of, node_of
@@ -35,16 +36,25 @@ def written(program: Program, loop: Node, updates: Sequence[Update]) -> Program:
     cells = [cell for update in updates for cell in update.cells]
     gone = {t for cell in cells for t in cell.at.outputs}
     owners = {cell.owner for cell in cells}
+    stacks = {old for update in updates for _, old in update.ends}
     nodes: list[Node] = []
     for node in program.nodes:
         if node is loop:
             nodes += [*front, new]
         elif node not in owners:
-            nodes.append(node)
+            nodes.append(_in_loop(node, stacks))
         elif not gone.issuperset(node.outputs):
             assert node.op.prune_outputs is not None
             nodes.append(node.op.prune_outputs(node, set(node.outputs) - gone))
     return program.replace(nodes=sort_nodes(nodes))
+
+
+def _in_loop(node: Node, stacks: set[Tensor]) -> Node:
+    """A loop over the same stacks (the forward pass) compiled as a loop: slices of all iterations
+    at once would be copies of the stacks."""
+    if node.op is not SCAN or stacks.isdisjoint(node.inputs) or node.attrs["unroll"] == 1:
+        return node
+    return node.replace(attrs={**node.attrs, "unroll": 1})
 
 
 class _Put(NamedTuple):

@@ -147,17 +147,14 @@ def after_accumulation(options: CompileOptions) -> list[Pass]:
 def _updates(options: CompileOptions, platform: str, budget: int | None) -> list[Pass]:
     """Where the optimizer runs in the loop that computes the gradients. It comes after `Recompute`,
     which may need the parameters in the backward loop, and knows what this pass saves.
-
-    On a GPU it moves more bytes, since XLA reads and writes slices of stacks in kernels of their
-    own: it is for programs that do not fit otherwise.
+    Loops that are compiled without a loop on a GPU stay as they are unless memory is short: each
+    write of a slice would be a kernel of its own, and read what other writes left.
     """
     name = UpdateInLoop.class_name()
     wanted = options.pipeline in ("O2", "O3") and name not in options.without_passes
     if not wanted or not options.donate:  # what is not given away is not written over
         return []
-    if platform == "cpu":
-        return [UpdateInLoop()]
-    return [] if budget is None else [UpdateInLoop(budget=budget)]
+    return [UpdateInLoop(budget=budget)]
 
 
 def on_device(options: CompileOptions, platform: str, budget: int | None) -> list[Pass]:

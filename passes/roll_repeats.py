@@ -92,9 +92,7 @@ class RollRepeats(Pass):
         few = self.saved // 4
 
         def is_worth_it(found: Recurrence) -> bool:
-            shares = len(found.turns) > self.whole and any(
-                large.issuperset(stack) for stack in found.stacks
-            )
+            shares = any(large.issuperset(stack) for stack in found.stacks)
             return self._is_worth_it(found, few if shares else self.saved)
 
         if large:
