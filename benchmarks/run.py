@@ -39,6 +39,7 @@ from benchmarks import (
     small,
     sparse,
     tuning,
+    updates,
 )
 
 # Parts that take minutes, each run by its name alone.
@@ -46,6 +47,7 @@ NAMED = {
     "precision": [precision.rows],
     "attention": [attention.rows],
     "memory": [memory.rows],
+    "updates": [updates.rows],
     "parallel": [lambda: parallel.rows(DEVICES)],
     "frozen": [frozen.rows],
     "tuning": [tuning.rows],
