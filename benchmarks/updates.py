@@ -61,7 +61,11 @@ def graphc_step(size: Size, activation: str, **options: Any) -> gc.Executable:
         train = gc.minimize(loss, optax.adam(1e-3), name="train")
     machine = options.pop("machine", None)
     made = gc.CompileOptions(cache=None, **options)
-    return gc.compile(graph, [train, loss], machine=machine, options=made).wait()
+    shape = (size.batch, size.width)
+    fetches = [train, loss]
+    return gc.compile(
+        graph, fetches, {x: shape, y: shape}, machine=machine, options=made
+    ).wait()
 
 
 def jax_parts(size: Size, activation: str) -> tuple[Callable[..., Any], list[Any]]:

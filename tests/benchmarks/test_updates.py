@@ -9,7 +9,7 @@ import pytest
 from benchmarks import updates
 from tests.near import assert_near
 
-SIZE = updates.Size(8, 512, 8)
+SIZE = updates.Size(12, 512, 8)
 
 
 def test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
