@@ -19,6 +19,7 @@ from graphc.passes.functionalize import RNG_COUNTER, RNG_KEY
 from graphc.passes.keys import kind_key
 from graphc.passes.loop_costs import elements_of, unroll_of, work_of
 from graphc.passes.loops import Loops
+from graphc.passes.peak import bytes_of, peak
 from graphc.passes.recurrence import Carried, Inner, Recurrence, recurrences
 from graphc.passes.repeats import Repeat, tandem_repeats
 
@@ -49,6 +50,8 @@ class RollRepeats(Pass):
         turns: of fewer turns no loop is made.
         saved: nor where it saves fewer nodes than this.
         work: nor where a turn computes fewer elements than this.
+        flat: loops of at most so many turns are not made at all, unless memory is short.
+        enough: memory is short where arguments and the estimated peak take more bytes; None: never.
         shared: elements of a parameter, for an exception: a loop may save a quarter of `saved` where
             it takes a parameter of that size from each of the places from which another loop takes
             it. Stored stacked for the one, it would be copied for the nodes of the other.
@@ -62,6 +65,8 @@ class RollRepeats(Pass):
     work: int = 128
     unroll: int | None = None
     whole: int = 0
+    flat: int = 0
+    enough: int | None = None
     shared: int = 1 << 16
 
     def run(self, program: Program) -> PassResult:
@@ -69,11 +74,18 @@ class RollRepeats(Pass):
         first, row = _in_order(program, self.turns)
         state = set(program.input_tensors("state"))
         found = align(*self._find(row, state))
+        if not self._is_short(program):
+            found = [each for each in found if len(each.turns) > self.flat]
         if not found:
             return PassResult(program, changed)
         at_once = [self.unroll or self._at_once(each, state) for each in found]
         loops = Loops(program, list(zip(found, at_once, strict=True)))
         return PassResult(loops.rewrite(first, row), changed + len(found))
+
+    def _is_short(self, program: Program) -> bool:
+        if self.enough is None:
+            return False
+        return sum(map(bytes_of, program.input_tensors())) + peak(program) > self.enough
 
     def _at_once(self, found: Recurrence, state: set[Tensor]) -> int:
         turns = len(found.turns)
