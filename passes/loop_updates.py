@@ -120,7 +120,9 @@ class _Around:
         moved = self._with_operands(part)
         made = {t: cell.at for cell in moved for t in cell.at.outputs}
         taken = {t for cell in moved for t in cell.at.inputs}
-        late = [t for t in taken if t in self._late and t not in made and not is_among(t, gradients)]
+        late = [
+            t for t in taken if t in self._late and t not in made and not is_among(t, gradients)
+        ]
         if late:
             return f"it needs {late[0].name}, which is known only after the loop"
         for t in gradients:

@@ -51,7 +51,8 @@ class RollRepeats(Pass):
         saved: nor where it saves fewer nodes than this.
         work: nor where a turn computes fewer elements than this.
         flat: loops of at most so many turns are not made at all, unless memory is short.
-        enough: memory is short where arguments and the estimated peak take more bytes; None: never.
+        enough: memory is short where arguments and the estimated peak take more bytes; None:
+            never.
         shared: elements of a parameter, for an exception: a loop may save a quarter of `saved` where
             it takes a parameter of that size from each of the places from which another loop takes
             it. Stored stacked for the one, it would be copied for the nodes of the other.

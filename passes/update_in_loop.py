@@ -26,15 +26,15 @@ class UpdateInLoop(Pass):
     parameters and slots, and each iteration reads the slices of one layer, computes its gradient,
     and writes the new slices over the old ones. XLA does not move work into a loop.
 
-    The order in an iteration is what makes XLA write in place (without it, XLA copies whole stacks in
-    every iteration): what reads an old slice comes before the new slice is written, each
-    stack is written by an expression of its own, and what needs the new value of another stack
-    reads what was written.
+    The order in an iteration makes XLA write in place; without it, XLA copies whole stacks in every
+    iteration. What reads an old slice comes before the new slice is written. Each stack is written
+    by an expression of its own, and what needs the new value of another stack reads the stack.
 
-    Must not: move an update that needs something of all gradients (clipping by their norm, a loss scale), or
-    gradients that are exchanged between devices, summed over micro-batches, fetched, or used by anything else;
-    or updates that are not elementwise; or
-    write over a stack that is read after the loop. `PassReport` tells why an update stays outside.
+    Must not: move an update that needs something of all gradients (clipping by their norm, a loss
+    scale); nor gradients that are exchanged between devices, fetched, or used by anything else; nor
+    updates that are not elementwise; nor write over a stack that is read after the loop. The pass
+    report says why an update stays. Where gradients are summed over micro-batches, the sums are
+    written in the loop, and the update stays outside.
 
     Attributes:
         smallest: bytes of the smallest stack of gradients for which it pays.

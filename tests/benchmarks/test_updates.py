@@ -26,7 +26,10 @@ def test_both_compute_the_same() -> None:
     values = step.init()
     names = [name for name in values if name.startswith("dense") and "train" not in name]
     kernels = sorted(n for n in names if n.endswith("kernel"))
-    params = [(np.asarray(values[n]), np.zeros(SIZE.width, np.float32)) for n in sorted(kernels, key=_number)]
+    params = [
+        (np.asarray(values[n]), np.zeros(SIZE.width, np.float32))
+        for n in sorted(kernels, key=_number)
+    ]
     assert [p[0].shape for p in params] == [t[0].shape for t in types[0]]
     slots = optax.adam(1e-3).init(params)
     x, y = np.random.default_rng(0).standard_normal((2, SIZE.batch, SIZE.width)).astype(np.float32)

@@ -126,7 +126,9 @@ def test_what_is_known_before_the_loop_is_taken_by_it() -> None:
 
 def test_what_shares_nothing_stays_in_the_map() -> None:
     """Biases are small: their update is one kernel after the loop."""
-    loop = LOOP.replace("%d, %g =", "%d, %g, %b =").replace("3, 4, 4] with", "3, 4, 4], f32[3, 4] with")
+    loop = LOOP.replace("%d, %g =", "%d, %g, %b =").replace(
+        "3, 4, 4] with", "3, 4, 4], f32[3, 4] with"
+    )
     loop = loop.replace("return", "%2 = ReduceSum(a0) {axes=[0]} : f32[4]\n    return")
     loop = loop.replace("r1 = %1", "r1 = %1, r2 = %2")
     update = """%w, %c = Map(w, %g, c, %b, r) {mapped=4, length=3} : f32[3, 4, 4], f32[3, 4]
@@ -138,7 +140,9 @@ def test_what_shares_nothing_stays_in_the_map() -> None:
     return r0 = %1, r1 = %3
   }"""
     head = HEAD.replace("m: state f32[3, 4, 4]", "c: state f32[3, 4]")
-    before = program(text(loop=loop, update=update, head=head, results="state w = %w, state c = %c"))
+    before = program(
+        text(loop=loop, update=update, head=head, results="state w = %w, state c = %c")
+    )
     after, changed = UpdateInLoop(smallest=100).run(before)
     assert changed == 1
     (left,) = [node for node in after.nodes if node.op.name == "Map"]
@@ -245,7 +249,9 @@ def test_loops_that_would_be_compiled_without_one() -> None:
     %0 = MatMul(a0, a1) : f32[2, 4]
     return r0 = %0, r1 = a0
   }"""
-    loop = LOOP.replace("(x, w, h)", "(%y, w, %h)").replace("reverse=true", "reverse=true, unroll=3")
+    loop = LOOP.replace("(x, w, h)", "(%y, w, %h)").replace(
+        "reverse=true", "reverse=true, unroll=3"
+    )
     before = program(text(forward, "LOOP", "UPDATE", loop=loop))
     for stays in (UpdateInLoop(smallest=1), UpdateInLoop(smallest=1, budget=10**6)):
         assert stays.run(before).program is before

@@ -209,7 +209,9 @@ def test_a_saved_step_trains_as_the_session(tmp_path: Any) -> None:
     x = batches(2)
     with gc.Session(graph, options=gc.CompileOptions(cache=None)) as session:
         session.run(fetches, {"x": x[0]})
-        signature = gc.Signature(inputs={"x": graph.tensor("x")}, outputs={"loss": fetches[1]}, updates=[fetches[0]])
+        signature = gc.Signature(
+            inputs={"x": graph.tensor("x")}, outputs={"loss": fetches[1]}, updates=[fetches[0]]
+        )
         gc.save(session, tmp_path / "step", signatures={"train": signature}, platforms=["cpu"])
         session.run(fetches, {"x": x[1]})
         want = {name: np.asarray(value) for name, value in session.values().items()}
