@@ -53,9 +53,9 @@ class RollRepeats(Pass):
         flat: loops of at most so many turns are not made at all, unless memory is short.
         enough: memory is short where arguments and the estimated peak take more bytes; None:
             never.
-        shared: elements of a parameter, for an exception: a loop may save a quarter of `saved` where
-            it takes a parameter of that size from each of the places from which another loop takes
-            it. Stored stacked for the one, it would be copied for the nodes of the other.
+        shared: elements of a parameter. A loop over parameters of at least that size may save a
+            quarter of `saved` if another loop takes the same ones: stored stacked for that loop,
+            they would be copied for the nodes of this one.
         unroll: how many turns are compiled as one; None for an estimate.
         whole: with `unroll=None`, loops of at most so many turns are compiled without a loop; their
             state is stacked all the same, and `Recompute` can still make loops of them.
