@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from graphc.ir.node import Node, Tensor, is_among
@@ -15,7 +15,6 @@ from graphc.ops.slicing import SLICE
 from graphc.ops.stacking import UNSTACK
 from graphc.passes.ends import End
 from graphc.passes.loop_cells import Cell, Cells
-from graphc.passes.peak import bytes_of
 from graphc.passes.update_order import ordered
 
 # XLA computes these where they are used, if at all: what uses them reads the operand.
@@ -40,13 +39,13 @@ class Update:
 
 
 def find(
-    program: Program, loop: Node, ends: Sequence[End], smallest: int
+    program: Program, loop: Node, ends: Sequence[End], pays: Callable[[Sequence[Tensor]], bool]
 ) -> tuple[list[Update], list[str]]:
     """The updates to move into `loop`, and for each that must stay a sentence that says why.
 
     Args:
         ends: what the program writes over.
-        smallest: bytes of the gradients of an update.
+        pays: whether it pays to move the update by these gradients.
     """
     around = _Around(program, loop, ends)
     found, reasons = [], list[str]()
@@ -54,7 +53,7 @@ def find(
         taken = {t for cell in part for t in cell.at.inputs}
         gradients = [t for t in around.gradients if t in taken]
         news = [t for cell in part for t in cell.at.outputs if t in around.old]
-        if not news or sum(map(bytes_of, gradients)) < smallest:
+        if not news or not pays(gradients):
             continue
         result = around.update(part, gradients, news)
         if isinstance(result, Update):

@@ -81,6 +81,11 @@ _FEWEST_TURNS: Final = 6
 _WHOLE_ON_GPU: Final = 24
 
 
+# Bytes of a gradient of one layer. Estimated for one H100, 32 layers, adam: steps with updates in
+# the loop take 1.22 of the time with 1 MB, 1.11 with 4 MB, 1.00 with 16 MB.
+_SLICE_ON_GPU: Final = 1 << 24
+
+
 def adding_state(options: CompileOptions) -> list[Pass]:
     """The passes that come right after functionalize, for they give the program hidden state: what
     is known of a program before its passes run, its key in the cache too, has it already."""
@@ -160,7 +165,7 @@ def _updates(options: CompileOptions, platform: str, budget: int | None) -> list
     wanted = options.pipeline in ("O2", "O3") and name not in options.without_passes
     if not wanted or not options.donate:  # what is not given away is not written over
         return []
-    return [UpdateInLoop(budget=budget)]
+    return [UpdateInLoop(slice=0 if platform == "cpu" else _SLICE_ON_GPU, budget=budget)]
 
 
 def on_device(options: CompileOptions, platform: str, budget: int | None) -> list[Pass]:

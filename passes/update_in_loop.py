@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from graphc.ir.node import Node
+from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ops.control import SCAN
 from graphc.passes.base import Pass, PassResult
 from graphc.passes.ends import End, carries, in_bodies, states
 from graphc.passes.loop_updates import find
 from graphc.passes.loop_updates_write import written
-from graphc.passes.peak import peak
+from graphc.passes.peak import bytes_of, peak
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,16 @@ class UpdateInLoop(Pass):
 
     Attributes:
         smallest: bytes of the smallest stack of gradients for which it pays.
+        slice: bytes of the smallest gradient of one layer for which it pays: with smaller ones, XLA
+            does not fuse reading and writing on GPUs.
         whole: also into loops that XLA would not compile as loops (`unroll` of all iterations),
             which are loops then.
-        budget: bytes, as for `Recompute`: where a program needs more, `whole` is done too.
+        budget: bytes, as for `Recompute`: where a program needs more, `whole` is done too, whatever
+            `slice` is.
     """
 
     smallest: int = 1 << 20
+    slice: int = 0
     whole: bool = False
     budget: int | None = None
 
@@ -52,7 +56,7 @@ class UpdateInLoop(Pass):
         result = self._run(program, states(program))
         if self.budget is None or self.whole or peak(result.program) <= self.budget:
             return result
-        more = replace(self, whole=True).run(result.program)
+        more = replace(self, whole=True, slice=0).run(result.program)
         return PassResult(more.program, result.changed + more.changed)
 
     def notes(self, program: Program) -> tuple[str, ...]:
@@ -63,14 +67,14 @@ class UpdateInLoop(Pass):
             for number, body in enumerate(node.regions):
                 yield from self._reasons(body, carries(node, number))
         for node in self._loops(program, ends):
-            yield from find(program, node, ends, self.smallest)[1]
+            yield from find(program, node, ends, self._pays)[1]
 
     def _run(self, program: Program, ends: Sequence[End]) -> PassResult:
         program, changed = in_bodies(program, self._run)
         node: Node | None = None
         try:
             for node in self._loops(program, ends):
-                found, _ = find(program, node, ends, self.smallest)
+                found, _ = find(program, node, ends, self._pays)
                 if found:
                     program = written(program, node, found)
                     changed += len(found)
@@ -87,3 +91,10 @@ class UpdateInLoop(Pass):
     def _is_loop(self, node: Node) -> bool:
         length, unroll = node.attrs["length"], node.attrs["unroll"]
         return type(length) is int and length > 1 and (unroll < length or self.whole)
+
+    def _pays(self, gradients: Sequence[Tensor]) -> bool:
+        sizes = [bytes_of(tensor) for tensor in gradients]
+        largest = max(
+            (n // t.type.shape[0] for n, t in zip(sizes, gradients, strict=True)), default=0
+        )  # type: ignore[operator]
+        return sum(sizes) >= self.smallest and largest >= self.slice

@@ -240,6 +240,9 @@ def test_what_is_no_update(name: str) -> None:
 def test_small_gradients_stay() -> None:
     assert UpdateInLoop(smallest=3 * 16 * 4).run(program(text())).changed == 1
     check_stays(UpdateInLoop(smallest=3 * 16 * 4 + 1), text())
+    assert UpdateInLoop(smallest=1, slice=16 * 4).run(program(text())).changed == 1
+    check_stays(UpdateInLoop(smallest=1, slice=16 * 4 + 1), text())
+    assert UpdateInLoop(smallest=1, slice=65, budget=100).run(program(text())).changed == 1
 
 
 def test_loops_that_would_be_compiled_without_one() -> None:
