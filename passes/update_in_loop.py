@@ -93,8 +93,11 @@ class UpdateInLoop(Pass):
         return type(length) is int and length > 1 and (unroll < length or self.whole)
 
     def _pays(self, gradients: Sequence[Tensor]) -> bool:
-        sizes = [bytes_of(tensor) for tensor in gradients]
-        largest = max(
-            (n // t.type.shape[0] for n, t in zip(sizes, gradients, strict=True)), default=0
-        )  # type: ignore[operator]
-        return sum(sizes) >= self.smallest and largest >= self.slice
+        sizes = list(map(bytes_of, gradients))
+        if sum(sizes) < self.smallest:
+            return False
+        lengths = [t.type.shape[0] for t in gradients]
+        return any(
+            isinstance(n, int) and size >= n * self.slice
+            for n, size in zip(lengths, sizes, strict=True)
+        )
