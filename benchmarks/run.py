@@ -40,6 +40,7 @@ from benchmarks import (
     small,
     sparse,
     tuning,
+    updates,
 )
 
 # Parts that take minutes, each run by its name alone.
@@ -48,6 +49,7 @@ NAMED = {
     "attention": [attention.rows],
     "memory": [memory.rows],
     "peak": [peak.rows],
+    "updates": [updates.rows],
     "parallel": [lambda: parallel.rows(DEVICES)],
     "frozen": [frozen.rows],
     "tuning": [tuning.rows],

@@ -60,6 +60,11 @@ class Pass(ABC):
             PassError: the pass does not know how to go on; names the node and the user's line.
         """
 
+    def notes(self, program: Program) -> tuple[str, ...]:
+        """What the user may want to know of a program after this pass: sentences for the pass
+        report, such as why it leaves something as it is."""
+        return ()
+
     def fault(self, node: Node | None, error: Exception) -> PassError:
         """The error to raise from `error`, which came up at `node`."""
         what = f"pass {self.name} failed"

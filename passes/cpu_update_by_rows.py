@@ -20,6 +20,7 @@ from graphc.passes.building import node_of
 from graphc.passes.elementwise import is_elementwise
 from graphc.passes.ends import End, in_bodies, states
 from graphc.passes.readers import Readers
+from graphc.passes.update_order import needed, ordered
 
 _DTYPES = (as_dtype("float32"), as_dtype("float64"))
 
@@ -112,8 +113,8 @@ def _find(program: Program, product: Node, ends: Sequence[End]) -> _Found | None
         return None
     made = _with_operands(program, product, made)
     inner = list(made.values())
-    ordered = _ordered(own, made)
-    if ordered is None:
+    order = ordered(own, made)
+    if order is None:
         return None
     operands = dict.fromkeys(t for node in inner for t in node.inputs)
     free = [t for t in operands if t is not whole and t not in made and t not in old_values]
@@ -126,7 +127,7 @@ def _find(program: Program, product: Node, ends: Sequence[End]) -> _Found | None
         readers.update(dict.fromkeys(t for t in found if t not in made))
     others = [t for t in free if t.type.shape == shape]
     scalars = [t for t in free if t.type.shape != shape]
-    return _Found(product, inner, ordered, others, scalars, list(readers))
+    return _Found(product, inner, order, others, scalars, list(readers))
 
 
 def _with_operands(
@@ -149,38 +150,6 @@ def _with_operands(
                 inner.add(node)
                 stack.append(node)
     return {node.outputs[0]: node for node in program.nodes if node in inner}
-
-
-def _needed(new: Tensor, made: Mapping[Tensor, Node], written: Sequence[Tensor]) -> list[Tensor]:
-    """All that a new value is computed from, up to what is written already."""
-    found, stack = {new: None}, [new]
-    while stack:
-        tensor = stack.pop()
-        if tensor in made and (tensor is new or not is_among(tensor, written)):
-            stack += [t for t in made[tensor].inputs if t not in found]
-            found.update(dict.fromkeys(made[tensor].inputs))
-    return list(found)
-
-
-def _ordered(
-    ends: Sequence[tuple[Tensor, Tensor]], made: Mapping[Tensor, Node]
-) -> list[tuple[Tensor, Tensor]] | None:
-    """The ends so that each is written after those whose new value it takes, and before those
-    whose old value it takes; None where there is no such order."""
-    news = [new for new, _ in ends]
-    needs = {end: set(_needed(end[0], made, news)) for end in ends}
-    left, done = list(ends), list[tuple[Tensor, Tensor]]()
-    while left:
-        for end in left:
-            later = [other for other in left if other is not end]
-            takes_new = any(new in needs[end] for new, _ in later)
-            if not takes_new and not any(end[1] in needs[other] for other in later):
-                break
-        else:
-            return None
-        left = [other for other in left if other is not end]
-        done.append(end)
-    return done
 
 
 def _rows(height: int, width: int, block: int) -> int:
@@ -235,7 +204,7 @@ def _bodies(found: _Found, rows: int) -> list[Program]:
         scalars = [Tensor(t.type, t.name) for t in found.scalars]
         values.update(zip(found.others, others, strict=True))
         values.update(zip(found.scalars, scalars, strict=True))
-        needs = set(_needed(new, made, written))
+        needs = set(needed(new, made, written))
         nodes = []
         for tensor, node in made.items():
             if tensor in needs and tensor not in values:

@@ -34,6 +34,7 @@ class PassRow:
         changed: how many changes it counted.
         milliseconds: the pass itself.
         check_milliseconds: verification and validation after it.
+        notes: what the pass says of the program after it.
         flops, bytes, memory: of the program after it, estimated as in `passes.costs` and
             `passes.peak`; None where nobody asked (see `Executable.pass_history`).
     """
@@ -45,6 +46,7 @@ class PassRow:
     changed: int
     milliseconds: float
     check_milliseconds: float
+    notes: tuple[str, ...] = ()
     flops: int | None = None
     bytes: int | None = None
     memory: int | None = None
@@ -77,7 +79,8 @@ class PassReport:
             right = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=False)]
             lines.append("  ".join([first.ljust(widths[0]), *right]))
         nodes = f"{self.rows[0].before} -> {self.rows[-1].after} nodes, " if self.rows else ""
-        return "\n".join([*lines, f"{nodes}{self.milliseconds:.1f} ms"])
+        notes = [f"{row.name}: {note}" for row in self.rows for note in row.notes]
+        return "\n".join([*lines, f"{nodes}{self.milliseconds:.1f} ms", *notes])
 
 
 _COLUMNS = ("pass", "round", "before", "after", "changed", "ms", "check ms")
@@ -198,6 +201,7 @@ class _Course:
             changed,
             (done - start) * 1e3,
             (checked - done) * 1e3,
+            a_pass.notes(self.program),
         )
         self.rows.append(row)
         tell(row, before, self.program)

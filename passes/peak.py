@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program
 from graphc.ops.after import AFTER
+from graphc.ops.dynamic_slicing import DYNAMIC_UPDATE_SLICE
 from graphc.ops.emit import CONSTANT
 from graphc.ops.mapping import MAP
 from graphc.ops.row_updates import UPDATE_BY_ROWS
@@ -46,6 +47,7 @@ class _Lives:
         self._program = program
         self._fused = _fused(program)
         self._free = {*program.input_tensors(), *elsewhere}
+        self._carries = set(program.input_tensors("arg"))
         self._roots: dict[Tensor, frozenset[Tensor]] = {}
         self._last: dict[Tensor, int] = {}
 
@@ -81,6 +83,9 @@ class _Lives:
         found: frozenset[Tensor] = frozenset().union(
             *(self._roots.get(t, frozenset((t,))) for t in inputs)
         )
+        if node.op is DYNAMIC_UPDATE_SLICE and inputs[0] in self._carries:
+            # Such as `UpdateInLoop` makes: written into what the loop carries.
+            self._roots[node.outputs[0]] = frozenset((inputs[0],))
         if node in self._fused:
             self._roots.update(dict.fromkeys(node.outputs, found))
             return frozenset()

@@ -38,16 +38,18 @@ class Recompute(Pass):
 
     Attributes:
         budget: bytes, beside arguments and what is written over them (see `passes/peak.py`).
+        then: passes that follow and save memory; the program after them is estimated.
     """
 
     budget: int
+    then: tuple[Pass, ...] = ()
 
     def __post_init__(self) -> None:
         if type(self.budget) is not int or self.budget < 0:
             raise AttributeValueError(f"Recompute: budget must be bytes, got {self.budget!r}")
 
     def run(self, program: Program) -> PassResult:
-        if peak(program) <= self.budget:
+        if self._peak(program) <= self.budget:
             return PassResult(program, 0)
         courses = _courses(program)
         chosen = self._chosen(program, courses)
@@ -59,7 +61,7 @@ class Recompute(Pass):
         before; if not even the last does, the one that takes least."""
 
         def estimate(course: Course) -> int:
-            return peak(carried_out(program, course))
+            return self._peak(carried_out(program, course))
 
         low, high = 0, len(courses) - 1
         while low < high:
@@ -71,6 +73,11 @@ class Recompute(Pass):
         if estimate(courses[low]) <= self.budget:
             return courses[low]
         return min(courses, key=estimate)
+
+    def _peak(self, program: Program) -> int:
+        for each in self.then:
+            program = each.run(program).program
+        return peak(program)
 
 
 # For each pair of loops the plan that it is run by.

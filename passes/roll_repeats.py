@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
+from graphc.ir.dims import product
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure
 from graphc.passes.align import align
@@ -17,8 +19,11 @@ from graphc.passes.functionalize import RNG_COUNTER, RNG_KEY
 from graphc.passes.keys import kind_key
 from graphc.passes.loop_costs import elements_of, unroll_of, work_of
 from graphc.passes.loops import Loops
+from graphc.passes.peak import bytes_of, peak
 from graphc.passes.recurrence import Carried, Inner, Recurrence, recurrences
 from graphc.passes.repeats import Repeat, tandem_repeats
+
+Worth = Callable[[Recurrence], bool]
 
 _STARTS = 4  # how many places to begin a turn at are tried
 
@@ -45,6 +50,12 @@ class RollRepeats(Pass):
         turns: of fewer turns no loop is made.
         saved: nor where it saves fewer nodes than this.
         work: nor where a turn computes fewer elements than this.
+        flat: loops of at most so many turns are not made at all, unless memory is short.
+        enough: memory is short where arguments and the estimated peak take more bytes; None:
+            never.
+        shared: elements of a parameter. A loop over parameters of at least that size may save a
+            quarter of `saved` if another loop takes the same ones: stored stacked for that loop,
+            they would be copied for the nodes of this one.
         unroll: how many turns are compiled as one; None for an estimate.
         whole: with `unroll=None`, loops of at most so many turns are compiled without a loop; their
             state is stacked all the same, and `Recompute` can still make loops of them.
@@ -55,47 +66,89 @@ class RollRepeats(Pass):
     work: int = 128
     unroll: int | None = None
     whole: int = 0
+    flat: int = 0
+    enough: int | None = None
+    shared: int = 1 << 16
 
     def run(self, program: Program) -> PassResult:
         program, changed = _in_bodies(self, program)
         first, row = _in_order(program, self.turns)
         state = set(program.input_tensors("state"))
-        found = align(self._find(row), state, self._is_worth_it)
+        found = align(*self._find(row, state))
+        if not self._is_short(program):
+            found = [each for each in found if len(each.turns) > self.flat]
         if not found:
             return PassResult(program, changed)
         at_once = [self.unroll or self._at_once(each, state) for each in found]
         loops = Loops(program, list(zip(found, at_once, strict=True)))
         return PassResult(loops.rewrite(first, row), changed + len(found))
 
+    def _is_short(self, program: Program) -> bool:
+        if self.enough is None:
+            return False
+        return sum(map(bytes_of, program.input_tensors())) + peak(program) > self.enough
+
     def _at_once(self, found: Recurrence, state: set[Tensor]) -> int:
         turns = len(found.turns)
         return turns if turns <= self.whole else unroll_of(found, state)
 
-    def _find(self, row: Sequence[Node]) -> list[Recurrence]:
-        """Recurrences that do not overlap, those that save the most nodes first."""
+    def _find(
+        self, row: Sequence[Node], state: set[Tensor]
+    ) -> tuple[list[Recurrence], set[Tensor], Worth]:
+        """Recurrences that do not overlap, those that save the most nodes first; the state; and
+        whether a part of one is worth a loop."""
         kinds = [_kind(i, node) for i, node in enumerate(row)]
         taken = np.zeros(len(row), bool)
+        chosen = self._search(row, kinds, taken, self.saved, self._is_worth_it)
+        stacked = {t for f in chosen for stack in f.stacks for t in stack if t in state}
+        large = {t for t in stacked if self._is_large(t)}
+        few = self.saved // 4
+
+        def is_worth_it(found: Recurrence) -> bool:
+            shares = any(large.issuperset(stack) for stack in found.stacks)
+            return self._is_worth_it(found, few if shares else self.saved)
+
+        if large:
+            chosen += self._search(row, kinds, taken, few, is_worth_it)
+        return chosen, state, is_worth_it
+
+    def _is_large(self, tensor: Tensor) -> bool:
+        size = product(tensor.type.shape)
+        return isinstance(size, int) and size >= self.shared
+
+    def _search(
+        self,
+        row: Sequence[Node],
+        kinds: Sequence[Hashable],
+        taken: Any,
+        saved: int,
+        is_worth_it: Worth,
+    ) -> list[Recurrence]:
+        """Recurrences of nodes that are not taken; takes them."""
         chosen = []
-        for widest in tandem_repeats(kinds, turns=self.turns, saved=self.saved):
+        for widest in tandem_repeats(kinds, turns=self.turns, saved=saved):
             for repeat in widest.without(taken):
-                for found in self._recurrences(row, repeat):
+                for found in self._recurrences(row, repeat, is_worth_it):
                     taken[found.begin : found.begin + len(found.turns) * found.period] = True
                     chosen.append(found)
         return chosen
 
-    def _recurrences(self, row: Sequence[Node], repeat: Repeat) -> list[Recurrence]:
+    def _recurrences(
+        self, row: Sequence[Node], repeat: Repeat, is_worth_it: Worth
+    ) -> list[Recurrence]:
         """The recurrences in a repeat that are worth a loop, its turns begun at a good place."""
         for start in _best_starts(row, repeat):
             places = range(start, repeat.start + repeat.length - repeat.period + 1, repeat.period)
             found = recurrences([row[i : i + repeat.period] for i in places], start)
-            worth_it = [each for each in found if self._is_worth_it(each)]
+            worth_it = [each for each in found if is_worth_it(each)]
             if worth_it:
                 return list(filter(_depends, worth_it))
         return []
 
-    def _is_worth_it(self, found: Recurrence) -> bool:
+    def _is_worth_it(self, found: Recurrence, saved: int | None = None) -> bool:
         """A loop costs a few microseconds a turn, and XLA fuses small nodes: see the fields."""
-        enough = len(found.turns) >= self.turns and found.saved >= self.saved
+        least = self.saved if saved is None else saved
+        enough = len(found.turns) >= self.turns and found.saved >= least
         return enough and elements_of(found) >= self.work
 
 

@@ -12,7 +12,9 @@ class Target:
     Attributes:
         platform: JAX's name: "cpu", "gpu", "tpu"; "any" for a program that must run on all.
         replicas: how many share the batch; 1 without a strategy.
+        memory: the memory limit on each in bytes; None where there is none.
     """
 
     platform: str = "any"
     replicas: int = 1
+    memory: int | None = None

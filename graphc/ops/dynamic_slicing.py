@@ -54,15 +54,18 @@ def _fold_starts(
 # -- DynamicSlice ----------------------------------------------------------------------------
 
 
-def _infer_slice(ctx: InferContext, x: TensorType, *starts: TensorType, sizes: Shape) -> TensorType:
+def _infer_slice(
+    ctx: InferContext, x: TensorType, *starts: TensorType, sizes: Shape, inside: bool
+) -> TensorType:
     _check_window(ctx, x, starts, sizes)
     return TensorType(x.dtype, sizes)
 
 
-def _lower_slice(ctx: LowerContext, x: Any, *starts: Any, sizes: Shape) -> Any:
+def _lower_slice(ctx: LowerContext, x: Any, *starts: Any, sizes: Shape, inside: bool) -> Any:
     window = ctx.shape(sizes)
-    inside = [_inside(*row) for row in zip(starts, window, x.shape, strict=True)]
-    return lax.dynamic_slice(x, inside, window)
+    if not inside:
+        starts = tuple(_inside(*row) for row in zip(starts, window, x.shape, strict=True))
+    return lax.dynamic_slice(x, starts, window)
 
 
 def _inside(start: Any, size: Any, dim: Any) -> Any:
@@ -95,12 +98,17 @@ DYNAMIC_SLICE = OpDef(
     name="DynamicSlice",
     signature="x, *starts -> y",
     precision="follow",
-    attrs={"sizes": Attr("dims")},
+    attrs={
+        "sizes": Attr("dims"),
+        "inside": Attr(
+            "bool", default=False, doc="whether the window lies in x in any case; passes know it"
+        ),
+    },
     infer=_infer_slice,
     lower=_lower_slice,
     gradient=_slice_gradient,
     layout=_slice_layout,
-    fold=lambda x, *starts, sizes: x[_fold_starts(x.shape, starts, sizes)],
+    fold=lambda x, *starts, sizes, inside: x[_fold_starts(x.shape, starts, sizes)],
     doc="The window of `sizes` at `starts`: a scalar integer for each axis, all of one dtype. "
     "Negative ones count from the end; a window that would not lie in x is moved into it. All "
     "dtypes. Source: jax.lax.dynamic_slice.",

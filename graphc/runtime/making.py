@@ -130,7 +130,8 @@ class Making:
         """What passes are told of the devices: of several kinds, nothing that suits one only."""
         platforms = {device.platform for device in self.devices}
         platform = platforms.pop() if len(platforms) == 1 else "several"
-        return Target(platform, 1 if self.strategy is None else self.strategy.replicas)
+        replicas = 1 if self.strategy is None else self.strategy.replicas
+        return Target(platform, replicas, self.memory_limit)
 
     @cached_property
     def environment(self) -> dict[str, str]:

@@ -164,7 +164,9 @@ class Shelf:
             compiled = from_bytes(code, interface.arguments, interface.results, devices)
         if facts.get("shipped") is not None:
             self._making.notes.append(_SHIPPED)
-        report = PassReport(tuple(PassRow(**row) for row in facts["passes"]))
+        report = PassReport(
+            tuple(PassRow(**{**row, "notes": tuple(row["notes"])}) for row in facts["passes"])
+        )
         seconds, budget = time.perf_counter() - start, facts.get("budget")
         return Found(interface, compiled, layout, report, seconds, budget)
 

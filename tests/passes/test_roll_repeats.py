@@ -341,3 +341,49 @@ def test_short_loops_are_compiled_without_a_loop_where_asked(whole: int, at_once
     whole_program = program(text("\n".join([*lines, "return y = %5"])))
     (loop,) = RollRepeats(saved=1, work=1, whole=whole).run(whole_program).program.nodes
     assert loop.attrs["length"] == 3 and loop.attrs["unroll"] == at_once
+
+
+def test_short_loops_are_not_made_where_memory_is_enough() -> None:
+    """Values of three layers of 16 elements, and their parameters."""
+    before = program(text(layers("abc") + "\nreturn y = %5"))
+
+    def rolled(**options: int) -> int:
+        result = RollRepeats(saved=1, work=1, **options).run(before)
+        return sum(node.op.name == "Scan" for node in result.program.nodes)
+
+    assert rolled() == rolled(flat=2) == 1
+    assert rolled(flat=3) == rolled(flat=3, enough=10**6) == 0
+    assert rolled(flat=3, enough=10) == 1
+
+
+def parameters(layer: str, shared: int) -> list[tuple[int, int]]:
+    """(turns, nodes of a turn) of the loops over four layers, forward and backward."""
+    states = ", ".join(f"{name}: state f32[2, 2]" for name in "abcd")
+    lines, h = [], "x"
+    for name in "abcd":
+        lines += [
+            f"%m{name} = MatMul({h}, {name}) : f32[2, 2]",
+            f"%h{name} = Tanh(%m{name}) : f32[2, 2]",
+        ]
+        h = f"%h{name}"
+    g = h
+    for name in "dcba":
+        lines += [line.format(n=name, g=g) for line in layer.splitlines()]
+        g = f"%g{name}"
+    source = f"program p(x: f32[2, 2], {states}) {{\n" + "\n".join(lines) + f"\nreturn g = {g}\n}}"
+    result = RollRepeats(saved=12, work=0, shared=shared).run(program(source)).program
+    return [
+        (node.attrs["length"], len(node.regions[0].nodes))
+        for node in result.nodes
+        if node.op.name == "Scan"
+    ]
+
+
+def test_small_loops_over_parameters_that_another_loop_stacks() -> None:
+    """The forward pass saves 6 nodes, which would not be enough."""
+    layer = """%a{n} = Multiply({g}, %h{n}) : f32[2, 2]
+%b{n} = Exp(%a{n}) : f32[2, 2]
+%c{n} = Subtract(%b{n}, {g}) : f32[2, 2]
+%g{n} = MatMul(%c{n}, {n}) {{transpose_b=true}} : f32[2, 2]"""
+    assert parameters(layer, shared=4) == [(4, 2), (4, 4)]
+    assert parameters(layer, shared=5) == [(4, 4)]

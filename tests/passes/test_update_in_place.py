@@ -134,9 +134,15 @@ def test_it_runs_on_cpu_and_from_o2() -> None:
         options = CompileOptions(pipeline=pipeline, **kept)
         return [a_pass.name for a_pass in on_device(options, platform, None)]
 
-    assert names("O3", "cpu") == ["hoist-products", "cpu-update-by-rows", "update-in-place"]
-    assert names("O2", "cpu") == ["hoist-products", "update-in-place"]
-    assert names("O3", "gpu") == names("O3", "cpu", donate=False) == ["hoist-products"]
+    assert names("O3", "cpu") == [
+        "hoist-products",
+        "update-in-loop",
+        "cpu-update-by-rows",
+        "update-in-place",
+    ]
+    assert names("O2", "cpu") == ["hoist-products", "update-in-loop", "update-in-place"]
+    assert names("O3", "gpu") == ["hoist-products", "update-in-loop"]
+    assert names("O3", "cpu", donate=False) == ["hoist-products"]
     assert names("O1", "cpu") == []
 
 

@@ -1,0 +1,72 @@
+"""Updates in loops, and alike layers without a loop, compiled for GPUs that are not here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import optax
+import pytest
+
+import graphc as gc
+from graphc.runtime.hlo_cost import hlo_cost, roofline_seconds
+
+BATCH = 32
+
+
+def compiled(layers: int, width: int, optimizer: Any, **options: Any) -> gc.Executable:
+    """A training step of alike layers for one H100."""
+    graph = gc.Graph(seed=0)
+    with graph:
+        h = x = gc.placeholder((BATCH, width), name="x")
+        for _ in range(layers):
+            h = gc.nn.Dense(width, activation=gc.tanh)(h)
+        loss = gc.reduce_mean(gc.square(h), name="loss")
+        train = gc.minimize(loss, optimizer, name="train")
+    made = gc.CompileOptions(cache=None, **options)
+    shapes = {x: (BATCH, width)}
+    return gc.compile(graph, [train, loss], shapes, machine="1xh100", options=made).wait()
+
+
+def changed(step: gc.Executable, name: str) -> int:
+    return sum(row.changed for row in step.pass_report().rows if row.name == name)
+
+
+@pytest.mark.parametrize(("name", "slots"), [("sgd", 0), ("momentum", 1), ("adam", 2)])
+def test_gradients_of_a_loop_are_not_all_there_at_once(name: str, slots: int) -> None:
+    layers, width = 26, 2048
+    gradients = layers * width * width * 4
+    optimizer = {
+        "sgd": optax.sgd(0.1),
+        "momentum": optax.sgd(0.1, momentum=0.9),
+        "adam": optax.adam(1e-3),
+    }[name]
+    moved = compiled(layers, width, optimizer)
+    plain = compiled(layers, width, optimizer, without_passes=("update-in-loop",))
+    assert changed(moved, "update-in-loop") == 1
+    state = gradients * (1 + slots)
+    assert moved.memory()["aliased"] == plain.memory()["aliased"] >= state
+    saved = plain.memory()["temporaries"] - moved.memory()["temporaries"]
+    assert saved > 0.6 * gradients
+    gpu = gc.devices.Machine("h100").model
+    times = [roofline_seconds(hlo_cost(step.hlo(), 1), gpu) for step in (moved, plain)]
+    assert times[0] < 1.05 * times[1]
+
+
+def test_small_layers_stay() -> None:
+    """More bytes would move."""
+    assert changed(compiled(26, 512, optax.adam(1e-3)), "update-in-loop") == 0
+
+
+def test_few_layers_are_flat_unless_memory_is_short() -> None:
+    layers, width = 12, 2048
+    gradients = layers * width * width * 4
+    free = compiled(layers, width, optax.adam(1e-3))
+    assert "while(" not in free.hlo() and changed(free, "update-in-loop") == 0
+    memory = free.memory()
+    assert memory["aliased"] > 3 * gradients and memory["temporaries"] < gradients
+    around = memory["arguments"] + memory["outputs"] - memory["aliased"]
+    limit = around + 3 * gradients // 4
+    tight = compiled(layers, width, optax.adam(1e-3), memory_limit=limit)
+    assert "while(" in tight.hlo() and changed(tight, "update-in-loop") == 1
+    assert tight.memory()["aliased"] == memory["aliased"]
+    assert tight.memory()["temporaries"] <= 3 * gradients // 4
