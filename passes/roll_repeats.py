@@ -46,15 +46,12 @@ class RollRepeats(Pass):
         saved: nor where it saves fewer nodes than this.
         work: nor where a turn computes fewer elements than this.
         unroll: how many turns are compiled as one; None for an estimate.
-        whole: with `unroll=None`, loops of at most so many turns are compiled without a loop; their
-            state is stacked all the same, and `Recompute` can still make loops of them.
     """
 
     turns: int = 3
     saved: int = 40
     work: int = 128
     unroll: int | None = None
-    whole: int = 0
 
     def run(self, program: Program) -> PassResult:
         program, changed = _in_bodies(self, program)
@@ -63,13 +60,9 @@ class RollRepeats(Pass):
         found = align(self._find(row), state, self._is_worth_it)
         if not found:
             return PassResult(program, changed)
-        at_once = [self.unroll or self._at_once(each, state) for each in found]
+        at_once = [self.unroll or unroll_of(each, state) for each in found]
         loops = Loops(program, list(zip(found, at_once, strict=True)))
         return PassResult(loops.rewrite(first, row), changed + len(found))
-
-    def _at_once(self, found: Recurrence, state: set[Tensor]) -> int:
-        turns = len(found.turns)
-        return turns if turns <= self.whole else unroll_of(found, state)
 
     def _find(self, row: Sequence[Node]) -> list[Recurrence]:
         """Recurrences that do not overlap, those that save the most nodes first."""

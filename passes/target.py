@@ -12,7 +12,10 @@ class Target:
     Attributes:
         platform: JAX's name: "cpu", "gpu", "tpu"; "any" for a program that must run on all.
         replicas: how many share the batch; 1 without a strategy.
+        tight: whether memory is short, so that blocks should become loops even where loops are
+            slower: only what loops keep can be computed again (`Recompute`).
     """
 
     platform: str = "any"
     replicas: int = 1
+    tight: bool = False
