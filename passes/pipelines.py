@@ -18,6 +18,7 @@ from graphc.passes.eliminate_common import EliminateCommon
 from graphc.passes.fold_constants import FoldConstants
 from graphc.passes.fuse_attention import FuseAttention
 from graphc.passes.gpu_fence_buffers import GpuFenceBuffers
+from graphc.passes.gpu_recompute_activations import GpuRecomputeActivations
 from graphc.passes.group_alike import GroupAlike
 from graphc.passes.hoist_products import HoistProducts
 from graphc.passes.hoist_sums import HoistSums
@@ -152,7 +153,7 @@ def on_device(options: CompileOptions, platform: str, budget: int | None) -> lis
     if options.pipeline in ("O2", "O3"):
         passes.append(HoistProducts(budget))
         if platform == "gpu":
-            passes.append(GpuFenceBuffers())
+            passes += [GpuRecomputeActivations(), GpuFenceBuffers()]
     if platform != "cpu" or not options.donate:  # what is not given away is not written over
         return passes
     if options.pipeline == "O3":
