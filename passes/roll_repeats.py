@@ -21,6 +21,7 @@ from graphc.passes.recurrence import Carried, Inner, Recurrence, recurrences
 from graphc.passes.repeats import Repeat, tandem_repeats
 
 _STARTS = 4  # how many places to begin a turn at are tried
+_EQUAL_STARTS = 16  # of those where equally few values pass from turn to turn
 
 
 @dataclass(frozen=True)
@@ -57,34 +58,43 @@ class RollRepeats(Pass):
         program, changed = _in_bodies(self, program)
         first, row = _in_order(program, self.turns)
         state = set(program.input_tensors("state"))
-        found = align(self._find(row), state, self._is_worth_it)
+        found = align(self._find(row, state), state, self._is_worth_it)
         if not found:
             return PassResult(program, changed)
         at_once = [self.unroll or unroll_of(each, state) for each in found]
         loops = Loops(program, list(zip(found, at_once, strict=True)))
         return PassResult(loops.rewrite(first, row), changed + len(found))
 
-    def _find(self, row: Sequence[Node]) -> list[Recurrence]:
+    def _find(self, row: Sequence[Node], state: set[Tensor]) -> list[Recurrence]:
         """Recurrences that do not overlap, those that save the most nodes first."""
         kinds = [_kind(i, node) for i, node in enumerate(row)]
         taken = np.zeros(len(row), bool)
-        chosen = []
+        chosen: list[Recurrence] = []
+        layers = _Layers(state)
         for widest in tandem_repeats(kinds, turns=self.turns, saved=self.saved):
             for repeat in widest.without(taken):
-                for found in self._recurrences(row, repeat):
+                for found in self._recurrences(row, repeat, layers):
                     taken[found.begin : found.begin + len(found.turns) * found.period] = True
                     chosen.append(found)
+                    layers.add(found)
         return chosen
 
-    def _recurrences(self, row: Sequence[Node], repeat: Repeat) -> list[Recurrence]:
+    def _recurrences(
+        self, row: Sequence[Node], repeat: Repeat, layers: _Layers
+    ) -> list[Recurrence]:
         """The recurrences in a repeat that are worth a loop, its turns begun at a good place."""
-        for start in _best_starts(row, repeat):
+        best: list[Recurrence] = []
+        passing = score = 0
+        for count, start in _best_starts(row, repeat):
+            if best and (count > passing or not layers.known):
+                break
             places = range(start, repeat.start + repeat.length - repeat.period + 1, repeat.period)
             found = recurrences([row[i : i + repeat.period] for i in places], start)
             worth_it = [each for each in found if self._is_worth_it(each)]
-            if worth_it:
-                return list(filter(_depends, worth_it))
-        return []
+            if worth_it and (not best or sum(map(layers.shared, worth_it)) > score):
+                best, passing = worth_it, count
+                score = sum(map(layers.shared, worth_it))
+        return list(filter(_depends, best))
 
     def _is_worth_it(self, found: Recurrence) -> bool:
         """A loop costs a few microseconds a turn, and XLA fuses small nodes: see the fields."""
@@ -140,8 +150,39 @@ def _in_order(program: Program, few: int) -> tuple[list[Node], list[Node]]:
     return first, others
 
 
-def _best_starts(row: Sequence[Node], repeat: Repeat) -> list[int]:
-    """Where the turns may begin: first where the fewest values pass from one to the next.
+class _Layers:
+    """Which variables the turns of the recurrences so far take. Loops over the same layers should
+    begin their turns at the same layers, even where they could begin in the middle of one: what
+    one stacks, the other then takes as it lies."""
+
+    def __init__(self, state: set[Tensor]) -> None:
+        self._state = state
+        self._turns: dict[Tensor, set[tuple[int, int]]] = {}
+
+    @property
+    def known(self) -> bool:
+        return bool(self._turns)
+
+    def add(self, found: Recurrence) -> None:
+        for turn, variables in enumerate(self._variables(found)):
+            for tensor in variables:
+                self._turns.setdefault(tensor, set()).add((found.begin, turn))
+
+    def shared(self, found: Recurrence) -> int:
+        """How many of its turns take variables of one turn of an earlier recurrence only."""
+        turns = 0
+        for variables in self._variables(found):
+            known = [self._turns[t] for t in variables if t in self._turns]
+            turns += bool(known) and bool(set.intersection(*known))
+        return turns
+
+    def _variables(self, found: Recurrence) -> list[tuple[Tensor, ...]]:
+        stacks = [stack for stack in found.stacks if self._state.issuperset(stack)]
+        return list(zip(*stacks, strict=True))
+
+
+def _best_starts(row: Sequence[Node], repeat: Repeat) -> list[tuple[int, int]]:
+    """Where the turns may begin, and how many values then pass from one to the next: fewest first.
 
     Even where that makes it one turn fewer. Counted before the last turn, since what the first
     takes may come from elsewhere.
@@ -161,8 +202,9 @@ def _best_starts(row: Sequence[Node], repeat: Repeat) -> list[int]:
         return passing[offset + (turns - 1) * period - skipped]
 
     offsets = range(min(period, repeat.length - 2 * period + 1))
-    best = sorted(offsets, key=before_last_turn)  # of equals the first: it has the most turns
-    return [repeat.start + offset for offset in best[:_STARTS]]
+    found = sorted((before_last_turn(offset), repeat.start + offset) for offset in offsets)
+    best = [pair for pair in found if pair[0] == found[0][0]]  # the first has the most turns
+    return [*best[:_EQUAL_STARTS], *found[len(best) :][: max(0, _STARTS - len(best))]]
 
 
 def _depends(found: Recurrence) -> bool:
