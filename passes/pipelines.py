@@ -19,6 +19,7 @@ from graphc.passes.fold_constants import FoldConstants
 from graphc.passes.fuse_attention import FuseAttention
 from graphc.passes.gpu_fence_buffers import GpuFenceBuffers
 from graphc.passes.gpu_recompute_activations import GpuRecomputeActivations
+from graphc.passes.gpu_stack_less import GpuStackLess
 from graphc.passes.group_alike import GroupAlike
 from graphc.passes.hoist_products import HoistProducts
 from graphc.passes.hoist_sums import HoistSums
@@ -132,7 +133,7 @@ def _rolling(options: CompileOptions, target: Target) -> Pass:
     """Loops of few turns are for a limit of memory, which asks for what loops keep."""
     turns = RollRepeats.turns
     if target.platform == "gpu" and not target.tight:
-        turns = _FEWEST_TURNS_ON_GPU
+        turns = max(_FEWEST_TURNS_ON_GPU, (options.unroll or 0) + 1)
     elif target.platform == "cpu" and not target.tight and options.memory_limit is None:
         turns = _FEWEST_TURNS
     return RollRepeats(turns=turns, unroll=options.unroll)
@@ -149,8 +150,13 @@ def after_accumulation(options: CompileOptions) -> list[Pass]:
 def on_device(options: CompileOptions, platform: str, budget: int | None) -> list[Pass]:
     """The passes for the program as one device runs it, after all others: what is computed again
     must be what that device computed, and what is written over must be what lies there."""
-    passes: list[Pass] = [] if budget is None else [Recompute(budget)]
-    if options.pipeline in ("O2", "O3"):
+    thorough = options.pipeline in ("O2", "O3")
+    passes: list[Pass] = []
+    if platform == "gpu" and thorough:
+        passes.append(GpuStackLess())
+    if budget is not None:
+        passes.append(Recompute(budget))
+    if thorough:
         passes.append(HoistProducts(budget))
         if platform == "gpu":
             passes += [GpuRecomputeActivations(), GpuFenceBuffers()]

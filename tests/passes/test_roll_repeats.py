@@ -332,12 +332,3 @@ def test_names_say_what_a_node_stands_for() -> None:
         assert node.source is not None and node.source.turns == tuple(turns)
         assert str(node.source) == str(turns[0][1])
     assert scan.source == before.nodes[0].source
-
-
-@pytest.mark.parametrize(("whole", "at_once"), [(0, 4), (2, 4), (3, 3)])
-def test_short_loops_are_compiled_without_a_loop_where_asked(whole: int, at_once: int) -> None:
-    ops = ["Negative", "Tanh"] * 3
-    lines = [f"%{i} = {op}({f'%{i - 1}' if i else 'x'}) : f32[2]" for i, op in enumerate(ops)]
-    whole_program = program(text("\n".join([*lines, "return y = %5"])))
-    (loop,) = RollRepeats(saved=1, work=1, whole=whole).run(whole_program).program.nodes
-    assert loop.attrs["length"] == 3 and loop.attrs["unroll"] == at_once
