@@ -15,7 +15,7 @@ from graphc.passes.elementwise import is_elementwise
 from graphc.passes.prune import Prune
 
 # Elementary functions: XLA's fusion does not compute these a second time of its own accord.
-_EXPENSIVE: Final = frozenset(
+EXPENSIVE: Final = frozenset(
     (
         *("Elu", "Erf", "Erfc", "Exp", "Expm1", "Gelu", "Log", "Log1p", "Power", "Sigmoid"),
         *("Silu", "Softplus", "Tanh"),
@@ -85,7 +85,7 @@ class _Cone:
         return (
             len(self.nodes) <= _MOST_NODES
             and 0 < len(large) <= _MOST_LEAVES
-            and any(node.op.name in _EXPENSIVE for node in self.nodes)
+            and any(node.op.name in EXPENSIVE for node in self.nodes)
         )
 
 
