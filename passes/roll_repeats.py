@@ -84,16 +84,16 @@ class RollRepeats(Pass):
     ) -> list[Recurrence]:
         """The recurrences in a repeat that are worth a loop, its turns begun at a good place."""
         best: list[Recurrence] = []
-        passing = score = 0
+        passing, score = 0, (0, 0)
         for count, start in _best_starts(row, repeat):
             if best and (count > passing or not layers.known):
                 break
             places = range(start, repeat.start + repeat.length - repeat.period + 1, repeat.period)
             found = recurrences([row[i : i + repeat.period] for i in places], start)
             worth_it = [each for each in found if self._is_worth_it(each)]
-            if worth_it and (not best or sum(map(layers.shared, worth_it)) > score):
-                best, passing = worth_it, count
-                score = sum(map(layers.shared, worth_it))
+            now = layers.score(worth_it)
+            if worth_it and (not best or now > score):
+                best, passing, score = worth_it, count, now
         return list(filter(_depends, best))
 
     def _is_worth_it(self, found: Recurrence) -> bool:
@@ -151,34 +151,57 @@ def _in_order(program: Program, few: int) -> tuple[list[Node], list[Node]]:
 
 
 class _Layers:
-    """Which variables the turns of the recurrences so far take. Loops over the same layers should
-    begin their turns at the same layers, even where they could begin in the middle of one: what
-    one stacks, the other then takes as it lies."""
+    """The recurrences so far. Loops over the same layers should begin their turns at the same
+    layers, even where they could begin in the middle of one: what a turn of one stacks, the turn of
+    that layer of the other takes as it lies."""
 
     def __init__(self, state: set[Tensor]) -> None:
         self._state = state
-        self._turns: dict[Tensor, set[tuple[int, int]]] = {}
+        self._known: list[_Turns] = []
 
     @property
     def known(self) -> bool:
-        return bool(self._turns)
+        return bool(self._known)
 
     def add(self, found: Recurrence) -> None:
-        for turn, variables in enumerate(self._variables(found)):
-            for tensor in variables:
-                self._turns.setdefault(tensor, set()).add((found.begin, turn))
+        self._known.append(_Turns(found, self._state))
 
-    def shared(self, found: Recurrence) -> int:
-        """How many of its turns take variables of one turn of an earlier recurrence only."""
-        turns = 0
-        for variables in self._variables(found):
-            known = [self._turns[t] for t in variables if t in self._turns]
-            turns += bool(known) and bool(set.intersection(*known))
-        return turns
+    def score(self, found: Sequence[Recurrence]) -> tuple[int, int]:
+        """How well recurrences fit to those so far: how many turns take the variables of one turn
+        of another loop, and how many values such turns hand over."""
+        same = handed = 0
+        for one in (_Turns(each, self._state) for each in found):
+            for other in self._known:
+                for here, variables in enumerate(one.variables):
+                    there = {other.place[t] for t in variables if t in other.place}
+                    if len(there) != 1:
+                        continue
+                    (turn,) = there
+                    same += 1
+                    handed += sum(one.made.get(t) == here for t in other.taken[turn])
+                    handed += sum(other.made.get(t) == turn for t in one.taken[here])
+        return same, handed
 
-    def _variables(self, found: Recurrence) -> list[tuple[Tensor, ...]]:
-        stacks = [stack for stack in found.stacks if self._state.issuperset(stack)]
-        return list(zip(*stacks, strict=True))
+
+class _Turns:
+    """A recurrence turn by turn.
+
+    Attributes:
+        variables, taken: of each turn, the variables and the other values that it takes of its own.
+        place, made: the turn that takes a variable; the turn that makes a value.
+    """
+
+    def __init__(self, found: Recurrence, state: set[Tensor]) -> None:
+        stacks: dict[bool, list[tuple[Tensor, ...]]] = {True: [], False: []}
+        for stack in found.stacks:
+            stacks[state.issuperset(stack)].append(stack)
+        none: list[tuple[Tensor, ...]] = [()] * len(found.turns)
+        self.variables = list(zip(*stacks[True], strict=True)) or none
+        self.taken = list(zip(*stacks[False], strict=True)) or none
+        self.place = {t: turn for turn, row in enumerate(self.variables) for t in row}
+        self.made = {
+            t: turn for turn, nodes in enumerate(found.turns) for node in nodes for t in node.outputs
+        }
 
 
 def _best_starts(row: Sequence[Node], repeat: Repeat) -> list[tuple[int, int]]:
