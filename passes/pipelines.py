@@ -124,7 +124,7 @@ def after_binding(options: CompileOptions, target: Target) -> list[Pass]:
     mixed = [] if options.precision is None else [SpreadCasts()]
     suited = _ON_CPU if options.pipeline == "O3" and target.platform == "cpu" else ()
     first = [*_FOLD_SIZES, *_attention(options, target), *_sparse(options), *mixed, *suited]
-    rolled = [*first, _rolling(options, target), *_AFTER_ROLLING]
+    rolled = [*first, _rolling(options, target), *_grouping(target)]
     narrow = options.precision == "bf16" and target.platform == "cpu"
     return [*rolled, CpuStackedBits(), Prune()] if narrow else rolled
 
@@ -139,12 +139,17 @@ def _rolling(options: CompileOptions, target: Target) -> Pass:
     return RollRepeats(turns=turns, unroll=options.unroll)
 
 
-def after_accumulation(options: CompileOptions) -> list[Pass]:
+def _grouping(target: Target) -> tuple[Pass, ...]:
+    """Where memory is short, variables lie apart: updates of all blocks at once would copy them."""
+    return (Prune(),) if target.tight else _AFTER_ROLLING
+
+
+def after_accumulation(options: CompileOptions, target: Target) -> list[Pass]:
     """The passes that come last where gradients are summed over micro-batches: what lies outside
     of the loop over these meets its stacks."""
     if options.pipeline in ("O0", "O1"):
         return []
-    return [StackCarries(), *_AFTER_ROLLING]
+    return [StackCarries(), *_grouping(target)]
 
 
 def on_device(options: CompileOptions, platform: str, budget: int | None) -> list[Pass]:

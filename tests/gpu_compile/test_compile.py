@@ -164,6 +164,25 @@ def test_only_deep_networks_become_loops(blocks: int, rolled: bool) -> None:
         assert products == 3 * (blocks + 1) - 1
 
 
+def test_loops_are_made_where_memory_is_short() -> None:
+    """Of few blocks too: what loops keep can be computed again."""
+    g, fetches = mlp(17, units=256)
+    shapes = {"x": (1 << 16, 784), "y": (1 << 16,)}
+
+    def taken(**options: int) -> tuple[int, bool]:
+        options = gc.CompileOptions(**options)
+        step = gc.compile(g, fetches, shapes, machine="h100", options=options)
+        memory = step.memory()
+        bytes = memory["arguments"] + memory["outputs"] - memory["aliased"] + memory["temporaries"]
+        return bytes, " while(" in step.hlo()
+
+    plain, rolled = taken()
+    assert not rolled
+    limit = int(0.8 * plain)
+    little, rolled = taken(memory_limit=limit)
+    assert rolled and little <= limit
+
+
 def test_wrong_devices_are_refused() -> None:
     g, fetches = mlp()
     for strategy, says in (
