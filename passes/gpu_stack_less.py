@@ -16,7 +16,7 @@ from graphc.passes.costs import node_cost
 from graphc.passes.elementwise import is_elementwise
 from graphc.passes.loop_pairs import LoopPair
 from graphc.passes.peak import bytes_of
-from graphc.passes.recompute import all_pairs, carried_out, changing
+from graphc.passes.recompute import Course, all_pairs, carried_out, changing
 from graphc.passes.recompute_plans import at_price
 
 # How many the units of an H100 compute while its memory moves a byte, by data sheet.
@@ -45,7 +45,7 @@ class GpuStackLess(Pass):
 
     def run(self, program: Program) -> PassResult:
         pairs = [GpuPair(p.forward, p.backward, p.alive) for p in all_pairs(program)]
-        chosen = {pair: at_price(pair, self.moves * _PARTS, 1) for pair in pairs}
+        chosen: Course = {pair: at_price(pair, self.moves * _PARTS, 1) for pair in pairs}
         changed = len(changing(chosen))
         return PassResult(carried_out(program, chosen) if changed else program, changed)
 

@@ -200,7 +200,10 @@ class _Turns:
         self.taken = list(zip(*stacks[False], strict=True)) or none
         self.place = {t: turn for turn, row in enumerate(self.variables) for t in row}
         self.made = {
-            t: turn for turn, nodes in enumerate(found.turns) for node in nodes for t in node.outputs
+            t: turn
+            for turn, nodes in enumerate(found.turns)
+            for node in nodes
+            for t in node.outputs
         }
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from graphc.passes.roll_repeats import RollRepeats
 from tests.passes.check import check, check_stays, program
 from tests.passes.rolling import ROLL, layers, rolls, text
 

@@ -356,7 +356,7 @@ def test_two_loops_over_the_same_parameters_share_a_stack() -> None:
 
 def test_loops_over_the_same_layers_begin_at_the_same_layer() -> None:
     """The first half of the first layer differs, so forward turns could begin in the middle of a
-    layer, with as few carries and more turns. The backward loop would then take stacks in pieces."""
+    layer, with as few carries. The backward loop would then take stacks in pieces."""
     count = 6
     lines, x = [], "x"
     for i in range(count):
