@@ -1,10 +1,10 @@
 """Training steps for GPUs that are not here: what XLA compiles from graphc's programs and from
 hand-written JAX, for the same machine in one run. Nothing runs.
 
-By hand, layers are unrolled, or scanned where a row says so, and compute in bf16 with parameters in float32; attention is cuDNN's
-(`jax.nn.dot_product_attention`). On 8 GPUs it is `jax.jit` with the batch cut along a mesh. FLOPs,
-bytes, kernels and collectives are counted from the HLO (`graphc.runtime.hlo_cost`); the roofline
-time is an estimate from the machine's record.
+By hand, layers are unrolled, or scanned where a row says so, and compute in bf16 with parameters
+in float32; attention is cuDNN's (`jax.nn.dot_product_attention`). On 8 GPUs it is `jax.jit` with
+the batch cut along a mesh. FLOPs, bytes, kernels and collectives are counted from the HLO
+(`graphc.runtime.hlo_cost`); the roofline time is an estimate from the machine's record.
 
     JAX_PLATFORMS=cpu python -m benchmarks.run gpu_hlo
 """
