@@ -1,5 +1,5 @@
-"""The program with loops, for a GPU whose memory is short, beside the one without: the same buffers,
-the same results."""
+"""The program with loops, for a GPU whose memory is short, beside the one without: the same
+buffers, the same results."""
 
 from __future__ import annotations
 
