@@ -23,7 +23,7 @@ def test_loops_take_the_buffers_of_the_flat_program() -> None:
     with g:
         x = gc.placeholder((4, 8), name="x")
         h = x
-        for i in range(6):
+        for i in range(12):
             h = h + gc.nn.gelu(
                 gc.nn.Dense(8, name=f"layer{i}")(gc.nn.LayerNorm(name=f"norm{i}")(h))
             )
