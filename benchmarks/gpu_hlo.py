@@ -1,10 +1,10 @@
 """Training steps for GPUs that are not here: what XLA compiles from graphc's programs and from
 hand-written JAX, for the same machine in one run. Nothing runs.
 
-By hand, layers are unrolled and compute in bf16 with parameters in float32; attention is cuDNN's
-(`jax.nn.dot_product_attention`). On 8 GPUs it is `jax.jit` with the batch cut along a mesh. FLOPs,
-bytes, kernels and collectives are counted from the HLO (`graphc.runtime.hlo_cost`); the roofline
-time is an estimate from the machine's record.
+By hand, layers are unrolled, or scanned where a row says so, and compute in bf16 with parameters
+in float32; attention is cuDNN's (`jax.nn.dot_product_attention`). On 8 GPUs it is `jax.jit` with
+the batch cut along a mesh. FLOPs, bytes, kernels and collectives are counted from the HLO
+(`graphc.runtime.hlo_cost`); the roofline time is an estimate from the machine's record.
 
     JAX_PLATFORMS=cpu python -m benchmarks.run gpu_hlo
 """
@@ -42,6 +42,10 @@ MODELS: dict[str, tuple[Callable[[int], gpu_models.Model], int]] = {
 }
 RESNET_BATCH = 64
 DEPTHS = (24, 48, 96)
+# Transformers by hand.
+CUDNN = "JAX, cuDNN's attention"
+WRITTEN_OUT = "JAX, attention written out"
+SCANNED = "JAX, cuDNN's attention, blocks scanned"
 
 
 class Compiled(NamedTuple):
@@ -59,7 +63,7 @@ class Compiled(NamedTuple):
 
 
 def rows() -> Iterator[Row]:
-    """Each model on one GPU and on eight; then compile time by depth."""
+    """Each model on one GPU and on eight; then transformers by depth."""
     in_jax(lambda state, x: (state, x @ x), [np.float32(0)], [_shape((8, 8))], 1)  # loads libraries
     for count in COUNTS:
         for what, size in TRANSFORMERS.items():
@@ -74,12 +78,12 @@ def rows() -> Iterator[Row]:
 
 
 def by_depth() -> Iterator[Row]:
-    """graphc's compile time of a transformer by its number of blocks."""
+    """Transformers of more and more blocks, and graphc's compile time by their number."""
     found = {}
     for blocks in DEPTHS:
-        model = transformer.graphc_model(transformer.Size(blocks, 512, 8, 512, 8))
-        feeds = {"text": (8, 513)}
-        found[blocks] = in_graphc(model.graph, [model.train, model.loss], feeds, 1).seconds
+        made = transformers(transformer.Size(blocks, 512, 8, 512, 8), 1, (CUDNN, SCANNED))
+        found[blocks] = made["graphc"].seconds
+        yield from compared(f"{blocks} blocks of width 512, 8 x 512 tokens", 1, made)
     times = ", ".join(f"{seconds:.1f} s with {n}" for n, seconds in found.items())
     ratio = found[DEPTHS[-1]] / found[DEPTHS[0]]
     yield f"compile a transformer by its blocks: {times}", f"{ratio:.2f}x", "flat"
@@ -100,23 +104,25 @@ def models(model: gpu_models.Model, count: int) -> dict[str, Compiled]:
     }
 
 
-def transformers(size: transformer.Size, count: int) -> dict[str, Compiled]:
-    """The step of a transformer in each form."""
+def transformers(
+    size: transformer.Size, count: int, forms: Sequence[str] = (CUDNN, WRITTEN_OUT, SCANNED)
+) -> dict[str, Compiled]:
+    """The step of a transformer in graphc and in each form by hand."""
     model = transformer.graphc_model(size)
     tokens = {"text": (size.batch, size.sequence + 1)}
-    values = transformer.nested(transformer.initial(size), size)
-    state = jax.eval_shape(transformer.optimizer().init, values)
+    start = transformer.initial(size)
     feeds = [jax.ShapeDtypeStruct(tokens["text"], np.int32)]
 
-    def by_hand(attention: transformer.Attention) -> Compiled:
-        step = transformer.jax_step(size, scan=False, dtype=jnp.bfloat16, attention=attention)
+    def by_hand(form: str) -> Compiled:
+        scan = form == SCANNED
+        attention = transformer.jax_attention if form == WRITTEN_OUT else transformer.jax_flash
+        values = (transformer.stacked if scan else transformer.nested)(start, size)
+        state = jax.eval_shape(transformer.optimizer().init, values)
+        step = transformer.jax_step(size, scan=scan, dtype=jnp.bfloat16, attention=attention)
         return in_jax(step, [values, state], feeds, count)
 
-    return {
-        "graphc": in_graphc(model.graph, [model.train, model.loss], tokens, count),
-        "JAX, cuDNN's attention": by_hand(transformer.jax_flash),
-        "JAX, attention written out": by_hand(transformer.jax_attention),
-    }
+    ours = in_graphc(model.graph, [model.train, model.loss], tokens, count)
+    return {"graphc": ours, **{form: by_hand(form) for form in forms}}
 
 
 def resnets(batch: int, count: int) -> dict[str, Compiled]:

@@ -55,7 +55,8 @@ class CompileOptions:
             elementwise around them in 16 bits, with variables, sums, norms, losses and updates in
             float32; "f16" with a loss scale that adapts. None computes as the graph says.
         unroll: how many turns of a loop that was made of repeated blocks are compiled as one;
-            None for an estimate.
+            None for an estimate. On GPUs, no loop is made of blocks that repeat at most so many
+            times, nor at most 24 times.
         sparse_updates: which tables of embeddings are updated only in the rows that a step looks
             up. "exact": those where this means the same (sgd, adagrad); "lazy": those too where
             the optimizer would move all rows in each step (momentum, adam, adamw), and then

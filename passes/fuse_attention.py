@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -66,11 +66,8 @@ class FuseAttention(Pass):
             if changed:
                 program = program.replace(nodes=tuple(nodes))
             starts = [node for node in program.nodes if self._may_start(node)]
-            for node in starts:
-                after = self._fused(program, node)
-                if after is not None:
-                    program = after
-                    changed += 1
+            program, fused = self._fused(program, starts)
+            changed += fused
         except Exception as error:
             raise self.fault(node, error) from error
         return PassResult(program, changed)
@@ -84,21 +81,53 @@ class FuseAttention(Pass):
             return False
         return self.every or prod(known) >= _FEWEST_WEIGHTS
 
-    def _fused(self, program: Program, node: Node) -> Program | None:
-        nodes = program.nodes
-        finder = Finder(program.producers())
-        found = match(node, nodes, _places(program), finder)
-        if found is None:
-            return None
-        built = self._built(found, finder, node)
-        if built is None:
-            return None
-        more, instead = built
+    def _fused(self, program: Program, starts: Sequence[Node]) -> tuple[Program, int]:
+        """The program with the attentions around `starts`, and how many there are.
+
+        They are put in all at once, since a program of many blocks takes long to sort. Where two
+        overlap, or one contains what another needs, they are put in one after the other.
+        """
+        producers, places = program.producers(), _places(program)
+        more: list[Node] = []
+        instead: dict[Tensor, Tensor] = {}
+        count = 0
+        for node in starts:
+            built = self._attention(program, node, producers, places)
+            if built is None:
+                continue
+            if len(starts) > 1 and not instead.keys().isdisjoint(built[1]):
+                return self._one_by_one(program, starts)
+            more += built[0]
+            instead |= built[1]
+            count += 1
+        if count == 0:
+            return program, 0
         try:
-            ordered = sort_nodes([*substitute(nodes, instead), *more])
-        except VerifyError:  # an operand comes from what is to be replaced, as where the adjoint
-            return None  # of a softmax over another axis looks like an attention of its own
-        return substitute(program.replace(nodes=ordered), instead)
+            nodes = sort_nodes(substitute([*program.nodes, *more], instead))
+        except VerifyError:
+            # An operand comes from what is to be replaced, as where the adjoint of a softmax over
+            # another axis looks like an attention of its own.
+            return self._one_by_one(program, starts) if len(starts) > 1 else (program, 0)
+        return substitute(program.replace(nodes=nodes), instead), count
+
+    def _one_by_one(self, program: Program, starts: Sequence[Node]) -> tuple[Program, int]:
+        changed = 0
+        for node in starts:
+            program, fused = self._fused(program, [node])
+            changed += fused
+        return program, changed
+
+    def _attention(
+        self,
+        program: Program,
+        node: Node,
+        producers: Mapping[Tensor, Node],
+        places: Mapping[Tensor, list[int]],
+    ) -> tuple[Sequence[Node], dict[Tensor, Tensor]] | None:
+        """The nodes of the attention around a softmax, and what they give in place of what."""
+        finder = Finder(producers)
+        found = match(node, program.nodes, places, finder)
+        return None if found is None else self._built(found, finder, node)
 
     def _built(
         self, found: Found, finder: Finder, node: Node

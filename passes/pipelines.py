@@ -17,6 +17,9 @@ from graphc.passes.drop_marks import DropMarks
 from graphc.passes.eliminate_common import EliminateCommon
 from graphc.passes.fold_constants import FoldConstants
 from graphc.passes.fuse_attention import FuseAttention
+from graphc.passes.gpu_fence_buffers import GpuFenceBuffers
+from graphc.passes.gpu_recompute_activations import GpuRecomputeActivations
+from graphc.passes.gpu_stack_less import GpuStackLess
 from graphc.passes.group_alike import GroupAlike
 from graphc.passes.hoist_products import HoistProducts
 from graphc.passes.hoist_sums import HoistSums
@@ -73,12 +76,9 @@ _FEWEST_TURNS: Final = 6
 
 
 # On a GPU a loop copies what it takes from stacks, since kernels of cuBLAS and cuDNN want operands
-# of their own, and it runs the forward pass of attention again. Estimated from the HLO for one
-# H100, rolled steps take 1.3 to 1.5 times as long. Without a loop, 24 blocks take 1.7 times as
-# long to compile, 48 blocks 4.3 times. Where memory is not short, state is not stacked either:
-# slices of stacks are copied for each product, and gradients of all blocks are joined before the
-# update. For 12 and 24 blocks, steps take 0.95 of the time, compiling 1.25 times as long.
-_WHOLE_ON_GPU: Final = 24
+# of their own: estimated from the HLO for one H100, rolled steps take 1.3 to 1.5 times as long.
+# Flat, up to 24 blocks compile as fast as unrolled JAX; compile time grows faster than depth.
+_FEWEST_TURNS_ON_GPU: Final = 25
 
 
 # Bytes of a gradient of one layer. Estimated for one H100, 32 layers, adam: steps with updates in
@@ -130,29 +130,32 @@ def after_binding(options: CompileOptions, target: Target) -> list[Pass]:
     mixed = [] if options.precision is None else [SpreadCasts()]
     suited = _ON_CPU if options.pipeline == "O3" and target.platform == "cpu" else ()
     first = [*_FOLD_SIZES, *_attention(options, target), *_sparse(options), *mixed, *suited]
-    rolled = [*first, _rolling(options, target), *_AFTER_ROLLING]
+    rolled = [*first, _rolling(options, target), *_grouping(target)]
     narrow = options.precision == "bf16" and target.platform == "cpu"
     return [*rolled, CpuStackedBits(), Prune()] if narrow else rolled
 
 
 def _rolling(options: CompileOptions, target: Target) -> Pass:
     """Loops of few turns are for a limit of memory, which asks for what loops keep."""
-    few = target.platform != "cpu" or options.memory_limit is not None
-    turns = RollRepeats.turns if few else _FEWEST_TURNS
-    if target.platform != "gpu":
-        return RollRepeats(turns=turns, unroll=options.unroll)
-    enough = None if target.memory is None else target.memory * target.replicas // 2
-    return RollRepeats(
-        turns=turns, unroll=options.unroll, whole=_WHOLE_ON_GPU, flat=_WHOLE_ON_GPU, enough=enough
-    )
+    turns = RollRepeats.turns
+    if target.platform == "gpu" and not target.tight:
+        turns = max(_FEWEST_TURNS_ON_GPU, (options.unroll or 0) + 1)
+    elif target.platform == "cpu" and not target.tight and options.memory_limit is None:
+        turns = _FEWEST_TURNS
+    return RollRepeats(turns=turns, unroll=options.unroll)
 
 
-def after_accumulation(options: CompileOptions) -> list[Pass]:
+def _grouping(target: Target) -> tuple[Pass, ...]:
+    """Where memory is short, variables lie apart: updates of all blocks at once would copy them."""
+    return (Prune(),) if target.tight else _AFTER_ROLLING
+
+
+def after_accumulation(options: CompileOptions, target: Target) -> list[Pass]:
     """The passes that come last where gradients are summed over micro-batches: what lies outside
     of the loop over these meets its stacks."""
     if options.pipeline in ("O0", "O1"):
         return []
-    return [StackCarries(), *_AFTER_ROLLING]
+    return [StackCarries(), *_grouping(target)]
 
 
 def _updates(options: CompileOptions, platform: str, budget: int | None) -> list[Pass]:
@@ -171,10 +174,17 @@ def _updates(options: CompileOptions, platform: str, budget: int | None) -> list
 def on_device(options: CompileOptions, platform: str, budget: int | None) -> list[Pass]:
     """The passes for the program as one device runs it, after all others: what is computed again
     must be what that device computed, and what is written over must be what lies there."""
+    thorough = options.pipeline in ("O2", "O3")
     updates = _updates(options, platform, budget)
-    passes: list[Pass] = [] if budget is None else [Recompute(budget, tuple(updates))]
-    if options.pipeline in ("O2", "O3"):
+    passes: list[Pass] = []
+    if platform == "gpu" and thorough:
+        passes.append(GpuStackLess())
+    if budget is not None:
+        passes.append(Recompute(budget, tuple(updates)))
+    if thorough:
         passes += [HoistProducts(budget), *updates]
+        if platform == "gpu":
+            passes += [GpuRecomputeActivations(), GpuFenceBuffers()]
     if platform != "cpu" or not options.donate:
         return passes
     if options.pipeline == "O3":

@@ -53,7 +53,7 @@ class Recompute(Pass):
             return PassResult(program, 0)
         courses = _courses(program)
         chosen = self._chosen(program, courses)
-        changed = len(_changing(chosen))
+        changed = len(changing(chosen))
         return PassResult(carried_out(program, chosen) if changed else program, changed)
 
     def _chosen(self, program: Program, courses: Sequence[Course]) -> Course:
@@ -87,7 +87,7 @@ Course = Mapping[LoopPair, Plan]
 def _courses(program: Program) -> list[Course]:
     """Ways to run all pairs, from the fastest to the smallest: step by step that pair takes its
     next plan which loses the least time for the bytes that it gains."""
-    options = {pair: plans(pair) for pair in _all_pairs(program)}
+    options = {pair: plans(pair) for pair in all_pairs(program)}
     place = dict.fromkeys(options, 0)
     found: list[Course] = []
     while True:
@@ -106,18 +106,18 @@ def _loss(before: Plan, after: Plan) -> float:
     return (after.cost - before.cost) / (before.bytes - after.bytes)
 
 
-def _all_pairs(program: Program) -> list[LoopPair]:
+def all_pairs(program: Program) -> list[LoopPair]:
     """The pairs of the program and of bodies that are not themselves of a pair."""
     pairs = loop_pairs(program)
     paired = {loop for pair in pairs for loop in (pair.forward, pair.backward)}
     for node in program.nodes:
         if node not in paired:
             for body in node.regions:
-                pairs += _all_pairs(body)
+                pairs += all_pairs(body)
     return pairs
 
 
-def _changing(course: Course) -> Course:
+def changing(course: Course) -> Course:
     """The part of it that computes something again, or stacks less."""
     return {p: plan for p, plan in course.items() if plan.cost or plan.bytes < p.saved_bytes}
 
@@ -125,7 +125,7 @@ def _changing(course: Course) -> Course:
 def carried_out(program: Program, course: Course) -> Program:
     """The program with its pairs of loops run as `course` says."""
     instead: dict[Node, Sequence[Node]] = {}
-    for pair, plan in _changing(course).items():
+    for pair, plan in changing(course).items():
         instead[pair.forward], instead[pair.backward] = write(pair, plan)
     return Prune().run(_replaced(program, instead)).program if instead else program
 

@@ -100,7 +100,7 @@ def _best(pair: LoopPair) -> list[Plan]:
     is one at the price at which these two are equal.
     """
     most = sum(cost or 0 for cost in pair.costs.values()) + 1
-    first, last = _at_price(pair, 0, 1), _at_price(pair, most, 1)
+    first, last = at_price(pair, 0, 1), at_price(pair, most, 1)
     found = [first]
     waiting = [(first, last)]
     while waiting and len(found) < _ENOUGH:
@@ -109,14 +109,14 @@ def _best(pair: LoopPair) -> list[Plan]:
         price, per = b.cost - a.cost, a.bytes - b.bytes
         if price <= 0 or per <= 0:
             continue
-        between = _at_price(pair, price, per)
+        between = at_price(pair, price, per)
         if per * between.cost + price * between.bytes < per * a.cost + price * a.bytes:
             waiting += [(a, between), (between, b)]
             found.append(between)
     return [*found, last] if last.bytes < first.bytes else found
 
 
-def _at_price(pair: LoopPair, price: int, per: int) -> Plan:
+def at_price(pair: LoopPair, price: int, per: int) -> Plan:
     """The best plan where `per` bytes cost `price`.
 
     The choices: to have a value in the backward turn, which costs its bytes; to compute a node

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 
@@ -19,13 +18,13 @@ from graphc.passes.functionalize import RNG_COUNTER, RNG_KEY
 from graphc.passes.keys import kind_key
 from graphc.passes.loop_costs import elements_of, unroll_of, work_of
 from graphc.passes.loops import Loops
-from graphc.passes.peak import bytes_of, peak
 from graphc.passes.recurrence import Carried, Inner, Recurrence, recurrences
 from graphc.passes.repeats import Repeat, tandem_repeats
 
 Worth = Callable[[Recurrence], bool]
 
 _STARTS = 4  # how many places to begin a turn at are tried
+_EQUAL_STARTS = 16  # of those where equally few values pass from turn to turn
 
 
 @dataclass(frozen=True)
@@ -50,24 +49,16 @@ class RollRepeats(Pass):
         turns: of fewer turns no loop is made.
         saved: nor where it saves fewer nodes than this.
         work: nor where a turn computes fewer elements than this.
-        flat: loops of at most so many turns are not made at all, unless memory is short.
-        enough: memory is short where arguments and the estimated peak take more bytes; None:
-            never.
         shared: elements of a parameter. A loop over parameters of at least that size may save a
             quarter of `saved` if another loop takes the same ones: stored stacked for that loop,
             they would be copied for the nodes of this one.
         unroll: how many turns are compiled as one; None for an estimate.
-        whole: with `unroll=None`, loops of at most so many turns are compiled without a loop; their
-            state is stacked all the same, and `Recompute` can still make loops of them.
     """
 
     turns: int = 3
     saved: int = 40
     work: int = 128
     unroll: int | None = None
-    whole: int = 0
-    flat: int = 0
-    enough: int | None = None
     shared: int = 1 << 16
 
     def run(self, program: Program) -> PassResult:
@@ -75,31 +66,19 @@ class RollRepeats(Pass):
         first, row = _in_order(program, self.turns)
         state = set(program.input_tensors("state"))
         found = align(*self._find(row, state))
-        if not self._is_short(program):
-            found = [each for each in found if len(each.turns) > self.flat]
         if not found:
             return PassResult(program, changed)
-        at_once = [self.unroll or self._at_once(each, state) for each in found]
+        at_once = [self.unroll or unroll_of(each, state) for each in found]
         loops = Loops(program, list(zip(found, at_once, strict=True)))
         return PassResult(loops.rewrite(first, row), changed + len(found))
-
-    def _is_short(self, program: Program) -> bool:
-        if self.enough is None:
-            return False
-        return sum(map(bytes_of, program.input_tensors())) + peak(program) > self.enough
-
-    def _at_once(self, found: Recurrence, state: set[Tensor]) -> int:
-        turns = len(found.turns)
-        return turns if turns <= self.whole else unroll_of(found, state)
 
     def _find(
         self, row: Sequence[Node], state: set[Tensor]
     ) -> tuple[list[Recurrence], set[Tensor], Worth]:
         """Recurrences that do not overlap, those that save the most nodes first; the state; and
         whether a part of one is worth a loop."""
-        kinds = [_kind(i, node) for i, node in enumerate(row)]
-        taken = np.zeros(len(row), bool)
-        chosen = self._search(row, kinds, taken, self.saved, self._is_worth_it)
+        search = _Search(row, state)
+        chosen = search.run(self.turns, self.saved, self._is_worth_it)
         stacked = {t for f in chosen for stack in f.stacks for t in stack if t in state}
         large = {t for t in stacked if self._is_large(t)}
         few = self.saved // 4
@@ -109,41 +88,12 @@ class RollRepeats(Pass):
             return self._is_worth_it(found, few if shares else self.saved)
 
         if large:
-            chosen += self._search(row, kinds, taken, few, is_worth_it)
+            chosen += search.run(self.turns, few, is_worth_it)
         return chosen, state, is_worth_it
 
     def _is_large(self, tensor: Tensor) -> bool:
         size = product(tensor.type.shape)
         return isinstance(size, int) and size >= self.shared
-
-    def _search(
-        self,
-        row: Sequence[Node],
-        kinds: Sequence[Hashable],
-        taken: Any,
-        saved: int,
-        is_worth_it: Worth,
-    ) -> list[Recurrence]:
-        """Recurrences of nodes that are not taken; takes them."""
-        chosen = []
-        for widest in tandem_repeats(kinds, turns=self.turns, saved=saved):
-            for repeat in widest.without(taken):
-                for found in self._recurrences(row, repeat, is_worth_it):
-                    taken[found.begin : found.begin + len(found.turns) * found.period] = True
-                    chosen.append(found)
-        return chosen
-
-    def _recurrences(
-        self, row: Sequence[Node], repeat: Repeat, is_worth_it: Worth
-    ) -> list[Recurrence]:
-        """The recurrences in a repeat that are worth a loop, its turns begun at a good place."""
-        for start in _best_starts(row, repeat):
-            places = range(start, repeat.start + repeat.length - repeat.period + 1, repeat.period)
-            found = recurrences([row[i : i + repeat.period] for i in places], start)
-            worth_it = [each for each in found if is_worth_it(each)]
-            if worth_it:
-                return list(filter(_depends, worth_it))
-        return []
 
     def _is_worth_it(self, found: Recurrence, saved: int | None = None) -> bool:
         """A loop costs a few microseconds a turn, and XLA fuses small nodes: see the fields."""
@@ -200,8 +150,103 @@ def _in_order(program: Program, few: int) -> tuple[list[Node], list[Node]]:
     return first, others
 
 
-def _best_starts(row: Sequence[Node], repeat: Repeat) -> list[int]:
-    """Where the turns may begin: first where the fewest values pass from one to the next.
+class _Search:
+    """Finds recurrences in a row of nodes that do not overlap."""
+
+    def __init__(self, row: Sequence[Node], state: set[Tensor]) -> None:
+        self._row = row
+        self._kinds = [_kind(i, node) for i, node in enumerate(row)]
+        self._taken = np.zeros(len(row), bool)
+        self._layers = _Layers(state)
+
+    def run(self, turns: int, saved: int, is_worth_it: Worth) -> list[Recurrence]:
+        """Those worth a loop among the nodes that are not taken, those that save the most nodes
+        first; their nodes are taken then."""
+        chosen = []
+        for widest in tandem_repeats(self._kinds, turns=turns, saved=saved):
+            for repeat in widest.without(self._taken):
+                for found in self._recurrences(repeat, is_worth_it):
+                    end = found.begin + len(found.turns) * found.period
+                    self._taken[found.begin : end] = True
+                    chosen.append(found)
+                    self._layers.add(found)
+        return chosen
+
+    def _recurrences(self, repeat: Repeat, is_worth_it: Worth) -> list[Recurrence]:
+        """The recurrences in a repeat that are worth a loop, its turns begun at a good place."""
+        best: list[Recurrence] = []
+        passing, score = 0, (0, 0)
+        for count, start in _best_starts(self._row, repeat):
+            if best and (count > passing or not self._layers.known):
+                break
+            places = range(start, repeat.start + repeat.length - repeat.period + 1, repeat.period)
+            found = recurrences([self._row[i : i + repeat.period] for i in places], start)
+            worth_it = list(filter(is_worth_it, found))
+            now = self._layers.score(worth_it)
+            if worth_it and (not best or now > score):
+                best, passing, score = worth_it, count, now
+        return list(filter(_depends, best))
+
+
+class _Layers:
+    """The recurrences so far. Loops over the same layers should begin their turns at the same
+    layers, even where they could begin in the middle of one: what a turn of one stacks, the turn of
+    that layer of the other takes as it lies."""
+
+    def __init__(self, state: set[Tensor]) -> None:
+        self._state = state
+        self._known: list[_Turns] = []
+
+    @property
+    def known(self) -> bool:
+        return bool(self._known)
+
+    def add(self, found: Recurrence) -> None:
+        self._known.append(_Turns(found, self._state))
+
+    def score(self, found: Sequence[Recurrence]) -> tuple[int, int]:
+        """How well recurrences fit to those so far: how many turns take the variables of one turn
+        of another loop, and how many values such turns hand over."""
+        same = handed = 0
+        for one in (_Turns(each, self._state) for each in found):
+            for other in self._known:
+                for here, variables in enumerate(one.variables):
+                    there = {other.place[t] for t in variables if t in other.place}
+                    if len(there) != 1:
+                        continue
+                    (turn,) = there
+                    same += 1
+                    handed += sum(one.made.get(t) == here for t in other.taken[turn])
+                    handed += sum(other.made.get(t) == turn for t in one.taken[here])
+        return same, handed
+
+
+class _Turns:
+    """A recurrence turn by turn.
+
+    Attributes:
+        variables, taken: of each turn, the variables and the other values that it takes of its own.
+        place, made: the turn that takes a variable; the turn that makes a value.
+    """
+
+    def __init__(self, found: Recurrence, state: set[Tensor]) -> None:
+        stacks: dict[bool, list[tuple[Tensor, ...]]] = {True: [], False: []}
+        for stack in found.stacks:
+            stacks[state.issuperset(stack)].append(stack)
+        none: list[tuple[Tensor, ...]] = [()] * len(found.turns)
+        self.variables = list(zip(*stacks[True], strict=True)) or none
+        self.taken = list(zip(*stacks[False], strict=True)) or none
+        self.place = {t: turn for turn, row in enumerate(self.variables) for t in row}
+        self.made = {
+            t: turn
+            for turn, nodes in enumerate(found.turns)
+            for node in nodes
+            for t in node.outputs
+        }
+
+
+def _best_starts(row: Sequence[Node], repeat: Repeat) -> list[tuple[int, int]]:
+    """Where the turns may begin, and how many values then pass from one to the next: fewest first.
 
     Even where that makes it one turn fewer. Counted before the last turn, since what the first
     takes may come from elsewhere.
@@ -221,8 +266,9 @@ def _best_starts(row: Sequence[Node], repeat: Repeat) -> list[int]:
         return passing[offset + (turns - 1) * period - skipped]
 
     offsets = range(min(period, repeat.length - 2 * period + 1))
-    best = sorted(offsets, key=before_last_turn)  # of equals the first: it has the most turns
-    return [repeat.start + offset for offset in best[:_STARTS]]
+    found = sorted((before_last_turn(offset), repeat.start + offset) for offset in offsets)
+    best = [pair for pair in found if pair[0] == found[0][0]]  # the first has the most turns
+    return [*best[:_EQUAL_STARTS], *found[len(best) :][: max(0, _STARTS - len(best))]]
 
 
 def _depends(found: Recurrence) -> bool:

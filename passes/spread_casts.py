@@ -30,8 +30,9 @@ class SpreadCasts(Pass):
         spreading = _Spreading({n.outputs[0]: n for n in program.nodes if _cheap(n, state)})
         fetched = set(program.output_tensors())
         spreading.used.update(fetched)
+        copied = spreading.casts.keys() - fetched
         for node in program.nodes:
-            if node.outputs and node.outputs[0] in spreading.casts.keys() - fetched:
+            if node.outputs and node.outputs[0] in copied:
                 continue
             own = {t: spreading.cast(t) for t in dict.fromkeys(node.inputs) if t in spreading.casts}
             if own:

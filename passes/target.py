@@ -12,9 +12,10 @@ class Target:
     Attributes:
         platform: JAX's name: "cpu", "gpu", "tpu"; "any" for a program that must run on all.
         replicas: how many share the batch; 1 without a strategy.
-        memory: the memory limit on each in bytes; None where there is none.
+        tight: whether memory is short, so that blocks should become loops even where loops are
+            slower: only what loops keep can be computed again (`Recompute`).
     """
 
     platform: str = "any"
     replicas: int = 1
-    memory: int | None = None
+    tight: bool = False

@@ -51,7 +51,8 @@ def native_code_of(
         ArtifactError: XLA cannot store it.
         ExecutionError: XLA refuses it, or it does not fit into the memory limit.
     """
-    target = Target(devices[0].platform, len(devices))
+    limit = limit_of(options)
+    target = Target(devices[0].platform, len(devices), tight=limit is not None)
     program = graphs.bound(name, program, {}, options, target)
 
     def make(budget: int | None) -> Function:
@@ -59,7 +60,6 @@ def native_code_of(
             return for_replicas(program, devices, options, budget)
         return for_one(program, donated, device=devices[0], options=options, budget=budget)
 
-    limit = limit_of(options)
     _, compiled = compiled_within(limit, make, lambda function: compiled_for(function, devices))
     try:
         return to_bytes(compiled, devices[0])

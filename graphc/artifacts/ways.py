@@ -287,7 +287,8 @@ def _graph(source: Source) -> Callable[[Shapes], Step] | None:
         bindings = bind_feeds(program, shapes, {})
         try:
             replicas = len(source.devices) if source.replicated else 1
-            target = Target(source.devices[0].platform, replicas)
+            tight = entry.memory_limit is not None
+            target = Target(source.devices[0].platform, replicas, tight)
             options = CompileOptions(memory_limit=entry.memory_limit)
             local = bound(source.name, program, bindings, options, target)
             source.limits.check_tensor(source.name, largest(local))

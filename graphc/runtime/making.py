@@ -30,6 +30,7 @@ from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.vjp_layout import differentiated
 from graphc.passes.check_numerics import table
 from graphc.passes.manager import PassReport, tell_of
+from graphc.passes.peak import peak
 from graphc.passes.recompute import Recompute
 from graphc.passes.target import Target
 from graphc.runtime.annotated import feed_specs
@@ -38,7 +39,7 @@ from graphc.runtime.fitting import Try, fit
 from graphc.runtime.interface import Interface
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.loading import noting_reuse
-from graphc.runtime.lowered import InJax, on_one_device
+from graphc.runtime.lowered import InJax, JaxProgram, on_one_device
 from graphc.runtime.once import Once
 from graphc.runtime.partitioned import on_devices
 from graphc.runtime.physical import physical
@@ -88,7 +89,7 @@ class Making:
         self.steps, self.machine = steps, machine
         self.placement: Placement | None = None
         self.bindings = bind_feeds(prepared.functional, shapes, prepared.sources)
-        self._bound = Once(lambda: bind(self.prepared, self.bindings, options, self.target))
+        self._set_programs()
         self.notes: list[str] = []
         self.devices: Sequence[jax.Device]
         if machine is not None:
@@ -120,10 +121,20 @@ class Making:
         making = copy(self)
         making.options, making.prepared = options, self.prepared.under(options)
         making.notes = list(self.notes)
-        making._bound = Once(lambda: bind(making.prepared, making.bindings, options, making.target))
+        making._set_programs()
         for name in ("key", "program_key"):
             making.__dict__.pop(name, None)
         return making
+
+    def _set_programs(self) -> None:
+        """Each of these is made when it is first asked for."""
+
+        def bound(tight: bool) -> tuple[Program, PassReport]:
+            target = replace(self.target, tight=tight)
+            return bind(self.prepared, self.bindings, self.options, target)
+
+        self._bound = Once(lambda: bound(False))
+        self._tight = Once(lambda: bound(True))
 
     @property
     def target(self) -> Target:
@@ -131,7 +142,7 @@ class Making:
         platforms = {device.platform for device in self.devices}
         platform = platforms.pop() if len(platforms) == 1 else "several"
         replicas = 1 if self.strategy is None else self.strategy.replicas
-        return Target(platform, replicas, self.memory_limit)
+        return Target(platform, replicas)
 
     @cached_property
     def environment(self) -> dict[str, str]:
@@ -204,13 +215,29 @@ class Making:
     def in_jax(self, layout: StateLayout, budget: int | None = None) -> InJax:
         """The program as a JAX function of the buffers of `layout`.
 
+        On GPUs, only deep networks are loops. Where the program needs more than the budget, and
+        with loops of fewer blocks less, it is the one with these loops; it takes the same buffers.
+
         Args:
             budget: see `passes.recompute`; None computes nothing again.
 
         Raises:
             LayoutError: the strategy cannot be followed.
         """
-        program = self.program
+        made = self._in_jax(self.program, layout, budget)
+        if budget is None or self.target.platform != "gpu":
+            return made
+        needed = peak(made.local)
+        if needed <= budget:
+            return made
+        program, report = self._tight()
+        tight = self._in_jax(program, layout, budget)
+        if not isinstance(tight, JaxProgram) or peak(tight.local) >= needed:
+            return made
+        return tight._replace(report=report + tight.report)
+
+    def _in_jax(self, program: Program, layout: StateLayout, budget: int | None) -> InJax:
+        """A bound program as a JAX function."""
         start = time.perf_counter()
         apart = self.strategy is None and len(self.devices) > 1
         if self.steps is None or apart:

@@ -170,7 +170,7 @@ def bind(
     passes = late_manager(options, target)
     if is_accumulated(program):
         # Accumulation means what the user asked for: no option leaves it out.
-        behind = without(after_accumulation(options), options)
+        behind = without(after_accumulation(options, target), options)
         around = [Accumulate(prepared.sources, target.replicas), *passes.passes, *behind]
         passes = replace(passes, passes=around)
     return _run(passes, program)

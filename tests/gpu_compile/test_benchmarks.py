@@ -21,7 +21,8 @@ def test_both_forms_compute_the_same_products(name: str, count: int) -> None:
     assert "roofline" in row[1] and ("all-reduces" in row[1]) == (count > 1)
 
 
-def test_a_transformer_in_all_forms() -> None:
-    size = transformer.Size(2, 128, 2, 128, 2)
-    made = gpu_hlo.transformers(size, 1)
-    assert [form.cost.kernels > 0 for form in made.values()] == [True] * 3
+@pytest.mark.parametrize("count", [1, 8])
+def test_a_transformer_in_all_forms(count: int) -> None:
+    size = transformer.Size(2, 128, 2, 128, 2 * count)
+    made = gpu_hlo.transformers(size, count)
+    assert [form.cost.kernels > 0 for form in made.values()] == [True] * 4

@@ -10,6 +10,7 @@ import optax
 import pytest
 
 import graphc as gc
+from benchmarks import transformer
 from graphc.devices.machine import model_names
 from graphc.devices.topology import devices_of
 from graphc.errors import AttributeValueError, DeviceError, MemoryLimitError
@@ -162,6 +163,30 @@ def test_only_deep_networks_become_loops(blocks: int, rolled: bool) -> None:
     if not rolled:  # each product once: forward, and both gradients but that of the input
         products = sum(n for t, n in step.hlo_cost().custom_calls.items() if "matmul" in t)
         assert products == 3 * (blocks + 1) - 1
+
+
+def test_loops_are_made_where_memory_is_short() -> None:
+    """Of few blocks too: what loops keep can be computed again."""
+    size = transformer.Size(blocks=6, width=256, heads=4, sequence=256, batch=32)
+    model = transformer.graphc_model(size)
+
+    def compiled(limit: int | None) -> tuple[int, bool]:
+        step = gc.compile(
+            model.graph,
+            [model.train, model.loss],
+            {"text": (size.batch, size.sequence + 1)},
+            machine="h100",
+            options=gc.CompileOptions(precision="bf16", memory_limit=limit),
+        )
+        memory = step.memory()
+        taken = memory["arguments"] + memory["outputs"] - memory["aliased"] + memory["temporaries"]
+        return taken, " while(" in step.hlo()
+
+    plain, rolled = compiled(None)
+    assert not rolled
+    limit = int(0.75 * plain)
+    taken, rolled = compiled(limit)
+    assert rolled and taken <= limit
 
 
 def test_wrong_devices_are_refused() -> None:

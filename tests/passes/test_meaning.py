@@ -16,6 +16,9 @@ from graphc.passes.eliminate_common import EliminateCommon
 from graphc.passes.fold_constants import FoldConstants
 from graphc.passes.fold_norms import FoldNorms
 from graphc.passes.fuse_attention import FuseAttention
+from graphc.passes.gpu_fence_buffers import GpuFenceBuffers
+from graphc.passes.gpu_recompute_activations import GpuRecomputeActivations
+from graphc.passes.gpu_stack_less import GpuStackLess
 from graphc.passes.group_alike import GroupAlike
 from graphc.passes.hoist_products import HoistProducts
 from graphc.passes.hoist_sums import HoistSums
@@ -37,6 +40,7 @@ PASSES = (
     RollRepeats(turns=2, saved=1, work=0), GroupAlike(fewest=2), FoldNorms(),
     HoistSums(always=True), SparseGradients(fewest=0, smallest=0), Recompute(budget=0),
     FuseAttention(every=True), HoistProducts(),
+    GpuFenceBuffers(fewest=1), GpuRecomputeActivations(smallest=0), GpuStackLess(),
 )  # fmt: skip
 UNHURRIED = settings(
     max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

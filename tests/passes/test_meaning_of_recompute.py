@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from graphc.ir.program import Program
 from graphc.ir.text import print_program
 from graphc.ir.verify import verify
+from graphc.passes.gpu_stack_less import GpuStackLess
 from graphc.passes.loop_pairs import LoopPair, loop_pairs
 from graphc.passes.peak import peak
 from graphc.passes.prune import Prune
@@ -26,7 +27,7 @@ EXAMPLES = 200  # by hand: thousands
 # What has to come up among the examples.
 PATHS = {
     "nothing again", "something again", "a carry saved", "no value saved", "segments",
-    "segments that save a value", "three plans",
+    "segments that save a value", "stacked less on a GPU", "three plans",
 }  # fmt: skip
 
 
@@ -78,6 +79,11 @@ def test_recomputing_preserves_meaning() -> None:
         assert (after is before) == (changed == 0)
         assert peak(after) <= peak(before)
         same(before, after, seed)
+        for moves in (1, 1000):  # where costs are next to nothing, as little is stacked as can be
+            after, changed = GpuStackLess(moves).run(before)
+            assert (after is before) == (changed == 0)
+            seen["stacked less on a GPU"] += changed
+            same(before, after, seed)
 
     run()
     assert seen.keys() >= PATHS, PATHS - seen.keys()

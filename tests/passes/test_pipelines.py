@@ -29,12 +29,23 @@ def test_every_pipeline_of_the_options_is_there(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("platform", "limit", "turns"),
-    [("cpu", None, 6), ("cpu", "1GiB", 3), ("gpu", None, 3), ("any", None, 3)],
+    ("target", "limit", "unroll", "turns"),
+    [
+        (Target("cpu"), None, None, 6),
+        (Target("cpu"), "1GiB", None, 3),
+        (Target("cpu", tight=True), None, None, 3),
+        (Target("gpu"), None, None, 25),
+        (Target("gpu"), "1GiB", None, 25),
+        (Target("gpu"), None, 48, 49),
+        (Target("gpu", tight=True), None, None, 3),
+        (Target("any"), None, None, 3),
+    ],
 )
-def test_of_how_many_turns_a_loop_is_made(platform: str, limit: str | None, turns: int) -> None:
-    """On CPU few turns are faster flat; a limit of memory asks for what loops keep."""
-    passes = after_binding(CompileOptions(memory_limit=limit), Target(platform))
+def test_of_how_many_turns_a_loop_is_made(
+    target: Target, limit: str | None, unroll: int | None, turns: int
+) -> None:
+    """Few turns are faster flat; little memory asks for what loops keep."""
+    passes = after_binding(CompileOptions(memory_limit=limit, unroll=unroll), target)
     (rolling,) = (a_pass for a_pass in passes if isinstance(a_pass, RollRepeats))
     assert rolling.turns == turns
 

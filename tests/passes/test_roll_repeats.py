@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphc.passes.roll_repeats import RollRepeats
 from tests.passes.check import check, check_stays, program
 from tests.passes.rolling import ROLL, layers, rolls, text
@@ -332,28 +330,6 @@ def test_names_say_what_a_node_stands_for() -> None:
         assert node.source is not None and node.source.turns == tuple(turns)
         assert str(node.source) == str(turns[0][1])
     assert scan.source == before.nodes[0].source
-
-
-@pytest.mark.parametrize(("whole", "at_once"), [(0, 4), (2, 4), (3, 3)])
-def test_short_loops_are_compiled_without_a_loop_where_asked(whole: int, at_once: int) -> None:
-    ops = ["Negative", "Tanh"] * 3
-    lines = [f"%{i} = {op}({f'%{i - 1}' if i else 'x'}) : f32[2]" for i, op in enumerate(ops)]
-    whole_program = program(text("\n".join([*lines, "return y = %5"])))
-    (loop,) = RollRepeats(saved=1, work=1, whole=whole).run(whole_program).program.nodes
-    assert loop.attrs["length"] == 3 and loop.attrs["unroll"] == at_once
-
-
-def test_short_loops_are_not_made_where_memory_is_enough() -> None:
-    """Values of three layers of 16 elements, and their parameters."""
-    before = program(text(layers("abc") + "\nreturn y = %5"))
-
-    def rolled(**options: int) -> int:
-        result = RollRepeats(saved=1, work=1, **options).run(before)
-        return sum(node.op.name == "Scan" for node in result.program.nodes)
-
-    assert rolled() == rolled(flat=2) == 1
-    assert rolled(flat=3) == rolled(flat=3, enough=10**6) == 0
-    assert rolled(flat=3, enough=10) == 1
 
 
 def parameters(layer: str, shared: int) -> list[tuple[int, int]]:

@@ -352,3 +352,38 @@ def test_two_loops_over_the_same_parameters_share_a_stack() -> None:
     before = f"{layers('abc')}\n{layers('abc', '%5', 6, 'Relu')}\nreturn y = %11"
     rolled = RollRepeats(3, 4, 0).run(program(text(before))).program
     assert [node.op.name for node in rolled.nodes] == ["Stack", "Scan", "Scan"]
+
+
+def test_loops_over_the_same_layers_begin_at_the_same_layer() -> None:
+    """The first half of the first layer differs, so forward turns could begin in the middle of a
+    layer, with as few carries. The backward loop would then take stacks in pieces."""
+    count = 6
+    lines, x = [], "x"
+    for i in range(count):
+        first = f"Multiply({x}, a{i})" if i else f"Add({x}, a{i})"
+        lines += [
+            f"%h{i} = {first} : f32[2]",
+            f"%t{i} = Tanh(%h{i}) : f32[2]",
+            f"%g{i} = Multiply(%t{i}, b{i}) : f32[2]",
+            f"%y{i} = Sin(%g{i}) : f32[2]",
+        ]
+        x = f"%y{i}"
+    dy = "x"
+    for i in reversed(range(count)):
+        lines += [
+            f"%u{i} = Multiply({dy}, %y{i}) : f32[2]",
+            f"%v{i} = Multiply(%u{i}, b{i}) : f32[2]",
+            f"%w{i} = Multiply(%v{i}, %t{i}) : f32[2]",
+            f"%z{i} = Multiply(%w{i}, a{i}) : f32[2]",
+            f"%e{i} = Cos(%z{i}) : f32[2]",
+        ]
+        dy = f"%e{i}"
+    ports = ", ".join(f"{name}{i}: state f32[2]" for i in range(count) for name in "ab")
+    body = "\n".join(lines)
+    before = program(f"program p(x: f32[2], {ports}) {{\n{body}\nreturn y = {x}, dx = {dy}\n}}")
+    nodes = RollRepeats(turns=3, saved=4, work=0).run(before).program.nodes
+    forward, backward = (node for node in nodes if node.op.name == "Scan")
+    assert forward.attrs["length"] == backward.attrs["length"] == count - 1
+    assert not forward.attrs["reverse"] and backward.attrs["reverse"]
+    stacked = {t for node in nodes if node.op.name == "Stack" for t in node.outputs}
+    assert len(stacked) == 2 and stacked <= set(forward.inputs) & set(backward.inputs)
