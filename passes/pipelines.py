@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from graphc.config import CompileOptions
@@ -143,12 +144,19 @@ def after_accumulation(options: CompileOptions) -> list[Pass]:
     return [StackCarries(), *_AFTER_ROLLING]
 
 
-def on_device(options: CompileOptions, platform: str, budget: int | None) -> list[Pass]:
+def on_device(
+    options: CompileOptions, platform: str, budget: int | None, exchanges: Sequence[Pass] = ()
+) -> list[Pass]:
     """The passes for the program as one device runs it, after all others: what is computed again
-    must be what that device computed, and what is written over must be what lies there."""
+    must be what that device computed, and what is written over must be what lies there.
+
+    Args:
+        exchanges: passes over what replicas exchange; they see what products are hoisted to.
+    """
     passes: list[Pass] = [] if budget is None else [Recompute(budget)]
     if options.pipeline in ("O2", "O3"):
         passes.append(HoistProducts(budget))
+    passes += exchanges
     if platform != "cpu" or not options.donate:  # what is not given away is not written over
         return passes
     if options.pipeline == "O3":

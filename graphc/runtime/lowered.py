@@ -219,16 +219,16 @@ def suited(
     platform: str,
     budget: int | None = None,
     replicas: int = 1,
-    first: Sequence[Pass] = (),
+    exchanges: Sequence[Pass] = (),
 ) -> tuple[Program, PassReport]:
     """What one device runs after the passes for that, and what those did.
 
     What one of several replicas runs means nothing alone, so it is not validated.
 
     Args:
-        first: passes that a strategy adds.
+        exchanges: passes of a strategy, over what replicas exchange.
     """
-    chosen = without([*first, *on_device(options, platform, budget)], options)
+    chosen = without(on_device(options, platform, budget, exchanges), options)
     if not chosen or program.symbols():  # they ask for sizes, which a saved program may leave open
         return program, PassReport(())
     passes = PassManager(

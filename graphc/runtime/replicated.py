@@ -20,6 +20,7 @@ from jax.sharding import Mesh
 from graphc.config import CompileOptions
 from graphc.devices.bucketing import BucketCollectives
 from graphc.devices.localize import Local
+from graphc.devices.narrow_exchanges import NarrowExchanges
 from graphc.devices.replicate import Replicate
 from graphc.devices.strategy import DataParallel
 from graphc.ir.dtypes import INT32
@@ -30,6 +31,7 @@ from graphc.ir.program import Port, Program
 from graphc.ir.types import TensorType
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.ops.shape import RESHAPE
+from graphc.passes.base import Pass
 from graphc.passes.check_numerics import NUMERICS
 from graphc.passes.manager import tell_of
 from graphc.runtime.executors import AXIS_NAME, cut_along
@@ -84,8 +86,10 @@ def on_replicas(
     local = replicate.replicate(program)
     tell_of("replicate", program, local.program, time.perf_counter() - start)
     platform = devices[0].platform
-    first = [BucketCollectives(strategy.bucket_bytes)] if strategy.bucket_bytes else []
-    inside, report = suited(local.program, options, platform, budget, len(devices), first)
+    exchanges: list[Pass] = [NarrowExchanges()]
+    if strategy.bucket_bytes:
+        exchanges.append(BucketCollectives(strategy.bucket_bytes))
+    inside, report = suited(local.program, options, platform, budget, len(devices), exchanges)
     local = replace(local, program=inside)
     plain = local.program
     local, checks = _checked(local, options)
