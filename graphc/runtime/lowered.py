@@ -101,6 +101,7 @@ class JaxProgram(NamedTuple):
         arguments: their shapes, dtypes and places.
         local: what each device runs, after the passes for that.
         report: what those passes did.
+        of_strategy: options of XLA that carry out the strategy.
     """
 
     interface: Interface
@@ -110,6 +111,7 @@ class JaxProgram(NamedTuple):
     arguments: Sequence[Any]
     local: Program
     report: PassReport
+    of_strategy: Mapping[str, int] = EMPTY
 
     def lower(self) -> Any:
         """JAX's stage before XLA: the program's StableHLO."""
@@ -141,7 +143,10 @@ class JaxProgram(NamedTuple):
 
     def xla_options(self, options: CompileOptions) -> dict[str, str | int | bool | float]:
         """See `chosen_xla_options`."""
-        return chosen_xla_options(self.local, options, self.devices[0])
+        return {
+            **self.of_strategy,
+            **chosen_xla_options(self.local, options, self.devices[0]),
+        }
 
     def _widths(self) -> AbstractContextManager[Any]:
         return jax.enable_x64(True) if self.interface.wide else nullcontext()

@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from graphc.config import CompileOptions
-from graphc.devices.bucketing import BucketCollectives
+from graphc.devices.bucketing import BucketCollectives, joining_options
 from graphc.devices.localize import Local
 from graphc.devices.narrow_exchanges import NarrowExchanges
 from graphc.devices.replicate import Replicate
@@ -87,8 +87,9 @@ def on_replicas(
     tell_of("replicate", program, local.program, time.perf_counter() - start)
     platform = devices[0].platform
     exchanges: list[Pass] = [NarrowExchanges()]
-    if strategy.bucket_bytes:
-        exchanges.append(BucketCollectives(strategy.bucket_bytes))
+    bucket_bytes = strategy.bucket_bytes_on(platform)
+    if bucket_bytes:
+        exchanges.append(BucketCollectives(bucket_bytes))
     inside, report = suited(local.program, options, platform, budget, len(devices), exchanges)
     local = replace(local, program=inside)
     plain = local.program
@@ -127,7 +128,8 @@ def on_replicas(
         checks=checks,
     )
     interface = replace(interface, homes=homes_of(interface.buffers, cut))
-    return JaxProgram(interface, devices, program, jitted, arguments, plain, report)
+    joining = joining_options(platform, bucket_bytes)
+    return JaxProgram(interface, devices, program, jitted, arguments, plain, report, joining)
 
 
 def _is_uneven(program: Program, replicas: int) -> bool:
