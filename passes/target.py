@@ -12,7 +12,10 @@ class Target:
     Attributes:
         platform: JAX's name: "cpu", "gpu", "tpu"; "any" for a program that must run on all.
         replicas: how many share the batch; 1 without a strategy.
+        flash: on GPUs, whether cuDNN has attention for them: all of NVIDIA since compute capability
+            8.0.
     """
 
     platform: str = "any"
     replicas: int = 1
+    flash: bool = True

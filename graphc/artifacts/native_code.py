@@ -19,10 +19,10 @@ from graphc.artifacts.lowering import (
 from graphc.config import CompileOptions
 from graphc.devices.discovery import first_devices
 from graphc.devices.machine import Machine
+from graphc.devices.targets import target_of
 from graphc.devices.topology import devices_by_name
 from graphc.errors import ArtifactError, CacheError
 from graphc.ir.program import Program
-from graphc.passes.target import Target
 from graphc.runtime.loading import Code, to_bytes
 
 
@@ -51,7 +51,7 @@ def native_code_of(
         ArtifactError: XLA cannot store it.
         ExecutionError: XLA refuses it, or it does not fit into the memory limit.
     """
-    target = Target(devices[0].platform, len(devices))
+    target = target_of(devices, len(devices))
     program = graphs.bound(name, program, {}, options, target)
 
     def make(budget: int | None) -> Function:
