@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,9 +14,10 @@ from graphc.ops.control import SCAN
 from graphc.passes.base import Pass, PassResult
 from graphc.passes.loop_stacks import uses_of
 
-# Bytes of a slice. Smaller ones take longer by themselves than in a stack: each exchange has a
-# latency, of 15 us on 8 GPUs, in which a link carries 4 MB.
+# Bytes of a slice, and of all slices of a turn. Fewer take longer turn by turn than in a stack: an
+# exchange has a latency, of 15 us on 8 GPUs, in which a link carries 4 MB.
 _LEAST: Final = 2**18
+_LEAST_OF_A_TURN: Final = 2**21
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class ExchangeInLoops(Pass):
             slice_ = loop.regions[0].output_tensors()[place]
             if place >= loop.attrs["carries"] and _bytes(slice_) >= _LEAST:
                 moved.setdefault(loop, {})[place] = node
+        moved = {loop: found for loop, found in moved.items() if _is_worth(loop, found)}
         if not moved:
             return PassResult(program, 0)
         gone = {node for exchanges in moved.values() for node in exchanges.values()}
@@ -57,6 +59,11 @@ class ExchangeInLoops(Pass):
             if node not in gone
         ]
         return PassResult(program.replace(nodes=tuple(nodes)), len(gone))
+
+
+def _is_worth(loop: Node, exchanges: Collection[int]) -> bool:
+    results = loop.regions[0].output_tensors()
+    return sum(_bytes(results[i]) for i in exchanges) >= _LEAST_OF_A_TURN
 
 
 def _exchanging(loop: Node, exchanges: dict[int, Node]) -> Node:
