@@ -44,8 +44,13 @@ def native_code_of(
     donated: int,
     devices: Sequence[jax.Device],
     options: CompileOptions,
+    machine: Machine | None = None,
 ) -> Code:
     """The program compiled for `devices`, after the passes for them.
+
+    Args:
+        machine: that the devices are those of, if it is not this one. Its memory is the limit where
+            the options have none, as it is for `gc.compile`.
 
     Raises:
         ArtifactError: XLA cannot store it.
@@ -59,8 +64,14 @@ def native_code_of(
             return for_replicas(program, devices, options, budget)
         return for_one(program, donated, device=devices[0], options=options, budget=budget)
 
-    limit = limit_of(options)
-    _, compiled = compiled_within(limit, make, lambda function: compiled_for(function, devices))
+    limit, words = limit_of(options), None
+    if limit is None and machine is not None:
+        limit, words = machine.usable_memory, machine.memory_in_words()
+
+    def compile(function: Function) -> Any:
+        return compiled_for(function, devices)
+
+    _, compiled = compiled_within(limit, make, compile, words)
     try:
         return to_bytes(compiled, devices[0])
     except CacheError as error:

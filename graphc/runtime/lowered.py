@@ -13,7 +13,7 @@ from jax import numpy as jnp
 
 from graphc.config import CompileOptions
 from graphc.devices.topology import is_here
-from graphc.errors import ExecutionError
+from graphc.errors import DeviceError, ExecutionError, GraphcError
 from graphc.ir.layouts import REPLICATED, Layout, Sharded
 from graphc.ir.node import EMPTY
 from graphc.ir.program import Port, Program
@@ -135,10 +135,7 @@ class JaxProgram(NamedTuple):
             except OSError:  # such as a TimeoutError of a signal handler; XLA raises no OSError
                 raise
             except Exception as error:
-                raise ExecutionError(
-                    f"XLA could not compile the program: {error}",
-                    mend="check CompileOptions.xla_options" if options.xla_options else None,
-                ) from error
+                raise refused(error, self.devices[0], options) from error
         return compiled
 
     def xla_options(self, options: CompileOptions) -> dict[str, str | int | bool | float]:
@@ -150,6 +147,22 @@ class JaxProgram(NamedTuple):
 
     def _widths(self) -> AbstractContextManager[Any]:
         return jax.enable_x64(True) if self.interface.wide else nullcontext()
+
+
+def refused(error: Exception, device: jax.Device, options: CompileOptions) -> GraphcError:
+    """The error for a program that XLA does not compile."""
+    if "ptxas too old" in str(error) and not is_here(device):
+        capability = getattr(device, "compute_capability", "")
+        return DeviceError(
+            f"CUDA's assembler here does not know compute capability {capability} of "
+            f"{device.device_kind}: it is too old, or the GPU is",
+            mend="check compute_capability in the description of the machine; newer GPUs may need "
+            "a newer JAX with its CUDA plugin",
+        )
+    return ExecutionError(
+        f"XLA could not compile the program: {error}",
+        mend="check CompileOptions.xla_options" if options.xla_options else None,
+    )
 
 
 # XLA cannot time kernels on a device that is not here; without times, some matrix products have no
