@@ -20,6 +20,7 @@ from jax.sharding import Mesh
 from graphc.config import CompileOptions
 from graphc.devices.bucketing import BucketCollectives, joining_options
 from graphc.devices.exchange_in_loops import ExchangeInLoops
+from graphc.devices.join_moments import JoinMoments
 from graphc.devices.localize import Local
 from graphc.devices.narrow_exchanges import NarrowExchanges
 from graphc.devices.replicate import Replicate
@@ -87,7 +88,7 @@ def on_replicas(
     local = replicate.replicate(program)
     tell_of("replicate", program, local.program, time.perf_counter() - start)
     platform = devices[0].platform
-    exchanges: list[Pass] = [NarrowExchanges()]
+    exchanges: list[Pass] = [JoinMoments(len(devices)), NarrowExchanges()]
     if platform == "gpu":
         exchanges.append(ExchangeInLoops())
     bucket_bytes = strategy.bucket_bytes_on(platform)
