@@ -38,7 +38,9 @@ class ExchangeInLoops(Pass):
 
     def run(self, program: Program) -> PassResult:
         uses, makers = uses_of(program), program.producers()
-        moved: dict[Node, dict[int, Node]] = {}  # of a loop: the exchange of a result, by its number
+        moved: dict[
+            Node, dict[int, Node]
+        ] = {}  # of a loop: the exchange of a result, by its number
         for node in program.nodes:
             if node.op is not ALL_REDUCE or len(node.inputs) != 1 or uses[node.inputs[0]] != 1:
                 continue

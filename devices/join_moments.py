@@ -106,7 +106,7 @@ def _moments(node: Node, makers: Mapping[Tensor, Node], replicas: int) -> Moment
     axes, count = variance.attrs["axes"], variance.attrs["count"]
     if (mean.attrs["axes"], mean.attrs["count"], mean.attrs["keepdims"]) != (axes, count, True):
         return None
-    own = math.prod(int(variance.inputs[0].type.shape[i]) for i in axes)  # type: ignore[arg-type]
+    own = math.prod(int(variance.inputs[0].type.shape[i]) for i in axes)
     if own * replicas != count:
         return None
     return Moments(mean, variance, whole_mean, node)
@@ -136,9 +136,7 @@ def _joined(found: Moments, replicas: int) -> tuple[list[Node], Tensor, Tensor]:
         nodes.append(node_of(op, inputs, like=like, **attrs))  # type: ignore[arg-type]
         return nodes[-1].outputs[0]
 
-    own = emit(
-        REDUCE_MEAN, found.mean.inputs[0], axes=axes, keepdims=True, count=count // replicas
-    )
+    own = emit(REDUCE_MEAN, found.mean.inputs[0], axes=axes, keepdims=True, count=count // replicas)
     within = emit(VARIANCE, found.variance.inputs[0], own, axes=axes, count=count)
     both = emit(RESHAPE, emit(STACK, own, within, axis=0), shape=(1, 2, *shape))
     every = emit(ALL_GATHER, both, axis=0, replicas=replicas)

@@ -66,7 +66,10 @@ def _facts(step: Executable) -> dict[str, Any]:
 def _text(facts: dict[str, Any]) -> list[str]:
     seconds, cost = facts["seconds"], facts["cost"]
     total = "total_" if "total_flops" in cost else ""
-    flops, moved = amount(cost[f"{total}flops"], "FLOP"), amount(cost[f"{total}bytes_accessed"], "B")
+    flops, moved = (
+        amount(cost[f"{total}flops"], "FLOP"),
+        amount(cost[f"{total}bytes_accessed"], "B"),
+    )
     how = "counted from the HLO" if total else "XLA's estimate, loops counted once"
     rows = [
         ("feeds", ", ".join(f"{n}: {t}" for n, t in facts["feeds"].items()) or "none"),

@@ -149,8 +149,8 @@ class Timeline:
         return 1 - self.waiting / self.communicating if self.communicating else 1.0
 
 
-# What an all-reduce of a few bytes takes: to begin, and for each hop over NVLink. NCCL's own figures
-# for its protocol of the lowest latency (src/graph/tuning.cc, "LL", ring).
+# What an all-reduce of a few bytes takes: to begin, and for each hop over NVLink. NCCL's own
+# figures for its protocol of the lowest latency (src/graph/tuning.cc, "LL", ring).
 _COLLECTIVE_LATENCY, _HOP = 6.6e-6, 0.6e-6
 
 

@@ -83,6 +83,10 @@ def _parallel_on(platform: str) -> Wanted:
     return lambda program, target: target.platform == platform and target.replicas > 1
 
 
+def _parallel_loops_on_gpu(program: Program, target: Target) -> bool:
+    return _parallel_on("gpu")(program, target) and _has_loops(program, target)
+
+
 def _has(program: Program, *operators: str) -> bool:
     return any(node.op.name in operators for node in program.walk())
 
@@ -181,12 +185,12 @@ VARIANTS: Final[tuple[Variant, ...]] = (
     ),
     _row(
         "all-reduces of loops in the next turn",
-        lambda program, target: _parallel_on("gpu")(program, target) and _has_loops(program, target),
+        _parallel_loops_on_gpu,
         {"xla_gpu_enable_pipelined_all_reduce": True},
     ),
     _row(
         "gradients of loops exchanged after them",
-        lambda program, target: _parallel_on("gpu")(program, target) and _has_loops(program, target),
+        _parallel_loops_on_gpu,
         without_passes=("exchange-in-loops",),
     ),
     # As large as the buckets of a strategy by default, see `devices.bucketing`.

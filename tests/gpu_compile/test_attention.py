@@ -91,9 +91,7 @@ def test_each_gpu_that_graphc_knows_has_it(machine: str, dtype: str) -> None:
     ],
     ids=str,
 )
-def test_what_cudnn_takes_on_a_h100(
-    wanted: tuple[bool, bool], options: dict[str, Any]
-) -> None:
+def test_what_cudnn_takes_on_a_h100(wanted: tuple[bool, bool], options: dict[str, Any]) -> None:
     assert calls(**options) == wanted
 
 

@@ -54,6 +54,14 @@ def mean_square(y: Any) -> Any:
     return jnp.mean(jnp.square(y.astype(jnp.float32)))
 
 
+PLAIN: dict[str, Any] = {
+    "strides": 1,
+    "padding": "SAME",
+    "dilation": 1,
+    "groups": 1,
+    "size": 3,
+    "channels": 32,
+}
 CONVOLUTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "strided": {"strides": 2},
@@ -72,8 +80,7 @@ CONVOLUTIONS: dict[str, dict[str, Any]] = {
 )
 def test_a_convolution_and_its_gradients(name: str, precision: str | None) -> None:
     """Behind a pointwise one, so that the gradient of its input is needed."""
-    given: dict[str, Any] = {"strides": 1, "padding": "SAME", "dilation": 1, "groups": 1, "size": 3, "channels": 32}
-    given |= CONVOLUTIONS[name]
+    given = PLAIN | CONVOLUTIONS[name]
     size, channels, dtype = given.pop("size"), given.pop("channels"), DTYPES[precision]
     n, side, outputs = 16, 28, 64
     with gc.Graph(seed=0) as graph:
@@ -137,9 +144,7 @@ def test_a_transposed_convolution(precision: str | None) -> None:
         h = lax.conv_general_dilated(
             x.astype(dtype), first, (1, 1), "SAME", dimension_numbers=LABELS
         )
-        return mean_square(
-            lax.conv_transpose(h, second, (2, 2), "SAME", dimension_numbers=LABELS)
-        )
+        return mean_square(lax.conv_transpose(h, second, (2, 2), "SAME", dimension_numbers=LABELS))
 
     kernels = [shape(1, 1, channels, channels), shape(3, 3, channels, 64)]
     _, theirs = by_hand(sgd(loss_of), kernels, [shape(n, side, side, channels)])

@@ -651,9 +651,7 @@ def test_a_collective_hides_at_most_the_time_of_the_kernels_beside_it() -> None:
     assert math.isclose(beside.seconds, exchange)
     assert math.isclose(beside.waiting, exchange - access)
     assert math.isclose(beside.computing, access)
-    large = timeline(
-        overlap("%b = f32[8388608] broadcast(%x)\n%n = f32[8388608] negate(%b)"), gpu
-    )
+    large = timeline(overlap("%b = f32[8388608] broadcast(%x)\n%n = f32[8388608] negate(%b)"), gpu)
     assert large.waiting == 0
     assert large.hidden == 1
     assert large.seconds == large.computing
