@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import jax
 
@@ -348,10 +348,15 @@ def _devices(
     return session.strategy.resolve()
 
 
+# They put collectives into loops, or such as JAX writes in another way for each platform, in a
+# condition: when a file is read, collectives in both are refused.
+_NOT_PORTABLE: Final = ("exchange-in-loops", "join-moments")
+
+
 def _portable(options: CompileOptions) -> CompileOptions:
     """Of the options, those of the passes for any device."""
-    names = ("without_passes", "verify", "validate", "dump")
-    return CompileOptions(**{name: getattr(options, name) for name in names})
+    found = {name: getattr(options, name) for name in ("verify", "validate", "dump")}
+    return CompileOptions(without_passes=(*options.without_passes, *_NOT_PORTABLE), **found)
 
 
 def _function(
