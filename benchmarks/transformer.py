@@ -89,7 +89,8 @@ def graphc_model(size: Size, cache: str | None = None) -> Model:
     """Written layer by layer; what JAX traces of the optimizer is kept in the folder `cache`."""
     graph = gc.Graph(seed=0, name=f"transformer{size.blocks}")
     with graph:
-        tokens = gc.placeholder((size.batch, size.sequence + 1), "int32", name="text", batch_axis=0)
+        shape = (size.batch, size.sequence + 1)
+        tokens = gc.placeholder(shape, "int32", name="text", batch_axis=0)
         normal = gc.nn.initializers.Normal(stddev=0.02)
         positions = gc.variable(normal, shape=(size.sequence, size.width), name="positions")
         embedding = gc.nn.Embedding(VOCABULARY, size.width, normal, name="tokens")
@@ -234,7 +235,8 @@ def imported_model(size: Size) -> Model:
     graph = gc.Graph(seed=0, name=f"imported{size.blocks}")
     start = nested(initial(size), size)
     with graph:
-        tokens = gc.placeholder((size.batch, size.sequence + 1), "int32", name="text", batch_axis=0)
+        shape = (size.batch, size.sequence + 1)
+        tokens = gc.placeholder(shape, "int32", name="text", batch_axis=0)
         params = jax.tree.map(gc.variable, start)
         opt_state = jax.tree.map(gc.variable, optimizer().init(start))
         step = gc.from_jax(jax_step(size, scan=False))
