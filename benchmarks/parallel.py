@@ -40,7 +40,7 @@ def rows(devices: int = 4) -> Iterator[Row]:
     for name, model in (("MLP", mlp()), ("CNN", small_cnn())):
         total = sum(value.nbytes for value in model.params.values())
         label = f"{name} step on {devices} devices, {total / MIB:.1f} MiB of gradients"
-        for size in (gc.devices.DataParallel(1).bucket_bytes, total // 4):
+        for size in (gc.devices.DataParallel(1).bucket_bytes_on("cpu"), total // 4):
             of_size = f"{label}, buckets of {size / MIB:.2g} MiB"
             yield from _beside_hand(of_size, model, devices, size)
         yield from _beside_none(label, model, devices)
@@ -65,7 +65,7 @@ def _beside_hand(label: str, model: Model, devices: int, size: int) -> Iterator[
 
 
 def _beside_none(label: str, model: Model, devices: int) -> Iterator[Row]:
-    size = gc.devices.DataParallel(1).bucket_bytes
+    size = gc.devices.DataParallel(1).bucket_bytes_on("cpu")
     step, ours = graphc_step(model, devices, None)
     asked = step.stablehlo().count("stablehlo.all_reduce")
     timed = compare(graphc_step(model, devices, size)[1], ours, calls=CALLS, rounds=ROUNDS)
@@ -78,7 +78,7 @@ def _beside_none(label: str, model: Model, devices: int) -> Iterator[Row]:
 
 
 def _in_pieces(label: str, model: Model, devices: int) -> Iterator[Row]:
-    size = gc.devices.DataParallel(1).bucket_bytes
+    size = gc.devices.DataParallel(1).bucket_bytes_on("cpu")
     pieces, cut = graphc_step(model, devices, size, shard_optimizer=True)
     whole, ours = graphc_step(model, devices, size)
     bytes_cut, bytes_whole = (step.memory()["arguments"] for step in (pieces, whole))

@@ -6,6 +6,7 @@ the same form for the GPUs of the machine it runs on. `devices.topology` makes J
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tomllib
@@ -170,12 +171,17 @@ class Machine:
         return f"{self.count} x {self.model.name}"
 
     def to_toml(self) -> str:
-        """The text of a file that `Machine` reads."""
+        """The text of a file that `Machine` reads.
+
+        Raises:
+            AttributeValueError: a name that no file can hold, since it is not Unicode text.
+        """
         lines = [f"count = {self.count}", "", "[gpu]"]
         lines += [
             f"{f.name} = {_toml(value)}"
             for f in fields(Gpu)
-            if (value := getattr(self.model, f.name)) not in (None, "")
+            if (value := getattr(self.model, f.name)) is not None
+            and (value != "" or f.name not in _OPTIONAL)
         ]
         return "\n".join(lines) + "\n"
 
@@ -286,13 +292,27 @@ def _described(types: tuple[type, ...]) -> str:
 
 def _toml(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{name} = {rate!r}" for name, rate in value.items()) + " }"
+        rates = (f"{_key(name)} = {rate!r}" for name, rate in value.items())
+        return "{ " + ", ".join(rates) + " }"
     if isinstance(value, str):
-        if "\n" in value and "'''" not in value:
+        lines = value.split("\n")
+        if len(lines) > 1 and "'''" not in value and all(map(str.isprintable, lines)):
             return f"'''\n{value}'''"
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
+        return _quoted(value)
     return repr(value)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[\w-]+", name, re.ASCII) else _quoted(name)
+
+
+def _quoted(text: str) -> str:
+    """A basic string: with JSON's escapes, and one for the control character that JSON allows."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _refusal(f"{text!r} cannot be written to a file: {error.reason}") from None
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _refusal(what: str, mend: str | None = None, details: Any = ()) -> AttributeValueError:

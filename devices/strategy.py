@@ -11,7 +11,8 @@ from typing import Any
 
 import jax
 
-from graphc.devices.bucketing import BUCKET_BYTES
+from graphc.config import DEFAULT, Default
+from graphc.devices.bucketing import BUCKET_BYTES, GPU_BUCKET_BYTES
 from graphc.devices.discovery import find_devices, first_devices, name_of, no_such_device
 from graphc.errors import AttributeValueError, DeviceError
 from graphc.ir.device_spec import parse_device
@@ -32,7 +33,8 @@ class DataParallel:
         devices: how many of this process's devices; or which: `jax.Device`s, or names, where
             `/gpu:*` stands for all GPUs. Each is one replica.
         bucket_bytes: how many bytes of gradients, and of other sums over the batch, the replicas
-            add up in one exchange: see `devices.bucketing`. None or 0: each by itself.
+            add up in one exchange: see `devices.bucketing`. By default 25 MiB, on GPUs 8 MiB. None
+            or 0: each by itself.
         shard_optimizer: whether each device keeps a piece of what an optimizer keeps for the
             parameters, not all of it: see `devices.state_pieces`.
 
@@ -46,12 +48,12 @@ class DataParallel:
     """
 
     devices: int | Sequence[jax.Device | str]
-    bucket_bytes: int | None = field(default=BUCKET_BYTES, kw_only=True)
+    bucket_bytes: int | Default | None = field(default=DEFAULT, kw_only=True)
     shard_optimizer: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         size = self.bucket_bytes
-        if size is not None and (type(size) is not int or size < 0):
+        if size not in (None, DEFAULT) and (type(size) is not int or size < 0):
             raise AttributeValueError(
                 f"DataParallel: bucket_bytes must be a number of bytes, got {size!r}",
                 source=current_source(),
@@ -67,7 +69,14 @@ class DataParallel:
 
     def meaning(self) -> dict[str, Any]:
         """What a compiled program depends on, beside the devices themselves."""
-        return {"bucket_bytes": self.bucket_bytes or 0, "shard_optimizer": self.shard_optimizer}
+        size = "default" if self.bucket_bytes is DEFAULT else self.bucket_bytes or 0
+        return {"bucket_bytes": size, "shard_optimizer": self.shard_optimizer}
+
+    def bucket_bytes_on(self, platform: str) -> int:
+        """The size of buckets on devices of a platform; 0 for none."""
+        if isinstance(self.bucket_bytes, Default):
+            return GPU_BUCKET_BYTES if platform == "gpu" else BUCKET_BYTES
+        return self.bucket_bytes or 0
 
     @property
     def replicas(self) -> int:

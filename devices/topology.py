@@ -152,8 +152,15 @@ def _text(message: dict[str, Any]) -> str:
         if isinstance(value, dict):
             lines.append(f"{name} {{ {_text(value)} }}")
         elif isinstance(value, str) and not isinstance(value, _Word):
-            quoted = value.replace("\\", "\\\\").replace('"', '\\"')
-            lines.append(f'{name}: "{quoted}"')
+            lines.append(f'{name}: "{_escaped(value)}"')
         else:
             lines.append(f"{name}: {value}")
     return " ".join(lines)
+
+
+def _escaped(text: str) -> str:
+    """Text as protocol buffers write it: bytes that are not plain ASCII by their octal numbers."""
+    return "".join(
+        chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}"
+        for byte in text.encode(errors="replace")
+    )

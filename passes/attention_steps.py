@@ -31,7 +31,7 @@ def steps(operands: Sequence[TensorType], attrs: Mapping[str, Any], target: Targ
         attrs: of the operator.
         target: what the program is compiled for.
     """
-    if target.platform == "gpu" and _suits_cudnn(operands, attrs):
+    if target.platform == "gpu" and target.flash and _suits_cudnn(operands, attrs):
         return {"flash": True}
     query, key = operands[0].shape, operands[1].shape
     batch, time, heads, _ = (int(size) for size in query)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from graphc.config import CompileOptions
@@ -171,9 +172,15 @@ def _updates(options: CompileOptions, platform: str, budget: int | None) -> list
     return [UpdateInLoop(slice=0 if platform == "cpu" else _SLICE_ON_GPU, budget=budget)]
 
 
-def on_device(options: CompileOptions, platform: str, budget: int | None) -> list[Pass]:
+def on_device(
+    options: CompileOptions, platform: str, budget: int | None, exchanges: Sequence[Pass] = ()
+) -> list[Pass]:
     """The passes for the program as one device runs it, after all others: what is computed again
-    must be what that device computed, and what is written over must be what lies there."""
+    must be what that device computed, and what is written over must be what lies there.
+
+    Args:
+        exchanges: passes over what replicas exchange; they see what products are hoisted to.
+    """
     thorough = options.pipeline in ("O2", "O3")
     updates = _updates(options, platform, budget)
     passes: list[Pass] = []
@@ -182,9 +189,10 @@ def on_device(options: CompileOptions, platform: str, budget: int | None) -> lis
     if budget is not None:
         passes.append(Recompute(budget, tuple(updates)))
     if thorough:
-        passes += [HoistProducts(budget), *updates]
-        if platform == "gpu":
-            passes += [GpuRecomputeActivations(), GpuFenceBuffers()]
+        passes.append(HoistProducts(budget))
+    passes += [*exchanges, *updates]
+    if thorough and platform == "gpu":
+        passes += [GpuRecomputeActivations(), GpuFenceBuffers()]
     if platform != "cpu" or not options.donate:
         return passes
     if options.pipeline == "O3":

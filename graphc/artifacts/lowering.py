@@ -16,7 +16,7 @@ from jax.sharding import Mesh, Sharding, SingleDeviceSharding
 
 from graphc.config import CompileOptions
 from graphc.devices.strategy import DataParallel
-from graphc.errors import ExecutionError, GraphcError
+from graphc.errors import GraphcError
 from graphc.ir.node import EMPTY
 from graphc.ir.program import Program
 from graphc.lowering.emit_jax import needs_x64, to_function
@@ -25,7 +25,7 @@ from graphc.passes.target import Target
 from graphc.runtime.executors import AXIS_NAME, cut_along
 from graphc.runtime.fitting import fit
 from graphc.runtime.layout import StateLayout
-from graphc.runtime.lowered import chosen_xla_options, suited, with_token
+from graphc.runtime.lowered import chosen_xla_options, refused, suited, with_token
 from graphc.runtime.replicated import on_replicas
 
 _DEFAULT: Final = CompileOptions()
@@ -160,12 +160,14 @@ def compiled_within(
     limit: int | None,
     make: Callable[[int | None], Function],
     compile: Callable[[Function], Any],
+    name: str | None = None,
 ) -> tuple[Function, Any]:
     """The fastest function found of which a run takes at most `limit` bytes on each device, and
     what it was compiled to: see `runtime.fitting`. Without a limit, what computes nothing again.
 
     Args:
         make: gives the function for a budget, see `for_one`.
+        name: what errors call the limit, where it is not that of the options.
 
     Raises:
         MemoryLimitError: none does.
@@ -173,7 +175,7 @@ def compiled_within(
     if limit is None:
         function = make(None)
         return function, compile(function)
-    found = fit(make(None), make, lambda function: (None, compile(function)), limit)
+    found = fit(make(None), make, lambda function: (None, compile(function)), limit, name)
     return found.made, found.compiled
 
 
@@ -199,7 +201,7 @@ def compiled_program(
     except GraphcError:
         raise
     except Exception as error:
-        raise ExecutionError(f"XLA could not compile the program: {error}") from error
+        raise refused(error, devices[0], _DEFAULT) from error
 
 
 def x64(wide: bool) -> AbstractContextManager[Any]:

@@ -4,6 +4,7 @@ a machine that is not here."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -19,10 +20,10 @@ from graphc.artifacts.lowering import (
 from graphc.config import CompileOptions
 from graphc.devices.discovery import first_devices
 from graphc.devices.machine import Machine
+from graphc.devices.targets import target_of
 from graphc.devices.topology import devices_by_name
-from graphc.errors import ArtifactError, CacheError
+from graphc.errors import ArtifactError, CacheError, MemoryLimitError
 from graphc.ir.program import Program
-from graphc.passes.target import Target
 from graphc.runtime.loading import Code, to_bytes
 
 
@@ -44,23 +45,42 @@ def native_code_of(
     donated: int,
     devices: Sequence[jax.Device],
     options: CompileOptions,
+    machine: Machine | None = None,
 ) -> Code:
     """The program compiled for `devices`, after the passes for them.
+
+    Args:
+        machine: that the devices are those of, if it is not this one. Its memory is the limit where
+            the options have none, as it is for `gc.compile`.
 
     Raises:
         ArtifactError: XLA cannot store it.
         ExecutionError: XLA refuses it, or it does not fit into the memory limit.
     """
-    limit = limit_of(options)
-    target = Target(devices[0].platform, len(devices), tight=limit is not None)
-    program = graphs.bound(name, program, {}, options, target)
+    limit, words = limit_of(options), None
+    if limit is None and machine is not None:
+        limit, words = machine.usable_memory, machine.memory_in_words()
 
-    def make(budget: int | None) -> Function:
-        if len(devices) > 1:
-            return for_replicas(program, devices, options, budget)
-        return for_one(program, donated, device=devices[0], options=options, budget=budget)
+    def compiled_for_memory(tight: bool) -> Any:
+        target = replace(target_of(devices, len(devices)), tight=tight)
+        local = graphs.bound(name, program, {}, options, target)
 
-    _, compiled = compiled_within(limit, make, lambda function: compiled_for(function, devices))
+        def make(budget: int | None) -> Function:
+            if len(devices) > 1:
+                return for_replicas(local, devices, options, budget)
+            return for_one(local, donated, device=devices[0], options=options, budget=budget)
+
+        def compile(function: Function) -> Any:
+            return compiled_for(function, devices)
+
+        return compiled_within(limit, make, compile, words)[1]
+
+    try:
+        compiled = compiled_for_memory(limit_of(options) is not None)
+    except MemoryLimitError:
+        if limit_of(options) is not None:
+            raise
+        compiled = compiled_for_memory(True)  # loops save memory, and are slower
     try:
         return to_bytes(compiled, devices[0])
     except CacheError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import jax
 
@@ -98,7 +98,8 @@ def save(
             machine, of those signatures whose sizes are all fixed; used by
             `gc.load(path, trust_native=True)` only.
         machine: a `gc.devices.Machine`, or its name: the native code is for its GPUs, which need
-            not be here, instead of the devices at hand.
+            not be here, instead of the devices at hand. Their memory is the limit of that code,
+            unless the options set one.
         options: of the passes; those of the session otherwise. A `memory_limit` is kept to by
             signatures whose sizes are all fixed, as XLA counts on the devices at hand (it compiles
             them for that), and by the graph where it is compiled. A step may take more than in
@@ -236,7 +237,10 @@ def _export(
         details, mend = error.details, error.mend
         if isinstance(error, MemoryLimitError):
             details += ("a file keeps each variable apart, where a session may stack them",)
-            mend = f"pass options with memory_limit={error.least} or more, or fix smaller sizes"
+            if options.memory_limit is not None:
+                mend = f"pass options with memory_limit={error.least} or more, or fix smaller sizes"
+            else:
+                mend = "fix smaller sizes, or name a machine with more memory"
         raise ArtifactError(
             f"signature {name!r}: {error.what}", details=details, mend=mend
         ) from error
@@ -301,7 +305,7 @@ def _lowered(
     if native and not program.symbols():
         where = native_devices(devices, machine)
         donated = len(order.written)
-        native_code = native_code_of(name, program, donated, where, options)
+        native_code = native_code_of(name, program, donated, where, options, machine)
         members[f"programs/{name}.native"] = native_code.payload
         code = Native(f"programs/{name}.native", environment_of(where), native_code.targets)
     entry = Entry(
@@ -344,10 +348,15 @@ def _devices(
     return session.strategy.resolve()
 
 
+# They put collectives into loops, or such as JAX writes in another way for each platform, in a
+# condition: when a file is read, collectives in both are refused.
+_NOT_PORTABLE: Final = ("exchange-in-loops", "join-moments")
+
+
 def _portable(options: CompileOptions) -> CompileOptions:
     """Of the options, those of the passes for any device."""
-    names = ("without_passes", "verify", "validate", "dump")
-    return CompileOptions(**{name: getattr(options, name) for name in names})
+    found = {name: getattr(options, name) for name in ("verify", "validate", "dump")}
+    return CompileOptions(without_passes=(*options.without_passes, *_NOT_PORTABLE), **found)
 
 
 def _function(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -39,6 +39,7 @@ from graphc.artifacts.stablehlo import (
 )
 from graphc.config import CompileOptions
 from graphc.devices.environment import environment_of
+from graphc.devices.targets import target_of
 from graphc.errors import (
     ArtifactError,
     ArtifactVersionError,
@@ -51,7 +52,6 @@ from graphc.errors import (
     MemoryLimitError,
 )
 from graphc.ir.types import TensorType
-from graphc.passes.target import Target
 from graphc.runtime.feeds import bind_feeds
 from graphc.runtime.loading import Code, from_bytes
 
@@ -288,7 +288,7 @@ def _graph(source: Source) -> Callable[[Shapes], Step] | None:
         try:
             replicas = len(source.devices) if source.replicated else 1
             tight = entry.memory_limit is not None
-            target = Target(source.devices[0].platform, replicas, tight)
+            target = replace(target_of(source.devices, replicas), tight=tight)
             options = CompileOptions(memory_limit=entry.memory_limit)
             local = bound(source.name, program, bindings, options, target)
             source.limits.check_tensor(source.name, largest(local))

@@ -168,10 +168,14 @@ def _tune(parser: _Parser) -> None:
     """Finds the fastest way to compile a script's training step here; later runs use it unasked.
 
     graphc tune examples/digits_cnn.py --seconds 300
+    graphc tune examples/digits_cnn.py --machine 8xh100
+
+    For a machine that is not here it ranks by estimates, and keeps nothing.
     """
     _takes_script(parser)
     _add_fetches(parser)
     _add_devices(parser)
+    _add_machine(parser, required=False)
     _add_pipeline(parser)
     parser.add_argument(
         "--seconds",

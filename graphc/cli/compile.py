@@ -13,7 +13,9 @@ from graphc.devices.machine import Machine
 from graphc.runtime.compiler import compile
 from graphc.runtime.executable import Executable
 
-_COSTS = ("flops", "transcendentals", "bytes accessed")  # the others are of single operands
+# XLA's, whose others are of single operands; and for a machine that is not here, graphc's.
+_COSTS = ("flops", "transcendentals", "bytes accessed")
+_TOTALS = ("total flops", "total bytes accessed", "total kernels")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -50,7 +52,10 @@ def _facts(step: Executable) -> dict[str, Any]:
         "devices": devices_of(step),
         "parallel": PARALLEL[interface.kind],
         "seconds": passes | dict(step.seconds),
-        "cost": {name.replace(" ", "_"): cost.get(name, 0.0) for name in _COSTS},
+        "cost": {
+            name.replace(" ", "_"): cost.get(name, 0.0)
+            for name in (_TOTALS if _TOTALS[0] in cost else _COSTS)
+        },
         "memory": step.memory(),
         "cache_key": step.cache_key,
         "cached": step.cached,
@@ -60,12 +65,17 @@ def _facts(step: Executable) -> dict[str, Any]:
 
 def _text(facts: dict[str, Any]) -> list[str]:
     seconds, cost = facts["seconds"], facts["cost"]
-    flops, moved = amount(cost["flops"], "FLOP"), amount(cost["bytes_accessed"], "B")
+    total = "total_" if "total_flops" in cost else ""
+    flops, moved = (
+        amount(cost[f"{total}flops"], "FLOP"),
+        amount(cost[f"{total}bytes_accessed"], "B"),
+    )
+    how = "counted from the HLO" if total else "XLA's estimate, loops counted once"
     rows = [
         ("feeds", ", ".join(f"{n}: {t}" for n, t in facts["feeds"].items()) or "none"),
         ("runs on", describe_devices(facts["devices"], facts["parallel"])),
         ("took", ", ".join(f"{name} {duration(s)}" for name, s in seconds.items())),
-        ("cost", f"{flops}, {moved} accessed (estimated)"),
+        ("cost", f"{flops}, {moved} accessed ({how})"),
         ("memory", ", ".join(f"{name} {amount(n, 'B')}" for name, n in facts["memory"].items())),
         ("cache key", facts["cache_key"] + (" (found)" if facts["cached"] else "")),
         *(("note", note) for note in facts["notes"]),

@@ -10,8 +10,9 @@ import numpy as np
 
 from graphc.cli.report import print_json
 from graphc.cli.script import load_job
-from graphc.cli.targets import Target, ask_for_devices, strategy_for, target_of
+from graphc.cli.targets import Target, ask_for_devices, strategy_on, target_of
 from graphc.config import CompileOptions
+from graphc.devices.machine import Machine
 from graphc.ir.node import Tensor
 from graphc.runtime.fetches import resolve_feed
 from graphc.runtime.tuning import tune
@@ -20,7 +21,9 @@ from graphc.train.loop import Job
 
 def run(options: argparse.Namespace) -> None:
     """Tunes, and prints what came of each variant."""
-    ask_for_devices(options.devices)
+    machine = None if options.machine is None else Machine(options.machine)
+    if machine is None:
+        ask_for_devices(options.devices or 1)
     job = load_job(options.script, options.arguments)
     first = next(iter(job.batches), None)  # once: batches may be an iterator
     job = replace(job, batches=[] if first is None else [first])
@@ -29,7 +32,8 @@ def run(options: argparse.Namespace) -> None:
         job.graph,
         target.fetches,
         _feeds(job, target),
-        strategy=strategy_for(options.devices),
+        strategy=strategy_on(machine, options.devices),
+        machine=machine,
         options=CompileOptions(pipeline=options.pipeline),
         steps=options.loop,
         seconds=options.seconds,

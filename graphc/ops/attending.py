@@ -370,6 +370,11 @@ def _by_cudnn(of: Operands, how: How) -> tuple[Any, Callable[[Any], tuple[Any, .
     keeps it is another one than one that does not. Alike, the two may become one in XLA.
     """
 
+    def each_pair(x: Any) -> Any:
+        """With its own element for each query and key, as cuDNN wants it; batch and heads may be
+        shared."""
+        return jnp.broadcast_to(x, (*x.shape[:2], of.query.shape[1], of.key.shape[1]))
+
     def compute(query: Any, key: Any, value: Any, biases: Sequence[Any]) -> Any:
         seen = [mask for mask in of.masks if mask.dtype == BOOL]
         mask = functools.reduce(jnp.logical_and, seen) if seen else None
@@ -377,8 +382,8 @@ def _by_cudnn(of: Operands, how: How) -> tuple[Any, Callable[[Any], tuple[Any, .
             query,
             key,
             value,
-            bias=sum(biases[1:], biases[0]) if biases else None,
-            mask=mask,
+            bias=each_pair(sum(biases[1:], biases[0])) if biases else None,
+            mask=None if mask is None else each_pair(mask),
             scale=how.scale,
             is_causal=how.causal,
             implementation="cudnn",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 
 from graphc.ir.dims import Dim
-from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Partial, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.program import region
@@ -38,9 +41,24 @@ def _lower_map(ctx: LowerContext, *operands: Any, mapped: int, length: Dim) -> t
 
 
 def _layout_map(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    """Each turn lies as the body does; the mapped axis itself is never cut."""
+    """Each turn lies as the body does; the mapped axis itself is never cut.
+
+    A partial operand that the body would make whole, or hand on, is made whole before the map: an
+    exchange in a body waits for all that the body takes, and one of new state is of that and of the
+    state's dtype.
+    """
     mapped = node.attrs["mapped"]
     outer = [REPLICATED if x == Sharded(0) and i < mapped else x for i, x in enumerate(operands)]
+    plan = _plan(ctx, node, outer)
+    whole = _whole_before(plan) if any(isinstance(x, Partial) for x in outer) else ()
+    if not whole:
+        return plan
+    return _plan(ctx, node, [REPLICATED if i in whole else x for i, x in enumerate(outer)])
+
+
+def _plan(ctx: LayoutContext, node: Node, outer: Sequence[Layout]) -> LayoutPlan:
+    """The plan for operands that lie so."""
+    mapped = node.attrs["mapped"]
     inner = [
         Sharded(x.axis - 1) if isinstance(x, Sharded) and i < mapped else x
         for i, x in enumerate(outer)
@@ -49,6 +67,40 @@ def _layout_map(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan
     local, results = ctx.replicate_region(body, inner, [None] * len(body.outputs))
     stacked: list[Layout] = [Sharded(x.axis + 1) if isinstance(x, Sharded) else x for x in results]
     return LayoutPlan(outer, stacked, regions=(local,))
+
+
+def _whole_before(plan: LayoutPlan) -> set[int]:
+    """The partial operands to make whole before the map: those that its body makes whole, and
+    those that alone are behind results which are partial and not smaller."""
+    assert plan.regions is not None
+    (body,) = plan.regions
+    inputs = body.input_tensors()
+    number = {tensor: i for i, tensor in enumerate(inputs)}
+    is_partial = [isinstance(layout, Partial) for layout in plan.operands]
+    # Of each value: the operands behind it that are not whole.
+    behind = {
+        tensor: frozenset([i]) if layout != REPLICATED else frozenset[int]()
+        for i, (tensor, layout) in enumerate(zip(inputs, plan.operands, strict=True))
+    }
+    found = set[int]()
+    for node in body.nodes:
+        sources = frozenset[int]().union(*(behind[t] for t in node.inputs))
+        if node.op.name == "AllReduce":
+            found.update(number[t] for t in node.inputs if t in number and is_partial[number[t]])
+            sources = frozenset()
+        behind.update(dict.fromkeys(node.outputs, sources))
+    sizes = Counter[int]()
+    for tensor, layout in zip(body.output_tensors(), plan.results, strict=True):
+        sources = behind[tensor]
+        if isinstance(layout, Partial) and len(sources) == 1:
+            sizes.update(dict.fromkeys(sources, _elements(tensor)))
+    found.update(i for i, n in sizes.items() if is_partial[i] and _elements(inputs[i]) <= n)
+    return found
+
+
+def _elements(tensor: Tensor) -> int:
+    shape = [dim for dim in tensor.type.shape if isinstance(dim, int)]  # the program is bound
+    return math.prod(shape)
 
 
 def _prune_map(node: Node, used: set[Tensor]) -> Node:

@@ -113,6 +113,7 @@ def compile(
     given = {tensor: by_tensor[tensor] for tensor in in_program_order(graph, by_tensor)}
     prepared = prepare(graph, nest.distinct, list(given), options)
     shapes = [shape_of(tensor, value) for tensor, value in given.items()]
+    described = checked_machine(machine, "compile")
     with _LOCK.lock:
         layout = _LAYOUTS.get(graph, StateLayout({})).with_variables(state_types(graph))
         step = build(
@@ -126,8 +127,8 @@ def compile(
             options,
             steps=count,
             soft=soft_placement,
-            log=PlacementLog() if log_placement else None,
-            machine=checked_machine(machine, "compile"),
+            log=PlacementLog(described) if log_placement else None,
+            machine=described,
         )
         _LAYOUTS[graph] = step.layout
     return step.wait() if wait else in_background(step.wait)

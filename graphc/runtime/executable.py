@@ -395,10 +395,13 @@ class Executable(Uncopied):
         """What one run costs each device; for a program on several devices by `gc.device`, all of
         them together.
 
-        XLA's estimate, where it makes one: "flops", "bytes accessed" and more; what a loop runs
-        counts once. For a machine that is not here XLA makes none, and the figures are counted
-        from the HLO text (see `hlo_cost`): "flops", "bytes accessed" and "kernels", the number of
-        launches.
+        Two kinds of figures, under names of their own, since they count loops differently:
+
+        - XLA's estimate, where it makes one: "flops", "bytes accessed" and more. What is in a loop
+          counts once, however often the loop runs it.
+        - For a machine that is not here XLA makes none. What graphc counts from the HLO text (see
+          `hlo_cost`) is given in its place: "total flops", "total bytes accessed" and "total
+          kernels", the number of launches. What is in a loop counts as often as it runs.
         """
         analysis = self._executor.compiled.cost_analysis()
         found = analysis[0] if isinstance(analysis, list) else analysis
@@ -406,9 +409,9 @@ class Executable(Uncopied):
             return dict(found)
         counted = self.hlo_cost()
         return {
-            "flops": counted.flops,
-            "bytes accessed": float(counted.bytes_accessed),
-            "kernels": float(counted.kernels),
+            "total flops": counted.flops,
+            "total bytes accessed": float(counted.bytes_accessed),
+            "total kernels": float(counted.kernels),
         }
 
     def hlo_cost(self) -> HloCost:

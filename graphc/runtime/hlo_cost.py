@@ -35,8 +35,8 @@ class HloCost:
             ignored.
         kernels: kernel launches, copies included.
         collectives: by kind, such as "all-reduce".
-        overlapped: how many of these collectives run beside other kernels: in the schedule, another
-            kernel is between their start and their end.
+        overlapped: how many of these collectives may run beside other kernels: in the schedule,
+            another kernel is between their start and their end. `timeline` says for how long.
         host_transfers: how often data goes between host and device.
         custom_calls: how often each target is called.
         transposes: the part of `bytes_accessed` of kernels that only copy or transpose.
@@ -112,7 +112,7 @@ def _totals(launches: Sequence[Kernel], notes: Sequence[str]) -> HloCost:
         bytes_accessed=sum(k.times * k.bytes for k in launches),
         kernels=sum(k.times for k in launches),
         collectives=collectives,
-        overlapped=sum(k.times for k in launches if k.hidden),
+        overlapped=sum(k.times for i, k in enumerate(launches) if _is_overlapped(launches, i)),
         host_transfers=sum(k.times for k in launches if k.host),
         custom_calls=calls,
         transposes=sum(k.times * k.bytes for k in launches if k.transposes),
@@ -121,28 +121,89 @@ def _totals(launches: Sequence[Kernel], notes: Sequence[str]) -> HloCost:
     )
 
 
-def roofline_seconds(cost: HloCost, gpu: Gpu) -> float:
+def _is_overlapped(launches: Sequence[Kernel], place: int) -> bool:
+    """Whether a launch is a collective beside which another kernel may run."""
+    beside = launches[place + 1 : place + 1 + launches[place].beside]
+    return any(kernel.opcode not in COLLECTIVES for kernel in beside)
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """An estimate of when a run computes and when it communicates, in seconds.
+
+    Attributes:
+        seconds: of the whole run.
+        computing: of all kernels but collectives.
+        communicating: of all collectives.
+        waiting: how long no other kernel runs while a collective does.
+    """
+
+    seconds: float
+    computing: float
+    communicating: float
+    waiting: float
+
+    @property
+    def hidden(self) -> float:
+        """The part of `communicating` during which other kernels run, from 0 to 1."""
+        return 1 - self.waiting / self.communicating if self.communicating else 1.0
+
+
+# What an all-reduce of a few bytes takes: to begin, and for each hop over NVLink. NCCL's own
+# figures for its protocol of the lowest latency (src/graph/tuning.cc, "LL", ring).
+_COLLECTIVE_LATENCY, _HOP = 6.6e-6, 0.6e-6
+
+
+def timeline(cost: HloCost, gpu: Gpu) -> Timeline:
     """An estimate of a run's time, which a real run does not reach.
 
     Kernels run one after the other. Each takes the longest of three times: its matrix FLOPs at the
     peak rates of their dtypes, its vector FLOPs at the peak rate of float32, its bytes at the
-    bandwidth of the memory. A collective takes the time of its bytes on the links, as a ring sends
-    them; one that runs beside other kernels takes none. What a launch costs, caches, and
-    kernels that do not reach the peak are left out. Without a known `link_bandwidth`, collectives
-    cost only their access to memory.
+    bandwidth of the memory. Collectives run one after the other too. Each takes the latency of its
+    hops and the time of its bytes on the links, as a ring sends them. It begins where the schedule
+    starts it, or when the collective before it has ended, and the kernels up to the place where the
+    schedule waits for it run beside it: so it hides at most the time that these take. What a launch
+    costs, caches, kernels that do not reach the peak, and what a collective takes of the memory's
+    bandwidth and of the cores while others run, are left out. Without a known `link_bandwidth`,
+    collectives cost their latency and their access to memory.
     """
     vector = gpu.vector_flops or 2e9 * gpu.cores * gpu.fpus_per_core * gpu.clock_ghz
-    total = 0.0
-    for kernel in cost.launches:
-        if kernel.hidden:
+    now = free = computing = communicating = waiting = 0.0
+    ends: dict[int, float] = {}  # by the launch before which the device waits: until when
+
+    def wait(until: float) -> None:
+        nonlocal now, waiting
+        waiting += max(0.0, until - now)
+        now = max(now, until)
+
+    for place, kernel in enumerate(cost.launches):
+        wait(ends.pop(place, 0.0))
+        seconds = kernel.times * _seconds(kernel, gpu, vector)
+        if kernel.opcode not in COLLECTIVES:
+            now, computing = now + seconds, computing + seconds
             continue
-        matrix = sum(n / _rate(gpu, dtype, vector) for dtype, n in kernel.matrix_flops.items())
+        communicating += seconds
+        free = max(now, free) + seconds
+        end = place + 1 + kernel.beside
+        ends[end] = max(ends.get(end, 0.0), free)
+    wait(max(ends.values(), default=0.0))
+    return Timeline(now, computing, communicating, waiting)
+
+
+def roofline_seconds(cost: HloCost, gpu: Gpu) -> float:
+    """The estimate of a run's time: see `timeline`."""
+    return timeline(cost, gpu).seconds
+
+
+def _seconds(kernel: Kernel, gpu: Gpu, vector: float) -> float:
+    """The shortest time of one launch."""
+    access = kernel.bytes / gpu.memory_bandwidth
+    if kernel.opcode in COLLECTIVES:
+        latency = _COLLECTIVE_LATENCY + _HOP * kernel.hops if kernel.hops else 0.0
         link = kernel.link_bytes / gpu.link_bandwidth if gpu.link_bandwidth else 0.0
-        seconds = max(
-            matrix, kernel.vector_flops / vector, kernel.bytes / gpu.memory_bandwidth, link
-        )
-        total += kernel.times * seconds
-    return total
+        return latency + max(access, link)
+    matrix = sum(n / _rate(gpu, dtype, vector) for dtype, n in kernel.matrix_flops.items())
+    return max(matrix, kernel.vector_flops / vector, access)
 
 
 def _rate(gpu: Gpu, dtype: str, vector: float) -> float:

@@ -12,15 +12,15 @@ from graphc.runtime.hlo_text import Computation, Instruction, Module, Shape
 from graphc.runtime.hlo_traffic import kernel_bytes, traffic_of
 
 # For each byte of its operand: the bytes that each of n devices sends, in a ring; and the bytes of
-# its result.
-COLLECTIVES: Mapping[str, Callable[[int], tuple[float, float]]] = {
-    "all-reduce": lambda n: (2 * (n - 1) / n, 1),
-    "all-gather": lambda n: (n - 1, n),
-    "reduce-scatter": lambda n: ((n - 1) / n, 1 / n),
-    "all-to-all": lambda n: ((n - 1) / n, 1),
-    "ragged-all-to-all": lambda n: ((n - 1) / n, 1),
-    "collective-permute": lambda n: (1, 1),
-    "collective-broadcast": lambda n: (1, 1),
+# its result. And how many times a device sends something, one time after the other.
+COLLECTIVES: Mapping[str, Callable[[int], tuple[float, float, int]]] = {
+    "all-reduce": lambda n: (2 * (n - 1) / n, 1, 2 * (n - 1)),
+    "all-gather": lambda n: (n - 1, n, n - 1),
+    "reduce-scatter": lambda n: ((n - 1) / n, 1 / n, n - 1),
+    "all-to-all": lambda n: ((n - 1) / n, 1, 1),
+    "ragged-all-to-all": lambda n: ((n - 1) / n, 1, 1),
+    "collective-permute": lambda n: (1, 1, 1),
+    "collective-broadcast": lambda n: (1, 1, 1),
 }
 # Instructions that launch nothing.
 _FREE = frozenset(
@@ -41,7 +41,9 @@ class Kernel:
     Attributes:
         matrix_flops, vector_flops, bytes: as in `HloCost`.
         link_bytes: what the device sends to others.
-        hidden: whether a collective runs beside other kernels.
+        hops: how many times it sends something, one time after the other.
+        beside: of a collective: how many of the launches that follow it in the list may run while
+            it does, before the device waits for it.
         host: whether it transfers data between host and device.
         transposes: whether it only copies or transposes.
     """
@@ -54,7 +56,8 @@ class Kernel:
     target: str = ""
     operand_bytes: int = 0
     link_bytes: float = 0.0
-    hidden: bool = False
+    hops: int = 0
+    beside: int = 0
     host: bool = False
     transposes: bool = False
     times: int = 1
@@ -79,13 +82,13 @@ class Walk:
         self._done[computation.name] = None
         launched = [self._launched(computation, each) for each in computation.instructions]
         if self.module.scheduled:
-            self._mark_hidden(computation, launched)
+            self._mark_asynchronous(computation, launched)
         found = [kernel for kernels in launched for kernel in kernels]
         self._done[computation.name] = found
         return found
 
-    def _mark_hidden(self, computation: Computation, launched: list[list[Kernel]]) -> None:
-        """Marks each collective beside which other kernels run."""
+    def _mark_asynchronous(self, computation: Computation, launched: list[list[Kernel]]) -> None:
+        """Notes how many kernels are launched between the start of a collective and its end."""
         begun: dict[str, int] = {}
         for place, instruction in enumerate(computation.instructions):
             if instruction.opcode.endswith("-start"):
@@ -97,12 +100,13 @@ class Walk:
                 if start is None:
                     continue
                 begun[instruction.name] = start
-                others = (kernel for each in launched[start + 1 : place] for kernel in each)
-                if any(kernel.opcode not in COLLECTIVES for kernel in others):
-                    launched[start] = [
-                        replace(kernel, hidden=True) if kernel.opcode in COLLECTIVES else kernel
-                        for kernel in launched[start]
-                    ]
+                between = sum(map(len, launched[start + 1 : place]))
+                launched[start] = [
+                    replace(kernel, beside=between + len(launched[start]) - number)
+                    if kernel.opcode in COLLECTIVES
+                    else kernel
+                    for number, kernel in enumerate(launched[start], 1)
+                ]
 
     def _launched(self, computation: Computation, instruction: Instruction) -> list[Kernel]:
         opcode = instruction.opcode
@@ -131,13 +135,14 @@ class Walk:
         operands = [computation[name].shape for name in values]
         if opcode in COLLECTIVES:
             size = sum(operand.bytes for operand in operands)
-            sent, given = COLLECTIVES[opcode](max(self._group(instruction), 1))
+            sent, given, hops = COLLECTIVES[opcode](max(self._group(instruction), 1))
             return Kernel(
                 instruction.name,
                 opcode,
                 bytes=size + round(given * size),
                 operand_bytes=size,
                 link_bytes=sent * size,
+                hops=hops,
             )
         instruction = replace(instruction, opcode=opcode, shape=_result(instruction))
         body = self.module[instruction.callees[0]] if opcode == "fusion" else None

@@ -13,7 +13,7 @@ from jax import numpy as jnp
 
 from graphc.config import CompileOptions
 from graphc.devices.topology import is_here
-from graphc.errors import ExecutionError
+from graphc.errors import DeviceError, ExecutionError, GraphcError
 from graphc.ir.layouts import REPLICATED, Layout, Sharded
 from graphc.ir.node import EMPTY
 from graphc.ir.program import Port, Program
@@ -101,6 +101,7 @@ class JaxProgram(NamedTuple):
         arguments: their shapes, dtypes and places.
         local: what each device runs, after the passes for that.
         report: what those passes did.
+        of_strategy: options of XLA that carry out the strategy.
     """
 
     interface: Interface
@@ -110,6 +111,7 @@ class JaxProgram(NamedTuple):
     arguments: Sequence[Any]
     local: Program
     report: PassReport
+    of_strategy: Mapping[str, int] = EMPTY
 
     def lower(self) -> Any:
         """JAX's stage before XLA: the program's StableHLO."""
@@ -133,18 +135,34 @@ class JaxProgram(NamedTuple):
             except OSError:  # such as a TimeoutError of a signal handler; XLA raises no OSError
                 raise
             except Exception as error:
-                raise ExecutionError(
-                    f"XLA could not compile the program: {error}",
-                    mend="check CompileOptions.xla_options" if options.xla_options else None,
-                ) from error
+                raise refused(error, self.devices[0], options) from error
         return compiled
 
     def xla_options(self, options: CompileOptions) -> dict[str, str | int | bool | float]:
         """See `chosen_xla_options`."""
-        return chosen_xla_options(self.local, options, self.devices[0])
+        return {
+            **self.of_strategy,
+            **chosen_xla_options(self.local, options, self.devices[0]),
+        }
 
     def _widths(self) -> AbstractContextManager[Any]:
         return jax.enable_x64(True) if self.interface.wide else nullcontext()
+
+
+def refused(error: Exception, device: jax.Device, options: CompileOptions) -> GraphcError:
+    """The error for a program that XLA does not compile."""
+    if "ptxas too old" in str(error) and not is_here(device):
+        capability = getattr(device, "compute_capability", "")
+        return DeviceError(
+            f"CUDA's assembler here does not know compute capability {capability} of "
+            f"{device.device_kind}: it is too old, or the GPU is",
+            mend="check compute_capability in the description of the machine; newer GPUs may need "
+            "a newer JAX with its CUDA plugin",
+        )
+    return ExecutionError(
+        f"XLA could not compile the program: {error}",
+        mend="check CompileOptions.xla_options" if options.xla_options else None,
+    )
 
 
 # XLA cannot time kernels on a device that is not here; without times, some matrix products have no
@@ -219,16 +237,16 @@ def suited(
     platform: str,
     budget: int | None = None,
     replicas: int = 1,
-    first: Sequence[Pass] = (),
+    exchanges: Sequence[Pass] = (),
 ) -> tuple[Program, PassReport]:
     """What one device runs after the passes for that, and what those did.
 
     What one of several replicas runs means nothing alone, so it is not validated.
 
     Args:
-        first: passes that a strategy adds.
+        exchanges: passes of a strategy, over what replicas exchange.
     """
-    chosen = without([*first, *on_device(options, platform, budget)], options)
+    chosen = without(on_device(options, platform, budget, exchanges), options)
     if not chosen or program.symbols():  # they ask for sizes, which a saved program may leave open
         return program, PassReport(())
     passes = PassManager(

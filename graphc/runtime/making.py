@@ -20,6 +20,7 @@ from graphc.devices.environment import environment_of
 from graphc.devices.machine import Machine
 from graphc.devices.mesh import Mesh, Strategy
 from graphc.devices.placer import Placement, place
+from graphc.devices.targets import target_of
 from graphc.devices.topology import devices_by_name
 from graphc.errors import DeviceError
 from graphc.ir.fingerprint import cache_key, calls_back
@@ -139,10 +140,7 @@ class Making:
     @property
     def target(self) -> Target:
         """What passes are told of the devices: of several kinds, nothing that suits one only."""
-        platforms = {device.platform for device in self.devices}
-        platform = platforms.pop() if len(platforms) == 1 else "several"
-        replicas = 1 if self.strategy is None else self.strategy.replicas
-        return Target(platform, replicas)
+        return target_of(self.devices, 1 if self.strategy is None else self.strategy.replicas)
 
     @cached_property
     def environment(self) -> dict[str, str]:

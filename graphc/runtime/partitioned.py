@@ -16,7 +16,7 @@ from jax import numpy as jnp
 
 from graphc.config import CompileOptions
 from graphc.devices.partition import Partition, partition
-from graphc.errors import DeviceError, ExecutionError
+from graphc.errors import DeviceError
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.program import Program
 from graphc.ir.types import TensorType
@@ -27,7 +27,7 @@ from graphc.runtime.counters import COUNTERS
 from graphc.runtime.forking import FORKING
 from graphc.runtime.interface import PARTITIONED, Home, Interface, Value
 from graphc.runtime.layout import StateLayout
-from graphc.runtime.lowered import PortOrder, interface_of, options_for_absent
+from graphc.runtime.lowered import PortOrder, interface_of, options_for_absent, refused
 from graphc.runtime.numerics import checked
 from graphc.runtime.script_writing import Kernel, ScriptWriter
 from graphc.runtime.scripts import CompiledPartition, Script, in_parts
@@ -106,10 +106,7 @@ class PartitionedProgram:
             try:
                 made = [part.compile(compiler_options=chosen or None) for part in lowered.parts]
             except Exception as error:
-                raise ExecutionError(
-                    f"XLA could not compile the program: {error}",
-                    mend="check CompileOptions.xla_options" if options.xla_options else None,
-                ) from error
+                raise refused(error, self.devices[0], options) from error
         return CompiledPartition(self.script, made, self.devices)
 
     def xla_options(self, options: CompileOptions) -> dict[str, str | int | bool | float]:

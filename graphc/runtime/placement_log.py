@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphc.devices.discovery import available, name_of
+from graphc.devices.machine import Machine
 from graphc.devices.placer import MARKS, Row, full_name
+from graphc.devices.topology import devices_by_name
 from graphc.runtime.making import Making
 
 
 class PlacementLog:
     """Prints to standard output: first the devices, then a line for each node and variable when a
-    program with it is compiled or found in the cache; each line once."""
+    program with it is compiled or found in the cache; each line once.
 
-    def __init__(self) -> None:
+    Args:
+        machine: the one that programs are compiled for, where that is not this one.
+    """
+
+    def __init__(self, machine: Machine | None = None) -> None:
         self._seen: dict[str, None] = {}
-        print("\n".join(device_lines()), flush=True)
+        print("\n".join(device_lines(machine)), flush=True)
 
     def add(self, making: Making) -> None:
         """What is not printed yet of a program that was made."""
@@ -25,9 +31,10 @@ class PlacementLog:
             print("\n".join(new), flush=True)
 
 
-def device_lines() -> list[str]:
-    """The devices of this process by their full names, with what they are."""
-    rows = [f"{full_name(name)} -> {d.device_kind}, id {d.id}" for name, d in available().items()]
+def device_lines(machine: Machine | None = None) -> list[str]:
+    """The devices of this process, or of a machine, by their full names, with what they are."""
+    known = available() if machine is None else devices_by_name(machine)
+    rows = [f"{full_name(name)} -> {d.device_kind}, id {d.id}" for name, d in known.items()]
     return ["Devices:", *rows]
 
 

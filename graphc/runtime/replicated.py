@@ -18,8 +18,11 @@ import numpy as np
 from jax.sharding import Mesh
 
 from graphc.config import CompileOptions
-from graphc.devices.bucketing import BucketCollectives
+from graphc.devices.bucketing import BucketCollectives, joining_options
+from graphc.devices.exchange_in_loops import ExchangeInLoops
+from graphc.devices.join_moments import JoinMoments
 from graphc.devices.localize import Local
+from graphc.devices.narrow_exchanges import NarrowExchanges
 from graphc.devices.replicate import Replicate
 from graphc.devices.strategy import DataParallel
 from graphc.ir.dtypes import INT32
@@ -30,6 +33,7 @@ from graphc.ir.program import Port, Program
 from graphc.ir.types import TensorType
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.ops.shape import RESHAPE
+from graphc.passes.base import Pass
 from graphc.passes.check_numerics import NUMERICS
 from graphc.passes.manager import tell_of
 from graphc.runtime.executors import AXIS_NAME, cut_along
@@ -84,8 +88,13 @@ def on_replicas(
     local = replicate.replicate(program)
     tell_of("replicate", program, local.program, time.perf_counter() - start)
     platform = devices[0].platform
-    first = [BucketCollectives(strategy.bucket_bytes)] if strategy.bucket_bytes else []
-    inside, report = suited(local.program, options, platform, budget, len(devices), first)
+    exchanges: list[Pass] = [JoinMoments(len(devices)), NarrowExchanges()]
+    if platform == "gpu":
+        exchanges.append(ExchangeInLoops())
+    bucket_bytes = strategy.bucket_bytes_on(platform)
+    if bucket_bytes:
+        exchanges.append(BucketCollectives(bucket_bytes))
+    inside, report = suited(local.program, options, platform, budget, len(devices), exchanges)
     local = replace(local, program=inside)
     plain = local.program
     local, checks = _checked(local, options)
@@ -123,7 +132,8 @@ def on_replicas(
         checks=checks,
     )
     interface = replace(interface, homes=homes_of(interface.buffers, cut))
-    return JaxProgram(interface, devices, program, jitted, arguments, plain, report)
+    joining = joining_options(platform, bucket_bytes)
+    return JaxProgram(interface, devices, program, jitted, arguments, plain, report, joining)
 
 
 def _is_uneven(program: Program, replicas: int) -> bool:

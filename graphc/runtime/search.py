@@ -37,7 +37,7 @@ from graphc.runtime.variants import variants_for
 
 _FIRST, _AGAIN, _LEAST = 5, 15, 6  # pairs
 _HOPELESS = 1.1  # slower than that in each of the first pairs: no more are measured
-_GAIN = 0.98  # no more of the time than that, with 95 % confidence, or all stays as it is
+GAIN = 0.98  # no more of the time than that, with 95 % confidence, or all stays as it is
 _LOOKS = 2  # so often the winner is measured again, if it is still in doubt: each has half the risk
 _MEMORY, _LITTLE = 1.25, 64 * 2**20  # so many times as much, or so many bytes more, at most
 _TRIED_AGAIN = 3  # of those that were fastest at first
@@ -110,8 +110,8 @@ class Search:
         self._base = Trial(self._step, state, feeds)
         self._wanted = self._base.results()
         self._nearby = self._results_nearby()
-        self._seen = {_identity(self._step)}
-        self._per_node = _compile_seconds(making, self._step) / _count(self._step)
+        self._seen = {identity_of(self._step)}
+        self._per_node = _compile_seconds(making, self._step) / nodes_of(self._step)
         with self._base.started():
             self._base.warm_up()
             self._pair_seconds = 2 * self._base.calls * self._base.seconds()
@@ -155,7 +155,7 @@ class Search:
                 start = time.perf_counter()
                 trial = Trial(step.wait(), self._state, self._feeds)
                 compiled = time.perf_counter() - start
-                outcome = self._too_large(step) or disagreement(
+                outcome = is_too_large(step, self._step) or disagreement(
                     self._wanted, trial.results(), self._nearby, self._tolerance
                 )
             if outcome is None:
@@ -163,7 +163,7 @@ class Search:
                 ratios = self._measure(trial, _FIRST)
                 candidate.ratio = ratio = statistics.median(ratios)
                 found.append(candidate)
-                outcome = "faster at first" if ratio < _GAIN else "not faster"
+                outcome = "faster at first" if ratio < GAIN else "not faster"
         except (GraphcError, jax.errors.JaxRuntimeError) as error:
             first = str(error).splitlines()[0]
             outcome = f"not possible: {first}"
@@ -176,21 +176,14 @@ class Search:
 
     def _reason_against(self, step: Executable) -> str | None:
         """Why it is not worth compiling, if it is not."""
-        identity = _identity(step)
+        identity = identity_of(step)
         if identity in self._seen:
             return "the same program"
         self._seen.add(identity)
         measuring = (_FIRST + _LEAST) * self._pair_seconds
-        if time.perf_counter() + self._per_node * _count(step) + measuring > self._end:
+        if time.perf_counter() + self._per_node * nodes_of(step) + measuring > self._end:
             return "no time left"
         return None
-
-    def _too_large(self, step: Executable) -> str | None:
-        """Whether it takes so much more memory that the user might miss it."""
-        wanted, most = _memory(step), _memory(self._step)
-        if wanted <= max(_MEMORY * most, most + _LITTLE):
-            return None
-        return f"takes {wanted / 2**20:.0f} MiB, the options as they are {most / 2**20:.0f}"
 
     def _measure(self, trial: Trial, count: int) -> list[float]:
         """Ratios of the times of pairs: `count`, or at least some where time runs out."""
@@ -211,7 +204,7 @@ class Search:
 
     def _combine(self, found: list[Candidate]) -> None:
         """Tries what was faster by itself together, the fastest first."""
-        faster = sorted((c for c in found if c.ratio < _GAIN), key=lambda each: each.ratio)
+        faster = sorted((c for c in found if c.ratio < GAIN), key=lambda each: each.ratio)
         best = faster[0] if faster else None
         for other in faster[1:]:
             if best is None or best.choice.contradicts(other.choice):
@@ -225,15 +218,15 @@ class Search:
 
     def _decide(self, found: list[Candidate], before: Tuned | None) -> Tuning:
         """Measures the fastest again, and keeps the first that is clearly faster."""
-        likely = sorted((c for c in found if c.ratio < _GAIN), key=lambda each: each.ratio)
+        likely = sorted((c for c in found if c.ratio < GAIN), key=lambda each: each.ratio)
         for candidate in likely[:_TRIED_AGAIN]:
             ratios: list[float] = []
             wins = False
             for _ in range(_LOOKS):
                 ratios += self._measure(candidate.trial, _AGAIN)
                 candidate.ratio = statistics.median(ratios)
-                wins = upper_bound(ratios, 1 - 0.05 / _LOOKS) <= _GAIN
-                if wins or candidate.ratio >= _GAIN or time.perf_counter() > self._end:
+                wins = upper_bound(ratios, 1 - 0.05 / _LOOKS) <= GAIN
+                if wins or candidate.ratio >= GAIN or time.perf_counter() > self._end:
                     break
             self._judge(candidate, "chosen" if wins else "not clearly faster")
             if wins:
@@ -271,11 +264,19 @@ class Search:
         return Trial(self._step, state, nudged(self._feeds, 1)).results()
 
 
-def _identity(step: Executable) -> tuple[str, str]:
+def identity_of(step: Executable) -> tuple[str, str]:
     """Equal for what XLA would compile to the same: what each device runs, and XLA's options."""
     made = step.insides.in_jax
     options = made.xla_options(step.insides.making.options)
     return fingerprint(made.local), repr(sorted(options.items()))
+
+
+def is_too_large(step: Executable, base: Executable) -> str | None:
+    """Whether a step takes so much more memory than another that the user might miss it."""
+    wanted, most = _memory(step), _memory(base)
+    if wanted <= max(_MEMORY * most, most + _LITTLE):
+        return None
+    return f"takes {wanted / 2**20:.0f} MiB, the options as they are {most / 2**20:.0f}"
 
 
 def _memory(step: Executable) -> int:
@@ -283,7 +284,8 @@ def _memory(step: Executable) -> int:
     return found["arguments"] + found["outputs"] - found["aliased"] + found["temporaries"]
 
 
-def _count(step: Executable) -> int:
+def nodes_of(step: Executable) -> int:
+    """How many nodes each device runs."""
     return sum(1 for _ in step.insides.in_jax.local.walk()) or 1
 
 
@@ -294,4 +296,4 @@ def _compile_seconds(making: Making, step: Executable) -> float:
     cache = cache_for(making)
     entry = None if cache is None or making.key is None else cache.get(making.key)
     seconds: Mapping[str, Any] = {} if entry is None else entry.metadata["seconds"]
-    return sum(seconds.values()) or _PER_NODE * _count(step)
+    return sum(seconds.values()) or _PER_NODE * nodes_of(step)

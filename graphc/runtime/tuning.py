@@ -13,6 +13,7 @@ import numpy as np
 
 from graphc.collection import without_collection
 from graphc.config import CompileOptions
+from graphc.devices.machine import Machine
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError, GraphError
 from graphc.ir.fingerprint import calls_back
@@ -22,7 +23,14 @@ from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.passes.validate import random_value
 from graphc.runtime.batches import checked_count
-from graphc.runtime.compiler import assemble, checked_options, refuse_workers, shape_of
+from graphc.runtime.compiler import (
+    assemble,
+    checked_machine,
+    checked_options,
+    refuse_workers,
+    shape_of,
+)
+from graphc.runtime.estimates import Estimates
 from graphc.runtime.executable import Executable
 from graphc.runtime.feeds import FeedSpec
 from graphc.runtime.fetches import FetchNest, in_program_order, resolve_feeds
@@ -47,6 +55,7 @@ def tune(
     strategy: Strategy | None = None,
     options: CompileOptions | None = None,
     steps: int | None = None,
+    machine: Machine | str | None = None,
     seconds: float = 120.0,
     tolerance: float | None = None,
     progress: bool = True,
@@ -65,6 +74,10 @@ def tune(
             it), or the global shape of one, as for `gc.compile`, for random values.
         strategy, steps: as for `gc.compile`; values in `feeds` are those of one step.
         options: where the search starts; what the user sets among `xla_options` stays.
+        machine: as for `gc.compile`: a machine that is not here. Each way is compiled for it and
+            ranked by an estimate of its time, from the compiled text: kernels at the peak rates of
+            the GPUs, and how long collectives are waited for. Nothing runs, no results are
+            compared, and nothing is kept: `Tuning.options` are what to compile with.
         seconds: how long it may take. A compilation that has begun is waited for.
         tolerance: how far results may differ, as a part of the largest magnitude; None: by
             dtype, 1e-4 of float32. What a change of the inputs by their last bits does is
@@ -102,15 +115,21 @@ def tune(
             mend="tune fetches that do without gc.print and host functions",
         )
     shapes = [shape_of(tensor, value) for tensor, value in given.items()]
-    making = Making(prepared, shapes, strategy, options, None, count)
-    values = [
-        _value(t, v, shape, count) for (t, v), shape in zip(given.items(), shapes, strict=True)
-    ]
+    described = checked_machine(machine, "tune")
+    making = Making(prepared, shapes, strategy, options, None, count, machine=described)
+    layout = StateLayout({}).with_variables(state_types(graph))
 
     def make(making: Making, place: Place) -> Executable:
         return assemble(graph, nest, list(given), making, place, layout)
 
-    layout = StateLayout({}).with_variables(state_types(graph))
+    if described is not None:
+        found = Estimates(make, making, described.model, begin + seconds)
+        graph.finalize()
+        return found.run(progress)
+    values = [
+        _value(t, v, shape, count) for (t, v), shape in zip(given.items(), shapes, strict=True)
+    ]
+
     search = Search(make, making, layout, initial_values(graph), values, tolerance, begin + seconds)
     graph.finalize()
     return search.run(progress)

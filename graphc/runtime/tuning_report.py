@@ -37,6 +37,8 @@ class Tuning:
         seconds: of a call without them.
         kept: whether later compilations take them unasked.
         rows: what came of each variant.
+        estimated: whether times are estimates, for a machine that is not here: nothing has run, and
+            nothing is kept.
     """
 
     options: CompileOptions
@@ -45,6 +47,7 @@ class Tuning:
     seconds: float
     kept: bool
     rows: tuple[TuningRow, ...]
+    estimated: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As plain values; of the options what `rows` do not say."""
@@ -53,6 +56,7 @@ class Tuning:
             "ratio": self.ratio,
             "seconds": self.seconds,
             "kept": self.kept,
+            "estimated": self.estimated,
             "xla_options": dict(self.options.xla_options),
             "rows": [asdict(row) for row in self.rows],
         }
@@ -62,8 +66,15 @@ class Tuning:
         lines = [
             f"{row.name.ljust(width)}  {_figure(row.ratio)}  {row.outcome}" for row in self.rows
         ]
+        if self.estimated:
+            lines.append("times are estimates from the compiled text: nothing has run")
         if self.name is None:
             lines.append(f"nothing is clearly faster than {_time(self.seconds)}")
+        elif self.estimated:
+            lines.append(
+                f"{self.name}: {self.ratio:.2f} of {_time(self.seconds)}; "
+                "to compile so, pass these options; to be sure, tune on the machine"
+            )
         else:
             lines.append(
                 f"{self.name}: {self.ratio:.2f} of {_time(self.seconds)}"

@@ -83,6 +83,10 @@ def _parallel_on(platform: str) -> Wanted:
     return lambda program, target: target.platform == platform and target.replicas > 1
 
 
+def _parallel_loops_on_gpu(program: Program, target: Target) -> bool:
+    return _parallel_on("gpu")(program, target) and _has_loops(program, target)
+
+
 def _has(program: Program, *operators: str) -> bool:
     return any(node.op.name in operators for node in program.walk())
 
@@ -146,6 +150,8 @@ VARIANTS: Final[tuple[Variant, ...]] = (
     ),
     # Products by cuBLAS only, where the autotuner took Triton's for faster than they are in place.
     _row("no Triton products", _on("gpu"), {"xla_gpu_enable_triton_gemm": False}),
+    # What is compiled for GPUs that are not here goes to cuBLAS unless this is asked for.
+    _row("Triton products", _on("gpu"), {"xla_gpu_enable_triton_gemm": True}),
     _row("no command buffers", _on("gpu"), {"xla_gpu_enable_command_buffer": ""}),
     _row("cuBLASLt", _on("gpu", "MatMul", "DotGeneral"), {"xla_gpu_enable_cublaslt": True}),
     _row("cuDNN layer norm", _on("gpu", "LayerNorm"), {"xla_gpu_enable_cudnn_layer_norm": True}),
@@ -165,7 +171,41 @@ VARIANTS: Final[tuple[Variant, ...]] = (
         {"xla_gpu_enable_latency_hiding_scheduler": True},
     ),
     _row(
-        "fewer, larger all-reduces",
+        "collectives by an analytical model",
+        _parallel_on("gpu"),
+        {
+            "xla_gpu_enable_latency_hiding_scheduler": True,
+            "xla_gpu_enable_analytical_latency_estimator": True,
+        },
+    ),
+    _row(
+        "two collectives at a time",
+        _parallel_on("gpu"),
+        {"xla_gpu_experimental_parallel_collective_overlap_limit": 2},
+    ),
+    _row(
+        "all-reduces of loops in the next turn",
+        _parallel_loops_on_gpu,
+        {"xla_gpu_enable_pipelined_all_reduce": True},
+    ),
+    _row(
+        "gradients of loops exchanged after them",
+        _parallel_loops_on_gpu,
+        without_passes=("exchange-in-loops",),
+    ),
+    # As large as the buckets of a strategy by default, see `devices.bucketing`.
+    _row(
+        "all-reduces of 2 MiB",
+        _parallel_on("gpu"),
+        {"xla_gpu_all_reduce_combine_threshold_bytes": 2 * 2**20},
+    ),
+    _row(
+        "all-reduces of 30 MiB",
+        _parallel_on("gpu"),
+        {"xla_gpu_all_reduce_combine_threshold_bytes": 30 * 2**20},
+    ),
+    _row(
+        "all-reduces of 128 MiB",
         _parallel_on("gpu"),
         {"xla_gpu_all_reduce_combine_threshold_bytes": 128 * 2**20},
     ),

@@ -179,7 +179,7 @@ def test_native_code_for_several_devices(tmp_path: Path) -> None:
             outputs, state = point(state, **batch(8, i))
         losses.append(float(outputs["loss"]))
         assert point.way == ("native" if trusted else "stablehlo")
-    assert losses[0] == losses[1]
+    assert_near(losses[0], losses[1], rtol=1e-5)  # native code has passes that files cannot have
 
 
 def test_steps_in_flight_are_bounded(saved) -> None:

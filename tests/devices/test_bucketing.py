@@ -357,10 +357,10 @@ def test_few_all_reduces(build: object) -> None:
 
 
 def test_statistics_of_batches_add_theirs_and_no_more() -> None:
-    """Forward, mean and variance of each of two layers, one after the other; backward, one of
-    each layer; and all gradients with the loss."""
+    """Forward, mean and variance of each of two layers together; backward, one of each layer; and
+    all gradients with the loss."""
     local = step_of(convolutional(norms=True)).insides.local
-    assert len(reductions(local)) == 2 * 2 + 2 + 1
+    assert len(reductions(local)) == 2 + 2 + 1
 
 
 @pytest.mark.slow

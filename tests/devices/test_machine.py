@@ -1,6 +1,8 @@
 """Records of machines that are not here."""
 
 import pickle
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +41,35 @@ def test_a_file_describes_the_same_machine(tmp_path) -> None:
     path.write_text(machine.to_toml())
     assert Machine(path) == machine and Machine(str(path)) == machine
     assert Machine(path, 2).count == 2
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        'a "quoted" name',
+        "back\\slash \\n",
+        "two\nlines",
+        "a line that ends\n",
+        "three ''' quotes\nin two lines",
+        "tabs\tand\r\nreturns\x00\x07\x1b\x7f\x85\u2028",
+        "",
+        "Umläute 图 \U0001f600",
+        "[gpu]\nname = 1",
+    ],
+)
+def test_odd_names_are_read_as_they_were_written(name: str, tmp_path: Path) -> None:
+    gpu = replace(Machine("l4").model, name=name, matrix_flops={"b f": 1e12, 'q"': 2.5})
+    path = tmp_path / "machine.toml"
+    path.write_text(Machine.of(gpu, 3).to_toml(), encoding="utf-8", newline="")
+    again = Machine(path)
+    assert again.model == gpu and again.model.matrix_flops == gpu.matrix_flops
+    assert again.count == 3
+
+
+def test_a_name_that_no_file_can_hold_is_refused() -> None:
+    gpu = replace(Machine("l4").model, name="half a pair \ud83d")
+    with pytest.raises(AttributeValueError, match=r"cannot be written to a file: surrogates"):
+        Machine.of(gpu).to_toml()
 
 
 def test_text_of_xla_in_a_file_is_kept_as_it_is(tmp_path) -> None:

@@ -593,3 +593,58 @@ def test_too_few_rounds_cost_collectives_and_no_correctness(
     assert local.outputs == (REPLICATED,) * 3
     assert local.collectives >= 3
     assert np.all([t.type.shape == (4, 4) for t in local.program.output_tensors()])
+
+
+MAP_OF_UPDATES = """
+program p(x: f32[8, 4, 3], w: state f32[4, 3], m: state f32[4, 3]) {{
+  batch_axis x=0
+  %0 = ReduceSum(x) {{axes=[0], keepdims=false}} : f32[4, 3]
+  %1, %2 = Map(w, m, %0) {{mapped=3, length=4}} : f32[4, 3], f32[4, 3]
+      with body(w: f32[3], m: f32[3], g: f32[3]) {{
+    {body}
+    return r0 = %b, r1 = %a
+  }}
+  return state w = %1, state m = %2
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "%a = Add(m, g) : f32[3]\n%b = Subtract(w, %a) : f32[3]",  # new values would be partial
+        "%s = Square(g) : f32[3]\n%a = Add(m, %s) : f32[3]\n%b = Subtract(w, g) : f32[3]",
+    ],
+)
+def test_gradients_are_exchanged_before_a_map_of_updates(body: str) -> None:
+    becomes(
+        MAP_OF_UPDATES.format(body=body),
+        MAP_OF_UPDATES.format(body=body)
+        .replace("x: f32[8,", "x: f32[2,")
+        .replace("\n  %1, %2", '\n  %g = AllReduce(%0) {op="sum"} : f32[4, 3]\n  %1, %2')
+        .replace("m, %0)", "m, %g)"),
+    )
+
+
+def test_the_sum_of_two_partial_operands_of_a_map_is_exchanged_once() -> None:
+    local = Replicate(4).replicate(
+        program(
+            """
+            program p(x: f32[8, 4, 3], w: state f32[4, 3]) {
+              batch_axis x=0
+              %0 = ReduceSum(x) {axes=[0], keepdims=false} : f32[4, 3]
+              %n = Negative(x) : f32[8, 4, 3]
+              %1 = ReduceSum(%n) {axes=[0], keepdims=false} : f32[4, 3]
+              %2 = Map(w, %0, %1) {mapped=3, length=4} : f32[4, 3]
+                  with body(w: f32[3], g: f32[3], h: f32[3]) {
+                %s = Add(g, h) : f32[3]
+                %q = Square(%s) : f32[3]
+                %a = Subtract(w, %q) : f32[3]
+                return r0 = %a
+              }
+              return state w = %2
+            }
+            """
+        )
+    )
+    assert local.collectives == 1

@@ -80,3 +80,12 @@ def test_a_fixed_batch_is_planned_but_not_searched(run: Run, script: Path) -> No
     assert code == 0 and "regression fits" in out and "none" in out
     code, _, err = run("plan", script, "--machine", "l4", "--largest-batch")
     assert code == 2 and "no feed has a batch axis" in err
+
+
+def test_tune_for_a_machine(run: Run, script: Path) -> None:
+    command = ("tune", script, "--machine", "2xh100", "--no-progress", "--seconds", 5)
+    code, out, err = run(*command)
+    assert code == 0, err
+    assert "times are estimates from the compiled text: nothing has run" in out
+    found = json.loads(run(*command, "--json")[1])
+    assert found["estimated"] and not found["kept"]

@@ -3,6 +3,7 @@ refused."""
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -130,6 +131,25 @@ def test_the_memory_of_the_machine_is_the_limit() -> None:
     small = gc.CompileOptions(memory_limit="1MB")
     with pytest.raises(MemoryLimitError, match="memory_limit=1000000 bytes"):
         gc.compile(g, fetches, SHAPES, machine="h100", options=small).memory()
+
+
+@pytest.mark.parametrize("capability", ["3.5", "99.0"])
+def test_gpus_that_cuda_here_does_not_know(capability: str) -> None:
+    model = replace(Machine("l4").model, compute_capability=capability)
+    g, fetches = mlp()
+    with pytest.raises(DeviceError, match=rf"does not know compute capability {capability} of NVI"):
+        gc.compile(g, fetches, SHAPES, machine=Machine.of(model)).memory()
+
+
+def test_the_log_of_placements_has_the_devices_of_the_machine(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    g, fetches = mlp()
+    gc.compile(g, fetches, SHAPES, machine="2xh100", log_placement=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Devices:" and "CPU" not in "".join(lines)
+    assert [line for line in lines if "NVIDIA H100" in line] == lines[1:3]
+    assert any(line.startswith("hidden0/kernel: (Variable)") and "GPU:0" in line for line in lines)
 
 
 def test_a_little_memory_is_kept_to_by_computing_again() -> None:

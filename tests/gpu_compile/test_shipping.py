@@ -14,7 +14,13 @@ import pytest
 
 import graphc as gc
 from graphc.devices.topology import devices_of, target_config
-from graphc.errors import AttributeValueError, CacheError, DeviceError, MissingExtraError
+from graphc.errors import (
+    ArtifactError,
+    AttributeValueError,
+    CacheError,
+    DeviceError,
+    MissingExtraError,
+)
 from graphc.runtime import loading, making, stored
 from graphc.runtime.counters import COUNTERS
 from tests.gpu_compile.models import mlp
@@ -127,6 +133,19 @@ def test_an_artifact_with_native_code_for_a_machine(tmp_path) -> None:
     assert_near(got, session.run("out/Add", {"x": batch}), rtol=1e-5)
     assert predict.way != "native"
     assert any("made for another environment" in note for note in predict.notes)
+
+
+def test_the_memory_of_the_machine_is_the_limit_of_native_code(tmp_path) -> None:
+    """As it is for `gc.compile`."""
+    g, _ = mlp()
+    x = g.tensor("x")
+    sizes = {str(x.type.shape[0]): 10**8}
+    signature = gc.Signature({"x": x}, {"logits": g.tensor("out/Add")}, sizes=sizes)
+    with pytest.raises(ArtifactError, match=r"does not fit into .* bytes of an NVIDIA L4") as found:
+        gc.save(
+            gc.Session(g), tmp_path / "m", signatures={"p": signature}, native=True, machine="l4"
+        )
+    assert found.value.mend == "fix smaller sizes, or name a machine with more memory"
 
 
 def test_native_code_is_asked_for_with_the_machine(tmp_path) -> None:

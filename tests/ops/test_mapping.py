@@ -186,7 +186,7 @@ REPLICATED = {
           return new = %1, slope = %2
         }
         """,
-        2,
+        1,  # before the map, not for each result
     ),
 }
 

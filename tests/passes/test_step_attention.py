@@ -75,6 +75,7 @@ FLASH = [("flash", True)]
         (attention(LONG, "bfloat16", bias="bfloat16"), GPU, FLASH),
         (attention(LONG, "bfloat16", bias="float32"), GPU, []),
         (attention(LONG, "bfloat16", dropout=0.5, seed=1), GPU, []),
+        (attention(LONG, "bfloat16"), Target("gpu", flash=False), []),
         (attention((1, 2047, 2, 64), "bfloat16"), GPU, []),
         (attention((1, 2048, 2, 60), "bfloat16"), GPU, []),
         (attention((1, 2048, 2, 256), "bfloat16"), GPU, []),

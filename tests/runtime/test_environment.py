@@ -118,8 +118,9 @@ def test_a_change_of_graphcs_sources_counts(
         ("runtime/a.py", "x = 2"),
         ("passes/b.py", "x = 2"),
         ("devices/b.py", "x = 2"),
+        ("devices/machines.toml", "[h100]"),
     ]:
         (package / path).write_text(text)
         digests.append(module.sources_digest.__wrapped__())
-    assert len(set(digests)) == 4
+    assert len(set(digests)) == 5
     assert module.sources_digest.__wrapped__() == digests[-1]

@@ -11,7 +11,7 @@ import pytest
 
 import graphc as gc
 from graphc.errors import ExecutionError
-from graphc.runtime.hlo_cost import HloCost, hlo_cost, roofline_seconds
+from graphc.runtime.hlo_cost import HloCost, hlo_cost, roofline_seconds, timeline
 from graphc.runtime.hlo_text import Shape, parse, parse_shape
 from tests.runtime.hlo_snippets import (
     ATTENTION,
@@ -638,13 +638,77 @@ def test_each_kernel_takes_the_longest_of_its_times() -> None:
     assert math.isclose(roofline_seconds(products, gpu), expected)
 
 
-def test_collectives_take_the_time_of_the_links_unless_they_overlap() -> None:
+def test_a_collective_hides_at_most_the_time_of_the_kernels_beside_it() -> None:
     gpu = gc.devices.Machine("h100").model
     assert gpu.link_bandwidth is not None
-    link, access = 4096 / gpu.link_bandwidth, 8192 / gpu.memory_bandwidth
-    assert math.isclose(roofline_seconds(overlap(""), gpu), link)
-    beside = overlap("%n = f32[1024] negate(%x)")
-    assert math.isclose(roofline_seconds(beside, gpu), access)
+    # Two hops between two devices.
+    exchange = 6.6e-6 + 2 * 0.6e-6 + 4096 / gpu.link_bandwidth
+    access = 8192 / gpu.memory_bandwidth
+    alone = timeline(overlap(""), gpu)
+    assert math.isclose(alone.seconds, exchange)
+    assert alone.hidden == 0
+    beside = timeline(overlap("%n = f32[1024] negate(%x)"), gpu)
+    assert math.isclose(beside.seconds, exchange)
+    assert math.isclose(beside.waiting, exchange - access)
+    assert math.isclose(beside.computing, access)
+    large = timeline(overlap("%b = f32[8388608] broadcast(%x)\n%n = f32[8388608] negate(%b)"), gpu)
+    assert large.waiting == 0
+    assert large.hidden == 1
+    assert large.seconds == large.computing
+
+
+def test_collectives_take_turns_on_the_links() -> None:
+    gpu = gc.devices.Machine("h100").model
+    start = "f32[1048576] all-reduce-start(%x), replica_groups={{0,1,2,3,4,5,6,7}}"
+    entry = f"""
+        %x = f32[1048576] parameter(0)
+        %s = {start}
+        %t = {start}
+        %b = f32[64,1048576] broadcast(%x)
+        %d = f32[1048576] all-reduce-done(%s)
+        %e = f32[1048576] all-reduce-done(%t)
+        """
+    found = timeline(cost(entry), gpu)
+    # Both began before the broadcast, and the second waits for the first.
+    assert math.isclose(found.waiting, max(0, found.communicating - found.computing))
+    assert cost(entry).overlapped == 2
+    assert [kernel.beside for kernel in cost(entry).launches] == [2, 1, 0]
+
+
+def test_collectives_in_loops_are_waited_for_in_each_iteration() -> None:
+    gpu = gc.devices.Machine("h100").model
+    body = """
+%body (p: (s32[], f32[1024])) -> (s32[], f32[1024]) {
+  %p = (s32[], f32[1024]) parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %x = f32[1024] get-tuple-element(%p), index=1
+  %s = f32[1024] all-reduce-start(%x), replica_groups={{0,1}}
+  %n = f32[1024] negate(%x)
+  %d = f32[1024] all-reduce-done(%s)
+  ROOT %t = (s32[], f32[1024]) tuple(%i, %d)
+}
+
+%condition (p: (s32[], f32[1024])) -> pred[] {
+  ROOT %c = pred[] constant(true)
+}
+"""
+    once, many = (
+        timeline(
+            cost(
+                f"""
+                %p = (s32[], f32[1024]) parameter(0)
+                ROOT %w = (s32[], f32[1024]) while(%p), condition=%condition, body=%body, \
+                    backend_config={{"known_trip_count":{{"n":"{trips}"}}}}
+                """,
+                body,
+            ),
+            gpu,
+        )
+        for trips in (1, 10)
+    )
+    assert once.waiting > 0
+    assert math.isclose(many.waiting, 10 * once.waiting)
+    assert math.isclose(many.seconds, 10 * once.seconds)
 
 
 def test_a_missing_rate_is_that_of_a_wider_dtype() -> None:
