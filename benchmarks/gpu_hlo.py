@@ -159,6 +159,17 @@ def in_jax(
     step: Callable[..., Any], state: Sequence[Any], feeds: Sequence[Any], count: int
 ) -> Compiled:
     """A hand-written step; its state is donated and whole on each GPU, its feeds are cut."""
+    start = time.perf_counter()
+    compiled = by_hand(step, state, feeds, count)
+    seconds = time.perf_counter() - start
+    temporaries = compiled.memory_analysis().temp_size_in_bytes
+    return Compiled(hlo_cost(compiled.as_text(), count), temporaries, seconds)
+
+
+def by_hand(
+    step: Callable[..., Any], state: Sequence[Any], feeds: Sequence[Any], count: int
+) -> Any:
+    """`step(*state, *feeds)` compiled by JAX; see `in_jax`."""
     devices = devices_of(gc.devices.Machine(MACHINE, count))
     mesh = jax.sharding.Mesh(np.array(devices), ("batch",))
     whole, cut = (NamedSharding(mesh, PartitionSpec(*spec)) for spec in ((), ("batch",)))
@@ -169,13 +180,9 @@ def in_jax(
 
         return jax.tree.map(one, values)
 
-    start = time.perf_counter()
     jitted = jax.jit(step, donate_argnums=range(len(state)), out_shardings=whole)
     arguments = [*on(list(state), whole), *on(list(feeds), cut)]
-    compiled = jitted.lower(*arguments).compile(compiler_options=OPTIONS)
-    seconds = time.perf_counter() - start
-    temporaries = compiled.memory_analysis().temp_size_in_bytes
-    return Compiled(hlo_cost(compiled.as_text(), count), temporaries, seconds)
+    return jitted.lower(*arguments).compile(compiler_options=OPTIONS)
 
 
 def compared(what: str, count: int, made: dict[str, Compiled]) -> Iterator[Row]:

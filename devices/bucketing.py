@@ -13,7 +13,7 @@ from graphc.errors import AttributeValueError
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure
 from graphc.ops.collective import EXCHANGES
-from graphc.passes.base import Pass, PassResult, run_bodies
+from graphc.passes.base import Pass, PassResult, run_all_bodies
 
 BUCKET_BYTES: Final = 25 * 2**20
 # On GPUs XLA copies what it joins, and a last large bucket is exchanged when nothing is left to
@@ -72,16 +72,12 @@ class BucketCollectives(Pass):
             )
 
     def run(self, program: Program) -> PassResult:
-        nodes, changed = [], 0
-        for node in program.nodes:
-            node, inside = run_bodies(self, node) if node.regions else (node, 0)
-            nodes.append(node)
-            changed += inside
-        buckets = [bucket for bucket in self._buckets(nodes) if len(bucket) > 1]
+        program, changed = run_all_bodies(self, program)
+        buckets = [bucket for bucket in self._buckets(program.nodes) if len(bucket) > 1]
         if buckets:
-            nodes = _joined(nodes, buckets)
+            program = program.replace(nodes=tuple(_joined(program.nodes, buckets)))
             changed += sum(map(len, buckets))
-        return PassResult(program.replace(nodes=tuple(nodes)) if changed else program, changed)
+        return PassResult(program, changed)
 
     def _buckets(self, nodes: Sequence[Node]) -> list[list[Node]]:
         """The exchanges, those that are to be one together."""

@@ -18,7 +18,7 @@ from graphc.ops.normalization import VARIANCE
 from graphc.ops.reduction_records import REDUCE_MEAN, REDUCE_SUM
 from graphc.ops.shape import RESHAPE
 from graphc.ops.stacking import STACK
-from graphc.passes.base import Pass, PassResult, run_bodies
+from graphc.passes.base import Pass, PassResult, run_all_bodies
 from graphc.passes.building import node_of
 from graphc.passes.loop_stacks import uses_of
 
@@ -61,13 +61,7 @@ class JoinMoments(Pass):
     replicas: int
 
     def run(self, program: Program) -> PassResult:
-        nodes, changed = [], 0
-        for node in program.nodes:
-            node, inside = run_bodies(self, node) if node.regions else (node, 0)
-            nodes.append(node)
-            changed += inside
-        if changed:
-            program = program.replace(nodes=tuple(nodes))
+        program, changed = run_all_bodies(self, program)
         makers, uses = program.producers(), uses_of(program)
         joined, instead = list[Node](), dict[Tensor, Tensor]()
         gone = set[Node]()

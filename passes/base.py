@@ -95,6 +95,17 @@ def run_bodies(a_pass: Pass, node: Node) -> tuple[Node, int]:
     return node.replace(regions=tuple(result.program for result in results)), changed
 
 
+def run_all_bodies(a_pass: Pass, program: Program) -> tuple[Program, int]:
+    """The program with `a_pass` run on the regions of all nodes, and the number of changes."""
+    nodes, changed = [], 0
+    for node in program.nodes:
+        if node.regions:
+            node, inside = run_bodies(a_pass, node)
+            changed += inside
+        nodes.append(node)
+    return (program.replace(nodes=tuple(nodes)) if changed else program), changed
+
+
 def redirect(ports: tuple[Port, ...], instead: dict[Tensor, Tensor]) -> tuple[Port, ...]:
     """The output ports with their tensors replaced where `instead` has another."""
     if not any(port.tensor in instead for port in ports):

@@ -13,7 +13,7 @@ from graphc.ir.dims import product
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure
 from graphc.passes.align import align
-from graphc.passes.base import Pass, PassResult, run_bodies
+from graphc.passes.base import Pass, PassResult, run_all_bodies
 from graphc.passes.functionalize import RNG_COUNTER, RNG_KEY
 from graphc.passes.keys import kind_key
 from graphc.passes.loop_costs import elements_of, unroll_of, work_of
@@ -62,7 +62,7 @@ class RollRepeats(Pass):
     shared: int = 1 << 16
 
     def run(self, program: Program) -> PassResult:
-        program, changed = _in_bodies(self, program)
+        program, changed = run_all_bodies(self, program)
         first, row = _in_order(program, self.turns)
         state = set(program.input_tensors("state"))
         found = align(*self._find(row, state))
@@ -100,18 +100,6 @@ class RollRepeats(Pass):
         least = self.saved if saved is None else saved
         enough = len(found.turns) >= self.turns and found.saved >= least
         return enough and elements_of(found) >= self.work
-
-
-def _in_bodies(a_pass: Pass, program: Program) -> tuple[Program, int]:
-    """The program with the pass run on its nodes' bodies."""
-    changed = 0
-    nodes = []
-    for node in program.nodes:
-        if node.regions:
-            node, inside = run_bodies(a_pass, node)
-            changed += inside
-        nodes.append(node)
-    return (program.replace(nodes=tuple(nodes)) if changed else program), changed
 
 
 def _kind(index: int, node: Node) -> Hashable:
