@@ -57,16 +57,10 @@ def test_small_layers_stay() -> None:
     assert changed(compiled(26, 512, optax.adam(1e-3)), "update-in-loop") == 0
 
 
-def test_few_layers_are_flat_unless_memory_is_short() -> None:
+def test_few_layers_are_flat_and_need_no_gradients_at_once() -> None:
     layers, width = 12, 2048
     gradients = layers * width * width * 4
     free = compiled(layers, width, optax.adam(1e-3))
     assert "while(" not in free.hlo() and changed(free, "update-in-loop") == 0
     memory = free.memory()
-    assert memory["aliased"] > 3 * gradients and memory["temporaries"] < gradients
-    around = memory["arguments"] + memory["outputs"] - memory["aliased"]
-    limit = around + 3 * gradients // 4
-    tight = compiled(layers, width, optax.adam(1e-3), memory_limit=limit)
-    assert "while(" in tight.hlo() and changed(tight, "update-in-loop") == 1
-    assert tight.memory()["aliased"] == memory["aliased"]
-    assert tight.memory()["temporaries"] <= 3 * gradients // 4
+    assert memory["aliased"] > 3 * gradients and memory["temporaries"] < gradients / 2
