@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphc.ir.node import Node, Tensor, is_among
@@ -53,9 +53,12 @@ def find(
         taken = {t for cell in part for t in cell.at.inputs}
         gradients = [t for t in around.gradients if t in taken]
         news = [t for cell in part for t in cell.at.outputs if t in around.old]
-        if not news or not pays(gradients):
+        exchanged = around.exchanged(taken)
+        if not news or not pays(gradients or exchanged):
             continue
-        result = around.update(part, gradients, news)
+        result: Update | str = "gradients are exchanged between devices first"
+        if not exchanged:
+            result = around.update(part, gradients, news)
         if isinstance(result, Update):
             found.append(result)
         else:
@@ -77,6 +80,7 @@ class _Around:
         self._cells = cells = Cells(program, loop.attrs["length"])
         self.gradients = loop.outputs[loop.attrs["carries"] :]
         self.old = {end.new: end.old for end in ends if end.old is not None}
+        self._producers = program.producers()
         self._given = {*program.output_tensors(), *cells.values(program.output_tensors())}
         self._aliased = set(cells.aliases.values())
         self._users: dict[Tensor, list[Node]] = {}  # nodes that are no cells
@@ -91,7 +95,7 @@ class _Around:
                     self._users.setdefault(tensor, []).append(node)
                 if not self._late.isdisjoint(values):
                     self._late.update(node.outputs)
-        self._before = _ancestors(program, loop)
+        self._before = _ancestors(self._producers, loop)
 
     def parts(self) -> list[list[Cell]]:
         """The cells that depend on gradients, those that share slices together."""
@@ -110,12 +114,19 @@ class _Around:
             found.setdefault(id(part_of[cell.at.outputs[0]]), []).append(cell)
         return list(found.values())
 
+    def exchanged(self, taken: set[Tensor]) -> list[Tensor]:
+        """The gradients of the loop whose sums over devices are among these values."""
+        found: list[Tensor] = []
+        for tensor in taken:
+            node = self._producers.get(tensor)
+            if node is not None and node.op in EXCHANGES:
+                found += [t for t in node.inputs if is_among(t, self.gradients)]
+        return found
+
     def update(
         self, part: Sequence[Cell], gradients: Sequence[Tensor], news: Sequence[Tensor]
     ) -> Update | str:
         """The update of the states `news`, or why it must stay."""
-        if any(cell.node.op in EXCHANGES for cell in part):
-            return "gradients are exchanged between devices first"
         moved = self._with_operands(part)
         made = {t: cell.at for cell in moved for t in cell.at.outputs}
         taken = {t for cell in moved for t in cell.at.inputs}
@@ -221,8 +232,7 @@ class _Around:
         return [t for t in cell.owner.outputs if t in needs and t not in self._late][:1]
 
 
-def _ancestors(program: Program, loop: Node) -> set[Node]:
-    producers = program.producers()
+def _ancestors(producers: Mapping[Tensor, Node], loop: Node) -> set[Node]:
     found, stack = set[Node](), list(loop.inputs)
     while stack:
         node = producers.get(stack.pop())
