@@ -2,6 +2,10 @@
 
 # ruff: noqa: E501  (lines of HLO are long)
 
+from typing import Any
+
+from graphc.runtime.hlo_cost import HloCost, hlo_cost
+
 HEADER = "HloModule test, is_scheduled=true, entry_computation_layout={()->()}"
 
 
@@ -14,6 +18,17 @@ def lines(text: str) -> str:
     """Instructions, one a line, with the indentation of HLO text."""
     return "\n".join("  " + line.strip() for line in text.strip().splitlines())
 
+
+def cost(entry: str, computations: str = "", **options: Any) -> HloCost:
+    """What a module of these instructions costs."""
+    return hlo_cost(module(lines(entry), computations, **options))
+
+
+GEMM_PARAMETERS = """
+%x = f32[128,512]{1,0} parameter(0)
+%w = f32[512,1024]{1,0} parameter(1)
+%b = f32[1024]{0} parameter(2)
+"""
 
 # bias + x @ w with float32 operands: jax 0.10.2, the workspace as its second result.
 CUBLAS_LT = (
@@ -152,3 +167,14 @@ LOOP_ENTRY = """
 %while.5 = (s32[], f32[8,16]{1,0}, f32[16,16]{1,0}) while(%tuple.1), condition=%condition, body=%body
 ROOT %r = f32[8,16]{1,0} get-tuple-element(%while.5), index=1
 """
+
+KNOWN = ', backend_config={"known_trip_count":{"n":"24"},"known_init_step":{"init":"0","step":"1"}}'
+
+
+def loop(start: int = 0, bound: int = 24, config: str = "", **changes: str) -> HloCost:
+    """What a loop costs that counts from `start` to `bound`."""
+    entry = LOOP_ENTRY.replace("START", str(start)).replace("body=%body", f"body=%body{config}")
+    computations = LOOP.replace("BOUND", str(bound))
+    for old, new in changes.items():
+        computations = computations.replace(old, new)
+    return cost(entry, computations)
