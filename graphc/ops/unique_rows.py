@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,7 +52,8 @@ def _lower(ctx: LowerContext, *indices: Any, size: Dim, clipped: int) -> tuple[A
     numbers = lax.broadcasted_iota(jnp.int32, rows.shape, 0)
     sizes = (count, rows.shape[0])
     known = all(isinstance(n, int) for n in sizes) and count <= _FEW_ROWS * rows.shape[0]
-    first = _first_by_table(rows, numbers, count) if known else _first_by_sort(rows, numbers)
+    by_table = known and functools.partial(_first_by_table, count=count)
+    first = _first(rows, numbers, by_table or _first_by_sort)
     named = rows < count
     # A place without a row has a number that is out of range, and no other place has.
     unique = lax.select((first == numbers) & named, rows, numbers + count)
@@ -68,8 +71,27 @@ def _lower(ctx: LowerContext, *indices: Any, size: Dim, clipped: int) -> tuple[A
 _FEW_ROWS = 256
 
 
-def _first_by_table(rows: Any, numbers: Any, count: int) -> Any:
+# Up to so many lookups, a GPU compares each with each other one in one kernel, the same for all
+# tables. A sort and what follows it take a second of compile time for 8 tables.
+_FEW_LOOKUPS = 8192
+
+
+def _first(rows: Any, numbers: Any, otherwise: Callable[[Any, Any], Any]) -> Any:
     """For each lookup the number of the first one of the same row."""
+    if not isinstance(rows.shape[0], int) or rows.shape[0] > _FEW_LOOKUPS:
+        return otherwise(rows, numbers)
+    return lax.platform_dependent(rows, numbers, cuda=_first_by_comparison, default=otherwise)
+
+
+def _first_by_comparison(rows: Any, numbers: Any) -> Any:
+    """The same in one reduction over all pairs, of which none is stored."""
+    count = rows.shape[0]
+    same = rows[:, None] == rows[None, :]
+    return jnp.where(same, numbers[None, :], count).min(axis=1, initial=count)
+
+
+def _first_by_table(rows: Any, numbers: Any, count: int) -> Any:
+    """The same by a table of all rows."""
     first = jnp.full((count + 1,), rows.shape[0], jnp.int32).at[rows].min(numbers)
     return first[rows]
 
