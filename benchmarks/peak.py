@@ -34,8 +34,8 @@ def rows() -> Iterator[Row]:
     what = f"{LAYERS} dense layers of {WIDTH}, batch {BATCH}, adam, float32"
     jax_form = found["JAX"]
     for form, memory in found.items():
-        needed = memory["base"] + memory["state"] + memory["temporaries"]
-        ratios = [f"peak {memory['peak'] / needed:.2f}x of process, state and temporaries"]
+        needed = memory["steady"] + memory["temporaries"]
+        ratios = [f"peak {memory['peak'] / needed:.2f}x of steady and temporaries"]
         if form != "JAX":
             for key in ("peak", "steady", "temporaries"):
                 ratios.append(f"{key} {memory[key] / jax_form[key]:.2f}x of JAX")
