@@ -76,7 +76,7 @@ class _Around:
     """
 
     def __init__(self, program: Program, loop: Node, ends: Sequence[End]) -> None:
-        self._loop = loop
+        self._program, self._loop = program, loop
         self._cells = cells = Cells(program, loop.attrs["length"])
         self.gradients = loop.outputs[loop.attrs["carries"] :]
         self.old = {end.new: end.old for end in ends if end.old is not None}
@@ -158,8 +158,24 @@ class _Around:
             if reading is None:
                 return f"{old.name} is read after the loop"
             readers.update(dict.fromkeys(reading))
+        operands = [t for t in taken if t not in made and not is_among(t, gradients)]
+        if not self._depend_on_loop(moved).isdisjoint((*operands, *readers)):
+            return "a map computes what the loop needs, and something that needs the loop"
         sliced = frozenset(t for t in (*taken, *made) if t in self._cells.sliced)
         return Update(list(moved), order, sliced, list(readers))
+
+    def _depend_on_loop(self, moved: dict[Cell, None]) -> set[Tensor]:
+        """What is known only after the loop once the cells `moved` are in it. A map that keeps one
+        cell which needs the loop gives all of its results after the loop."""
+        found = set(self._loop.outputs)
+        for node in self._program.nodes:
+            inputs: Sequence[Tensor] = node.inputs
+            if node in self._cells.of:
+                left = [cell for cell in self._cells.of[node] if cell not in moved]
+                inputs = [t for cell in left for t in cell.at.inputs]
+            if not found.isdisjoint(inputs):
+                found.update(node.outputs)
+        return found
 
     def _is_used(self, value: Tensor, moved: dict[Cell, None]) -> bool:
         """Whether anything but the cells `moved` takes a value."""

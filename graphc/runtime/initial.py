@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from graphc.build import initializers
 from graphc.build.variables import initial_value
 from graphc.collection import without_collection
 from graphc.errors import GraphError
@@ -55,33 +56,44 @@ class InitialValues:
 
     A variable whose initial value is a tensor gets it from the initial values of the variables
     that tensor reads, in whatever order they were made. Such a value stays in memory until the
-    last tensor that reads it is computed; all others belong to the caller alone.
+    last tensor that reads it is computed, and longer if it came from a function of the user's,
+    which may return another value when it is called again.
+
+    Args:
+        before: those of the same graph before it got more variables.
 
     Raises:
         GraphError: initial values that depend on each other in a circle.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, before: InitialValues | None = None) -> None:
         self._graph = graph
         self._hidden = _hidden_values(graph.seed)
         self._programs = _in_order(graph, _derived(graph))
         self._order = {name: number for number, name in enumerate(self._programs)}
         self._needs = {name: _needs(program) for name, program in self._programs.items()}
         self._readers = Counter(name for needs in self._needs.values() for name in needs)
-        self._kept: dict[str, Array] = {}
-        self._taken: set[str] = set()
+        self._read = frozenset(self._readers)
+        self._kept: dict[str, Array] = {} if before is None else dict(before._kept)
+        self._taken: set[str] = set() if before is None else set(before._taken)
+        self._computed: set[str] = set()  # of those that are tensors
+        for name in () if before is None else before._computed:
+            self._count(name)
 
     def take(self, name: str) -> Array:
-        """The initial value of a variable, hidden ones included. Each is taken once.
+        """The initial value of a variable, hidden ones included.
 
         Raises:
             ShapeError, DTypeError: what a function of the user's returned does not fit.
         """
-        for needed in self._made_first(name):
+        made = self._made_first(name)
+        for needed in made:
             self._make(needed)
         self._taken.add(name)
         value = self._kept[name]
-        self._release(name)
+        for used in {name, *made}.union(*(self._needs.get(each, ()) for each in made)):
+            if not self._must_stay(used):
+                self._kept.pop(used, None)
         return value
 
     def _made_first(self, name: str) -> list[str]:
@@ -98,17 +110,28 @@ class InitialValues:
         program = self._programs.get(name)
         if program is not None:
             self._kept[name] = _evaluated(program, self._kept)
-            for read in self._needs[name]:
-                self._readers[read] -= 1
-                self._release(read)
+            self._count(name)
         elif name in self._hidden:
             self._kept[name] = self._hidden[name]
         else:
             self._kept[name] = initial_value(self._graph.variables[name], self._graph.seed)
 
-    def _release(self, name: str) -> None:
-        if name in self._taken and self._readers[name] <= 0:
-            del self._kept[name]
+    def _count(self, name: str) -> None:
+        """Notes that the tensor of a variable was computed, once however often it is."""
+        if name not in self._computed:
+            self._computed.add(name)
+            self._readers.subtract(self._needs[name])
+
+    def _must_stay(self, name: str) -> bool:
+        """Whether a value will be read or taken, or may be read again after a failure."""
+        if name not in self._taken or self._readers[name] > 0:
+            return True
+        return name in self._read and not self._is_reproducible(name)
+
+    def _is_reproducible(self, name: str) -> bool:
+        variable = self._graph.variables.get(name)
+        initial = None if variable is None else variable.initial
+        return not callable(initial) or type(initial).__module__ == initializers.__name__
 
 
 @without_collection()

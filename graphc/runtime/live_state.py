@@ -144,7 +144,8 @@ class LiveState(Uncopied):
             if layout is self.layout:
                 return
             self.check()
-            self._initial = InitialValues(self._graph)
+            before = self._initial if self.layout.buffers else None
+            self._initial = InitialValues(self._graph, before)
             new = len(layout.buffers) - len(self.layout.buffers)
             uninterrupted(self._have, layout, [*self.buffers, *[None] * new], self._homes)
 
