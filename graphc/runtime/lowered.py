@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -151,7 +152,7 @@ class JaxProgram(NamedTuple):
 
 def refused(error: Exception, device: jax.Device, options: CompileOptions) -> GraphcError:
     """The error for a program that XLA does not compile."""
-    if "ptxas too old" in str(error) and not is_here(device):
+    if re.search("(ptxas|PTX assembler is) too old", str(error)) and not is_here(device):
         capability = getattr(device, "compute_capability", "")
         return DeviceError(
             f"CUDA's assembler here does not know compute capability {capability} of "

@@ -171,14 +171,6 @@ VARIANTS: Final[tuple[Variant, ...]] = (
         {"xla_gpu_enable_latency_hiding_scheduler": True},
     ),
     _row(
-        "collectives by an analytical model",
-        _parallel_on("gpu"),
-        {
-            "xla_gpu_enable_latency_hiding_scheduler": True,
-            "xla_gpu_enable_analytical_latency_estimator": True,
-        },
-    ),
-    _row(
         "two collectives at a time",
         _parallel_on("gpu"),
         {"xla_gpu_experimental_parallel_collective_overlap_limit": 2},

@@ -257,8 +257,7 @@ def test_repeated_layers_that_became_a_loop() -> None:
         start = start**2 + 1  # sqrt(start - 1), five times, is 1; then 0; the seventh is NaN
     with pytest.raises(NumericsError, match=r"Sqrt.*made a NaN") as caught:
         session.run([train, loss], {x: np.full((4, 64), start, "f")})
-    # The first layer, whose input needs no gradient, stands before the loop.
-    assert "in turn 5, counted from 0, of Scan" in str(caught.value)
+    assert "in turn 6, counted from 0, of Scan" in str(caught.value)
     assert "gc.sqrt(gc.tanh(layer(h)) + h - 1)" in str(caught.value)
     assert "Sqrt 'Sqrt_6' made a NaN" in str(caught.value)
 
