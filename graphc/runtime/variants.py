@@ -176,11 +176,6 @@ VARIANTS: Final[tuple[Variant, ...]] = (
         {"xla_gpu_experimental_parallel_collective_overlap_limit": 2},
     ),
     _row(
-        "all-reduces of loops in the next turn",
-        _parallel_loops_on_gpu,
-        {"xla_gpu_enable_pipelined_all_reduce": True},
-    ),
-    _row(
         "gradients of loops exchanged after them",
         _parallel_loops_on_gpu,
         without_passes=("exchange-in-loops",),
