@@ -159,7 +159,9 @@ def after_accumulation(options: CompileOptions, target: Target) -> list[Pass]:
     return [StackCarries(), *_grouping(target)]
 
 
-def _updates(options: CompileOptions, platform: str, budget: int | None) -> list[Pass]:
+def _updates(
+    options: CompileOptions, platform: str, budget: int | None, fast_loops: bool
+) -> list[Pass]:
     """Where the optimizer runs in the loop that computes the gradients. It comes after `Recompute`,
     which may need the parameters in the backward loop, and knows what this pass saves.
     Loops that are compiled without a loop on a GPU stay as they are unless memory is short: each
@@ -169,20 +171,27 @@ def _updates(options: CompileOptions, platform: str, budget: int | None) -> list
     wanted = options.pipeline in ("O2", "O3") and name not in options.without_passes
     if not wanted or not options.donate:  # what is not given away is not written over
         return []
-    return [UpdateInLoop(slice=0 if platform == "cpu" else _SLICE_ON_GPU, budget=budget)]
+    on_gpu = _SLICE_ON_GPU if fast_loops else None
+    return [UpdateInLoop(slice=0 if platform == "cpu" else on_gpu, budget=budget)]
 
 
 def on_device(
-    options: CompileOptions, platform: str, budget: int | None, exchanges: Sequence[Pass] = ()
+    options: CompileOptions,
+    platform: str,
+    budget: int | None,
+    exchanges: Sequence[Pass] = (),
+    *,
+    fast_loops: bool = True,
 ) -> list[Pass]:
     """The passes for the program as one device runs it, after all others: what is computed again
     must be what that device computed, and what is written over must be what lies there.
 
     Args:
         exchanges: passes over what replicas exchange; they see what products are hoisted to.
+        fast_loops: whether XLA for GPUs fuses the read of a slice in a loop with its write.
     """
     thorough = options.pipeline in ("O2", "O3")
-    updates = _updates(options, platform, budget)
+    updates = _updates(options, platform, budget, fast_loops)
     passes: list[Pass] = []
     if platform == "gpu" and thorough:
         passes.append(GpuStackLess())

@@ -39,7 +39,7 @@ class UpdateInLoop(Pass):
     Attributes:
         smallest: bytes of the smallest stack of gradients for which it pays.
         slice: bytes of the smallest gradient of one layer for which it pays: with smaller ones, XLA
-            does not fuse reading and writing on GPUs.
+            does not fuse reading and writing on GPUs. None: only where memory is short.
         whole: also into loops that XLA would not compile as loops (`unroll` of all iterations),
             which are loops then.
         budget: bytes, as for `Recompute`: where a program needs more, `whole` is done too, whatever
@@ -47,7 +47,7 @@ class UpdateInLoop(Pass):
     """
 
     smallest: int = 1 << 20
-    slice: int = 0
+    slice: int | None = 0
     whole: bool = False
     budget: int | None = None
 
@@ -93,11 +93,10 @@ class UpdateInLoop(Pass):
         return type(length) is int and length > 1 and (unroll < length or self.whole)
 
     def _pays(self, gradients: Sequence[Tensor]) -> bool:
-        sizes = list(map(bytes_of, gradients))
-        if sum(sizes) < self.smallest:
+        sizes, least = list(map(bytes_of, gradients)), self.slice
+        if least is None or sum(sizes) < self.smallest:
             return False
         lengths = [t.type.shape[0] for t in gradients]
         return any(
-            isinstance(n, int) and size >= n * self.slice
-            for n, size in zip(lengths, sizes, strict=True)
+            isinstance(n, int) and size >= n * least for n, size in zip(lengths, sizes, strict=True)
         )

@@ -13,6 +13,7 @@ import jax
 from jax import numpy as jnp
 
 from graphc.config import CompileOptions
+from graphc.devices.targets import FAST_LOOPS_ON_GPU
 from graphc.devices.topology import is_here
 from graphc.errors import DeviceError, ExecutionError, GraphcError
 from graphc.ir.layouts import REPLICATED, Layout, Sharded
@@ -247,7 +248,8 @@ def suited(
     Args:
         exchanges: passes of a strategy, over what replicas exchange.
     """
-    chosen = without(on_device(options, platform, budget, exchanges), options)
+    passes_for = on_device(options, platform, budget, exchanges, fast_loops=FAST_LOOPS_ON_GPU)
+    chosen = without(passes_for, options)
     if not chosen or program.symbols():  # they ask for sizes, which a saved program may leave open
         return program, PassReport(())
     passes = PassManager(

@@ -25,6 +25,7 @@ from graphc.devices.localize import Local
 from graphc.devices.narrow_exchanges import NarrowExchanges
 from graphc.devices.replicate import Replicate
 from graphc.devices.strategy import DataParallel
+from graphc.devices.targets import FAST_LOOPS_ON_GPU
 from graphc.ir.dtypes import INT32
 from graphc.ir.layouts import REPLICATED as WHOLE
 from graphc.ir.layouts import Layout, Sharded
@@ -89,7 +90,7 @@ def on_replicas(
     tell_of("replicate", program, local.program, time.perf_counter() - start)
     platform = devices[0].platform
     exchanges: list[Pass] = [JoinMoments(len(devices)), NarrowExchanges()]
-    if platform == "gpu":
+    if platform == "gpu" and FAST_LOOPS_ON_GPU:
         exchanges.append(ExchangeInLoops())
     bucket_bytes = strategy.bucket_bytes_on(platform)
     if bucket_bytes:
