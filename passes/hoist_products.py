@@ -14,12 +14,11 @@ from graphc.ir.program import Program
 from graphc.ops.arithmetic import ADD
 from graphc.ops.bits import BITCAST
 from graphc.ops.contraction import DOT_GENERAL
-from graphc.ops.control import SCAN
 from graphc.ops.emit import CAST
 from graphc.ops.matrix_product import MATMUL
 from graphc.passes.base import Pass, PassResult
 from graphc.passes.building import node_of
-from graphc.passes.loop_stacks import LoopStacks, uses_of
+from graphc.passes.loop_stacks import LoopStacks, rewrite_loops, uses_of
 from graphc.passes.peak import bytes_of, peak
 from graphc.passes.prune import Prune
 from graphc.passes.rules import Rewriter
@@ -87,7 +86,7 @@ class HoistProducts(Pass):
     budget: int | None = None
 
     def run(self, program: Program) -> PassResult:
-        hoisted, changed = self._hoisted(program)
+        hoisted, changed = rewrite_loops(self, program, _without_products)
         if not changed:
             return PassResult(program, 0)
         hoisted = Prune().run(hoisted).program  # stacks that only the products took, and zeros
@@ -96,25 +95,6 @@ class HoistProducts(Pass):
             if needed > self.budget and needed > peak(program):
                 return PassResult(program, 0)
         return PassResult(hoisted, changed)
-
-    def _hoisted(self, program: Program) -> PassResult:
-        known = Rewriter()
-        nodes: list[Node] = []
-        changed = 0
-        node = None
-        try:
-            for node in program.nodes:
-                results = [self._hoisted(body) for body in node.regions]
-                inside = sum(result.changed for result in results)
-                if inside:
-                    node = node.replace(regions=tuple(result.program for result in results))
-                loop, after = _without_products(node, known) if node.op is SCAN else (node, [])
-                nodes += [loop, *after]
-                known.made.update((tensor, node) for tensor in node.outputs)
-                changed += inside + (loop is not node)
-        except Exception as error:
-            raise self.fault(node, error) from error
-        return PassResult(program.replace(nodes=tuple(nodes)) if changed else program, changed)
 
 
 def _without_products(node: Node, known: Rewriter) -> tuple[Node, list[Node]]:

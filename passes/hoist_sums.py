@@ -9,10 +9,9 @@ from graphc.ir.dims import product
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ops.arithmetic import ADD
-from graphc.ops.control import SCAN
 from graphc.ops.indexing import SCATTER_ADD
 from graphc.passes.base import Pass, PassResult
-from graphc.passes.loop_stacks import LoopStacks, uses_of
+from graphc.passes.loop_stacks import LoopStacks, rewrite_loops, uses_of
 from graphc.passes.rules import Rewriter
 
 
@@ -45,23 +44,9 @@ class HoistSums(Pass):
     always: bool = False
 
     def run(self, program: Program) -> PassResult:
-        nodes: list[Node] = []
-        changed = 0
-        node = None
-        try:
-            for node in program.nodes:
-                results = [self.run(body) for body in node.regions]
-                inside = sum(result.changed for result in results)
-                if inside:
-                    node = node.replace(regions=tuple(result.program for result in results))
-                loop, after = self._hoisted(node) if node.op is SCAN else (node, [])
-                nodes += [loop, *after]
-                changed += inside + (loop is not node)
-        except Exception as error:
-            raise self.fault(node, error) from error
-        return PassResult(program.replace(nodes=tuple(nodes)) if changed else program, changed)
+        return rewrite_loops(self, program, self._hoisted)
 
-    def _hoisted(self, node: Node) -> tuple[Node, list[Node]]:
+    def _hoisted(self, node: Node, known: Rewriter) -> tuple[Node, list[Node]]:
         """The loop without the carries that can go, and the nodes that make their last values."""
         body, first = node.regions[0], node.attrs["consts"]
         given, results = body.input_tensors(), body.output_tensors()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure, region
 from graphc.ir.rewrite import used_from
 from graphc.ir.types import TensorType
 from graphc.ops.bodies import split
+from graphc.ops.control import SCAN
+from graphc.passes.base import Pass, PassResult
+from graphc.passes.rules import Rewriter
 
 
 def uses_of(body: Program) -> Counter[Tensor]:
@@ -67,3 +70,32 @@ class LoopStacks:
             attrs={**node.attrs, "carries": len(kept)},
             regions=(region(body.name, [given[i] for i in places], nodes, outputs),),
         )
+
+
+Rewrite = Callable[[Node, Rewriter], tuple[Node, list[Node]]]
+
+
+def rewrite_loops(a_pass: Pass, program: Program, rewrite: Rewrite) -> PassResult:
+    """The program with each `Scan` rewritten, those in bodies first.
+
+    Args:
+        rewrite: gives a loop, the same one to leave it, and nodes to put behind it. It is told
+            what makes the values before the loop.
+    """
+    known = Rewriter()
+    nodes: list[Node] = []
+    changed = 0
+    node = None
+    try:
+        for node in program.nodes:
+            results = [rewrite_loops(a_pass, body, rewrite) for body in node.regions]
+            inside = sum(result.changed for result in results)
+            if inside:
+                node = node.replace(regions=tuple(result.program for result in results))
+            loop, after = rewrite(node, known) if node.op is SCAN else (node, [])
+            nodes += [loop, *after]
+            known.made.update((tensor, node) for tensor in node.outputs)
+            changed += inside + (loop is not node)
+    except Exception as error:
+        raise a_pass.fault(node, error) from error
+    return PassResult(program.replace(nodes=tuple(nodes)) if changed else program, changed)
