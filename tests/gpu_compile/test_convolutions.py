@@ -74,22 +74,32 @@ CONVOLUTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+def behind_a_pointwise_one(
+    layer: Any, sizes: tuple[int, ...], precision: str | None
+) -> tuple[str, HloCost]:
+    """The training step of a layer that follows a pointwise convolution, so that the gradient of
+    its input is needed."""
+    with gc.Graph(seed=0) as graph:
+        x = gc.placeholder(sizes, name="x")
+        h = layer(gc.nn.Conv2D(sizes[-1], 1, use_bias=False, name="first")(x))
+        loss = gc.reduce_mean(gc.square(gc.cast(h, "float32")))
+        train = gc.minimize(loss, optax.sgd(RATE), name="train")
+    return compiled(graph, [train, loss], {x: x.shape}, precision)
+
+
 @pytest.mark.parametrize(
     ("name", "precision"),
     [*((name, p) for name in CONVOLUTIONS for p in (None, "bf16")), ("plain", "f16")],
 )
 def test_a_convolution_and_its_gradients(name: str, precision: str | None) -> None:
-    """Behind a pointwise one, so that the gradient of its input is needed."""
     given = PLAIN | CONVOLUTIONS[name]
     size, channels, dtype = given.pop("size"), given.pop("channels"), DTYPES[precision]
     n, side, outputs = 16, 28, 64
-    with gc.Graph(seed=0) as graph:
-        x = gc.placeholder((n, side, side, channels), name="x")
-        h = gc.nn.Conv2D(channels, 1, use_bias=False, name="first")(x)
-        h = gc.nn.Conv2D(outputs, size, use_bias=False, name="second", **given)(h)
-        loss = gc.reduce_mean(gc.square(gc.cast(h, "float32")))
-        train = gc.minimize(loss, optax.sgd(RATE), name="train")
-    text, ours = compiled(graph, [train, loss], {x: x.shape}, precision)
+    text, ours = behind_a_pointwise_one(
+        gc.nn.Conv2D(outputs, size, use_bias=False, name="second", **given),
+        (n, side, side, channels),
+        precision,
+    )
 
     def loss_of(params: Any, x: Any) -> Any:
         first, second = (p.astype(dtype) for p in params)
@@ -131,13 +141,11 @@ def check(ours: HloCost, theirs: HloCost, precision: str | None) -> None:
 def test_a_transposed_convolution(precision: str | None) -> None:
     """JAX makes convolutions with spread inputs of its gradients, and copies activations."""
     n, side, channels, dtype = 16, 28, 32, DTYPES[precision]
-    with gc.Graph(seed=0) as graph:
-        x = gc.placeholder((n, side, side, channels), name="x")
-        h = gc.nn.Conv2D(channels, 1, use_bias=False, name="first")(x)
-        h = gc.nn.Conv2DTranspose(64, 3, strides=2, use_bias=False, name="second")(h)
-        loss = gc.reduce_mean(gc.square(gc.cast(h, "float32")))
-        train = gc.minimize(loss, optax.sgd(RATE), name="train")
-    text, ours = compiled(graph, [train, loss], {x: x.shape}, precision)
+    text, ours = behind_a_pointwise_one(
+        gc.nn.Conv2DTranspose(64, 3, strides=2, use_bias=False, name="second"),
+        (n, side, side, channels),
+        precision,
+    )
 
     def loss_of(params: Any, x: Any) -> Any:
         first, second = (p.astype(dtype) for p in params)
