@@ -25,6 +25,9 @@ from graphc.runtime.layout import Buffer, Slot, StateLayout, public_names
 from graphc.runtime.packing import LARGE, Members, filled, place_on, put, size_of, take, unpack
 from graphc.runtime.state import State
 
+# Where an executable wants the buffers that it touches.
+Homes = Mapping[Buffer, jax.sharding.Sharding]
+
 Array = np.ndarray[Any, Any]
 
 
@@ -162,7 +165,7 @@ class LiveState(Uncopied):
     def move(
         self,
         layout: StateLayout,
-        homes: Mapping[Buffer, jax.sharding.Sharding],
+        homes: Homes,
         then: Callable[[StateLayout], None],
     ) -> None:
         """Puts the values into the buffers of another layout of the same variables.
@@ -232,7 +235,7 @@ class LiveState(Uncopied):
         self.layout, self._homes = layout, homes
         self.buffers[:] = buffers
 
-    def agrees(self, homes: Mapping[Buffer, jax.sharding.Sharding]) -> bool:
+    def agrees(self, homes: Homes) -> bool:
         """Whether these buffers lie where an executable wants them."""
         return all(self._homes.get(buffer) == home for buffer, home in homes.items())
 

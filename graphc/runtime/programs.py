@@ -23,7 +23,7 @@ from graphc.runtime.live_state import LiveState
 from graphc.runtime.placement_log import PlacementLog
 from graphc.runtime.plans import Plan, fetch_key
 from graphc.runtime.prepare import prepare
-from graphc.runtime.step_parts import Homes
+from graphc.runtime.live_state import Homes
 
 
 class Programs:

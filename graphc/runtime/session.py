@@ -30,7 +30,7 @@ from graphc.runtime.placement_log import PlacementLog
 from graphc.runtime.plans import Plan
 from graphc.runtime.programs import Programs
 from graphc.runtime.state import State
-from graphc.runtime.step_parts import Homes
+from graphc.runtime.live_state import Homes
 from graphc.runtime.workers import HasWorkers, Workers
 
 

@@ -17,14 +17,13 @@ from graphc.runtime.compiler import Made, make
 from graphc.runtime.executors import Executor, Places, spread
 from graphc.runtime.failures import in_words
 from graphc.runtime.feeds import bind_feeds
-from graphc.runtime.layout import Buffer, StateLayout
+from graphc.runtime.layout import StateLayout
+from graphc.runtime.live_state import Homes
 from graphc.runtime.making import Making
 from graphc.runtime.numerics import complaint
 from graphc.runtime.parameter_server import ParameterServer
 from graphc.runtime.prepare import Prepared
 from graphc.runtime.stored import Shelf
-
-Homes = Mapping[Buffer, jax.sharding.Sharding]
 
 
 class Part:

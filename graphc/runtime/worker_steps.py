@@ -16,7 +16,8 @@ from graphc.runtime.fetches import FetchNest, in_program_order, resolve_feeds
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.plans import Plan, fetch_key
 from graphc.runtime.prepare import prepare
-from graphc.runtime.step_parts import Homes, StepParts
+from graphc.runtime.live_state import Homes
+from graphc.runtime.step_parts import StepParts
 
 
 class WorkerSteps:

@@ -14,7 +14,7 @@ from graphc.ir.source import current_source
 from graphc.runtime.fetches import FetchNest
 from graphc.runtime.layout import StateLayout
 from graphc.runtime.live_state import LiveState
-from graphc.runtime.step_parts import Homes
+from graphc.runtime.live_state import Homes
 from graphc.runtime.worker_batches import WorkerBatches
 from graphc.runtime.worker_run import Run, WorkersRun, WorkerStep
 from graphc.runtime.worker_steps import WorkerSteps
