@@ -4,7 +4,7 @@ hand-written JAX, for the same machine in one run. Nothing runs.
 By hand, layers are unrolled, or scanned where a row says so, and compute in bf16 with parameters
 in float32; attention is cuDNN's (`jax.nn.dot_product_attention`). On 8 GPUs it is `jax.jit` with
 the batch cut along a mesh. FLOPs, bytes, kernels and collectives are counted from the HLO
-(`graphc.runtime.hlo_cost`); the roofline time is an estimate from the machine's record.
+(`graphc.runtime.hlo.hlo_cost`); the roofline time is an estimate from the machine's record.
 
     JAX_PLATFORMS=cpu python -m benchmarks.run gpu_hlo
 """
@@ -23,7 +23,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 import graphc as gc
 from benchmarks import gpu_models, networks, transformer
 from graphc.devices.topology import devices_of
-from graphc.runtime.hlo_cost import HloCost, hlo_cost, roofline_seconds
+from graphc.runtime.hlo.hlo_cost import HloCost, hlo_cost, roofline_seconds
 
 Row = tuple[str, str, str]
 OPTIONS = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}

@@ -143,7 +143,7 @@ def build_common(nodes: int) -> tuple[gc.Graph, float]:
 def optimise(graph: gc.Graph) -> Any:
     """The pass report of the program that ends at `end:0`."""
     from graphc.config import CompileOptions
-    from graphc.runtime.prepare import prepare
+    from graphc.runtime.targets.prepare import prepare
 
     fetches, feeds = [graph.tensor("end:0")], [graph.tensor("x:0")]
     return prepare(graph, fetches, feeds, CompileOptions()).report

@@ -20,7 +20,7 @@ from jax import numpy as jnp
 import graphc as gc
 from benchmarks import gpu_hlo
 from benchmarks.timing import compare
-from graphc.runtime.hlo_cost import hlo_cost, roofline_seconds
+from graphc.runtime.hlo.hlo_cost import hlo_cost, roofline_seconds
 
 Row = tuple[str, str, str]
 ROUNDS, CALLS = 7, 1

@@ -17,18 +17,18 @@ from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program, region
 from graphc.ir.rewrite import substitute
 from graphc.ir.types import TensorType
-from graphc.ops.arithmetic import ADD
-from graphc.ops.collective import ON_REPLICA_ZERO, REPLICA_INDEX, SHARD_SLICE
-from graphc.ops.comparison import EQUAL, WHERE
-from graphc.ops.control import SCAN
-from graphc.ops.creation import IOTA
-from graphc.ops.random_keys import FOLD_IN
-from graphc.ops.reduction import REDUCE_ALL, REDUCE_ANY, REDUCE_MAX, REDUCE_MIN
-from graphc.ops.shape import BROADCAST_TO, RESHAPE, TRANSPOSE
-from graphc.ops.slicing import SLICE
-from graphc.ops.training import GRADIENTS
-from graphc.passes.base import Pass, PassResult
-from graphc.passes.building import constant_of, node_of
+from graphc.ops.arrays.creation import IOTA
+from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE, TRANSPOSE
+from graphc.ops.arrays.slicing import SLICE
+from graphc.ops.control.scan import SCAN
+from graphc.ops.draws.random_keys import FOLD_IN
+from graphc.ops.elementwise.arithmetic import ADD
+from graphc.ops.elementwise.comparison import EQUAL, WHERE
+from graphc.ops.reductions.reduction import REDUCE_ALL, REDUCE_ANY, REDUCE_MAX, REDUCE_MIN
+from graphc.ops.structure.collective import ON_REPLICA_ZERO, REPLICA_INDEX, SHARD_SLICE
+from graphc.ops.structure.training import GRADIENTS
+from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.building import constant_of, node_of
 
 _INDEX = TensorType(INT32, ())
 _EXTREMES = {("max", True): REDUCE_ANY, ("min", True): REDUCE_ALL,

@@ -12,8 +12,8 @@ from graphc.devices.joined_exchanges import COPIED, LARGE, joined
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure
-from graphc.ops.collective import EXCHANGES
-from graphc.passes.base import Pass, PassResult, run_all_bodies
+from graphc.ops.structure.collective import EXCHANGES
+from graphc.passes.core.base import Pass, PassResult, run_all_bodies
 
 BUCKET_BYTES: Final = 25 * 2**20
 # On GPUs XLA copies what it joins, and a last large bucket is exchanged when nothing is left to

@@ -9,10 +9,10 @@ from typing import Final
 
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, region
-from graphc.ops.collective import ALL_REDUCE
-from graphc.ops.control import SCAN
-from graphc.passes.base import Pass, PassResult
-from graphc.passes.loop_stacks import uses_of
+from graphc.ops.control.scan import SCAN
+from graphc.ops.structure.collective import ALL_REDUCE
+from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.loop_stacks import uses_of
 
 # Bytes of a slice, and of all slices of a turn. Fewer take longer turn by turn than in a stack: an
 # exchange has a latency, of 15 us on 8 GPUs, in which a link carries 4 MB.

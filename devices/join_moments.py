@@ -10,17 +10,17 @@ from typing import NamedTuple
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ir.rewrite import sort_nodes, substitute
-from graphc.ops.arithmetic import ADD
-from graphc.ops.collective import ALL_GATHER, ALL_REDUCE
-from graphc.ops.emit import CAST
-from graphc.ops.joining import SPLIT
-from graphc.ops.normalization import VARIANCE
-from graphc.ops.reduction_records import REDUCE_MEAN, REDUCE_SUM
-from graphc.ops.shape import RESHAPE
-from graphc.ops.stacking import STACK
-from graphc.passes.base import Pass, PassResult, run_all_bodies
-from graphc.passes.building import node_of
-from graphc.passes.loop_stacks import uses_of
+from graphc.ops.arrays.joining import SPLIT
+from graphc.ops.arrays.shape import RESHAPE
+from graphc.ops.arrays.stacking import STACK
+from graphc.ops.core.emit import CAST
+from graphc.ops.elementwise.arithmetic import ADD
+from graphc.ops.nn.normalization import VARIANCE
+from graphc.ops.reductions.reduction_rules import REDUCE_MEAN, REDUCE_SUM
+from graphc.ops.structure.collective import ALL_GATHER, ALL_REDUCE
+from graphc.passes.core.base import Pass, PassResult, run_all_bodies
+from graphc.passes.core.building import node_of
+from graphc.passes.core.loop_stacks import uses_of
 
 
 class Moments(NamedTuple):

@@ -26,7 +26,7 @@ from graphc.ir.layouts import (
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import PURE
 from graphc.ir.program import Port, Program
-from graphc.ops.layout_rules import SUM, replicated
+from graphc.ops.core.layout_rules import SUM, replicated
 
 # Two or three are enough as a rule. What is still needed whole after these is made so where it
 # is used: right all the same, with more collectives perhaps.

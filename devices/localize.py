@@ -25,7 +25,11 @@ from graphc.ir.opdef import OpDef
 from graphc.ir.program import Port, Program
 from graphc.ir.source import Source
 from graphc.ir.types import TensorType
-from graphc.ops.collective import (
+from graphc.ops.arrays.shape import BROADCAST_TO
+from graphc.ops.arrays.slicing import SLICE
+from graphc.ops.core.emit import CONSTANT
+from graphc.ops.draws.random_keys import FOLD_IN
+from graphc.ops.structure.collective import (
     ALL_GATHER,
     ALL_REDUCE,
     ON_REPLICA_ZERO,
@@ -33,11 +37,7 @@ from graphc.ops.collective import (
     REPLICA_INDEX,
     SHARD_SLICE,
 )
-from graphc.ops.emit import CONSTANT
-from graphc.ops.random_keys import FOLD_IN
-from graphc.ops.shape import BROADCAST_TO
-from graphc.ops.slicing import SLICE
-from graphc.ops.uneven import FILL_PADDING, PADDED_PIECE, neutral
+from graphc.ops.structure.uneven import FILL_PADDING, PADDED_PIECE, neutral
 
 
 @dataclass(frozen=True, eq=False)

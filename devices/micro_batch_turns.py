@@ -8,10 +8,10 @@ from graphc.devices.placer import devices_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ir.rewrite import substitute
-from graphc.ops.control import SCAN
-from graphc.ops.stacking import STACK, UNSTACK
-from graphc.ops.state import IDENTITY
-from graphc.passes.building import node_of
+from graphc.ops.arrays.stacking import STACK, UNSTACK
+from graphc.ops.control.scan import SCAN
+from graphc.ops.structure.state import IDENTITY
+from graphc.passes.core.building import node_of
 
 
 def unrolled(

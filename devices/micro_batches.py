@@ -18,9 +18,9 @@ from graphc.ir.layouts import (
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import PURE
 from graphc.ir.program import Program
-from graphc.ops.collective import EXCHANGES
-from graphc.ops.layout_rules import replicated
-from graphc.ops.training import GRADIENTS
+from graphc.ops.core.layout_rules import replicated
+from graphc.ops.structure.collective import EXCHANGES
+from graphc.ops.structure.training import GRADIENTS
 
 
 @dataclass

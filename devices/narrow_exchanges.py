@@ -12,11 +12,11 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
 from graphc.ir.types import TensorType
-from graphc.ops.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
-from graphc.ops.emit import CAST
-from graphc.passes.base import Pass, PassResult
-from graphc.passes.lossless import holds_all
-from graphc.passes.rules import Answer, Rewriter, Rule, change, simplify
+from graphc.ops.core.emit import CAST
+from graphc.ops.structure.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
+from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.lossless import holds_all
+from graphc.passes.core.rules import Answer, Rewriter, Rule, change, simplify
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from graphc.devices.placer import devices_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Effects
 from graphc.ir.program import Program, effects_of, region
-from graphc.ops.state import IDENTITY
-from graphc.passes.building import node_of
+from graphc.ops.structure.state import IDENTITY
+from graphc.passes.core.building import node_of
 
 
 class Send(NamedTuple):

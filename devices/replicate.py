@@ -15,8 +15,8 @@ from graphc.ir.node import Node
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Port, Program
 from graphc.ops.catalogue import CATALOGUE
-from graphc.passes.base import Pass, PassResult
-from graphc.passes.drop_gradient_rules import DropGradientRules
+from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.simplify.drop_gradient_rules import DropGradientRules
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from graphc.devices.partition import Cluster
-from graphc.passes.costs import node_cost, total
+from graphc.passes.core.costs import node_cost, total
 
 _FLOPS_A_BYTE = 8  # what a device calculates in the time that it moves a byte; roughly a CPU's
 _OVERHEAD = 1e5  # of starting an executable, in floating-point operations

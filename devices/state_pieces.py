@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from graphc.ir.layouts import Layout, Sharded
 from graphc.ir.node import Tensor
 from graphc.ir.program import Program
-from graphc.passes.elementwise import is_elementwise
+from graphc.passes.core.elementwise import is_elementwise
 
 
 def pieces_behind(program: Program, required: Sequence[Layout | None]) -> dict[Tensor, Sharded]:

@@ -27,10 +27,10 @@ from graphc.errors import GraphError
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Effects
 from graphc.ir.program import Port, Program, effects_of
-from graphc.ops.powers import RECIPROCAL
-from graphc.ops.training import GRADIENTS
-from graphc.passes.functionalize import RNG_COUNTER, RNG_KEY
-from graphc.passes.scale_loss import LOSS_SCALE
+from graphc.ops.elementwise.powers import RECIPROCAL
+from graphc.ops.structure.training import GRADIENTS
+from graphc.passes.precision.scale_loss import LOSS_SCALE
+from graphc.passes.simplify.functionalize import RNG_COUNTER, RNG_KEY
 
 
 class Halves(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import jax
 
 from graphc.devices.discovery import platform_of
-from graphc.passes.target import Target
+from graphc.passes.core.target import Target
 
 # For GPUs, jax 0.10 overlaps collectives in loops with computation, and fuses the read of a slice
 # with its write. jax 0.12 does neither. There, steps take 1.05 times as long with collectives in

@@ -20,7 +20,7 @@ from graphc.ir.node import Node
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
 from graphc.ir.types import TensorType
-from graphc.ops.layout_rules import replicated
+from graphc.ops.core.layout_rules import replicated
 
 
 def batch_layout(axis: int, rows: int, replicas: int) -> Layout:

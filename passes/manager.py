@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 from graphc.errors import AttributeValueError, LayoutError, PassError, VerifyError
 from graphc.ir.node import Node
@@ -16,9 +17,8 @@ from graphc.ir.opdef import Effects
 from graphc.ir.program import Program, effects_of
 from graphc.ir.text import print_program
 from graphc.ir.verify import Stage, verify
-from graphc.passes.base import Pass
-from graphc.passes.validate import Evaluator, check_meaning
-from graphc.passes.watching import tell
+from graphc.passes.core.base import Pass
+from graphc.passes.core.validate import Evaluator, check_meaning
 
 _STATEFUL = Effects.READ | Effects.WRITE | Effects.RANDOM
 
@@ -293,3 +293,26 @@ def tell_of(name: str, before: Program, after: Program, seconds: float) -> None:
 
 def _count(program: Program) -> int:
     return sum(1 for _ in program.walk())
+
+
+# (what a pass did, the program before it, the program after it)
+Watcher = Callable[[PassRow, Program, Program], None]
+
+_WATCHER: Final[ContextVar[Watcher | None]] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watching(watcher: Watcher) -> Iterator[None]:
+    """Has `watcher` called after each pass that runs inside, in this thread, changed or not."""
+    token = _WATCHER.set(watcher)
+    try:
+        yield
+    finally:
+        _WATCHER.reset(token)
+
+
+def tell(row: PassRow, before: Program, after: Program) -> None:
+    """Tells whoever watches of one step."""
+    watcher = _WATCHER.get()
+    if watcher is not None:
+        watcher(row, before, after)

@@ -18,11 +18,32 @@ ORDER = (
     "<- jaxpr <- nn, optim <- passes <- devices <- lowering <- runtime <- artifacts, data <- train "
     "<- importers, serving <- cli"
 )
-RANK = {
-    layer.strip(): rank
-    for rank, group in enumerate(ORDER.split("<-"))
-    for layer in group.split(",")
+# The order of folders and files within a layer. A folder may import only from those before it.
+INNER_ORDERS = {
+    "ops": (
+        "core <- structure <- elementwise <- arrays <- reductions <- control <- matrices "
+        "<- scipy_api <- numpy_api <- draws <- nn <- tasks "
+        "<- fft, linalg, random, catalogue, methods"
+    ),
+    "passes": (
+        "core <- simplify <- precision, rolling, memory, attention, sparse, frozen "
+        "<- cpu, gpu <- manager <- pipelines, pass_filter"
+    ),
+    "runtime": (
+        "core <- feeds <- buffers <- hlo <- targets <- pipeline <- state <- step <- tuning "
+        "<- workers <- session <- freezing, largest_batch"
+    ),
+    "nn": "functional <- layers <- recurrent, transformer",
 }
+
+
+def ranks(order: str) -> dict[str, int]:
+    groups = enumerate(order.split("<-"))
+    return {name.strip(): rank for rank, group in groups for name in group.split(",")}
+
+
+RANK = ranks(ORDER)
+INNER_RANKS = {layer: ranks(order) for layer, order in INNER_ORDERS.items()}
 # Top-level folders that are packages of graphc, by symlinks.
 LINKED = ("passes", "devices")
 
@@ -138,10 +159,28 @@ def objection(edge: Import) -> str | None:
     unknown = [layer for layer in (source, target) if layer not in RANK]
     if unknown:
         return f"`{unknown[0]}` has no place in ORDER of tests/test_layering.py"
-    if source == target or RANK[target] < RANK[source]:
+    if source == target:
+        return inner_objection(edge)
+    if RANK[target] < RANK[source]:
         return None
     beside = "stands beside" if RANK[target] == RANK[source] else "comes after"
     return f"against the direction: `{target}` {beside} `{source}`"
+
+
+def inner_objection(edge: Import) -> str | None:
+    """What is wrong with an import inside one layer, or None."""
+    layer = layer_of(edge.source)
+    rank = INNER_RANKS.get(layer)
+    source, target = edge.source.split(".")[2:3], edge.target.split(".")[2:3]
+    if rank is None or not source or not target or source == target:
+        return None
+    unknown = [name for name in (*source, *target) if name not in rank]
+    if unknown:
+        return f"`{layer}/{unknown[0]}` has no place in INNER_ORDERS of tests/test_layering.py"
+    if rank[target[0]] < rank[source[0]]:
+        return None
+    beside = "stands beside" if rank[target[0]] == rank[source[0]] else "comes after"
+    return f"against the direction in `{layer}`: `{target[0]}` {beside} `{source[0]}`"
 
 
 def circles(edges: Iterable[Import]) -> list[list[Import]]:
@@ -212,9 +251,9 @@ def tree(root: Path, sources: dict[str, str]) -> None:
         "from ..ops import add",
         "from .. import ops",
         "from graphc import ops",
-        "def f():\n    from graphc.ops.math import add",
+        "def f():\n    from graphc.ops.elementwise.transcendental import add",
         "class C:\n    if x:\n        from graphc.ops import add",
-        "try:\n    import graphc.ops.math as m\nexcept ImportError:\n    pass",
+        "try:\n    import graphc.ops.fft as m\nexcept ImportError:\n    pass",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from graphc.ops import add",
         "import importlib\nimportlib.import_module('graphc.ops')",
     ],
@@ -222,7 +261,11 @@ def tree(root: Path, sources: dict[str, str]) -> None:
 def test_an_import_against_the_direction_is_found(tmp_path: Path, source: str) -> None:
     tree(
         tmp_path,
-        {"graphc/ir/node.py": source, "graphc/ops/__init__.py": "", "graphc/ops/math.py": ""},
+        {
+            "graphc/ir/node.py": source,
+            "graphc/ops/__init__.py": "",
+            "graphc/ops/elementwise/transcendental.py": "",
+        },
     )
     (text,) = violations(tmp_path)
     line = next(i for i, row in enumerate(source.splitlines(), 1) if "ops" in row)
@@ -258,6 +301,29 @@ def test_a_forbidden_import_is_found(tmp_path: Path, source: str, text: str) -> 
     assert text in found
 
 
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("from graphc.ops.control.scan import scan", "`control` comes after `arrays`"),
+        ("from graphc.ops.catalogue import FUNCTIONS", "`catalogue` comes after `arrays`"),
+        ("from graphc.ops.attic.old import f", "`ops/attic` has no place in INNER_ORDERS"),
+    ],
+)
+def test_an_import_against_the_order_inside_a_layer_is_found(
+    tmp_path: Path, source: str, text: str
+) -> None:
+    tree(
+        tmp_path,
+        {
+            "graphc/ops/arrays/shape.py": source,
+            "graphc/ops/arrays/slicing.py": "from graphc.ops.arrays.shape import reshape",
+        },
+    )
+    (found,) = violations(tmp_path)
+    assert found.startswith("graphc/ops/arrays/shape.py:1:")
+    assert text in found
+
+
 def test_what_is_allowed_passes(tmp_path: Path) -> None:
     tree(
         tmp_path,
@@ -270,9 +336,9 @@ def test_what_is_allowed_passes(tmp_path: Path) -> None:
                 "from typing import TYPE_CHECKING\n"
                 "if TYPE_CHECKING:\n    from graphc.ir.graph import Graph"
             ),
-            "graphc/cli.py": "from graphc.passes.base import Pass\nfrom graphc.ir import graph",
-            "passes/base.py": "from graphc.ir.graph import Graph",
-            "devices/placer.py": "from graphc.passes.base import Pass",
+            "graphc/cli.py": "from graphc.passes.manager import X\nfrom graphc.ir import graph",
+            "passes/core/base.py": "from graphc.ir.graph import Graph",
+            "devices/placer.py": "from graphc.passes.core.base import Pass",
         },
     )
     assert violations(tmp_path) == []
@@ -281,11 +347,16 @@ def test_what_is_allowed_passes(tmp_path: Path) -> None:
 def test_linked_folders_are_read_where_they_lie(tmp_path: Path) -> None:
     tree(
         tmp_path,
-        {"graphc/__init__.py": "", "passes/base.py": "\nfrom graphc.devices.placer import place"},
+        {
+            "graphc/__init__.py": "",
+            "passes/core/base.py": "\nfrom graphc.devices.placer import place",
+        },
     )
     (tmp_path / "graphc" / "passes").symlink_to("../passes")
     (text,) = violations(tmp_path)
-    assert text.startswith("passes/base.py:2: graphc.passes.base -> graphc.devices.placer")
+    assert text.startswith(
+        "passes/core/base.py:2: graphc.passes.core.base -> graphc.devices.placer"
+    )
 
 
 def test_a_circle_is_found(tmp_path: Path) -> None:

@@ -18,12 +18,12 @@ from graphc.errors import DeviceError, ExecutionError, FeedError, StateError, ne
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
-from graphc.runtime.executors import ONE_AT_A_TIME, copies_of
-from graphc.runtime.failures import RUN_FAILED, in_words
-from graphc.runtime.feeds import FeedSpec, bind_feeds
-from graphc.runtime.forking import FORKING
-from graphc.runtime.interrupts import uninterrupted
-from graphc.runtime.room import is_limited
+from graphc.runtime.core.failures import RUN_FAILED, in_words
+from graphc.runtime.core.forking import FORKING
+from graphc.runtime.core.interrupts import uninterrupted
+from graphc.runtime.feeds.feeds import FeedSpec, bind_feeds
+from graphc.runtime.targets.executors import ONE_AT_A_TIME, copies_of
+from graphc.runtime.targets.room import is_limited
 
 _IN_FLIGHT = 4  # steps on several devices: unbounded queues of collectives can abort the process
 

@@ -16,8 +16,8 @@ from graphc.ir.serial import dump_program, from_bytes, load_program, to_bytes
 from graphc.ir.types import TensorType
 from graphc.ir.verify import verify
 from graphc.ops.catalogue import CATALOGUE
-from graphc.passes.target import Target
-from graphc.runtime.prepare import late_manager
+from graphc.passes.core.target import Target
+from graphc.runtime.targets.prepare import late_manager
 
 _LARGEST = 1 << 28  # bytes of a program's file; its JSON becomes some ten times as much
 

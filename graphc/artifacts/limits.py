@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import ArtifactError, AttributeValueError
-from graphc.runtime.fitting import taken_by
+from graphc.runtime.pipeline.fitting import taken_by
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from graphc.errors import (
     nearest,
 )
 from graphc.ir.types import TensorType
-from graphc.runtime.forking import FORKING
-from graphc.runtime.layout import public_names
+from graphc.runtime.buffers.layout import public_names
+from graphc.runtime.core.forking import FORKING
 
 
 class Signatures(Mapping[str, EntryPoint]):

@@ -20,13 +20,13 @@ from graphc.errors import GraphcError
 from graphc.ir.node import EMPTY
 from graphc.ir.program import Program
 from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.passes.core.target import Target
 from graphc.passes.manager import PassReport
-from graphc.passes.target import Target
-from graphc.runtime.executors import AXIS_NAME, cut_along
-from graphc.runtime.fitting import fit
-from graphc.runtime.layout import StateLayout
-from graphc.runtime.lowered import chosen_xla_options, refused, suited, with_token
-from graphc.runtime.replicated import on_replicas
+from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.pipeline.fitting import fit
+from graphc.runtime.targets.executors import AXIS_NAME, cut_along
+from graphc.runtime.targets.jax_program import chosen_xla_options, refused, suited, with_token
+from graphc.runtime.targets.replicated import on_replicas
 
 _DEFAULT: Final = CompileOptions()
 

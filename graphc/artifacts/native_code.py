@@ -24,7 +24,7 @@ from graphc.devices.targets import target_of
 from graphc.devices.topology import devices_by_name
 from graphc.errors import ArtifactError, CacheError, MemoryLimitError
 from graphc.ir.program import Program
-from graphc.runtime.loading import Code, to_bytes
+from graphc.runtime.targets.loading import Code, to_bytes
 
 
 def native_devices(devices: Sequence[jax.Device], machine: Machine | None) -> Sequence[jax.Device]:

@@ -45,15 +45,15 @@ from graphc.ir.program import Port, Program
 from graphc.ir.rewrite import bind_sizes
 from graphc.ir.stack import within_stack
 from graphc.ir.types import TensorType
-from graphc.passes.target import Target
-from graphc.runtime.compiler import checked_machine, checked_options
-from graphc.runtime.fetches import FetchNest, resolve_feed, resolve_fetch
-from graphc.runtime.forking import FORKING
-from graphc.runtime.freezing import freeze_program
-from graphc.runtime.initial import state_types
-from graphc.runtime.lowered import PortOrder
-from graphc.runtime.prepare import prepare
+from graphc.passes.core.target import Target
+from graphc.runtime.core.forking import FORKING
+from graphc.runtime.feeds.fetches import FetchNest, resolve_feed, resolve_fetch
+from graphc.runtime.freezing.freezing import freeze_program
 from graphc.runtime.session import Session
+from graphc.runtime.state.initial import state_types
+from graphc.runtime.step.compiler import checked_machine, checked_options
+from graphc.runtime.targets.jax_program import PortOrder
+from graphc.runtime.targets.prepare import prepare
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 

@@ -15,9 +15,9 @@ from graphc.artifacts.weights import Weights
 from graphc.copying import Uncopied
 from graphc.errors import DTypeError, ShapeError, StateError, UnknownNameError, nearest
 from graphc.ir.types import TensorType
-from graphc.runtime.feeds import variable_value
-from graphc.runtime.forking import FORKING
-from graphc.runtime.layout import public_names
+from graphc.runtime.buffers.layout import public_names
+from graphc.runtime.core.forking import FORKING
+from graphc.runtime.feeds.feeds import variable_value
 
 
 class Saved:

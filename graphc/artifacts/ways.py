@@ -52,8 +52,8 @@ from graphc.errors import (
     MemoryLimitError,
 )
 from graphc.ir.types import TensorType
-from graphc.runtime.feeds import bind_feeds
-from graphc.runtime.loading import Code, from_bytes
+from graphc.runtime.feeds.feeds import bind_feeds
+from graphc.runtime.targets.loading import Code, from_bytes
 
 NATIVE, STABLEHLO, GRAPH = "native", "stablehlo", "graph"
 

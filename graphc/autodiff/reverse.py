@@ -27,9 +27,9 @@ from graphc.ir.scopes import (
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.ops.catalogue import FUNCTIONS
-from graphc.ops.checks import same_shape
-from graphc.ops.emit import convert, emit_node
-from graphc.ops.state import VJP
+from graphc.ops.core.checks import same_shape
+from graphc.ops.core.emit import convert, emit_node
+from graphc.ops.structure.state import VJP
 
 
 class RuleContext:

@@ -8,8 +8,8 @@ from graphc.build.specs import TensorSpec
 from graphc.build.variables import initial_value, trainable_variables, variable
 from graphc.ir.graph import Graph
 from graphc.ir.scopes import device, name_scope
-from graphc.ops.emit import constant
-from graphc.ops.state import group
+from graphc.ops.core.emit import constant
+from graphc.ops.structure.state import group
 
 __all__ = [
     "INITIALIZERS",

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from graphc.ir.scopes import control_inputs, current_graph
-from graphc.ops.state import node_names
+from graphc.ops.structure.state import node_names
 
 
 @contextmanager

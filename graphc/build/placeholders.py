@@ -16,8 +16,8 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Operand, Tensor
 from graphc.ir.scopes import current_graph
 from graphc.ir.source import current_source
-from graphc.ops.emit import convert, emit
-from graphc.ops.state import PLACEHOLDER
+from graphc.ops.core.emit import convert, emit
+from graphc.ops.structure.state import PLACEHOLDER
 
 _BATCH = symbol("batch")
 

@@ -27,7 +27,7 @@ from graphc.ir.scopes import AMBIENT, current_graph, requested_device
 from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Initializer, Variable
-from graphc.ops.emit import as_array, to_dtype
+from graphc.ops.core.emit import as_array, to_dtype
 
 Array = np.ndarray[Any, Any]
 

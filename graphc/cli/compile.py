@@ -10,8 +10,8 @@ from graphc.cli.script import load_job
 from graphc.cli.targets import ask_for_devices, options_with_cache, strategy_on, target_of
 from graphc.cli.train import PARALLEL, describe_devices, devices_of
 from graphc.devices.machine import Machine
-from graphc.runtime.compiler import compile
-from graphc.runtime.executable import Executable
+from graphc.runtime.step.compiler import compile
+from graphc.runtime.step.executable import Executable
 
 # XLA's, whose others are of single operands; and for a machine that is not here, graphc's.
 _COSTS = ("flops", "transcendentals", "bytes accessed")

@@ -15,11 +15,11 @@ from graphc.ir.dims import product
 from graphc.ir.opdef import Effects
 from graphc.ir.program import Program
 from graphc.ir.text import print_graph, print_program
-from graphc.passes.costs import Cost, program_costs, total
-from graphc.runtime.compiler import compile
-from graphc.runtime.making import Making
-from graphc.runtime.pass_history import layout_for, pass_history
-from graphc.runtime.prepare import prepare
+from graphc.passes.core.costs import Cost, program_costs, total
+from graphc.runtime.pipeline.compilation import Making
+from graphc.runtime.step.compiler import compile
+from graphc.runtime.step.pass_history import layout_for, pass_history
+from graphc.runtime.targets.prepare import prepare
 from graphc.train.loop import Job
 
 _NODES = 25  # how many of the costliest are shown

@@ -15,7 +15,7 @@ from graphc.artifacts.stablehlo import deserialize
 from graphc.artifacts.ways import GRAPH, NATIVE, STABLEHLO
 from graphc.cli.report import amount, print_json, table
 from graphc.errors import ArtifactVersionError, DeviceError, GraphcError
-from graphc.runtime.layout import public_names
+from graphc.runtime.buffers.layout import public_names
 
 
 def show_artifact(options: argparse.Namespace) -> None:

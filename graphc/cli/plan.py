@@ -16,10 +16,10 @@ from graphc.devices.strategy import DataParallel
 from graphc.errors import FeedError
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
-from graphc.runtime.compiler import compile
-from graphc.runtime.executable import Executable
 from graphc.runtime.largest_batch import Tried, largest_batch, try_batch
-from graphc.runtime.prepare import prepare
+from graphc.runtime.step.compiler import compile
+from graphc.runtime.step.executable import Executable
+from graphc.runtime.targets.prepare import prepare
 
 
 def run(options: argparse.Namespace) -> None:

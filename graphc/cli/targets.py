@@ -18,7 +18,7 @@ from graphc.ir.dims import as_symbol, substitute
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import Effects
-from graphc.runtime.fetches import FetchNest, resolve_feed
+from graphc.runtime.feeds.fetches import FetchNest, resolve_feed
 from graphc.train.loop import Job
 
 

@@ -14,9 +14,9 @@ from graphc.cli.script import load_job
 from graphc.cli.targets import ask_for_devices, options_with_cache, strategy_for
 from graphc.devices.discovery import name_of
 from graphc.errors import ArtifactError, GraphcError
-from graphc.runtime.executable import Executable
-from graphc.runtime.interface import PARTITIONED, REPLICATED, SHARDED, SINGLE
 from graphc.runtime.session import Session
+from graphc.runtime.step.executable import Executable
+from graphc.runtime.targets.interface import PARTITIONED, REPLICATED, SHARDED, SINGLE
 from graphc.train.loop import History, Job, fit
 
 _LAST = 20

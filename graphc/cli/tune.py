@@ -14,8 +14,8 @@ from graphc.cli.targets import Target, ask_for_devices, strategy_on, target_of
 from graphc.config import CompileOptions
 from graphc.devices.machine import Machine
 from graphc.ir.node import Tensor
-from graphc.runtime.fetches import resolve_feed
-from graphc.runtime.tuning import tune
+from graphc.runtime.feeds.fetches import resolve_feed
+from graphc.runtime.tuning.tuning import tune
 from graphc.train.loop import Job
 
 

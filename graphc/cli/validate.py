@@ -23,9 +23,9 @@ from graphc.ir.dims import as_symbol, substitute
 from graphc.ir.dtypes import is_floating, is_integer, short_name
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
-from graphc.runtime.compiler import compile
-from graphc.runtime.fetches import resolve_feed
+from graphc.runtime.feeds.fetches import resolve_feed
 from graphc.runtime.session import Session
+from graphc.runtime.step.compiler import compile
 from graphc.train.loop import Job
 
 _SIZE = 8  # of what no batch decides

@@ -17,8 +17,8 @@ from graphc.ir.dims import Dim, DimExpr, as_symbol, substitute, symbol, symbols_
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
-from graphc.runtime.feeds import FeedSpec
-from graphc.runtime.fetches import resolve_feeds, resolve_fetch
+from graphc.runtime.feeds.feeds import FeedSpec
+from graphc.runtime.feeds.fetches import resolve_feeds, resolve_fetch
 from graphc.runtime.session import Session
 
 Array = np.ndarray[Any, Any]

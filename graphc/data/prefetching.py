@@ -18,12 +18,12 @@ from graphc.errors import AttributeValueError, DTypeError, FeedError, GraphcErro
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.host_values import read
 from graphc.ir.source import Source, current_source
-from graphc.runtime.background import own_settings
-from graphc.runtime.batches import checked_count
-from graphc.runtime.executable import Executable
-from graphc.runtime.feed_memory import own
-from graphc.runtime.forking import FORKING
+from graphc.runtime.core.background import own_settings
+from graphc.runtime.core.forking import FORKING
+from graphc.runtime.feeds.batches import checked_count
+from graphc.runtime.feeds.feed_memory import own
 from graphc.runtime.session import Session
+from graphc.runtime.step.executable import Executable
 
 Destination: TypeAlias = Session | Executable | jax.Device | jax.sharding.Sharding | str
 

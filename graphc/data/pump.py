@@ -12,8 +12,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakSet
 
-from graphc.runtime.background import under
-from graphc.runtime.forking import in_child_of_thread
+from graphc.runtime.core.background import under
+from graphc.runtime.core.forking import in_child_of_thread
 
 PATIENCE = 5.0  # seconds: for a source that is in the middle of a batch
 

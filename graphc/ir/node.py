@@ -40,7 +40,7 @@ def bind_methods(table: Mapping[str, Callable[..., Tensor]]) -> None:
 class Places:
     """`x.at[index]`: where `x` is to be changed. Each method gives a tensor; `x` stays.
 
-    What several updates of one place do is said by `graphc.ops.updating.update`.
+    What several updates of one place do is said by `graphc.ops.arrays.updating.update`.
     """
 
     __slots__ = ("_index", "_x")

@@ -12,9 +12,9 @@ import numpy as np
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import OpDef
 from graphc.jaxpr.equation import Equation, Rule
-from graphc.ops.declared import declare
-from graphc.ops.emit import emit_node
-from graphc.ops.host import PURE_CALLBACK, PY_CALLBACK
+from graphc.ops.core.declared import declare
+from graphc.ops.core.emit import emit_node
+from graphc.ops.structure.host import PURE_CALLBACK, PY_CALLBACK
 
 
 def _call(op: OpDef) -> Rule:

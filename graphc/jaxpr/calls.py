@@ -17,7 +17,7 @@ from graphc.ir.dtypes import is_inexact
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Results, Rule
 from graphc.jaxpr.keys import as_keys, is_key
-from graphc.ops.custom_gradient import undifferentiable, with_gradient
+from graphc.ops.control.custom_gradient import undifferentiable, with_gradient
 
 # A rule may call its own function (that of logaddexp does), and so has derivatives without end.
 _MAX_ORDER = 2

@@ -11,10 +11,10 @@ import numpy as np
 from graphc.ir.dtypes import is_integer
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
-from graphc.ops import arithmetic, comparison, math, powers, rounding
-from graphc.ops.bits import bitcast, right_shift
 from graphc.ops.catalogue import CATALOGUE
-from graphc.ops.emit import emit_one, to_dtype
+from graphc.ops.core.emit import emit_one, to_dtype
+from graphc.ops.elementwise import arithmetic, comparison, powers, rounding, transcendental
+from graphc.ops.elementwise.bits import bitcast, right_shift
 
 # Primitive -> the operator that means the same for operands of one dtype. Ours broadcast more.
 _SAME: Mapping[str, str] = {
@@ -170,7 +170,7 @@ def _reduce_precision(eqn: Equation, x: Tensor) -> Tensor:
 
 
 def _log2(eqn: Equation, x: Tensor) -> Tensor:
-    return math.log(x) / log(2.0)
+    return transcendental.log(x) / log(2.0)
 
 
 def _one_minus_square(eqn: Equation, x: Tensor) -> Tensor:

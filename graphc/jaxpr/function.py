@@ -20,8 +20,8 @@ from graphc.ir.scopes import AMBIENT, building, control_inputs, name_scope
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.jaxpr.tracing import trace
-from graphc.ops.emit import convert, graph_of
-from graphc.ops.state import identity
+from graphc.ops.core.emit import convert, graph_of
+from graphc.ops.structure.state import identity
 
 
 def from_jax(

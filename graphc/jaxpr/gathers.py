@@ -20,16 +20,16 @@ from graphc.jaxpr.equation import Equation, Results, Rule
 from graphc.jaxpr.primitives import primitive
 from graphc.jaxpr.shapes import inverse, reshaped, transposed
 from graphc.jaxpr.windows import dynamic_slice, dynamic_update_slice, in_range
-from graphc.ops.along_axis import scatter_add_along_axis, take_along_axis
-from graphc.ops.arithmetic import clip, maximum
-from graphc.ops.comparison import greater_equal, less, logical_and, where
-from graphc.ops.creation import iota, zeros_like
-from graphc.ops.emit import constant, to_dtype
-from graphc.ops.gathering import fill_value_of
-from graphc.ops.indexing import scatter_add, take
-from graphc.ops.shape import broadcast_to
-from graphc.ops.slicing import slice_
-from graphc.ops.state import dim_value
+from graphc.ops.arrays.along_axis import scatter_add_along_axis, take_along_axis
+from graphc.ops.arrays.creation import iota, zeros_like
+from graphc.ops.arrays.gathering import fill_value_of
+from graphc.ops.arrays.indexing import scatter_add, take
+from graphc.ops.arrays.shape import broadcast_to
+from graphc.ops.arrays.slicing import slice_
+from graphc.ops.core.emit import constant, to_dtype
+from graphc.ops.elementwise.arithmetic import clip, maximum
+from graphc.ops.elementwise.comparison import greater_equal, less, logical_and, where
+from graphc.ops.structure.state import dim_value
 
 Axes = tuple[int, ...]
 _Label = tuple[str, int]

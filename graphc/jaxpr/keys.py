@@ -21,13 +21,13 @@ from graphc.ir.source import current_source
 from graphc.jaxpr.equation import Array, Equation, Rule
 from graphc.jaxpr.shapes import reshaped, transposed
 from graphc.jaxpr.windows import dynamic_slice
-from graphc.ops.bits import bitcast, right_shift
-from graphc.ops.comparison import where
-from graphc.ops.emit import constant, emit_one, to_dtype
-from graphc.ops.joining import concatenate
-from graphc.ops.random_keys import FOLD_IN, RANDOM_BITS, SPLIT_KEY
-from graphc.ops.shape import broadcast_to
-from graphc.ops.slicing import slice_
+from graphc.ops.arrays.joining import concatenate
+from graphc.ops.arrays.shape import broadcast_to
+from graphc.ops.arrays.slicing import slice_
+from graphc.ops.core.emit import constant, emit_one, to_dtype
+from graphc.ops.draws.random_keys import FOLD_IN, RANDOM_BITS, SPLIT_KEY
+from graphc.ops.elementwise.bits import bitcast, right_shift
+from graphc.ops.elementwise.comparison import where
 
 _IMPORTED = "key<fry>"  # how JAX writes the dtype of keys of threefry2x32
 

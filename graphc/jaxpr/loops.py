@@ -8,8 +8,8 @@ from typing import Any
 from graphc.ir.dtypes import INT32
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Results, Rule, known_int
-from graphc.ops import bodies, branching, control, while_loops
-from graphc.ops.emit import constant
+from graphc.ops.control import bodies, branching, scan, while_loops
+from graphc.ops.core.emit import constant
 
 
 def _counts(eqn: Equation) -> tuple[int, int]:
@@ -35,7 +35,7 @@ def _scan(eqn: Equation, *operands: Tensor) -> Results:
         results = eqn.inline(params["jaxpr"], [*given.consts, *carry, *xs], every)
         return list(results[:count]), list(results[count:])
 
-    carry, ys = control.scan(
+    carry, ys = scan.scan(
         body,
         list(given.carries),
         list(given.xs),

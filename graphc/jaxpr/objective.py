@@ -22,11 +22,11 @@ from graphc.errors import JaxImportError
 from graphc.ir.dtypes import DType, as_dtype, is_complex
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
-from graphc.ops.arithmetic import add, multiply
-from graphc.ops.complex_parts import real
-from graphc.ops.emit import cast
-from graphc.ops.promised import call_curvature, call_objective
-from graphc.ops.reduction import reduce_sum
+from graphc.ops.control.deferred_bodies import call_curvature, call_objective
+from graphc.ops.core.emit import cast
+from graphc.ops.elementwise.arithmetic import add, multiply
+from graphc.ops.elementwise.complex_parts import real
+from graphc.ops.reductions.reduction import reduce_sum
 
 # All take the parameters, then what else the loss is calculated from.
 _LOSS = Primitive("graphc_loss")

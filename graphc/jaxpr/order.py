@@ -8,9 +8,9 @@ from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
 from graphc.jaxpr.primitives import primitive
 from graphc.jaxpr.shapes import inverse, transposed
-from graphc.ops.approximate import approx_top_k
-from graphc.ops.emit import emit_node
-from graphc.ops.sorting import SORT, top_k
+from graphc.ops.core.emit import emit_node
+from graphc.ops.reductions.approximate import approx_top_k
+from graphc.ops.reductions.sorting import SORT, top_k
 
 
 def _sort(eqn: Equation, *operands: Tensor) -> Sequence[Tensor]:

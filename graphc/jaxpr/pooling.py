@@ -10,9 +10,9 @@ from graphc.ir.dims import Shape, product
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
 from graphc.jaxpr.shapes import inverse, reshaped, transposed
-from graphc.ops.emit import constant, emit_one
-from graphc.ops.pooling import MAX_POOL_GRADIENT, avg_pool, max_pool
-from graphc.ops.slicing import pad_with
+from graphc.ops.arrays.slicing import pad_with
+from graphc.ops.core.emit import constant, emit_one
+from graphc.ops.nn.pooling import MAX_POOL_GRADIENT, avg_pool, max_pool
 
 Ints = tuple[int, ...]
 

@@ -8,10 +8,10 @@ from typing import Any
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation
 from graphc.jaxpr.keys import is_key
-from graphc.ops.declared import declare
-from graphc.ops.emit import emit_node
-from graphc.ops.primitive import PRIMITIVE, is_known, is_scatter
-from graphc.ops.primitive_params import NotPlain, encode
+from graphc.ops.core.declared import declare
+from graphc.ops.core.emit import emit_node
+from graphc.ops.structure.primitive import PRIMITIVE, is_known, is_scatter
+from graphc.ops.structure.primitive_params import NotPlain, encode
 
 
 def primitive(eqn: Equation, *operands: Tensor) -> Sequence[Tensor]:

@@ -8,13 +8,13 @@ from typing import Any
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
 from graphc.jaxpr.shapes import inverse, reshaped, transposed
-from graphc.ops.contraction import dot_general
-from graphc.ops.conv import CONV
-from graphc.ops.emit import constant, emit_one, to_dtype
-from graphc.ops.fourier import FFT
-from graphc.ops.matrix_product import MATMUL
-from graphc.ops.ragged import RAGGED_OUTER, ragged_dot
-from graphc.ops.slicing import pad_with
+from graphc.ops.arrays.slicing import pad_with
+from graphc.ops.core.emit import constant, emit_one, to_dtype
+from graphc.ops.matrices.contraction import dot_general
+from graphc.ops.matrices.matrix_product import MATMUL
+from graphc.ops.matrices.ragged import RAGGED_OUTER, ragged_dot
+from graphc.ops.nn.conv import CONV
+from graphc.ops.scipy_api.fourier import FFT
 
 Axes = tuple[int, ...]
 

@@ -7,7 +7,7 @@ from typing import Any
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
 from graphc.ops.catalogue import CATALOGUE
-from graphc.ops.emit import emit_one
+from graphc.ops.core.emit import emit_one
 
 
 def _reduction(name: str) -> Rule:

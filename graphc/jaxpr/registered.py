@@ -27,8 +27,8 @@ from graphc.jaxpr.callbacks import RULES as CALLBACKS
 from graphc.jaxpr.keys import is_key, words_of
 from graphc.jaxpr.tracing import Traced, trace
 from graphc.ops.catalogue import CATALOGUE
-from graphc.ops.checks import refuse
-from graphc.ops.emit import convert, emit
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert, emit
 
 _NAME = re.compile(r"[A-Z][A-Za-z0-9]*\Z")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")

@@ -17,7 +17,7 @@ from graphc.jaxpr.equation import Array, Equation, Rule, refuse
 from graphc.jaxpr.keys import is_key, words_of
 from graphc.jaxpr.sources import is_users, user_line
 from graphc.jaxpr.symbols import Symbols
-from graphc.ops.emit import constant
+from graphc.ops.core.emit import constant
 
 _SHARED = 16  # elements: constants up to this size are made once
 

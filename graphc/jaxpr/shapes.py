@@ -7,12 +7,12 @@ from typing import Any
 from graphc.ir.dims import Shape
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
-from graphc.ops.creation import iota
-from graphc.ops.joining import concatenate, split
-from graphc.ops.shape import broadcast_to, reshape, tile, transpose
-from graphc.ops.slicing import flip, pad_with, slice_
-from graphc.ops.stacking import stack, unstack
-from graphc.ops.state import dim_value
+from graphc.ops.arrays.creation import iota
+from graphc.ops.arrays.joining import concatenate, split
+from graphc.ops.arrays.shape import broadcast_to, reshape, tile, transpose
+from graphc.ops.arrays.slicing import flip, pad_with, slice_
+from graphc.ops.arrays.stacking import stack, unstack
+from graphc.ops.structure.state import dim_value
 
 
 def _reshape(eqn: Equation, x: Tensor) -> Tensor:

@@ -8,12 +8,12 @@ from graphc.ir.dims import Dim, Shape
 from graphc.ir.dtypes import INT32, is_64bit
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule, known_int
-from graphc.ops import dynamic_slicing
-from graphc.ops.arithmetic import maximum
-from graphc.ops.comparison import greater_equal, less_equal, logical_and
-from graphc.ops.emit import to_dtype
-from graphc.ops.slicing import slice_
-from graphc.ops.state import dim_value
+from graphc.ops.arrays import dynamic_slicing
+from graphc.ops.arrays.slicing import slice_
+from graphc.ops.core.emit import to_dtype
+from graphc.ops.elementwise.arithmetic import maximum
+from graphc.ops.elementwise.comparison import greater_equal, less_equal, logical_and
+from graphc.ops.structure.state import dim_value
 
 
 def dynamic_slice(x: Tensor, starts: Sequence[Tensor], sizes: Shape) -> Tensor:

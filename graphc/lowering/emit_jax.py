@@ -14,7 +14,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
 from graphc.ops.catalogue import CATALOGUE
-from graphc.passes.keys import body_key
+from graphc.passes.core.keys import body_key
 
 
 class Emitter:

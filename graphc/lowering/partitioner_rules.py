@@ -1,7 +1,8 @@
 """Faults of XLA's partitioner, by JAX primitive: the axes of operands and results that it must not
 cut, whatever their sizes are.
 
-`tests/runtime/test_partitioner.py` shows the faults in plain JAX, and fails when XLA is fixed.
+`tests/runtime/targets/test_partitioner.py` shows the faults in plain JAX, and
+fails when XLA is fixed.
 """
 
 from __future__ import annotations

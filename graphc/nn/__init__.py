@@ -1,9 +1,6 @@
 """Layers as objects that own variables, and the functions that neural networks are made of."""
 
-from graphc.nn import initializers
-from graphc.nn.activations import ACTIVATIONS
-from graphc.nn.cells import Cell, GRUCell, LSTMCell, SimpleRNNCell
-from graphc.nn.colors import (
+from graphc.nn.functional.colors import (
     adjust_brightness,
     adjust_contrast,
     adjust_hue,
@@ -16,27 +13,16 @@ from graphc.nn.colors import (
     yiq_to_rgb,
     yuv_to_rgb,
 )
-from graphc.nn.conv_layers import (
-    Conv1D,
-    Conv1DTranspose,
-    Conv2D,
-    Conv2DTranspose,
-    Conv3D,
-    Conv3DTranspose,
-    DepthwiseConv1D,
-    DepthwiseConv2D,
-    SeparableConv2D,
-)
-from graphc.nn.convolutions import (
+from graphc.nn.functional.convolutions import (
     conv1d_transpose,
     conv2d_transpose,
     conv3d_transpose,
     separable_conv,
 )
-from graphc.nn.crf import crf_log_likelihood, crf_log_norm, viterbi_decode
-from graphc.nn.ctc import ctc_loss
-from graphc.nn.ctc_decoding import ctc_greedy_decode
-from graphc.nn.distances import (
+from graphc.nn.functional.crf import crf_log_likelihood, crf_log_norm, viterbi_decode
+from graphc.nn.functional.ctc import ctc_loss
+from graphc.nn.functional.ctc_decoding import ctc_greedy_decode
+from graphc.nn.functional.distances import (
     absolute_error,
     cosine_distance,
     cosine_similarity,
@@ -47,16 +33,14 @@ from graphc.nn.distances import (
     squared_error,
     triplet_loss,
 )
-from graphc.nn.images import (
+from graphc.nn.functional.images import (
     depth_to_space,
     global_avg_pool,
     global_max_pool,
     resize,
     space_to_depth,
 )
-from graphc.nn.layer import Layer
-from graphc.nn.linear import Dense, Embedding, embedding_lookup
-from graphc.nn.losses import (
+from graphc.nn.functional.losses import (
     hinge_loss,
     l2_loss,
     sigmoid_cross_entropy,
@@ -65,9 +49,8 @@ from graphc.nn.losses import (
     softmax_cross_entropy,
     sparse_softmax_cross_entropy,
 )
-from graphc.nn.masks import masked_mean, sequence_mask
-from graphc.nn.multi_head import AttentionCache, MultiHeadAttention
-from graphc.nn.nonlinear import (
+from graphc.nn.functional.masks import masked_mean, sequence_mask
+from graphc.nn.functional.nonlinear import (
     celu,
     glu,
     hard_sigmoid,
@@ -81,10 +64,34 @@ from graphc.nn.nonlinear import (
     squareplus,
     swish,
 )
-from graphc.nn.normalization import BatchNorm, Dropout, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
-from graphc.nn.norms import group_norm, instance_norm, rms_norm
-from graphc.nn.patches import max_pool_with_argmax, patches
-from graphc.nn.pool_layers import (
+from graphc.nn.functional.norms import group_norm, instance_norm, rms_norm
+from graphc.nn.functional.patches import max_pool_with_argmax, patches
+from graphc.nn.functional.ranking import in_top_k
+from graphc.nn.functional.unpooling import max_unpool
+from graphc.nn.layers import initializers
+from graphc.nn.layers.activations import ACTIVATIONS
+from graphc.nn.layers.conv_layers import (
+    Conv1D,
+    Conv1DTranspose,
+    Conv2D,
+    Conv2DTranspose,
+    Conv3D,
+    Conv3DTranspose,
+    DepthwiseConv1D,
+    DepthwiseConv2D,
+    SeparableConv2D,
+)
+from graphc.nn.layers.layer import Layer
+from graphc.nn.layers.linear import Dense, Embedding, embedding_lookup
+from graphc.nn.layers.normalization import (
+    BatchNorm,
+    Dropout,
+    GroupNorm,
+    InstanceNorm,
+    LayerNorm,
+    RMSNorm,
+)
+from graphc.nn.layers.pool_layers import (
     AveragePool1D,
     AveragePool2D,
     AveragePool3D,
@@ -94,14 +101,16 @@ from graphc.nn.pool_layers import (
     MaxPool2D,
     MaxPool3D,
 )
-from graphc.nn.positions import SinusoidalEncoding, rotary_encoding, sinusoidal_encoding
-from graphc.nn.ranking import in_top_k
-from graphc.nn.recurrent import GRU, LSTM, RNN, Recurrent, SimpleRNN
-from graphc.nn.recurrent_nets import Bidirectional, StackedRNN
-from graphc.nn.structure import Flatten, Sequential
-from graphc.nn.transformer import TransformerBlock
-from graphc.nn.unpooling import max_unpool
-from graphc.ops.activation import (
+from graphc.nn.layers.positions import SinusoidalEncoding, rotary_encoding, sinusoidal_encoding
+from graphc.nn.layers.structure import Flatten, Sequential
+from graphc.nn.recurrent.cells import Cell, GRUCell, LSTMCell, SimpleRNNCell
+from graphc.nn.recurrent.recurrent_layers import GRU, LSTM, RNN, Recurrent, SimpleRNN
+from graphc.nn.recurrent.recurrent_nets import Bidirectional, StackedRNN
+from graphc.nn.transformer.multi_head import AttentionCache, MultiHeadAttention
+from graphc.nn.transformer.transformer import TransformerBlock
+from graphc.ops.arrays.along_axis import one_hot
+from graphc.ops.draws.random_draws import dropout
+from graphc.ops.elementwise.activation import (
     elu,
     gelu,
     leaky_relu,
@@ -111,19 +120,17 @@ from graphc.ops.activation import (
     silu,
     softmax,
 )
-from graphc.ops.along_axis import one_hot
-from graphc.ops.attention import attention
-from graphc.ops.conv import conv1d, conv2d, conv3d, depthwise_conv
-from graphc.ops.ctc_beams import ctc_beam_search
-from graphc.ops.edit_distance import edit_distance
-from graphc.ops.local_response import local_response_norm
-from graphc.ops.math import sigmoid, softplus, tanh
-from graphc.ops.morphology import dilation2d, erosion2d
-from graphc.ops.normalization import batch_norm, layer_norm, moments
-from graphc.ops.pooling import avg_pool, max_pool
-from graphc.ops.random_draws import dropout
-from graphc.ops.sampling import crop_and_resize, map_coordinates
-from graphc.ops.suppression import non_max_suppression
+from graphc.ops.elementwise.transcendental import sigmoid, softplus, tanh
+from graphc.ops.nn.attention import attention
+from graphc.ops.nn.conv import conv1d, conv2d, conv3d, depthwise_conv
+from graphc.ops.nn.local_response import local_response_norm
+from graphc.ops.nn.normalization import batch_norm, layer_norm, moments
+from graphc.ops.nn.pooling import avg_pool, max_pool
+from graphc.ops.tasks.ctc_beams import ctc_beam_search
+from graphc.ops.tasks.edit_distance import edit_distance
+from graphc.ops.tasks.morphology import dilation2d, erosion2d
+from graphc.ops.tasks.sampling import crop_and_resize, map_coordinates
+from graphc.ops.tasks.suppression import non_max_suppression
 
 __all__ = [
     "ACTIVATIONS",

@@ -4,16 +4,107 @@ from graphc.ops import fft as fft
 from graphc.ops import linalg as linalg
 from graphc.ops import methods
 from graphc.ops import random as random
-from graphc.ops.activation import (
-    log_softmax,
-    softmax,
-)
-from graphc.ops.along_axis import (
+from graphc.ops.arrays.along_axis import (
     one_hot,
     take_along_axis,
 )
-from graphc.ops.approximate import approx_top_k
-from graphc.ops.arithmetic import (
+from graphc.ops.arrays.creation import (
+    arange,
+    full,
+    full_like,
+    iota,
+    ones,
+    ones_like,
+    zeros,
+    zeros_like,
+)
+from graphc.ops.arrays.diagonals import (
+    diag,
+    diagflat,
+    diagonal,
+    eye,
+    kron,
+    tri,
+    tril,
+    triu,
+    vander,
+)
+from graphc.ops.arrays.dynamic_slicing import (
+    dynamic_slice,
+    dynamic_update_slice,
+)
+from graphc.ops.arrays.gathering_nd import (
+    gather_nd,
+)
+from graphc.ops.arrays.index_pairs import (
+    diag_indices,
+    tril_indices,
+    tril_indices_from,
+    triu_indices,
+    triu_indices_from,
+)
+from graphc.ops.arrays.indexing import (
+    scatter_add,
+    take,
+)
+from graphc.ops.arrays.joining import (
+    concat,
+    concatenate,
+    split,
+)
+from graphc.ops.arrays.scattering import (
+    put_along_axis,
+    scatter,
+)
+from graphc.ops.arrays.scattering_nd import (
+    scatter_nd,
+)
+from graphc.ops.arrays.shape import (
+    broadcast_to,
+    expand_dims,
+    flatten,
+    moveaxis,
+    permute_dims,
+    ravel,
+    reshape,
+    squeeze,
+    swapaxes,
+    tile,
+    transpose,
+)
+from graphc.ops.arrays.slicing import (
+    flip,
+    pad,
+)
+from graphc.ops.arrays.stacking import (
+    stack,
+    unstack,
+)
+from graphc.ops.control.associative import associative_scan
+from graphc.ops.control.branching import (
+    cond,
+    switch,
+)
+from graphc.ops.control.calling import (
+    function,
+)
+from graphc.ops.control.scan import (
+    map_fn,
+    scan,
+)
+from graphc.ops.control.while_loops import (
+    fori_loop,
+    while_loop,
+)
+from graphc.ops.core.emit import (
+    cast,
+    constant,
+)
+from graphc.ops.elementwise.activation import (
+    log_softmax,
+    softmax,
+)
+from graphc.ops.elementwise.arithmetic import (
     abs,
     absolute,
     add,
@@ -30,34 +121,17 @@ from graphc.ops.arithmetic import (
     subtract,
     true_divide,
 )
-from graphc.ops.associative import associative_scan
-from graphc.ops.axiswise import (
-    argmax,
-    argmin,
-    cumlogsumexp,
-    cummax,
-    cummin,
-    cumprod,
-    cumsum,
-)
-from graphc.ops.binary_floats import (
+from graphc.ops.elementwise.binary_floats import (
     exp2,
     frexp,
     reduce_precision,
 )
-from graphc.ops.bits import (
+from graphc.ops.elementwise.bits import (
     bitcast,
     left_shift,
     right_shift,
 )
-from graphc.ops.branching import (
-    cond,
-    switch,
-)
-from graphc.ops.calling import (
-    function,
-)
-from graphc.ops.comparison import (
+from graphc.ops.elementwise.comparison import (
     bitwise_and,
     bitwise_invert,
     bitwise_not,
@@ -78,51 +152,102 @@ from graphc.ops.comparison import (
     not_equal,
     where,
 )
-from graphc.ops.complex_parts import (
+from graphc.ops.elementwise.complex_parts import (
     complex,
     conj,
     conjugate,
     imag,
     real,
 )
-from graphc.ops.contraction import (
+from graphc.ops.elementwise.floats import (
+    cbrt,
+    fmod,
+    hypot,
+    ldexp,
+    logaddexp,
+    nextafter,
+    signbit,
+    sinc,
+)
+from graphc.ops.elementwise.integers import (
+    gcd,
+    lcm,
+    leading_zeros,
+    population_count,
+)
+from graphc.ops.elementwise.powers import (
+    pow,
+    power,
+    reciprocal,
+    rsqrt,
+    sqrt,
+    square,
+)
+from graphc.ops.elementwise.rounding import ceil, floor, rint
+from graphc.ops.elementwise.transcendental import (
+    acos,
+    acosh,
+    arccos,
+    arccosh,
+    arcsin,
+    arcsinh,
+    arctan,
+    arctan2,
+    arctanh,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    cos,
+    cosh,
+    erf,
+    erfc,
+    erfinv,
+    exp,
+    expm1,
+    log,
+    log1p,
+    sigmoid,
+    sin,
+    sinh,
+    softplus,
+    tan,
+    tanh,
+)
+from graphc.ops.matrices.contraction import (
     dot_general,
     tensordot,
 )
-from graphc.ops.control import (
-    map_fn,
-    scan,
+from graphc.ops.matrices.einsum import (
+    einsum,
 )
-from graphc.ops.convolving import (
-    convolve,
-    correlate,
+from graphc.ops.matrices.matrix_product import (
+    matmul,
+    outer,
 )
-from graphc.ops.correlations import (
+from graphc.ops.matrices.ragged import ragged_dot
+from graphc.ops.matrices.vector_products import (
+    cross,
+    dot,
+    inner,
+    matvec,
+    vdot,
+    vecdot,
+    vecmat,
+)
+from graphc.ops.nn.fake_quantizing import (
+    fake_quantize,
+)
+from graphc.ops.nn.quantizing import (
+    dequantize,
+    quantize,
+)
+from graphc.ops.numpy_api.correlations import (
     corrcoef,
     cov,
 )
-from graphc.ops.creation import (
-    arange,
-    full,
-    full_like,
-    iota,
-    ones,
-    ones_like,
-    zeros,
-    zeros_like,
-)
-from graphc.ops.diagonals import (
-    diag,
-    diagflat,
-    diagonal,
-    eye,
-    kron,
-    tri,
-    tril,
-    triu,
-    vander,
-)
-from graphc.ops.differences import (
+from graphc.ops.numpy_api.differences import (
     diff,
     ediff1d,
     gradient,
@@ -131,14 +256,100 @@ from graphc.ops.differences import (
     trapezoid,
     unwrap,
 )
-from graphc.ops.dynamic_slicing import (
-    dynamic_slice,
-    dynamic_update_slice,
+from graphc.ops.numpy_api.grids import (
+    geomspace,
+    indices,
+    linspace,
+    logspace,
+    meshgrid,
+    ravel_multi_index,
+    unravel_index,
 )
-from graphc.ops.einsum import (
-    einsum,
+from graphc.ops.numpy_api.polynomials import (
+    polyadd,
+    polyder,
+    polyint,
+    polymul,
+    polysub,
 )
-from graphc.ops.elementwise import (
+from graphc.ops.numpy_api.rearranging import (
+    append,
+    array_split,
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    block,
+    broadcast_arrays,
+    broadcast_shapes,
+    column_stack,
+    delete,
+    dsplit,
+    dstack,
+    fliplr,
+    flipud,
+    hsplit,
+    hstack,
+    insert,
+    repeat,
+    roll,
+    rot90,
+    vsplit,
+    vstack,
+)
+from graphc.ops.numpy_api.searching import (
+    bincount,
+    digitize,
+    histogram,
+    histogram_bin_edges,
+    searchsorted,
+)
+from graphc.ops.numpy_api.segments import (
+    segment_max,
+    segment_mean,
+    segment_min,
+    segment_prod,
+    segment_sum,
+)
+from graphc.ops.numpy_api.select import (
+    choose,
+    piecewise,
+    select,
+)
+from graphc.ops.numpy_api.sized import (
+    argwhere,
+    extract,
+    flatnonzero,
+    intersect1d,
+    isin,
+    nonzero,
+    setdiff1d,
+    setxor1d,
+    union1d,
+    unique,
+)
+from graphc.ops.numpy_api.statistics import (
+    average,
+    count_nonzero,
+    median,
+    nanargmax,
+    nanargmin,
+    nancumsum,
+    nanmax,
+    nanmean,
+    nanmedian,
+    nanmin,
+    nanpercentile,
+    nanprod,
+    nanquantile,
+    nanstd,
+    nansum,
+    nanvar,
+    percentile,
+    ptp,
+    quantile,
+    std,
+)
+from graphc.ops.numpy_api.ufuncs import (
     allclose,
     angle,
     around,
@@ -170,153 +381,17 @@ from graphc.ops.elementwise import (
     round,
     trunc,
 )
-from graphc.ops.emit import (
-    cast,
-    constant,
+from graphc.ops.reductions.approximate import approx_top_k
+from graphc.ops.reductions.axiswise import (
+    argmax,
+    argmin,
+    cumlogsumexp,
+    cummax,
+    cummin,
+    cumprod,
+    cumsum,
 )
-from graphc.ops.fake_quantizing import (
-    fake_quantize,
-)
-from graphc.ops.floats import (
-    cbrt,
-    fmod,
-    hypot,
-    ldexp,
-    logaddexp,
-    nextafter,
-    signbit,
-    sinc,
-)
-from graphc.ops.gathering_nd import (
-    gather_nd,
-)
-from graphc.ops.grids import (
-    geomspace,
-    indices,
-    linspace,
-    logspace,
-    meshgrid,
-    ravel_multi_index,
-    unravel_index,
-)
-from graphc.ops.host import (
-    print,
-    py_callback,
-)
-from graphc.ops.hypergeometric import (
-    hyp1f1,
-    hyp2f1,
-)
-from graphc.ops.index_pairs import (
-    diag_indices,
-    tril_indices,
-    tril_indices_from,
-    triu_indices,
-    triu_indices_from,
-)
-from graphc.ops.indexing import (
-    scatter_add,
-    take,
-)
-from graphc.ops.integers import (
-    gcd,
-    lcm,
-    leading_zeros,
-    population_count,
-)
-from graphc.ops.integrals import (
-    exp1,
-    expi,
-    expn,
-    fresnel,
-    sici,
-    spence,
-)
-from graphc.ops.joining import (
-    concat,
-    concatenate,
-    split,
-)
-from graphc.ops.math import (
-    acos,
-    acosh,
-    arccos,
-    arccosh,
-    arcsin,
-    arcsinh,
-    arctan,
-    arctan2,
-    arctanh,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
-    cos,
-    cosh,
-    erf,
-    erfc,
-    erfinv,
-    exp,
-    expm1,
-    log,
-    log1p,
-    sigmoid,
-    sin,
-    sinh,
-    softplus,
-    tan,
-    tanh,
-)
-from graphc.ops.matrix_product import (
-    matmul,
-    outer,
-)
-from graphc.ops.polynomials import (
-    polyadd,
-    polyder,
-    polyint,
-    polymul,
-    polysub,
-)
-from graphc.ops.powers import (
-    pow,
-    power,
-    reciprocal,
-    rsqrt,
-    sqrt,
-    square,
-)
-from graphc.ops.quantizing import (
-    dequantize,
-    quantize,
-)
-from graphc.ops.ragged import ragged_dot
-from graphc.ops.rearranging import (
-    append,
-    array_split,
-    atleast_1d,
-    atleast_2d,
-    atleast_3d,
-    block,
-    broadcast_arrays,
-    broadcast_shapes,
-    column_stack,
-    delete,
-    dsplit,
-    dstack,
-    fliplr,
-    flipud,
-    hsplit,
-    hstack,
-    insert,
-    repeat,
-    roll,
-    rot90,
-    vsplit,
-    vstack,
-)
-from graphc.ops.reduction import (
+from graphc.ops.reductions.reduction import (
     all,
     amax,
     amin,
@@ -337,64 +412,7 @@ from graphc.ops.reduction import (
     sum,
     var,
 )
-from graphc.ops.rounding import ceil, floor, rint
-from graphc.ops.scattering import (
-    put_along_axis,
-    scatter,
-)
-from graphc.ops.scattering_nd import (
-    scatter_nd,
-)
-from graphc.ops.searching import (
-    bincount,
-    digitize,
-    histogram,
-    histogram_bin_edges,
-    searchsorted,
-)
-from graphc.ops.segments import (
-    segment_max,
-    segment_mean,
-    segment_min,
-    segment_prod,
-    segment_sum,
-)
-from graphc.ops.selecting import (
-    choose,
-    piecewise,
-    select,
-)
-from graphc.ops.shape import (
-    broadcast_to,
-    expand_dims,
-    flatten,
-    moveaxis,
-    permute_dims,
-    ravel,
-    reshape,
-    squeeze,
-    swapaxes,
-    tile,
-    transpose,
-)
-from graphc.ops.sharding import shard
-from graphc.ops.sized import (
-    argwhere,
-    extract,
-    flatnonzero,
-    intersect1d,
-    isin,
-    nonzero,
-    setdiff1d,
-    setxor1d,
-    union1d,
-    unique,
-)
-from graphc.ops.slicing import (
-    flip,
-    pad,
-)
-from graphc.ops.sorting import (
+from graphc.ops.reductions.sorting import (
     argpartition,
     argsort,
     lexsort,
@@ -403,7 +421,23 @@ from graphc.ops.sorting import (
     sort_together,
     top_k,
 )
-from graphc.ops.special import (
+from graphc.ops.scipy_api.convolving import (
+    convolve,
+    correlate,
+)
+from graphc.ops.scipy_api.hypergeometric import (
+    hyp1f1,
+    hyp2f1,
+)
+from graphc.ops.scipy_api.integrals import (
+    exp1,
+    expi,
+    expn,
+    fresnel,
+    sici,
+    spence,
+)
+from graphc.ops.scipy_api.special import (
     betainc,
     digamma,
     gammainc,
@@ -418,7 +452,7 @@ from graphc.ops.special import (
     xlogy,
     zeta,
 )
-from graphc.ops.special_expressions import (
+from graphc.ops.scipy_api.special_expressions import (
     betaln,
     boxcox,
     comb,
@@ -433,50 +467,16 @@ from graphc.ops.special_expressions import (
     poch,
     rel_entr,
 )
-from graphc.ops.stacking import (
-    stack,
-    unstack,
+from graphc.ops.structure.host import (
+    print,
+    py_callback,
 )
-from graphc.ops.state import (
+from graphc.ops.structure.sharding import shard
+from graphc.ops.structure.state import (
     group,
     identity,
     size,
     stop_gradient,
-)
-from graphc.ops.statistics import (
-    average,
-    count_nonzero,
-    median,
-    nanargmax,
-    nanargmin,
-    nancumsum,
-    nanmax,
-    nanmean,
-    nanmedian,
-    nanmin,
-    nanpercentile,
-    nanprod,
-    nanquantile,
-    nanstd,
-    nansum,
-    nanvar,
-    percentile,
-    ptp,
-    quantile,
-    std,
-)
-from graphc.ops.vector_products import (
-    cross,
-    dot,
-    inner,
-    matvec,
-    vdot,
-    vecdot,
-    vecmat,
-)
-from graphc.ops.while_loops import (
-    fori_loop,
-    while_loop,
 )
 
 methods.bind()

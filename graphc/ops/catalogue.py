@@ -2,90 +2,86 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+import types
+from collections.abc import Iterable
+from types import ModuleType, SimpleNamespace
 
 from graphc.ir.opdef import Catalogue
-from graphc.ops import (
-    activation,
-    after,
+from graphc.ops.arrays import (
     along_axis,
-    approximate,
+    creation,
+    dynamic_slicing,
+    gathering_nd,
+    indexing,
+    joining,
+    scattering_nd,
+    shape,
+    slicing,
+    stacking,
+    unique_rows,
+)
+from graphc.ops.control import branching, calling, custom_gradient, mapping, scan, while_loops
+from graphc.ops.core import ranges
+from graphc.ops.draws import random_draws, random_keys, random_parametric
+from graphc.ops.elementwise import (
+    activation,
     arithmetic,
-    attention,
-    axiswise,
     binary_floats,
     bits,
-    branching,
-    calling,
-    collective,
     comparison,
     complex_parts,
-    contraction,
-    control,
-    conv,
-    convolving,
-    creation,
-    ctc_beams,
-    custom_gradient,
-    dynamic_slicing,
-    edit_distance,
-    factorization,
-    fake_quantizing,
-    fence,
     floats,
-    fourier,
-    gamma_slopes,
-    gathering_nd,
-    general_matrices,
-    host,
-    hypergeometric,
-    indexing,
     integers,
-    integrals,
-    joining,
-    local_norm,
-    local_response,
-    loss,
-    mapping,
-    math,
+    powers,
+    rounding,
+    transcendental,
+)
+from graphc.ops.matrices import (
+    contraction,
+    factorization,
+    general_matrices,
     matrix_functions,
     matrix_product,
     matrix_roots,
-    morphology,
-    normalization,
-    numerics,
-    pooling,
-    powers,
-    primitive,
-    quantizing,
     ragged,
-    random_draws,
-    random_keys,
-    random_parametric,
-    ranges,
-    reduction,
     reflections,
-    rounding,
     row_updates,
-    sampling,
-    scattering_nd,
-    searching,
-    shape,
-    sharding,
-    slicing,
     solving,
-    sorting,
-    special,
-    stacking,
-    state,
-    suppression,
     symmetric_matrices,
+)
+from graphc.ops.nn import (
+    attention,
+    conv,
+    fake_quantizing,
+    local_norm,
+    local_response,
+    loss,
+    normalization,
+    pooling,
+    quantizing,
+)
+from graphc.ops.numpy_api import searching
+from graphc.ops.reductions import approximate, axiswise, reduction, sorting
+from graphc.ops.scipy_api import (
+    convolving,
+    fourier,
+    gamma_slopes,
+    hypergeometric,
+    integrals,
+    special,
+)
+from graphc.ops.structure import (
+    collective,
+    host,
+    numerics,
+    ordering,
+    primitive,
+    sharding,
+    state,
     training,
     uneven,
-    unique_rows,
-    while_loops,
 )
-from graphc.ops.functions import collect
+from graphc.ops.tasks import ctc_beams, edit_distance, morphology, sampling, suppression
 
 # One line a family; each lists its operators in `OPS`.
 FAMILIES: tuple[ModuleType, ...] = (
@@ -94,7 +90,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     rounding,
     powers,
     comparison,
-    math,
+    transcendental,
     bits,
     complex_parts,
     reduction,
@@ -102,7 +98,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     along_axis,
     sorting,
     approximate,
-    control,
+    scan,
     while_loops,
     branching,
     calling,
@@ -110,7 +106,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     primitive,
     host,
     activation,
-    after,
+    ordering,
     attention,
     loss,
     mapping,
@@ -135,7 +131,6 @@ FAMILIES: tuple[ModuleType, ...] = (
     ragged,
     row_updates,
     factorization,
-    fence,
     solving,
     general_matrices,
     matrix_functions,
@@ -169,7 +164,19 @@ FAMILIES: tuple[ModuleType, ...] = (
     ctc_beams,
 )
 
+
+def _collect(families: Iterable[ModuleType]) -> SimpleNamespace:
+    """The public functions that the families define, as attributes of one object."""
+    found = {}
+    for family in families:
+        for name, value in vars(family).items():
+            own = isinstance(value, types.FunctionType) and value.__module__ == family.__name__
+            if own and not name.startswith("_"):
+                found[name] = value
+    return SimpleNamespace(**found)
+
+
 CATALOGUE = Catalogue(op for family in FAMILIES for op in family.OPS)
 
 # The functions that build nodes, under one name: what gradient rules call as `ctx.ops`.
-FUNCTIONS = collect(FAMILIES)
+FUNCTIONS = _collect(FAMILIES)

@@ -26,12 +26,12 @@ import numpy as np
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
-from graphc.ops.axes import normalize_axes
-from graphc.ops.checks import refuse
-from graphc.ops.complex_parts import conj
-from graphc.ops.emit import constant, convert
-from graphc.ops.fourier import as_complex, transform
-from graphc.ops.joining import concatenate, split
+from graphc.ops.arrays.joining import concatenate, split
+from graphc.ops.core.axes import normalize_axes
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import constant, convert
+from graphc.ops.elementwise.complex_parts import conj
+from graphc.ops.scipy_api.fourier import as_complex, transform
 
 Axes = Sequence[int] | None
 Sizes = Sequence[Dim] | None

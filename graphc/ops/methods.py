@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from graphc.ir.node import bind_methods
-from graphc.ops import arithmetic, comparison, matrix_product, powers, state, subscript, updating
+from graphc.ops.arrays import subscript, updating
+from graphc.ops.elementwise import arithmetic, comparison, powers
+from graphc.ops.matrices import matrix_product
+from graphc.ops.structure import state
 
 
 def bind() -> None:

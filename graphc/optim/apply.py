@@ -16,7 +16,7 @@ from graphc.ir.node import Node, Tensor, describe_tensors
 from graphc.ir.scopes import AMBIENT, absolute_scope, building, exact_device, no_control_inputs
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
-from graphc.ops.checks import same_shape
+from graphc.ops.core.checks import same_shape
 from graphc.optim.kept import Cache
 from graphc.optim.step import add_step, check_loss, check_transformation, step_node
 

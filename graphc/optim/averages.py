@@ -17,10 +17,10 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.scopes import AMBIENT, absolute_scope, building, exact_device
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
-from graphc.ops.arithmetic import minimum
-from graphc.ops.emit import constant, convert, to_dtype
-from graphc.ops.stable import wide
-from graphc.ops.state import group
+from graphc.ops.core.emit import constant, convert, to_dtype
+from graphc.ops.core.precision import wide
+from graphc.ops.elementwise.arithmetic import minimum
+from graphc.ops.structure.state import group
 
 
 class MovingAverages:

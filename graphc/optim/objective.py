@@ -14,9 +14,9 @@ from graphc.ir.opdef import PURE, Effects
 from graphc.ir.program import Program, effects_of, is_pure, region
 from graphc.ir.scopes import AMBIENT, at_source, building
 from graphc.ir.variable import Variable
-from graphc.ops.bodies import close_body, open_body
-from graphc.ops.promised import OBJECTIVE
-from graphc.ops.state import read
+from graphc.ops.control.bodies import close_body, open_body
+from graphc.ops.control.deferred_bodies import OBJECTIVE
+from graphc.ops.structure.state import read
 from graphc.optim.recipe import paste
 
 
@@ -53,7 +53,7 @@ class Objective:
         return region("curvature", inputs, child.nodes, products)
 
     def body_for(self, promise: str) -> Program:
-        """The body for a call that `graphc.ops.promised` made."""
+        """The body for a call that `graphc.ops.control.deferred_bodies` made."""
         return self.body if promise == OBJECTIVE else self.curvature
 
 

@@ -18,7 +18,7 @@ from graphc.ir.serial import dump_program, from_bytes, load_program, to_bytes
 from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 from graphc.ops.catalogue import CATALOGUE
-from graphc.ops.promised import with_bodies
+from graphc.ops.control.deferred_bodies import with_bodies
 
 Array = np.ndarray[Any, Any]
 

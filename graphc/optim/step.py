@@ -34,9 +34,9 @@ from graphc.ir.scopes import (
 )
 from graphc.ir.source import Source, current_source
 from graphc.ir.variable import Variable
-from graphc.ops.emit import constant
-from graphc.ops.state import GROUP, node_names
-from graphc.ops.training import loss_adjoint, step_gradients, step_updates
+from graphc.ops.core.emit import constant
+from graphc.ops.structure.state import GROUP, node_names
+from graphc.ops.structure.training import loss_adjoint, step_gradients, step_updates
 from graphc.optim.kept import Cache, recipe_of
 from graphc.optim.objective import Objective, objective_of
 from graphc.optim.recipe import NeedsObjective, paste

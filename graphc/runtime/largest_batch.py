@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from graphc.errors import MemoryLimitError
-from graphc.runtime.executable import Executable
-from graphc.runtime.fitting import taken_by
+from graphc.runtime.pipeline.fitting import taken_by
+from graphc.runtime.step.executable import Executable
 
 _TRIES = 16
 _PRECISION = 32  # the result is at most 1/32 below the largest batch

@@ -18,20 +18,19 @@ from graphc.devices.mesh import Strategy
 from graphc.errors import GraphError
 from graphc.ir.graph import Graph
 from graphc.ir.variable import Variable
-from graphc.runtime.background import in_background
-from graphc.runtime.batches import checked_count, leading, stack, take_batches
-from graphc.runtime.compiler import checked_options
-from graphc.runtime.executable import Executable
-from graphc.runtime.feed_places import FeedPlacer
-from graphc.runtime.forking import FORKING
-from graphc.runtime.layout import StateLayout
-from graphc.runtime.live_state import LiveState
-from graphc.runtime.placement_log import PlacementLog
-from graphc.runtime.plans import Plan
-from graphc.runtime.programs import Programs
-from graphc.runtime.state import State
-from graphc.runtime.live_state import Homes
-from graphc.runtime.workers import HasWorkers, Workers
+from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.core.background import in_background
+from graphc.runtime.core.forking import FORKING
+from graphc.runtime.feeds.batches import checked_count, leading, stack, take_batches
+from graphc.runtime.pipeline.placement_log import PlacementLog
+from graphc.runtime.state.live_state import Homes, LiveState
+from graphc.runtime.state.state import State
+from graphc.runtime.step.compiler import checked_options
+from graphc.runtime.step.executable import Executable
+from graphc.runtime.step.feed_places import FeedPlacer
+from graphc.runtime.step.plans import Plan
+from graphc.runtime.step.programs import Programs
+from graphc.runtime.workers.workers import HasWorkers, Workers
 
 
 class Session(HasWorkers, Uncopied):

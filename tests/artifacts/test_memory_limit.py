@@ -11,7 +11,7 @@ import pytest
 import graphc as gc
 from graphc.artifacts import container
 from graphc.errors import ArtifactCorruptError, ArtifactError
-from graphc.runtime.fitting import taken_by
+from graphc.runtime.pipeline.fitting import taken_by
 from tests.artifacts.forge import entry, forge
 from tests.near import assert_near
 

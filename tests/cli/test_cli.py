@@ -14,8 +14,8 @@ import pytest
 import graphc as gc
 from graphc.artifacts import container
 from graphc.cli import main
-from graphc.runtime import trials
-from graphc.runtime.counters import COUNTERS
+from graphc.runtime.core.counters import COUNTERS
+from graphc.runtime.tuning import trials
 from tests.artifacts.forge import entry, forge
 from tests.cli.scripts import HELPER, SCRIPT
 from tests.near import assert_near

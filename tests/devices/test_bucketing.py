@@ -20,9 +20,9 @@ from graphc.ir.program import Program
 from graphc.ir.verify import verify
 from graphc.lowering.emit_jax import to_function
 from graphc.ops.catalogue import CATALOGUE
-from graphc.ops.collective import ALL_REDUCE, EXCHANGES
-from graphc.ops.emit import emit_node
-from graphc.runtime.executable import Executable
+from graphc.ops.core.emit import emit_node
+from graphc.ops.structure.collective import ALL_REDUCE, EXCHANGES
+from graphc.runtime.step.executable import Executable
 from tests.near import assert_near
 from tests.passes.check import check, check_stays, program
 

@@ -12,7 +12,7 @@ from graphc.ir.graph import Graph
 from graphc.ir.layouts import REPLICATED
 from graphc.lowering.emit_jax import to_function
 from graphc.ops.catalogue import CATALOGUE
-from graphc.ops.collective import (
+from graphc.ops.structure.collective import (
     OPS,
     all_gather,
     all_reduce,

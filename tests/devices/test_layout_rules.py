@@ -15,7 +15,7 @@ from graphc.devices.strategy import DataParallel
 from graphc.ir.dtypes import is_floating
 from graphc.ir.graph import Graph
 from graphc.ops.catalogue import CATALOGUE, FUNCTIONS
-from graphc.ops.layout_rules import elementwise
+from graphc.ops.core.layout_rules import elementwise
 from graphc.runtime.session import Session
 from tests.laws.harness import as_list, families, make_input, tolerance, widened
 from tests.near import assert_near

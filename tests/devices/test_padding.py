@@ -10,8 +10,8 @@ from graphc.build.placeholders import placeholder
 from graphc.errors import DTypeError, LayoutError, ShapeError
 from graphc.ir.graph import Graph
 from graphc.ir.layouts import REPLICATED
-from graphc.ops.emit import constant, emit_one
-from graphc.ops.uneven import FILL_PADDING, OPS, PADDED_PIECE, neutral
+from graphc.ops.core.emit import constant, emit_one
+from graphc.ops.structure.uneven import FILL_PADDING, OPS, PADDED_PIECE, neutral
 from tests.devices.test_collective import REPLICAS, replicated
 
 

@@ -16,7 +16,7 @@ from graphc.ir.node import Node
 from graphc.ir.program import Program
 from graphc.ir.rewrite import bind_sizes
 from graphc.ir.verify import verify
-from graphc.passes.validate import random_inputs
+from graphc.passes.core.validate import random_inputs
 from tests.near import assert_near
 from tests.passes.check import program
 from tests.passes.evaluate import evaluate

@@ -12,8 +12,8 @@ from graphc.config import CompileOptions
 from graphc.devices.discovery import available, find_devices, register_kind
 from graphc.devices.placer import Placement, full_name, place
 from graphc.errors import AttributeValueError, DeviceError
-from graphc.runtime.fetches import FetchNest
-from graphc.runtime.prepare import prepare
+from graphc.runtime.feeds.fetches import FetchNest
+from graphc.runtime.targets.prepare import prepare
 
 CPU = [f"/device:CPU:{i}" for i in range(4)]
 GPU = [f"/device:GPU:{i}" for i in range(2)]

@@ -22,8 +22,8 @@ from graphc.ir.program import Program
 from graphc.ir.text import print_program
 from graphc.ir.types import TensorType
 from graphc.ir.verify import verify
-from graphc.runtime.layout import StateLayout
-from graphc.runtime.slot_pieces import is_slot, slot_pieces
+from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.targets.slot_pieces import is_slot, slot_pieces
 from tests.near import assert_near
 from tests.passes.check import program
 

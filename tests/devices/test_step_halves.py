@@ -12,11 +12,11 @@ from graphc.errors import GraphError
 from graphc.ir.program import Program
 from graphc.ir.rewrite import bind_sizes
 from graphc.ir.verify import verify
-from graphc.passes.functionalize import RNG_COUNTER, RNG_KEY
-from graphc.runtime.feeds import bind_feeds
-from graphc.runtime.fetches import FetchNest
-from graphc.runtime.initial import initial_values
-from graphc.runtime.prepare import evaluate, prepare
+from graphc.passes.simplify.functionalize import RNG_COUNTER, RNG_KEY
+from graphc.runtime.feeds.feeds import bind_feeds
+from graphc.runtime.feeds.fetches import FetchNest
+from graphc.runtime.state.initial import initial_values
+from graphc.runtime.targets.prepare import evaluate, prepare
 from tests.near import assert_near
 
 ROWS = 8

@@ -12,8 +12,8 @@ from graphc.devices.replicate import Replicate
 from graphc.devices.strategy import DataParallel
 from graphc.ir.graph import Graph
 from graphc.ops import linalg, random
-from graphc.ops.reduction import reduce_sum
-from graphc.ops.shape import reshape, transpose
+from graphc.ops.arrays.shape import reshape, transpose
+from graphc.ops.reductions.reduction import reduce_sum
 from graphc.runtime.session import Session
 from tests.laws.harness import functional
 from tests.near import assert_near

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from benchmarks import gpu_hlo
-from graphc.runtime.hlo_cost import HloCost, hlo_cost
+from graphc.runtime.hlo.hlo_cost import HloCost, hlo_cost
 
 LABELS = ("NHWC", "HWIO", "NHWC")
 

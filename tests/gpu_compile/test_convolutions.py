@@ -14,7 +14,7 @@ from jax import lax
 from jax import numpy as jnp
 
 import graphc as gc
-from graphc.runtime.hlo_cost import HloCost
+from graphc.runtime.hlo.hlo_cost import HloCost
 from tests.gpu_compile.by_hand import LABELS, by_hand, shape
 
 RATE = 0.1

@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 import graphc as gc
 from graphc.devices.topology import devices_of
-from graphc.runtime.hlo_cost import HloCost, hlo_cost, roofline_seconds
+from graphc.runtime.hlo.hlo_cost import HloCost, hlo_cost, roofline_seconds
 
 f32, bf16 = jnp.float32, jnp.bfloat16
 S = jax.ShapeDtypeStruct

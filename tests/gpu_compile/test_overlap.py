@@ -11,8 +11,8 @@ import pytest
 import graphc as gc
 from graphc.devices.bucketing import GPU_BUCKET_BYTES
 from graphc.devices.targets import FAST_LOOPS_ON_GPU
-from graphc.runtime.executable import Executable
-from graphc.runtime.hlo_cost import timeline
+from graphc.runtime.hlo.hlo_cost import timeline
+from graphc.runtime.step.executable import Executable
 from tests.gpu_compile.models import mlp
 
 EIGHT = gc.devices.Machine("h100", 8)

@@ -21,8 +21,9 @@ from graphc.errors import (
     DeviceError,
     MissingExtraError,
 )
-from graphc.runtime import loading, making, stored
-from graphc.runtime.counters import COUNTERS
+from graphc.runtime.core.counters import COUNTERS
+from graphc.runtime.pipeline import compilation, executable_cache
+from graphc.runtime.targets import loading
 from tests.gpu_compile.models import mlp
 from tests.near import assert_near
 
@@ -36,7 +37,7 @@ class OnMachine:
         self.machine = gc.devices.Machine(machine)
         self.devices = devices_of(self.machine)
         self.loaded: list[Any] = []
-        patch.setattr(stored, "from_bytes", self._load)
+        patch.setattr(executable_cache, "from_bytes", self._load)
 
     def _load(self, code: loading.Code, arguments: int, results: int, devices: Any) -> Any:
         loading.make_ready(code.targets, "cuda")
@@ -51,7 +52,7 @@ class OnMachine:
         options = gc.CompileOptions(cache=folder, **(options or {}))
         with pytest.MonkeyPatch.context() as patch:
             names = dict(zip(self.machine.device_names, self.devices, strict=True))
-            patch.setattr(making, "available", lambda: names)
+            patch.setattr(compilation, "available", lambda: names)
             patch.setattr("graphc.devices.placer.available", lambda: names)
             return gc.compile(g, fetches, SHAPES, strategy=strategy, options=options)
 
@@ -178,10 +179,10 @@ def test_a_description_that_xla_does_not_take_is_refused(tmp_path) -> None:
 def test_what_was_timed_on_the_gpus_stays_in_the_folder(tmp_path, monkeypatch) -> None:
     shipped = ship("h100", tmp_path)
     shipped.wait()
-    cache = stored.ExecutableCache(tmp_path, 1 << 30)
+    cache = executable_cache.ExecutableCache(tmp_path, 1 << 30)
     entry = cache.get(shipped.cache_key)
     cache.put(shipped.cache_key, {**entry.metadata, "shipped": None}, entry.payload)
-    monkeypatch.setattr(stored, "warn_once", (told := []).append)
+    monkeypatch.setattr(executable_cache, "warn_once", (told := []).append)
     ship("h100", tmp_path).wait()
     assert cache.get(shipped.cache_key).metadata["shipped"] is None
     assert "kernels were timed" in told[0]
@@ -203,7 +204,7 @@ def test_what_recomputes_for_a_small_machine_is_not_shipped(tmp_path, monkeypatc
         return gc.compile(g, train, {x: (4096, 256)}, machine=machine, options=options).wait()
 
     whole = compiled(0.75).memory()
-    monkeypatch.setattr(stored, "warn_once", (told := []).append)
+    monkeypatch.setattr(executable_cache, "warn_once", (told := []).append)
     taken = whole["arguments"] + whole["temporaries"]
     small = compiled(0.7 * taken / gc.devices.Machine("h100").model.memory)
     assert small.memory()["temporaries"] < whole["temporaries"]

@@ -10,7 +10,7 @@ import pytest
 import graphc as gc
 from graphc.devices.targets import FAST_LOOPS_ON_GPU
 from graphc.errors import AttributeValueError
-from graphc.runtime.hlo_cost import roofline_seconds
+from graphc.runtime.hlo.hlo_cost import roofline_seconds
 from tests.gpu_compile.models import mlp
 
 EIGHT = gc.devices.Machine("h100", 8)

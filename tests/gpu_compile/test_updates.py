@@ -9,7 +9,7 @@ import pytest
 
 import graphc as gc
 from graphc.devices.targets import FAST_LOOPS_ON_GPU
-from graphc.runtime.hlo_cost import hlo_cost, roofline_seconds
+from graphc.runtime.hlo.hlo_cost import hlo_cost, roofline_seconds
 
 BATCH = 32
 

@@ -21,8 +21,8 @@ from graphc.ir.text import print_graph, print_program
 from graphc.ir.types import TensorType
 from graphc.ir.verify import verify
 from graphc.ops.catalogue import CATALOGUE
-from graphc.passes.elementwise import is_elementwise
-from graphc.passes.rowwise import by_rows
+from graphc.passes.core.elementwise import is_elementwise
+from graphc.passes.core.rowwise import by_rows
 
 TEXT = """
 program p(x: f32[4, 6], w: state f32[6, 8]) {

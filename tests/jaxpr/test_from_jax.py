@@ -27,7 +27,7 @@ from graphc.errors import (
 from graphc.ir.graph import Graph
 from graphc.jaxpr import from_jax
 from graphc.ops.catalogue import FUNCTIONS as ops
-from graphc.ops.control import scan
+from graphc.ops.control.scan import scan
 from graphc.optim import minimize
 from graphc.runtime.session import Session
 from tests.near import assert_near

@@ -17,8 +17,8 @@ from graphc.ir.node import Tensor
 from graphc.jaxpr import from_jax
 from graphc.jaxpr.table import RULES
 from graphc.lowering.emit_jax import to_function
-from graphc.ops.state import READ_VARIABLE
-from graphc.passes.functionalize import Functionalize
+from graphc.ops.structure.state import READ_VARIABLE
+from graphc.passes.simplify.functionalize import Functionalize
 from tests.jaxpr.any_functions import ANY
 from tests.jaxpr.functions import ROWS as FIRST
 from tests.jaxpr.functions import Row

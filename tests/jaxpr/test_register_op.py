@@ -22,8 +22,8 @@ from graphc.ir.opdef import Catalogue
 from graphc.ir.parse import parse_program
 from graphc.ir.serial import dump_program, load_program
 from graphc.ir.text import print_program
-from graphc.ops import layout_rules
 from graphc.ops.catalogue import CATALOGUE
+from graphc.ops.core import layout_rules
 from tests.near import assert_near
 
 

@@ -11,8 +11,8 @@ import pytest
 import graphc as gc
 from graphc.ir.capture import capture
 from graphc.lowering.emit_jax import to_function
-from graphc.ops.state import READ_VARIABLE
-from graphc.passes.functionalize import Functionalize
+from graphc.ops.structure.state import READ_VARIABLE
+from graphc.passes.simplify.functionalize import Functionalize
 from tests.jaxpr.steps import LSTM, STEPS, VAE, Step
 from tests.near import assert_near
 

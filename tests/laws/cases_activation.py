@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/activation.py."""
+"""Cases of graphc/ops/elementwise/activation.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError
-from graphc.ops import activation as ops
+from graphc.ops.elementwise import activation as ops
 from tests.laws.case import Bad, Case, In
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")

@@ -1,9 +1,9 @@
-"""Cases of graphc/ops/approximate.py: on CPU the search is exact."""
+"""Cases of graphc/ops/reductions/approximate.py: on CPU the search is exact."""
 
 from __future__ import annotations
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops.approximate import approx_top_k
+from graphc.ops.reductions.approximate import approx_top_k
 from tests.laws.case import Bad, Case, In
 from tests.laws.cases_sorting import greatest
 

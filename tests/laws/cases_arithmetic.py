@@ -1,11 +1,11 @@
-"""Cases of graphc/ops/arithmetic.py."""
+"""Cases of graphc/ops/elementwise/arithmetic.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import arithmetic as ops
+from graphc.ops.elementwise import arithmetic as ops
 from tests.laws.case import Bad, Case, In
 
 ALL = ("int32", "uint8", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")

@@ -1,12 +1,12 @@
-"""Cases of graphc/ops/attention.py."""
+"""Cases of graphc/ops/nn/attention.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import attention as ops
-from graphc.ops.emit import emit
+from graphc.ops.core.emit import emit
+from graphc.ops.nn import attention as ops
 from tests.laws.case import Bad, Case, In
 from tests.laws.cases_activation import softmax
 

@@ -1,11 +1,11 @@
-"""Cases of graphc/ops/axiswise.py."""
+"""Cases of graphc/ops/reductions/axiswise.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import axiswise as ops
+from graphc.ops.reductions import axiswise as ops
 from tests.laws.case import Bad, Case, In
 
 NUMBERS = ("int32", "float32", "float64", "complex64")

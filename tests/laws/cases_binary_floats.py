@@ -1,11 +1,11 @@
-"""Cases of graphc/ops/binary_floats.py."""
+"""Cases of graphc/ops/elementwise/binary_floats.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError
-from graphc.ops import binary_floats as ops
+from graphc.ops.elementwise import binary_floats as ops
 from tests.laws.case import Bad, Case, In
 
 FLOATING = ("float16", "bfloat16", "float32", "float64")

@@ -1,11 +1,11 @@
-"""Cases of graphc/ops/bits.py."""
+"""Cases of graphc/ops/elementwise/bits.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import bits as ops
+from graphc.ops.elementwise import bits as ops
 from tests.laws.case import Bad, Case, In
 
 INTEGERS = ("int8", "uint8", "int32", "uint32", "int64")

@@ -1,16 +1,16 @@
-"""Cases of graphc/ops/branching.py."""
+"""Cases of graphc/ops/control/branching.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, GraphcError, ShapeError
-from graphc.ops.branching import cond, switch
-from graphc.ops.control import scan
-from graphc.ops.emit import cast
-from graphc.ops.math import exp, sin, tanh
-from graphc.ops.matrix_product import matmul
-from graphc.ops.reduction import reduce_mean, reduce_sum
+from graphc.ops.control.branching import cond, switch
+from graphc.ops.control.scan import scan
+from graphc.ops.core.emit import cast
+from graphc.ops.elementwise.transcendental import exp, sin, tanh
+from graphc.ops.matrices.matrix_product import matmul
+from graphc.ops.reductions.reduction import reduce_mean, reduce_sum
 from tests.laws.case import Bad, Case, In
 
 

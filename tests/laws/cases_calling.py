@@ -1,14 +1,14 @@
-"""Cases of graphc/ops/calling.py."""
+"""Cases of graphc/ops/control/calling.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import DTypeError, ShapeError
-from graphc.ops.calling import function
-from graphc.ops.math import tanh
-from graphc.ops.matrix_product import matmul
-from graphc.ops.reduction import reduce_mean
+from graphc.ops.control.calling import function
+from graphc.ops.elementwise.transcendental import tanh
+from graphc.ops.matrices.matrix_product import matmul
+from graphc.ops.reductions.reduction import reduce_mean
 from tests.laws.case import Bad, Case, In
 
 

@@ -1,11 +1,11 @@
-"""Cases of graphc/ops/comparison.py."""
+"""Cases of graphc/ops/elementwise/comparison.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import DTypeError, ShapeError
-from graphc.ops import comparison as ops
+from graphc.ops.elementwise import comparison as ops
 from tests.laws.case import Bad, Case, In
 
 ALL = ("bool", "int32", "float16", "bfloat16", "float32", "float64", "complex64")

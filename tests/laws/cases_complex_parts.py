@@ -1,12 +1,13 @@
-"""Cases of graphc/ops/complex_parts.py."""
+"""Cases of graphc/ops/elementwise/complex_parts.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import DTypeError
-from graphc.ops import arithmetic, axiswise, math, powers, reduction
-from graphc.ops import complex_parts as ops
+from graphc.ops.elementwise import arithmetic, powers, transcendental
+from graphc.ops.elementwise import complex_parts as ops
+from graphc.ops.reductions import axiswise, reduction
 from tests.laws.case import Bad, Case, In
 
 COMPLEX = ("complex64", "complex128")
@@ -39,20 +40,20 @@ THROUGH = (
     through("Sqrt", powers.sqrt, np.sqrt),
     through("Rsqrt", powers.rsqrt, lambda z: 1 / np.sqrt(z)),
     through("Reciprocal", powers.reciprocal, lambda z: 1 / z),
-    through("Exp", math.exp, np.exp),
-    through("Expm1", math.expm1, np.expm1),
-    through("Log", math.log, np.log),
-    through("Log1p", math.log1p, np.log1p),
-    through("Sin", math.sin, np.sin),
-    through("Cos", math.cos, np.cos),
-    through("Tan", math.tan, np.tan),
-    through("Asin", math.asin, np.arcsin),
-    through("Acos", math.acos, np.arccos),
-    through("Atan", math.atan, np.arctan),
-    through("Sinh", math.sinh, np.sinh),
-    through("Cosh", math.cosh, np.cosh),
-    through("Tanh", math.tanh, np.tanh),
-    through("Sigmoid", math.sigmoid, lambda z: 1 / (1 + np.exp(-z))),
+    through("Exp", transcendental.exp, np.exp),
+    through("Expm1", transcendental.expm1, np.expm1),
+    through("Log", transcendental.log, np.log),
+    through("Log1p", transcendental.log1p, np.log1p),
+    through("Sin", transcendental.sin, np.sin),
+    through("Cos", transcendental.cos, np.cos),
+    through("Tan", transcendental.tan, np.tan),
+    through("Asin", transcendental.asin, np.arcsin),
+    through("Acos", transcendental.acos, np.arccos),
+    through("Atan", transcendental.atan, np.arctan),
+    through("Sinh", transcendental.sinh, np.sinh),
+    through("Cosh", transcendental.cosh, np.cosh),
+    through("Tanh", transcendental.tanh, np.tanh),
+    through("Sigmoid", transcendental.sigmoid, lambda z: 1 / (1 + np.exp(-z))),
     through("Conj", ops.conj, np.conj),
     through("Real", lambda z: z * ops.real(z), lambda z: z * np.real(z)),
     through("Imag", lambda z: z * ops.imag(z), lambda z: z * np.imag(z)),

@@ -1,13 +1,13 @@
-"""Cases of graphc/ops/contraction.py."""
+"""Cases of graphc/ops/matrices/contraction.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, ShapeError
-from graphc.ops import contraction as ops
-from graphc.ops.matrix_product import matmul
-from graphc.ops.reduction import reduce_sum
+from graphc.ops.matrices import contraction as ops
+from graphc.ops.matrices.matrix_product import matmul
+from graphc.ops.reductions.reduction import reduce_sum
 from tests.laws.case import Bad, Case, In
 
 ALL = ("bool", "int32", "bfloat16", "float32", "float64", "complex64")

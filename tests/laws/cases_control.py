@@ -1,14 +1,14 @@
-"""Cases of graphc/ops/control.py."""
+"""Cases of graphc/ops/control/scan.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, GraphcError, ShapeError
-from graphc.ops.control import map_fn, scan
-from graphc.ops.emit import cast
-from graphc.ops.math import tanh
-from graphc.ops.matrix_product import matmul
+from graphc.ops.control.scan import map_fn, scan
+from graphc.ops.core.emit import cast
+from graphc.ops.elementwise.transcendental import tanh
+from graphc.ops.matrices.matrix_product import matmul
 from tests.laws.case import Bad, Case, In
 
 

@@ -1,12 +1,12 @@
-"""Cases of graphc/ops/conv.py. The oracle adds up one tap of the kernel after the other."""
+"""Cases of graphc/ops/nn/conv.py. The oracle adds up one tap of the kernel after the other."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import conv as ops
-from graphc.ops.emit import emit
+from graphc.ops.core.emit import emit
+from graphc.ops.nn import conv as ops
 from tests.laws.case import Bad, Case, In
 
 

@@ -1,11 +1,11 @@
-"""Cases of graphc/ops/convolving.py."""
+"""Cases of graphc/ops/scipy_api/convolving.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import convolving as ops
+from graphc.ops.scipy_api import convolving as ops
 from tests.laws.case import Bad, Case, In
 
 X, Y = In((8,), batch_axis=0), In((3,))

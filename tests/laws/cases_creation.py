@@ -1,11 +1,11 @@
-"""Cases of graphc/ops/creation.py."""
+"""Cases of graphc/ops/arrays/creation.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import creation as ops
+from graphc.ops.arrays import creation as ops
 from tests.laws.case import Bad, Case, In
 
 ALL = ("bool", "int32", "bfloat16", "float32", "float64", "complex64")

@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/custom_gradient.py.
+"""Cases of graphc/ops/control/custom_gradient.py.
 
 The law compares gradients with those of the values, so the rules here are the true derivatives;
 tests/jaxpr has others.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from graphc.errors import DTypeError, ShapeError
-from graphc.ops import custom_gradient as ops
-from graphc.ops.math import cos, sin
+from graphc.ops.control import custom_gradient as ops
+from graphc.ops.elementwise.transcendental import cos, sin
 from tests.laws.case import Bad, Case, In
 
 A = In((4, 3), batch_axis=0)

@@ -1,11 +1,11 @@
-"""Cases of graphc/ops/dynamic_slicing.py."""
+"""Cases of graphc/ops/arrays/dynamic_slicing.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import DTypeError, ShapeError
-from graphc.ops.dynamic_slicing import dynamic_slice, dynamic_update_slice
+from graphc.ops.arrays.dynamic_slicing import dynamic_slice, dynamic_update_slice
 from tests.laws.case import Bad, Case, In
 
 ANY = ("bool", "int32", "bfloat16", "float32", "float64", "complex64")

@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/factorization.py.
+"""Cases of graphc/ops/matrices/factorization.py.
 
 Signs and phases of vectors are the routine's choice: results are compared where they cancel.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import factorization as ops
-from graphc.ops.arithmetic import absolute
-from graphc.ops.complex_parts import imag, make_complex, real
-from graphc.ops.matrices import adjoint
-from graphc.ops.matrix_product import matmul
+from graphc.ops.elementwise.arithmetic import absolute
+from graphc.ops.elementwise.complex_parts import imag, make_complex, real
+from graphc.ops.matrices import factorization as ops
+from graphc.ops.matrices.matrix_checks import adjoint
+from graphc.ops.matrices.matrix_product import matmul
 from tests.laws.case import Bad, Case, In
 
 FULL = ("float32", "complex128")  # test_dtypes.py has them all

@@ -1,9 +1,9 @@
-"""Cases of graphc/ops/fence.py."""
+"""Cases of graphc/ops/structure/ordering.py."""
 
 from __future__ import annotations
 
-from graphc.ops.emit import emit
-from graphc.ops.fence import FENCE
+from graphc.ops.core.emit import emit
+from graphc.ops.structure.ordering import FENCE
 from tests.laws.case import Case, In
 
 CASES = (

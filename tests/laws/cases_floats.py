@@ -1,11 +1,11 @@
-"""Cases of graphc/ops/floats.py."""
+"""Cases of graphc/ops/elementwise/floats.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import DTypeError
-from graphc.ops import floats as ops
+from graphc.ops.elementwise import floats as ops
 from tests.laws.case import Bad, Case, In
 
 FLOATING = ("float16", "bfloat16", "float32", "float64")

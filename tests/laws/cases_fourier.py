@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/fourier.py and the functions of graphc/ops/fft.py."""
+"""Cases of graphc/ops/scipy_api/fourier.py and the functions of graphc/ops/fft.py."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError
 from graphc.ops import fft as ops
-from graphc.ops.complex_parts import imag, make_complex, real
-from graphc.ops.emit import emit
-from graphc.ops.fourier import FFT
-from graphc.ops.reduction import reduce_sum
+from graphc.ops.core.emit import emit
+from graphc.ops.elementwise.complex_parts import imag, make_complex, real
+from graphc.ops.reductions.reduction import reduce_sum
+from graphc.ops.scipy_api.fourier import FFT
 from tests.laws.case import Bad, Case, In
 
 X = In((4, 6), batch_axis=0)

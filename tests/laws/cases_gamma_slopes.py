@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/gamma_slopes.py."""
+"""Cases of graphc/ops/scipy_api/gamma_slopes.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from scipy import special, stats
 
 from graphc.errors import DTypeError
-from graphc.ops import gamma_slopes as ops
+from graphc.ops.scipy_api import gamma_slopes as ops
 from tests.laws.case import Bad, Case, In
 
 ALPHA = In((3,), "float64", values=[0.5, 1.3, 4.0])
@@ -25,7 +25,7 @@ def of_draw(a, x):
     return -slope(a, x) / stats.gamma(a).pdf(x)
 
 
-# JAX cannot differentiate these: see tests/ops/test_special_gradients.py
+# JAX cannot differentiate these: see tests/ops/scipy_api/test_special_gradients.py
 CASES = (
     Case("IgammaGradA", ops.igamma_grad_a, [ALPHA, X], slope, ("float64",), gradient=False,
          layout=False, rtol=1e-6,

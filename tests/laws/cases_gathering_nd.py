@@ -1,12 +1,12 @@
-"""Cases of graphc/ops/gathering_nd.py, and of `x[i, j]`."""
+"""Cases of graphc/ops/arrays/gathering_nd.py, and of `x[i, j]`."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import gathering_nd as ops
-from graphc.ops.reduction import reduce_sum
+from graphc.ops.arrays import gathering_nd as ops
+from graphc.ops.reductions.reduction import reduce_sum
 from tests.laws.case import Bad, Case, In
 
 ALL = ("bool", "uint8", "int32", "bfloat16", "float32", "float64", "complex64")

@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/general_matrices.py.
+"""Cases of graphc/ops/matrices/general_matrices.py.
 
 The order of eigenvalues and the phases of eigenvectors are the routine's choice: results are
 compared where they cancel.
@@ -10,14 +10,14 @@ import numpy as np
 import scipy.linalg
 
 from graphc.errors import DTypeError, ShapeError
-from graphc.ops import general_matrices as ops
-from graphc.ops.arithmetic import absolute
-from graphc.ops.complex_parts import make_complex, real
-from graphc.ops.matrices import adjoint
-from graphc.ops.matrix_product import matmul
-from graphc.ops.reduction import reduce_sum
-from graphc.ops.solving import inv
-from graphc.ops.sorting import sort
+from graphc.ops.elementwise.arithmetic import absolute
+from graphc.ops.elementwise.complex_parts import make_complex, real
+from graphc.ops.matrices import general_matrices as ops
+from graphc.ops.matrices.matrix_checks import adjoint
+from graphc.ops.matrices.matrix_product import matmul
+from graphc.ops.matrices.solving import inv
+from graphc.ops.reductions.reduction import reduce_sum
+from graphc.ops.reductions.sorting import sort
 from tests.laws.case import Bad, Case, In
 from tests.laws.cases_factorization import DIAGONAL, FLOATS, FULL, SQUARES, TALL, WIDE
 

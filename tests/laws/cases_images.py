@@ -6,8 +6,9 @@ import numpy as np
 from scipy import ndimage
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import local_response, morphology, sampling, suppression
-from graphc.ops.emit import emit
+from graphc.ops.core.emit import emit
+from graphc.ops.nn import local_response
+from graphc.ops.tasks import morphology, sampling, suppression
 from tests.laws.case import Bad, Case, In
 from tests.laws.cases_conv import cut, taps
 

@@ -1,11 +1,11 @@
-"""Cases of graphc/ops/integers.py."""
+"""Cases of graphc/ops/elementwise/integers.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import DTypeError
-from graphc.ops import integers as ops
+from graphc.ops.elementwise import integers as ops
 from tests.laws.case import Bad, Case, In
 
 INTEGERS = ("int8", "uint8", "int32", "uint32", "int64")

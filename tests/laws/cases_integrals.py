@@ -1,4 +1,7 @@
-"""Cases of graphc/ops/integrals.py. They compile for long, so one dtype, but for Fresnel."""
+"""Cases of graphc/ops/scipy_api/integrals.py.
+
+They take long to compile, so all but Fresnel are tested with one dtype.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from graphc.errors import DTypeError
-from graphc.ops import integrals as ops
+from graphc.ops.scipy_api import integrals as ops
 from tests.laws.case import Bad, Case, In
 
 A = In((4, 3), "float64", values=np.linspace(-3.1, 3.0, 12).reshape(4, 3), batch_axis=0)
@@ -26,7 +29,7 @@ CASES = (
     Case("ExpN", lambda x: ops.expn(FROM_ZERO, x), [In((4,), "float64", values=[0, np.inf,
          np.nan, 2.0])], lambda x: special.expn(FROM_ZERO.astype(int), x), ("float64",),
          gradient=False, label="ends"),
-    # JAX's derivative is NaN between 1.5 and 2: see tests/ops/test_special_gradients.py
+    # JAX's derivative is NaN between 1.5 and 2: see tests/ops/scipy_api/test_special_gradients.py
     Case("Spence", ops.spence, [ABOVE], special.spence, ("float64",), gradient=False),
     Case("Fresnel", ops.fresnel, [In((4, 3), low=-3.0, high=3.0, batch_axis=0)],
          special.fresnel, ("bfloat16", "float32", "float64")),

@@ -1,12 +1,12 @@
-"""Cases of graphc/ops/joining.py."""
+"""Cases of graphc/ops/arrays/joining.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, ShapeError
-from graphc.ops import joining as ops
-from graphc.ops.reduction import reduce_sum
+from graphc.ops.arrays import joining as ops
+from graphc.ops.reductions.reduction import reduce_sum
 from tests.laws.case import Bad, Case, In
 
 ALL = ("bool", "int4", "int32", "bfloat16", "float32", "float64", "complex64")

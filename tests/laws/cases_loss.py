@@ -1,12 +1,12 @@
-"""Cases of graphc/ops/loss.py."""
+"""Cases of graphc/ops/nn/loss.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import DTypeError, ShapeError
-from graphc.ops import loss as ops
-from graphc.ops.emit import emit
+from graphc.ops.core.emit import emit
+from graphc.ops.nn import loss as ops
 from tests.laws.case import Bad, Case, In
 from tests.laws.cases_activation import FLOATS, log_softmax, sigmoid, softmax
 

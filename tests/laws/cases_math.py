@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/math.py."""
+"""Cases of graphc/ops/elementwise/transcendental.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from scipy import special
 
 from graphc.errors import DTypeError
-from graphc.ops import math as ops
+from graphc.ops.elementwise import transcendental as ops
 from tests.laws.case import Bad, Case, In
 
 FLOATING = ("float16", "bfloat16", "float32", "float64")

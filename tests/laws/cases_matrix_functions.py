@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/matrix_functions.py."""
+"""Cases of graphc/ops/matrices/matrix_functions.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import scipy.linalg
 
 from graphc.errors import AttributeValueError, ShapeError
-from graphc.ops import matrix_functions as ops
+from graphc.ops.matrices import matrix_functions as ops
 from tests.laws.case import Bad, Case, In
 from tests.laws.cases_factorization import FLOATS, FULL, SQUARES, through
 

@@ -1,12 +1,12 @@
-"""Cases of graphc/ops/matrix_product.py."""
+"""Cases of graphc/ops/matrices/matrix_product.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import DTypeError, ShapeError
-from graphc.ops import matrix_product as ops
-from graphc.ops.reduction import reduce_sum
+from graphc.ops.matrices import matrix_product as ops
+from graphc.ops.reductions.reduction import reduce_sum
 from tests.laws.case import Bad, Case, In
 
 ALL = ("bool", "int8", "int32", "bfloat16", "float16", "float32", "float64", "complex64")

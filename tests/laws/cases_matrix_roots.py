@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/matrix_roots.py."""
+"""Cases of graphc/ops/matrices/matrix_roots.py."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import scipy.linalg
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import matrix_roots as ops
-from graphc.ops.complex_parts import make_complex, real
+from graphc.ops.elementwise.complex_parts import make_complex, real
+from graphc.ops.matrices import matrix_roots as ops
 from tests.laws.case import Bad, Case, In
 
 FLOATS = ("float32", "float64")

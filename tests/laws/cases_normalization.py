@@ -1,12 +1,12 @@
-"""Cases of graphc/ops/normalization.py."""
+"""Cases of graphc/ops/nn/normalization.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import normalization as ops
-from graphc.ops.emit import emit
+from graphc.ops.core.emit import emit
+from graphc.ops.nn import normalization as ops
 from tests.laws.case import Bad, Case, In
 
 EPSILON = 1e-3

@@ -1,12 +1,12 @@
-"""Cases of graphc/ops/pooling.py. The oracle stacks the taps of each window."""
+"""Cases of graphc/ops/nn/pooling.py. The oracle stacks the taps of each window."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import pooling as ops
-from graphc.ops.emit import emit
+from graphc.ops.core.emit import emit
+from graphc.ops.nn import pooling as ops
 from tests.laws.case import Bad, Case, In
 from tests.laws.cases_conv import cut, plain, taps
 

@@ -1,11 +1,11 @@
-"""Cases of graphc/ops/powers.py."""
+"""Cases of graphc/ops/elementwise/powers.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError
-from graphc.ops import powers as ops
+from graphc.ops.elementwise import powers as ops
 from tests.laws.case import Bad, Case, In
 
 NUMBERS = ("int32", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")

@@ -11,9 +11,9 @@ from jax import numpy as jnp
 
 from graphc.errors import AttributeValueError
 from graphc.jaxpr import from_jax
-from graphc.ops.declared import declare
-from graphc.ops.emit import emit
-from graphc.ops.primitive import PRIMITIVE
+from graphc.ops.core.declared import declare
+from graphc.ops.core.emit import emit
+from graphc.ops.structure.primitive import PRIMITIVE
 from tests.laws.case import Bad, Case, In
 
 POSITIVE = In((4, 3), low=0.5, batch_axis=0)

@@ -1,12 +1,12 @@
-"""Cases of graphc/ops/quantizing.py and graphc/ops/fake_quantizing.py."""
+"""Cases of graphc/ops/nn/quantizing.py and graphc/ops/nn/fake_quantizing.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops.fake_quantizing import fake_quantize
-from graphc.ops.quantizing import QUANTIZED, dequantize, quantize
+from graphc.ops.nn.fake_quantizing import fake_quantize
+from graphc.ops.nn.quantizing import QUANTIZED, dequantize, quantize
 from tests.laws.case import Bad, Case, In
 
 RANGES = {"int4": (-8, 7), "uint4": (0, 15), "int8": (-128, 127), "uint8": (0, 255),

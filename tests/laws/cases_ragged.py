@@ -1,12 +1,12 @@
-"""Cases of graphc/ops/ragged.py."""
+"""Cases of graphc/ops/matrices/ragged.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import DTypeError, ShapeError
-from graphc.ops import ragged as ops
-from graphc.ops.emit import emit
+from graphc.ops.core.emit import emit
+from graphc.ops.matrices import ragged as ops
 from tests.laws.case import Bad, Case, In
 
 NUMBERS = ("int8", "int32", "float16", "bfloat16", "float32", "float64")

@@ -1,10 +1,10 @@
-"""Cases of graphc/ops/random_draws.py; distributions are tested in tests/ops/test_random.py."""
+"""Cases of graphc/ops/draws/random_draws.py. For distributions see tests/ops/test_random.py."""
 
 from __future__ import annotations
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import random_draws as ops
-from graphc.ops.emit import emit
+from graphc.ops.core.emit import emit
+from graphc.ops.draws import random_draws as ops
 from tests.laws.case import Bad, Case, In
 from tests.laws.cases_random_keys import KEY
 

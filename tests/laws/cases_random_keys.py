@@ -1,9 +1,9 @@
-"""Cases of graphc/ops/random_keys.py; values are tested in tests/ops/test_random.py."""
+"""Cases of graphc/ops/draws/random_keys.py; values are tested in tests/ops/test_random.py."""
 
 from __future__ import annotations
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import random_keys as ops
+from graphc.ops.draws import random_keys as ops
 from tests.laws.case import Bad, Case, In
 
 KEY = In((2,), "uint32", values=[0, 42])

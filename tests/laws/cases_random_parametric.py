@@ -1,13 +1,16 @@
-"""Cases of graphc/ops/random_parametric.py; tests/ops/test_distributions.py has what they draw."""
+"""Cases of graphc/ops/draws/random_parametric.py.
+
+What they draw is tested in tests/ops/draws/test_distributions.py.
+"""
 
 from __future__ import annotations
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import random_parametric as ops
-from graphc.ops.choices import permutation
-from graphc.ops.counts import binomial, multinomial
-from graphc.ops.distributions import gamma, poisson
-from graphc.ops.emit import emit
+from graphc.ops.core.emit import emit
+from graphc.ops.draws import random_parametric as ops
+from graphc.ops.draws.categorical import permutation
+from graphc.ops.draws.counts import binomial, multinomial
+from graphc.ops.draws.distributions import gamma, poisson
 from tests.laws.case import Bad, Case, In
 from tests.laws.cases_random_keys import KEY
 

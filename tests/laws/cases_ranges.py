@@ -1,9 +1,9 @@
-"""Cases of graphc/ops/ranges.py."""
+"""Cases of graphc/ops/core/ranges.py."""
 
 from __future__ import annotations
 
-from graphc.ops.emit import emit
-from graphc.ops.ranges import IN_RANGE
+from graphc.ops.core.emit import emit
+from graphc.ops.core.ranges import IN_RANGE
 from tests.laws.case import Case, In
 
 CASES = (

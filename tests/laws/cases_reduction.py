@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/reduction.py."""
+"""Cases of graphc/ops/reductions/reduction.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from scipy import special
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import reduction as ops
+from graphc.ops.reductions import reduction as ops
 from tests.laws.case import Bad, Case, In
 
 NUMBERS = ("int32", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")

@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/reflections.py.
+"""Cases of graphc/ops/matrices/reflections.py.
 
 The signs of the reflections are the routine's choice: results are compared where they cancel.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from graphc.errors import DTypeError, ShapeError
-from graphc.ops import reflections as ops
-from graphc.ops.complex_parts import make_complex, real
-from graphc.ops.diagonals import tril
-from graphc.ops.matrices import adjoint
-from graphc.ops.matrix_product import matmul
+from graphc.ops.arrays.diagonals import tril
+from graphc.ops.elementwise.complex_parts import make_complex, real
+from graphc.ops.matrices import reflections as ops
+from graphc.ops.matrices.matrix_checks import adjoint
+from graphc.ops.matrices.matrix_product import matmul
 from tests.laws.case import Bad, Case, In
 
 FULL = ("float32", "float64", "complex64", "complex128")

@@ -1,11 +1,11 @@
-"""Cases of graphc/ops/rounding.py."""
+"""Cases of graphc/ops/elementwise/rounding.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import DTypeError
-from graphc.ops import rounding as ops
+from graphc.ops.elementwise import rounding as ops
 from tests.laws.case import Bad, Case, In
 
 INEXACT = ("float16", "bfloat16", "float32", "float64")

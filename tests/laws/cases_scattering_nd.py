@@ -1,12 +1,12 @@
-"""Cases of graphc/ops/scattering_nd.py."""
+"""Cases of graphc/ops/arrays/scattering_nd.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import scattering_nd as ops
-from graphc.ops.reduction import reduce_sum
+from graphc.ops.arrays import scattering_nd as ops
+from graphc.ops.reductions.reduction import reduce_sum
 from tests.laws.case import Bad, Case, In
 
 ALL = ("bool", "uint8", "int32", "bfloat16", "float32", "float64", "complex64")
@@ -58,7 +58,11 @@ def in_step(op):
 
 
 DTYPES = {"set": ALL, "add": NUMBERS, "mul": NUMBERS, "min": REAL, "max": REAL}
-OWN = {"mul", "min", "max"}  # JAX has no derivative of these: see tests/ops/test_scattering.py
+OWN = {
+    "mul",
+    "min",
+    "max",
+}  # JAX has no derivative of these: see tests/ops/arrays/test_scattering.py
 
 CASES = (
     *[

@@ -1,11 +1,11 @@
-"""Cases of graphc/ops/searching.py."""
+"""Cases of graphc/ops/numpy_api/searching.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import searching as ops
+from graphc.ops.numpy_api import searching as ops
 from tests.laws.case import Bad, Case, In
 
 REAL = ("uint8", "int32", "float16", "bfloat16", "float32", "float64")

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import ctc_beams, edit_distance
+from graphc.ops.tasks import ctc_beams, edit_distance
 from tests.laws.case import Bad, Case, In
 
 # -- edit distance ----------------------------------------------------------------------------

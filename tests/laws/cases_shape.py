@@ -1,13 +1,13 @@
-"""Cases of graphc/ops/shape.py."""
+"""Cases of graphc/ops/arrays/shape.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, ShapeError
-from graphc.ops import shape as ops
-from graphc.ops.arithmetic import multiply
-from graphc.ops.reduction import reduce_sum
+from graphc.ops.arrays import shape as ops
+from graphc.ops.elementwise.arithmetic import multiply
+from graphc.ops.reductions.reduction import reduce_sum
 from tests.laws.case import Bad, Case, In
 
 ALL = ("bool", "int4", "uint8", "int32", "bfloat16", "float32", "float64", "complex64")

@@ -1,4 +1,7 @@
-"""Cases of graphc/ops/sharding.py: without a mesh, and on replicas, an annotation means nothing."""
+"""Cases of graphc/ops/structure/sharding.py.
+
+Without a mesh, and on replicas, an annotation has no effect.
+"""
 
 from __future__ import annotations
 

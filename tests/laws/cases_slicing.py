@@ -1,13 +1,13 @@
-"""Cases of graphc/ops/slicing.py, and of `x[...]`."""
+"""Cases of graphc/ops/arrays/slicing.py, and of `x[...]`."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import slicing as ops
-from graphc.ops.reduction import reduce_sum
-from graphc.ops.subscript import getitem
+from graphc.ops.arrays import slicing as ops
+from graphc.ops.arrays.subscript import getitem
+from graphc.ops.reductions.reduction import reduce_sum
 from tests.laws.case import Bad, Case, In
 
 ALL = ("bool", "int4", "int32", "bfloat16", "float32", "float64", "complex64")

@@ -1,13 +1,13 @@
-"""Cases of graphc/ops/solving.py."""
+"""Cases of graphc/ops/matrices/solving.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import DTypeError, ShapeError
-from graphc.ops import solving as ops
-from graphc.ops.complex_parts import imag, make_complex, real
-from graphc.ops.factorization import cholesky
+from graphc.ops.elementwise.complex_parts import imag, make_complex, real
+from graphc.ops.matrices import solving as ops
+from graphc.ops.matrices.factorization import cholesky
 from tests.laws.case import Bad, Case, In
 from tests.laws.cases_factorization import FLOATS, FULL, SQUARES, positive, positive_array, through
 

@@ -1,12 +1,12 @@
-"""Cases of graphc/ops/sorting.py."""
+"""Cases of graphc/ops/reductions/sorting.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import sorting as ops
-from graphc.ops.emit import emit
+from graphc.ops.core.emit import emit
+from graphc.ops.reductions import sorting as ops
 from tests.laws.case import Bad, Case, In
 
 REAL = ("int32", "float16", "bfloat16", "float32", "float64")

@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/special.py."""
+"""Cases of graphc/ops/scipy_api/special.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from scipy import special
 
 from graphc.errors import DTypeError
-from graphc.ops import special as ops
+from graphc.ops.scipy_api import special as ops
 from tests.laws.case import Bad, Case, In
 
 FLOATING = ("float16", "bfloat16", "float32", "float64")
@@ -37,7 +37,7 @@ CASES = (
     Case("Polygamma", lambda x: ops.polygamma(np.array([0.0, 2.0, 3.0], np.float32), x),
          [POSITIVE], lambda x: special.polygamma(np.array([0, 2, 3]), x), label="orders",
          layout=False, rtol=2e-4),
-    # JAX has no derivative of zeta: see tests/ops/test_elementwise.py
+    # JAX has no derivative of zeta: see tests/ops/numpy_api/test_elementwise.py
     Case("Zeta", lambda x: ops.zeta(2.5, x), [LINE], lambda x: special.zeta(2.5, x),
          gradient=False),
     Case("Zeta", ops.zeta, [In((3,), low=1.5, high=4.0)], special.zeta, gradient=False,

@@ -1,12 +1,12 @@
-"""Cases of graphc/ops/state.py and emit.py."""
+"""Cases of graphc/ops/structure/state.py and emit.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import DTypeError, GraphError
-from graphc.ops.emit import cast, constant, emit
-from graphc.ops.state import DIM_VALUE, VJP, identity, stop_gradient
+from graphc.ops.core.emit import cast, constant, emit
+from graphc.ops.structure.state import DIM_VALUE, VJP, identity, stop_gradient
 from tests.laws.case import Bad, Case, In
 
 TABLE = np.arange(6, dtype=np.float32).reshape(2, 3)

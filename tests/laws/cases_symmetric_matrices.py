@@ -1,11 +1,11 @@
-"""Cases of graphc/ops/symmetric_matrices.py."""
+"""Cases of graphc/ops/matrices/symmetric_matrices.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import DTypeError, ShapeError
-from graphc.ops import symmetric_matrices as ops
+from graphc.ops.matrices import symmetric_matrices as ops
 from tests.laws.case import Bad, Case, In
 
 FLOATS = ("float32", "float64")

@@ -1,11 +1,11 @@
-"""Cases of graphc/ops/unique_rows.py."""
+"""Cases of graphc/ops/arrays/unique_rows.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ops import unique_rows as ops
+from graphc.ops.arrays import unique_rows as ops
 from tests.laws.case import Bad, Case, In
 
 SIZE = 6

@@ -1,17 +1,17 @@
-"""Cases of graphc/ops/while_loops.py. Its gradients, which JAX has not: tests/ops."""
+"""Cases of graphc/ops/control/while_loops.py. Its gradients, which JAX has not: tests/ops."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, GraphcError, GraphError, ShapeError
-from graphc.ops.comparison import less
-from graphc.ops.math import tanh
-from graphc.ops.matrix_product import matmul
-from graphc.ops.random_draws import normal
-from graphc.ops.reduction import reduce_max, reduce_sum
-from graphc.ops.slicing import flip
-from graphc.ops.while_loops import fori_loop, while_loop
+from graphc.ops.arrays.slicing import flip
+from graphc.ops.control.while_loops import fori_loop, while_loop
+from graphc.ops.draws.random_draws import normal
+from graphc.ops.elementwise.comparison import less
+from graphc.ops.elementwise.transcendental import tanh
+from graphc.ops.matrices.matrix_product import matmul
+from graphc.ops.reductions.reduction import reduce_max, reduce_sum
 from tests.laws.case import Bad, Case, In
 
 BATCH = In((4, 3), low=0.5, high=1.5, batch_axis=0)

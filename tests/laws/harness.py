@@ -20,8 +20,8 @@ from graphc.ir.node import Tensor
 from graphc.ir.program import Program
 from graphc.lowering.emit_jax import to_function
 from graphc.ops.catalogue import FUNCTIONS
-from graphc.ops.state import READ_VARIABLE
-from graphc.passes.functionalize import Functionalize
+from graphc.ops.structure.state import READ_VARIABLE
+from graphc.passes.simplify.functionalize import Functionalize
 from tests.laws.case import Case, In
 
 Array = np.ndarray[Any, Any]

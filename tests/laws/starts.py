@@ -27,10 +27,10 @@ import numpy as np
 
 import graphc as gc
 from graphc.ir.node import Node
-from graphc.runtime.counters import COUNTERS
-from graphc.runtime.custom_calls import targets_of
-from graphc.runtime.numerics import checked
-from graphc.runtime.scripts import CompiledPartition
+from graphc.runtime.core.counters import COUNTERS
+from graphc.runtime.hlo.custom_calls import targets_of
+from graphc.runtime.targets.numerics import checked
+from graphc.runtime.targets.scripts import CompiledPartition
 from tests.artifacts.forge import entry, forge
 from tests.laws.programs import CACHE, Ready, names_of, programs
 

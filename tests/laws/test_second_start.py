@@ -19,7 +19,7 @@ import pytest
 
 from graphc.jaxpr.table import RULES
 from graphc.ops.catalogue import FAMILIES
-from graphc.ops.primitive import _PRIMITIVES
+from graphc.ops.structure.primitive import _PRIMITIVES
 from tests.jaxpr.kept_functions import NOT_KEPT
 from tests.laws.programs import programs
 

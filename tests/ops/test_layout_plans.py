@@ -9,8 +9,8 @@ import pytest
 from graphc.build.placeholders import placeholder
 from graphc.ir.graph import Graph
 from graphc.ir.layouts import REPLICATED, Partial, Sharded
+from graphc.ops.arrays.subscript import getitem
 from graphc.ops.catalogue import FUNCTIONS as ops
-from graphc.ops.subscript import getitem
 
 R, SUM, MAX = REPLICATED, Partial("sum"), Partial("max")
 S0, S1, S2, S3 = map(Sharded, range(4))

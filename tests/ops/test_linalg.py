@@ -10,7 +10,7 @@ from graphc.build.placeholders import placeholder
 from graphc.errors import AttributeValueError, GradientError, ShapeError
 from graphc.ir.graph import Graph
 from graphc.ops import linalg
-from graphc.ops.vector_products import dot, inner, vdot, vecdot
+from graphc.ops.matrices.vector_products import dot, inner, vdot, vecdot
 from graphc.runtime.session import Session
 from tests.ops.table import Row, check
 

@@ -13,7 +13,7 @@ from graphc.ir.dims import symbol
 from graphc.ir.graph import Graph
 from graphc.lowering.emit_jax import to_function
 from graphc.ops.catalogue import FUNCTIONS as ops
-from graphc.ops.emit import cast
+from graphc.ops.core.emit import cast
 from tests.laws.harness import functional
 from tests.near import assert_near
 

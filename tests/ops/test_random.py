@@ -12,8 +12,8 @@ from graphc.config import CompileOptions
 from graphc.devices.strategy import DataParallel
 from graphc.ir.graph import Graph
 from graphc.lowering.emit_jax import to_function
-from graphc.ops.emit import emit
-from graphc.ops.random_draws import (
+from graphc.ops.core.emit import emit
+from graphc.ops.draws.random_draws import (
     RANDOM_NORMAL,
     bernoulli,
     dropout,
@@ -21,7 +21,7 @@ from graphc.ops.random_draws import (
     truncated_normal,
     uniform,
 )
-from graphc.ops.random_keys import fold_in, random_key
+from graphc.ops.draws.random_keys import fold_in, random_key
 from graphc.runtime.session import Session
 from tests.laws.harness import functional
 from tests.near import assert_near

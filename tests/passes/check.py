@@ -10,8 +10,8 @@ from graphc.ir.program import Program
 from graphc.ir.text import print_program
 from graphc.ir.verify import verify
 from graphc.ops.catalogue import CATALOGUE
-from graphc.passes.base import Pass
-from graphc.passes.prune import Prune
+from graphc.passes.core.base import Pass
+from graphc.passes.simplify.prune import Prune
 
 SOURCE = "model.py"
 

@@ -11,7 +11,7 @@ import numpy as np
 from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Node
 from graphc.ir.program import Program
-from graphc.ops.numerics import INFINITE, NAN, ROWS, TURN
+from graphc.ops.structure.numerics import INFINITE, NAN, ROWS, TURN
 
 Array = np.ndarray[Any, Any]
 Path = tuple[int, ...]

@@ -21,19 +21,12 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Port, Program
 from graphc.ir.types import TensorType
-from graphc.ops import (
-    arithmetic,
-    comparison,
-    emit,
-    joining,
-    matrix_product,
-    powers,
-    reduction,
-    rounding,
-    shape,
-    slicing,
-    state,
-)
+from graphc.ops.arrays import joining, shape, slicing
+from graphc.ops.core import emit
+from graphc.ops.elementwise import arithmetic, comparison, powers, rounding
+from graphc.ops.matrices import matrix_product
+from graphc.ops.reductions import reduction
+from graphc.ops.structure import state
 
 T = TypeVar("T")
 

@@ -20,14 +20,17 @@ from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program, region
 from graphc.ir.scopes import building
 from graphc.ir.types import TensorType
-from graphc.ops import arithmetic, branching, comparison, control, powers, reduction, shape
-from graphc.ops.bodies import close_body, open_body
-from graphc.ops.calling import function
-from graphc.ops.emit import constant, emit_node
-from graphc.ops.mapping import MAP
-from graphc.ops.math import tanh
-from graphc.ops.state import read
-from graphc.ops.while_loops import while_loop
+from graphc.ops.arrays import shape
+from graphc.ops.control import branching, scan
+from graphc.ops.control.bodies import close_body, open_body
+from graphc.ops.control.calling import function
+from graphc.ops.control.mapping import MAP
+from graphc.ops.control.while_loops import while_loop
+from graphc.ops.core.emit import constant, emit_node
+from graphc.ops.elementwise import arithmetic, comparison, powers
+from graphc.ops.elementwise.transcendental import tanh
+from graphc.ops.reductions import reduction
+from graphc.ops.structure.state import read
 
 T = TypeVar("T")
 TURNS = 3
@@ -196,7 +199,7 @@ class _Builder:
             return self.block(inner, depth), carry
 
         start, xs = known.vectors[-1], [self.one_of(known.stacks), rows]
-        last, stack = control.scan(body, start, xs, reverse=self.flag())
+        last, stack = scan.scan(body, start, xs, reverse=self.flag())
         known.vectors.append(last)
         known.stacks = [*known.stacks, stack]
 

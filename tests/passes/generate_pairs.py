@@ -13,7 +13,7 @@ from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.scopes import building
 from graphc.ir.types import TensorType
-from graphc.ops import control
+from graphc.ops.control import scan
 from tests.passes.generate_repeated import MATRIX, STEPS
 
 
@@ -69,7 +69,7 @@ class _Builder:
                        for _ in range(results)]  # fmt: skip
             return made[-len(carry) :], stacked
 
-        return control.scan(body, list(carries), list(xs), length=self.turns, reverse=reverse)
+        return scan.scan(body, list(carries), list(xs), length=self.turns, reverse=reverse)
 
     def input(self, name: str, type: TensorType) -> Tensor:
         tensor = self.graph.add_input(type, name)

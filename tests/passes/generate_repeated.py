@@ -20,7 +20,12 @@ from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.scopes import building
 from graphc.ir.types import TensorType
-from graphc.ops import arithmetic, control, emit, joining, matrix_product, reduction, shape
+from graphc.ops.arrays import joining, shape
+from graphc.ops.control import scan
+from graphc.ops.core import emit
+from graphc.ops.elementwise import arithmetic
+from graphc.ops.matrices import matrix_product
+from graphc.ops.reductions import reduction
 
 T = TypeVar("T")
 MATRIX = TensorType(as_dtype("f32"), (2, 2))
@@ -40,7 +45,7 @@ def _half(a: Tensor, b: Tensor) -> Tensor:
 
 def _loop(a: Tensor, b: Tensor) -> Tensor:
     """A node with a body."""
-    total, _ = control.scan(lambda c, row: (arithmetic.add(c, row), None), ZEROS, b)
+    total, _ = scan.scan(lambda c, row: (arithmetic.add(c, row), None), ZEROS, b)
     return arithmetic.subtract(a, total)
 
 

@@ -18,14 +18,14 @@ from graphc.ir.node import Tensor
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Port, Program
 from graphc.ir.types import TensorType
-from graphc.ops.arithmetic import ABS, ADD, DIVIDE, MULTIPLY, NEGATIVE, SUBTRACT
-from graphc.ops.comparison import GREATER, IS_FINITE, WHERE
-from graphc.ops.emit import CONSTANT
-from graphc.ops.indexing import SCATTER_ADD, TAKE
-from graphc.ops.math import TANH
-from graphc.ops.powers import SQUARE
-from graphc.ops.reduction import REDUCE_ALL, REDUCE_MEAN, REDUCE_SUM
-from graphc.ops.shape import BROADCAST_TO, TRANSPOSE
+from graphc.ops.arrays.indexing import SCATTER_ADD, TAKE
+from graphc.ops.arrays.shape import BROADCAST_TO, TRANSPOSE
+from graphc.ops.core.emit import CONSTANT
+from graphc.ops.elementwise.arithmetic import ABS, ADD, DIVIDE, MULTIPLY, NEGATIVE, SUBTRACT
+from graphc.ops.elementwise.comparison import GREATER, IS_FINITE, WHERE
+from graphc.ops.elementwise.powers import SQUARE
+from graphc.ops.elementwise.transcendental import TANH
+from graphc.ops.reductions.reduction import REDUCE_ALL, REDUCE_MEAN, REDUCE_SUM
 
 T = TypeVar("T")
 FLOAT64 = as_dtype("float64")

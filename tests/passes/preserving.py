@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from graphc.ir.program import Program
 from graphc.ir.text import print_program
 from graphc.ir.verify import verify
-from graphc.passes.base import Pass
-from graphc.passes.validate import check_meaning
+from graphc.passes.core.base import Pass
+from graphc.passes.core.validate import check_meaning
 from tests.passes import evaluate as by_numpy
 
 Evaluator = Callable[[Program, Sequence[Any]], Sequence[Any]]

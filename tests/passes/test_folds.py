@@ -15,7 +15,7 @@ import pytest
 from graphc.ir.graph import Graph
 from graphc.ir.program import Program
 from graphc.ops.catalogue import CATALOGUE
-from graphc.passes.fold_constants import fold_node
+from graphc.passes.simplify.fold_constants import fold_node
 from tests.laws.harness import as_list, build_case, families, functional, tolerance, widened
 from tests.near import assert_near
 

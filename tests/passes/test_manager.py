@@ -12,14 +12,14 @@ import pytest
 from graphc.errors import AttributeValueError, PassError, VerifyError
 from graphc.ir.dims import symbol
 from graphc.ir.program import Program
-from graphc.ops.arithmetic import ADD, SUBTRACT
-from graphc.ops.reduction import REDUCE_SUM
-from graphc.passes.base import Pass, PassResult
+from graphc.ops.elementwise.arithmetic import ADD, SUBTRACT
+from graphc.ops.reductions.reduction import REDUCE_SUM
+from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.rules import Rewriter, Rules, change, simplify
+from graphc.passes.core.validate import check_meaning, choose_sizes, random_inputs
 from graphc.passes.manager import PassManager
-from graphc.passes.prune import Prune
-from graphc.passes.rules import Rewriter, Rules, change, simplify
-from graphc.passes.simplify_algebra import SimplifyAlgebra
-from graphc.passes.validate import check_meaning, choose_sizes, random_inputs
+from graphc.passes.simplify.prune import Prune
+from graphc.passes.simplify.simplify_algebra import SimplifyAlgebra
 from tests.passes.check import program
 from tests.passes.evaluate import evaluate
 

@@ -14,10 +14,10 @@ from graphc.ir.rewrite import bind_sizes
 from graphc.ir.text import print_program
 from graphc.ir.types import TensorType
 from graphc.ops.catalogue import FUNCTIONS as ops
+from graphc.passes.core.target import Target
 from graphc.passes.manager import PassManager
 from graphc.passes.pipelines import after_binding, pipeline
-from graphc.passes.roll_repeats import RollRepeats
-from graphc.passes.target import Target
+from graphc.passes.rolling.roll_repeats import RollRepeats
 from tests.passes.check import program
 
 

@@ -19,7 +19,7 @@ from graphc.ir.dtypes import SHORT, is_integer
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port
 from graphc.ir.types import TensorType
-from graphc.runtime.feeds import FeedSpec
+from graphc.runtime.feeds.feeds import FeedSpec
 
 
 @dataclass

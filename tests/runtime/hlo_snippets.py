@@ -4,7 +4,7 @@
 
 from typing import Any
 
-from graphc.runtime.hlo_cost import HloCost, hlo_cost
+from graphc.runtime.hlo.hlo_cost import HloCost, hlo_cost
 
 HEADER = "HloModule test, is_scheduled=true, entry_computation_layout={()->()}"
 

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 import graphc as gc
-from graphc.runtime import executors
+from graphc.runtime.targets import executors
 
 ROWS = 200_000
 LEFT = 300 * 2**20  # bytes of address space

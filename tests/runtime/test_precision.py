@@ -12,7 +12,7 @@ import pytest
 
 import graphc as gc
 from graphc.errors import AttributeValueError
-from graphc.passes.scale_loss import FIRST_SCALE, LOSS_SCALE
+from graphc.passes.precision.scale_loss import FIRST_SCALE, LOSS_SCALE
 from tests.near import assert_near
 
 RNG = np.random.default_rng(0)

@@ -12,10 +12,10 @@ from graphc.errors import AttributeValueError, FeedError, StateError
 from graphc.ir.parse import parse_program
 from graphc.ir.verify import verify
 from graphc.ops.catalogue import CATALOGUE
-from graphc.runtime.layout import Group, StateLayout
-from graphc.runtime.packing import pack, unpack
-from graphc.runtime.prepare import evaluate
-from graphc.runtime.steps import looped, physical_steps
+from graphc.runtime.buffers.layout import Group, StateLayout
+from graphc.runtime.buffers.packing import pack, unpack
+from graphc.runtime.buffers.steps import looped, physical_steps
+from graphc.runtime.targets.prepare import evaluate
 from tests.near import assert_near
 
 

@@ -13,7 +13,7 @@ from jax import numpy as jnp
 import graphc as gc
 from graphc.errors import AttributeValueError
 from graphc.ir.program import Program
-from graphc.runtime.executable import Executable
+from graphc.runtime.step.executable import Executable
 from tests.near import assert_near
 
 ROWS, WIDTH, STEPS, BATCH = 3000, 24, 5, 8

@@ -17,7 +17,7 @@ import pytest
 
 import graphc as gc
 from graphc.devices import DataParallel
-from graphc.runtime.counters import COUNTERS
+from graphc.runtime.core.counters import COUNTERS
 
 STATM = Path("/proc/self/statm")
 ROWS, COLUMNS = 8, 512  # 16 kB of floats: if one is left behind in each step, it shows

@@ -1,0 +1,155 @@
+"""Connectionist temporal classification: labels of sequences whose alignment is not known."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from graphc.errors import AttributeValueError, DTypeError
+from graphc.ir.dims import Dim
+from graphc.ir.dtypes import is_floating, is_integer
+from graphc.ir.node import Tensor
+from graphc.nn.functional.masks import as_lengths, sequence_mask
+from graphc.ops.arrays.along_axis import take_along_axis
+from graphc.ops.arrays.creation import full_like, iota
+from graphc.ops.arrays.shape import broadcast_to, expand_dims, reshape, transpose
+from graphc.ops.arrays.slicing import pad
+from graphc.ops.arrays.stacking import stack
+from graphc.ops.control.scan import scan
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert, to_dtype
+from graphc.ops.core.precision import wide, wide_integer
+from graphc.ops.core.ranges import in_range
+from graphc.ops.elementwise.activation import log_softmax
+from graphc.ops.elementwise.comparison import equal, less, logical_or, not_equal, where
+from graphc.ops.reductions.reduction import logsumexp
+from graphc.ops.structure.state import dim_value
+
+_NEVER = -1e30  # the logarithm of 0, finite: a difference of two of them is not NaN
+
+
+def ctc_loss(
+    *,
+    logits: Any,
+    labels: Any,
+    logit_lengths: Any = None,
+    label_lengths: Any = None,
+    blank: int = 0,
+    name: str | None = None,
+) -> Tensor:
+    """-log of the probability of the labels, summed over all their alignments with the logits.
+
+    An alignment gives each step a label or the blank; equal labels in a row without a blank
+    between them are one, and blanks are left out.
+
+    Args:
+        logits: [batch, time, classes], floating.
+        labels: [batch, labels], integers: class numbers, none of them the blank.
+        logit_lengths: [batch], integers: how many steps count; all by default.
+        label_lengths: [batch], integers: how many labels count; all by default. Labels and lengths
+            out of range are errors in runs with `CompileOptions(check_numerics=True)`.
+        blank: the class that is no label.
+        name: of the last node.
+
+    Returns:
+        [batch]; infinite, with a gradient of 0, where the steps are too few for the labels.
+
+    Raises:
+        ShapeError: ranks or batch sizes that do not fit.
+        DTypeError: labels or lengths that are not integers, logits that are not floating.
+        AttributeValueError: a blank that is no class.
+
+    Source: Graves et al., 2006, doi:10.1145/1143844.1143891; `optax.ctc_loss`.
+    """
+    logits, labels = convert(logits), convert(labels)
+    _check(logits, labels, blank)
+    batch, time, _ = logits.shape
+    log_p = log_softmax(to_dtype(logits, wide(logits.dtype)))
+    counts = _lengths(label_lengths, labels, labels.shape[1])
+    # What lies beyond a sequence is read as blanks, whatever it is.
+    labels = to_dtype(labels, wide_integer(labels.dtype))  # `blank` must fit
+    labels = where(sequence_mask(counts, labels.shape[1]), labels, blank)
+    labels = in_range(labels, 0, logits.shape[2], "labels", of="ctc_loss")
+    states, jumps = _states(labels, blank)
+    places = broadcast_to(expand_dims(states, 1), (batch, time, states.shape[1]))
+    emitted = transpose(take_along_axis(log_p, places, mode="clip"), (1, 0, 2))
+    goes_on = sequence_mask(_lengths(logit_lengths, logits, time), time)
+
+    def step(before: Tensor, at: tuple[Tensor, Tensor]) -> tuple[Tensor, None]:
+        after = _advanced(before, jumps) + at[0]
+        return where(expand_dims(at[1], -1), after, before), None
+
+    place = iota(states.shape, 1)
+    never = to_dtype(_NEVER, log_p.dtype)
+    start = where(equal(place, 0), 0, never)
+    last, _ = scan(step, start, (emitted, transpose(goes_on)))
+    end = expand_dims(to_dtype(counts, place.dtype) * 2, -1)  # in its last blank or label
+    ended = logical_or(equal(place, end), equal(place, end - 1))
+    found = logsumexp(where(ended, last, never), axis=-1)
+    lost = where(less(found, _NEVER / 2), math.inf, -found, name=name)
+    return to_dtype(lost, logits.dtype)
+
+
+def _check(logits: Tensor, labels: Tensor, blank: int) -> None:
+    if logits.ndim != 3 or labels.ndim != 2:
+        refuse(
+            "ctc_loss: logits must be [batch, time, classes] and labels [batch, labels], got "
+            f"{logits.ndim} and {labels.ndim} axes",
+            logits=logits,
+            labels=labels,
+        )
+    if not is_floating(logits.dtype) or not is_integer(labels.dtype):
+        refuse(
+            "ctc_loss: logits must be floating and labels integers, got "
+            f"{logits.dtype.name} and {labels.dtype.name}",
+            error=DTypeError,
+            logits=logits,
+            labels=labels,
+        )
+    rows = logits.shape[0], labels.shape[0]
+    if rows[0] != rows[1] and all(isinstance(size, int) for size in rows):
+        refuse(
+            f"ctc_loss: {rows[0]} sequences of logits and {rows[1]} of labels",
+            logits=logits,
+            labels=labels,
+        )
+    classes = logits.shape[2]
+    if blank < 0 or (isinstance(classes, int) and blank >= classes):
+        refuse(
+            f"ctc_loss: blank must be one of {classes!s} classes, got {blank!r}",
+            error=AttributeValueError,
+            logits=logits,
+        )
+
+
+def _lengths(given: Any, like: Tensor, size: Dim) -> Tensor:
+    if given is None:
+        return broadcast_to(dim_value(size), like.shape[:1])
+    return as_lengths("ctc_loss", given, like.shape[0], size)
+
+
+def _states(labels: Tensor, blank: int) -> tuple[Tensor, Tensor]:
+    """The labels with a blank before each and at the end, [batch, 2 * labels + 1]; and which of
+    these may follow the one before the last: a label after another one, with no blank between."""
+    differs = not_equal(labels, _shifted(labels, blank))
+    return _between(full_like(labels, blank), labels, blank), _between(
+        full_like(differs, False), differs, False
+    )
+
+
+def _between(blanks: Tensor, labels: Tensor, last: Any) -> Tensor:
+    batch, count = labels.shape
+    pairs = reshape(stack([blanks, labels], -1), (batch, 2 * count))
+    return pad(pairs, ((0, 0), (0, 1)), constant_values=last)
+
+
+def _shifted(x: Tensor, first: Any) -> Tensor:
+    """Each row of `x` one place to the right."""
+    return pad(x, ((0, 0), (1, 0)), constant_values=first)[:, :-1]
+
+
+def _advanced(before: Tensor, jumps: Tensor) -> Tensor:
+    """Logarithms of the probabilities of states, a step later: stayed, moved on, or jumped."""
+    moved = _shifted(before, _NEVER)
+    jumped = where(jumps, _shifted(moved, _NEVER), _NEVER)
+    return logsumexp(stack([before, moved, jumped]), axis=0)

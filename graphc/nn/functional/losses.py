@@ -1,0 +1,156 @@
+"""Losses of classes, by keyword: which operand is which is easy to confuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.errors import AttributeValueError
+from graphc.ir.node import Tensor
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import cast, convert, promote_operands
+from graphc.ops.elementwise.activation import log_softmax
+from graphc.ops.elementwise.arithmetic import add, maximum, multiply
+from graphc.ops.elementwise.powers import square
+from graphc.ops.elementwise.transcendental import exp, softplus
+from graphc.ops.nn import loss
+from graphc.ops.reductions.reduction import reduce_mean, reduce_sum
+from graphc.ops.structure.state import dim_value
+
+
+def softmax_cross_entropy(
+    *, logits: Any, labels: Any, label_smoothing: float = 0.0, name: str | None = None
+) -> Tensor:
+    """Cross-entropy of the softmax of `logits` against distributions, over the last axis.
+
+    Args:
+        logits: [..., classes], floating.
+        labels: [..., classes]; rows that sum to 1.
+        label_smoothing: see `smooth_labels`.
+        name: of the node.
+
+    Returns:
+        [...]: one loss per row; average it with `gc.reduce_mean`.
+
+    Raises:
+        ShapeError: shapes that differ.
+    """
+    if label_smoothing:
+        labels = smooth_labels(labels, label_smoothing)
+    return loss.softmax_cross_entropy(logits, labels, name=name)
+
+
+def sparse_softmax_cross_entropy(
+    *, logits: Any, labels: Any, label_smoothing: float = 0.0, name: str | None = None
+) -> Tensor:
+    """Cross-entropy of the softmax of `logits` against class numbers.
+
+    Args:
+        logits: [..., classes], floating.
+        labels: [...], integers in [0, classes). A label out of range gives NaN, and is an error
+            in runs with `CompileOptions(check_numerics=True)`.
+        label_smoothing: as if the labels were distributions, see `smooth_labels`.
+        name: of the node.
+
+    Returns:
+        [...]: one loss per row; average it with `gc.reduce_mean`.
+
+    Raises:
+        ShapeError: leading sizes that differ.
+        DTypeError: labels that are not integers.
+    """
+    if not label_smoothing:
+        return loss.sparse_softmax_cross_entropy(logits, labels, name=name)
+    _check_smoothing(label_smoothing)
+    sharp = loss.sparse_softmax_cross_entropy(logits, labels)
+    even = -reduce_mean(log_softmax(logits), axis=-1)
+    return add(sharp * (1 - label_smoothing), even * label_smoothing, name=name)
+
+
+def smooth_labels(labels: Any, smoothing: float, *, name: str | None = None) -> Tensor:
+    """labels * (1 - smoothing) + smoothing / classes: no class is ever certain.
+
+    Args:
+        labels: [..., classes], floating; rows that sum to 1.
+        smoothing: in [0, 1].
+        name: of the node.
+
+    Raises:
+        AttributeValueError: a smoothing out of range.
+
+    Source: Szegedy et al., 2016, arXiv:1512.00567.
+    """
+    _check_smoothing(smoothing)
+    labels = convert(labels)
+    even = smoothing / cast(dim_value(labels.shape[-1]), labels.dtype)
+    return add(labels * (1 - smoothing), even, name=name)
+
+
+def _check_smoothing(smoothing: float) -> None:
+    if not 0 <= smoothing <= 1:
+        refuse(f"label smoothing must lie in [0, 1], got {smoothing!r}", error=AttributeValueError)
+
+
+def sigmoid_cross_entropy(*, logits: Any, labels: Any, name: str | None = None) -> Tensor:
+    """Cross-entropy of the sigmoid of `logits` against probabilities, elementwise.
+
+    Args:
+        logits: floating, any shape.
+        labels: in [0, 1], of a shape that broadcasts with it.
+        name: of the node.
+
+    Returns:
+        One loss per element.
+    """
+    return loss.sigmoid_cross_entropy(logits, labels, name=name)
+
+
+def sigmoid_focal_loss(
+    *,
+    logits: Any,
+    labels: Any,
+    gamma: float = 2.0,
+    alpha: float | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Cross-entropy of the sigmoid of `logits`, less for what is classified well already.
+
+    Args:
+        logits: floating, any shape.
+        labels: 0 or 1, of a shape that broadcasts with it.
+        gamma: the loss of an element is multiplied by (1 - p)^gamma, where p is what the model
+            gives the right class.
+        alpha: weight of the elements labelled 1, that of the others being 1 - alpha; all 1 by
+            default.
+        name: of the node.
+
+    Returns:
+        One loss per element.
+
+    Source: Lin et al., 2017, arXiv:1708.02002.
+    """
+    logits, labels = promote_operands(logits, labels)
+    crossed = loss.sigmoid_cross_entropy(logits, labels)
+    # Where the label is 1, log(1 - p) is -softplus(logits); where it is 0, of -logits.
+    missed = exp(softplus(logits * (2 * labels - 1)) * -gamma)
+    focal = multiply(crossed, missed, name=name if alpha is None else None)
+    if alpha is None:
+        return focal
+    return multiply(focal, labels * alpha + (1 - labels) * (1 - alpha), name=name)
+
+
+def hinge_loss(*, logits: Any, labels: Any, name: str | None = None) -> Tensor:
+    """max(1 - logits * labels, 0), elementwise.
+
+    Args:
+        logits: floating, any shape.
+        labels: -1 or 1, of a shape that broadcasts with it.
+        name: of the node.
+    """
+    logits, labels = promote_operands(logits, labels)
+    return maximum(1 - logits * labels, 0, name=name)
+
+
+def l2_loss(x: Any, *, name: str | None = None) -> Tensor:
+    """Half the sum of the squares of `x`, a scalar: for weight decay."""
+    half = square(convert(x)) * 0.5
+    return reduce_sum(half, name=name)

@@ -1,0 +1,102 @@
+"""Masks: which steps of a sequence count, and averages of what counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.errors import DTypeError
+from graphc.ir.dims import Dim
+from graphc.ir.dtypes import BOOL, INT32, is_integer
+from graphc.ir.node import Tensor
+from graphc.ops.arrays.creation import iota
+from graphc.ops.arrays.shape import broadcast_to, expand_dims
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert, to_dtype
+from graphc.ops.core.precision import wide, wide_integer
+from graphc.ops.core.ranges import in_range
+from graphc.ops.elementwise.arithmetic import divide, maximum
+from graphc.ops.elementwise.comparison import less, where
+from graphc.ops.reductions.reduction import reduce_sum
+
+
+def sequence_mask(lengths: Any, size: Dim, *, name: str | None = None) -> Tensor:
+    """Which of `size` steps lie within each length.
+
+    Args:
+        lengths: [...], integers.
+        size: an int or a named size, as in `x.shape[1]`.
+        name: of the node.
+
+    Returns:
+        [..., size], bool: True at step i where i is less than the length.
+
+    Raises:
+        DTypeError: `lengths` are not integers.
+    """
+    counts = as_lengths("sequence_mask", lengths)
+    return less(iota((size,), 0, counts.type.dtype), expand_dims(counts, -1), name=name)
+
+
+def as_lengths(
+    what: str,
+    lengths: Any,
+    batch: Dim | None = None,
+    most: Dim | None = None,
+    *,
+    of: str | None = None,
+) -> Tensor:
+    """`lengths` in integers wide enough for any size; one for each row of a `batch`, if given.
+
+    With `most`, runs with `check_numerics` require 0 <= length <= most. Their errors name `of`, by
+    default `what`.
+
+    Raises:
+        DTypeError, ShapeError: they are not, in the name of `what`.
+    """
+    counts = convert(lengths)
+    shape = counts.type.shape
+    if not is_integer(counts.type.dtype):
+        refuse(
+            f"{what}: lengths must be integers, got {counts.type.dtype.name}",
+            error=DTypeError,
+            lengths=counts,
+        )
+    if batch is not None and (
+        len(shape) != 1
+        or (isinstance(batch, int) and isinstance(shape[0], int) and shape[0] != batch)
+    ):
+        refuse(
+            f"{what}: lengths must be of shape [{batch}], one for each sequence, got {counts.type}",
+            lengths=counts,
+        )
+    if most is not None:
+        counts = in_range(counts, 0, most + 1, "lengths", of=of or what)
+    return to_dtype(counts, wide_integer(counts.type.dtype))
+
+
+def masked_mean(x: Any, mask: Any, *, name: str | None = None) -> Tensor:
+    """The mean of the elements of `x` where `mask` is True; 0 where it is True nowhere.
+
+    Args:
+        x: floating; what stands where the mask is False has no effect, on gradients neither.
+        mask: bool, of a shape that broadcasts to that of `x`.
+        name: of the node.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        DTypeError: the mask is not bool.
+        ShapeError: shapes that do not broadcast.
+    """
+    x, mask = convert(x), convert(mask)
+    if mask.type.dtype != BOOL:
+        refuse(
+            f"masked_mean: the mask must be bool, got {mask.type.dtype.name}",
+            error=DTypeError,
+            mask=mask,
+        )
+    mask = broadcast_to(mask, x.type.shape)
+    rows = to_dtype(x, wide(x.type.dtype))
+    count = to_dtype(maximum(reduce_sum(to_dtype(mask, INT32)), 1), rows.type.dtype)
+    return to_dtype(divide(reduce_sum(where(mask, rows, 0)), count, name=name), x.type.dtype)

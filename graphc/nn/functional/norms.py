@@ -1,0 +1,118 @@
+"""Normalisation over groups of channels, single ones, and without a mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.errors import DTypeError
+from graphc.ir.dtypes import is_floating
+from graphc.ir.node import Tensor
+from graphc.ops.arrays.shape import reshape
+from graphc.ops.core.checks import as_dims, refuse
+from graphc.ops.core.emit import convert, to_dtype
+from graphc.ops.core.precision import wide
+from graphc.ops.elementwise.arithmetic import add, multiply
+from graphc.ops.elementwise.powers import rsqrt, square
+from graphc.ops.nn.normalization import moments
+from graphc.ops.reductions.reduction import reduce_mean
+
+
+def group_norm(
+    x: Any, groups: int, scale: Any, offset: Any, epsilon: float = 1e-5, *, name: str | None = None
+) -> Tensor:
+    """Each group of channels of each example with mean 0 and variance 1, times scale plus offset.
+
+    Args:
+        x: [batch, ..., channels], floating.
+        groups: how many; they divide the channels, whose number must be known.
+        scale, offset: [channels].
+        epsilon: added to the variance.
+        name: of the last node.
+
+    Returns:
+        Of the shape and dtype of `x`; computed in float32 where that is narrower.
+
+    Raises:
+        ShapeError: groups that do not divide the channels, or parameters of another shape.
+        DTypeError: `x` is not floating.
+
+    Source: Wu & He, 2018, arXiv:1803.08494.
+    """
+    x, rows = _rows("group_norm", x)
+    channels = x.shape[-1]
+    (count,) = as_dims("group_norm", (groups,))
+    if not (isinstance(count, int) and isinstance(channels, int)) or count < 1 or channels % count:
+        refuse(f"group_norm: {groups!r} groups do not divide {channels!s} channels", x=x)
+    grouped = reshape(rows, (*x.shape[:-1], count, channels // count))
+    mean, variance = moments(grouped, (*range(1, x.ndim - 1), x.ndim), keepdims=True)
+    normalized = reshape((grouped - mean) * rsqrt(variance + epsilon), x.shape)
+    return _shifted(x, normalized, scale, offset, name)
+
+
+def instance_norm(
+    x: Any, scale: Any, offset: Any, epsilon: float = 1e-5, *, name: str | None = None
+) -> Tensor:
+    """Each channel of each example with mean 0 and variance 1, times scale plus offset.
+
+    Args:
+        x: [batch, ..., channels], floating.
+        scale, offset: [channels].
+        epsilon: added to the variance.
+        name: of the last node.
+
+    Returns:
+        Of the shape and dtype of `x`; computed in float32 where that is narrower.
+
+    Raises:
+        ShapeError: `x` without spatial axes, or parameters of another shape.
+        DTypeError: `x` is not floating.
+
+    Source: Ulyanov, Vedaldi & Lempitsky, 2016, arXiv:1607.08022.
+    """
+    x, rows = _rows("instance_norm", x)
+    if x.ndim < 3:
+        refuse(f"instance_norm: x must be [batch, ..., channels], got {x.ndim} axes", x=x)
+    mean, variance = moments(rows, tuple(range(1, x.ndim - 1)), keepdims=True)
+    return _shifted(x, (rows - mean) * rsqrt(variance + epsilon), scale, offset, name)
+
+
+def rms_norm(x: Any, scale: Any, epsilon: float = 1e-6, *, name: str | None = None) -> Tensor:
+    """`x` over the root of the mean of its squares along the last axis, times scale.
+
+    Args:
+        x: [..., channels], floating.
+        scale: [channels].
+        epsilon: added to the mean of the squares.
+        name: of the last node.
+
+    Returns:
+        Of the shape and dtype of `x`; computed in float32 where that is narrower.
+
+    Raises:
+        ShapeError: a scale of another shape.
+        DTypeError: `x` is not floating.
+
+    Source: Zhang & Sennrich, 2019, arXiv:1910.07467.
+    """
+    x, rows = _rows("rms_norm", x)
+    squares = reduce_mean(square(rows), axis=-1, keepdims=True)
+    return _shifted(x, rows * rsqrt(squares + epsilon), scale, None, name)
+
+
+def _rows(what: str, x: Any) -> tuple[Tensor, Tensor]:
+    """`x`, and `x` in the dtype to compute in."""
+    x = convert(x)
+    if not is_floating(x.dtype):
+        refuse(f"{what}: x must be floating, got {x.dtype.name}", error=DTypeError, x=x)
+    if x.ndim < 2:
+        refuse(f"{what}: x must be [batch, ..., channels], got {x.ndim} axes", x=x)
+    return x, to_dtype(x, wide(x.dtype))
+
+
+def _shifted(x: Tensor, normalized: Tensor, scale: Any, offset: Any, name: str | None) -> Tensor:
+    """`normalized` times the scale plus the offset, in the dtype of `x`."""
+    dtype = normalized.dtype
+    scaled = multiply(normalized, to_dtype(scale, dtype), name=name if offset is None else None)
+    if offset is not None:
+        scaled = add(scaled, to_dtype(offset, dtype), name=name)
+    return to_dtype(scaled, x.dtype)

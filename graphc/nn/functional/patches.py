@@ -1,0 +1,118 @@
+"""What lies under each place of a sliding window, and which element of it is the largest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from graphc.ir.dims import Dim
+from graphc.ir.dtypes import BOOL, is_floating
+from graphc.ir.node import Tensor
+from graphc.ops.arrays.creation import iota, ones
+from graphc.ops.arrays.indexing import take
+from graphc.ops.arrays.shape import expand_dims, reshape
+from graphc.ops.arrays.slicing import pad, slice_
+from graphc.ops.arrays.stacking import stack
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import constant, convert
+from graphc.ops.elementwise.comparison import equal, isnan, logical_and, logical_or
+from graphc.ops.nn.pooling import max_pool
+from graphc.ops.nn.windows import sliding
+from graphc.ops.reductions.axiswise import argmax
+from graphc.ops.structure.state import dim_value
+
+Window = int | tuple[int, ...]
+
+
+def patches(
+    x: Any,
+    window: Window,
+    strides: Window | None = None,
+    padding: Any = "valid",
+    dilation: Window = 1,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """The elements under each place of a window, beside each other.
+
+    Args:
+        x: [batch, ..., channels], any dtype, with any number of spatial axes.
+        window: its size, one int or one for each spatial axis.
+        strides: steps of the window; by default the window itself.
+        padding: "valid", "same", an int, or a pair (before, after) for each spatial axis; what
+            is added is 0.
+        dilation: steps between the taps of the window.
+        name: of the last node.
+
+    Returns:
+        [batch, ..., taps * channels]: the channels of each tap together.
+
+    Raises:
+        ShapeError: a window larger than the padded input.
+        AttributeValueError: a window, stride, padding or dilation of another form.
+
+    Source: TensorFlow's `tf.image.extract_patches`.
+    """
+    x = convert(x)
+    attrs = sliding("patches", x, window, strides, padding, dilation)
+    rows = stack(list(_taps("patches", x, attrs, 0)), -2)
+    *places, count, channels = rows.shape
+    return reshape(rows, (*places, count * channels), name=name)
+
+
+def max_pool_with_argmax(
+    x: Any,
+    window: Window,
+    strides: Window | None = None,
+    padding: Any = "valid",
+    dilation: Window = 1,
+    *,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The maximum of each window, and where in `x` it is.
+
+    Args: as of `max_pool`; `name` is that of the first result.
+
+    Returns:
+        The maxima, [batch, ..., channels], as `max_pool` gives them; and the place of each, the
+        first of equal ones, int32 of the same shape: the index along the spatial axes of `x`
+        laid out as one axis. None lies in the padding.
+
+    Raises:
+        ShapeError, AttributeValueError: as `max_pool`.
+    """
+    x = convert(x)
+    largest = max_pool(x, window, strides, padding, dilation, name=name)
+    attrs = sliding("max_pool_with_argmax", x, window, strides, padding, dilation)
+    inside = ones((1, *x.shape[1:-1], 1), BOOL)  # padding is not
+    taps = [stack(list(_taps("max_pool_with_argmax", v, attrs, 0)), -2) for v in (x, inside)]
+    hits = equal(taps[0], expand_dims(largest, -2))
+    if is_floating(x.dtype):
+        hits = logical_or(hits, isnan(taps[0]))  # which is the maximum where there is one
+    tap = argmax(logical_and(hits, taps[1]), -2)
+    offsets = np.array(list(np.ndindex(*attrs["window"])), np.int32) * attrs["dilation"]
+    place: Any = 0
+    for axis, (size, step) in enumerate(zip(x.shape[1:-1], attrs["strides"], strict=True)):
+        start = iota(tap.shape, axis + 1) * step - attrs["padding"][axis][0]
+        row = start + take(constant(offsets[:, axis].astype(np.int32)), tap)
+        place = place * dim_value(size) + row
+    return largest, place
+
+
+def _taps(op: str, x: Tensor, attrs: dict[str, Any], fill: Any) -> Iterator[Tensor]:
+    """For each tap of the window, what it meets at all places: [batch, ..., channels]."""
+    padded = pad(x, [(0, 0), *attrs["padding"], (0, 0)], constant_values=fill)
+    spans: list[Dim] = []  # from the first place of the window to the last
+    known = [attrs[name] for name in ("window", "strides", "dilation")]
+    for size, extent, step, gap in zip(padded.shape[1:-1], *known, strict=True):
+        room = size - (extent - 1) * gap - 1
+        if isinstance(room, int) and room < 0:
+            refuse(f"{op}: a window of {size - room} does not fit into {size} elements", x=x)
+        spans.append(room // step * step + 1)
+    batch, *_, channels = padded.shape
+    for tap in np.ndindex(*attrs["window"]):
+        starts = [i * gap for i, gap in zip(tap, attrs["dilation"], strict=True)]
+        limits = [start + span for start, span in zip(starts, spans, strict=True)]
+        yield slice_(padded, (0, *starts, 0), (batch, *limits, channels), (1, *attrs["strides"], 1))

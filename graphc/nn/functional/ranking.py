@@ -1,0 +1,72 @@
+"""Whether the right class is among the best few."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.errors import AttributeValueError, DTypeError
+from graphc.ir.dtypes import INT32, is_floating, is_integer
+from graphc.ir.node import Tensor
+from graphc.ops.arrays.along_axis import take_along_axis
+from graphc.ops.arrays.shape import expand_dims
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert, to_dtype
+from graphc.ops.core.precision import wide_integer
+from graphc.ops.elementwise.comparison import (
+    greater,
+    greater_equal,
+    isfinite,
+    less,
+    logical_and,
+    where,
+)
+from graphc.ops.reductions.reduction import reduce_sum
+from graphc.ops.structure.state import dim_value
+
+
+def in_top_k(labels: Any, scores: Any, k: int, *, name: str | None = None) -> Tensor:
+    """Whether less than `k` classes have a higher score than the right one.
+
+    Args:
+        labels: [...], integers: the right class of each example.
+        scores: [..., classes], floating.
+        k: how many classes may be named.
+        name: of the node.
+
+    Returns:
+        [...], bool. All classes that tie with the last of the best are among them; a label whose
+        score is not finite is not, nor one that is no class.
+
+    Raises:
+        ShapeError: shapes that do not fit.
+        DTypeError: labels that are not integers, scores that are not floating.
+        AttributeValueError: `k` is not a positive int.
+
+    Source: TensorFlow's `tf.math.in_top_k`.
+    """
+    labels, scores = convert(labels), convert(scores)
+    if not is_integer(labels.dtype) or not is_floating(scores.dtype):
+        refuse(
+            "in_top_k: labels must be integers and scores floating, got "
+            f"{labels.dtype.name} and {scores.dtype.name}",
+            error=DTypeError,
+            labels=labels,
+            scores=scores,
+        )
+    pairs = zip(labels.shape, scores.shape, strict=False)
+    if scores.ndim != labels.ndim + 1 or any(
+        isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs
+    ):
+        refuse(
+            "in_top_k: scores must be [..., classes], with one axis more than labels",
+            labels=labels,
+            scores=scores,
+        )
+    if type(k) is not int or k < 1:
+        refuse(f"in_top_k: k must be a positive int, got {k!r}", error=AttributeValueError)
+    labels = to_dtype(labels, wide_integer(labels.dtype))
+    known = logical_and(greater_equal(labels, 0), less(labels, dim_value(scores.shape[-1])))
+    own = take_along_axis(scores, expand_dims(where(known, labels, 0), -1), -1)
+    better = reduce_sum(to_dtype(greater(scores, own), INT32), -1)
+    good = logical_and(less(better, k), isfinite(own[..., 0]))
+    return logical_and(good, known, name=name)

@@ -1,0 +1,65 @@
+"""Max pooling undone: each maximum back at its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphc.errors import DTypeError
+from graphc.ir.dims import product
+from graphc.ir.dtypes import is_integer
+from graphc.ir.node import Tensor
+from graphc.ops.arrays.creation import zeros
+from graphc.ops.arrays.scattering import put_along_axis
+from graphc.ops.arrays.shape import reshape
+from graphc.ops.core.checks import as_dims, refuse, same_shape
+from graphc.ops.core.emit import convert, to_dtype
+from graphc.ops.core.precision import wide_integer
+from graphc.ops.core.ranges import in_range
+from graphc.ops.elementwise.comparison import less, where
+from graphc.ops.structure.state import dim_value
+
+
+def max_unpool(
+    y: Any, places: Any, size: int | Sequence[int], *, name: str | None = None
+) -> Tensor:
+    """The maxima at the places that they come from, and 0 elsewhere: undoes `max_pool_with_argmax`.
+
+    Args:
+        y: [batch, ..., channels], any dtype, with any number of spatial axes.
+        places: integers of the shape of `y`, as `max_pool_with_argmax` gives them: an index along
+            the spatial axes of the result laid out as one axis. What lies outside is left out,
+            and is an error of runs with `CompileOptions(check_numerics=True)`; of two at one place
+            the last is taken.
+        size: the spatial sizes of the result, one int for all axes or one for each.
+        name: of the last node.
+
+    Returns:
+        [batch, *size, channels], of the dtype of `y`.
+
+    Raises:
+        ShapeError: `y` without spatial axes, places of another shape, or another number of sizes.
+        DTypeError: places that are not integers.
+
+    Source: Zeiler, Taylor & Fergus, 2011, doi:10.1109/ICCV.2011.6126474.
+    """
+    y, places = convert(y), convert(places)
+    sizes = as_dims("max_unpool", size) * (1 if isinstance(size, Sequence) else y.ndim - 2)
+    if y.ndim < 3 or len(sizes) != y.ndim - 2:
+        refuse(
+            f"max_unpool: y must be [batch, ..., channels], with a size for each axis between, got "
+            f"{y.ndim} axes and the sizes {sizes}",
+            y=y,
+        )
+    if not is_integer(places.dtype):
+        refuse("max_unpool: places must be integers", error=DTypeError, y=y, places=places)
+    if not same_shape(places.shape, y.shape, y):
+        refuse("max_unpool: y and its places differ in shape", y=y, places=places)
+    batch, *spatial, channels = y.shape
+    outside = product(sizes)
+    places = in_range(places, 0, outside, "places", of="max_unpool")
+    rows, index = (reshape(t, (batch, product(spatial), channels)) for t in (y, places))
+    index = to_dtype(index, wide_integer(index.dtype))
+    index = where(less(index, 0), dim_value(outside), index)  # else it would count from the end
+    empty = zeros((batch, outside, channels), y.dtype)
+    return reshape(put_along_axis(empty, index, rows, 1), (batch, *sizes, channels), name=name)

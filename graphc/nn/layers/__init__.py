@@ -1,0 +1,1 @@
+"""`Layer`, and layers that are not recurrent and have no attention."""

@@ -1,0 +1,58 @@
+"""Activations by name, for the `activation=` of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from graphc.errors import AttributeValueError, nearest
+from graphc.ir.node import Tensor
+from graphc.ir.source import current_source
+from graphc.nn.functional import nonlinear
+from graphc.ops.elementwise import activation, transcendental
+
+Activation = Callable[[Tensor], Tensor]
+
+ACTIVATIONS: Final[dict[str, Callable[..., Tensor]]] = {
+    "celu": nonlinear.celu,
+    "elu": activation.elu,
+    "gelu": activation.gelu,
+    "hard_sigmoid": nonlinear.hard_sigmoid,
+    "hard_silu": nonlinear.hard_silu,
+    "hard_tanh": nonlinear.hard_tanh,
+    "leaky_relu": activation.leaky_relu,
+    "log_sigmoid": nonlinear.log_sigmoid,
+    "log_softmax": activation.log_softmax,
+    "mish": nonlinear.mish,
+    "relu": activation.relu,
+    "relu6": activation.relu6,
+    "selu": nonlinear.selu,
+    "sigmoid": transcendental.sigmoid,
+    "silu": activation.silu,
+    "softmax": activation.softmax,
+    "softplus": transcendental.softplus,
+    "softsign": nonlinear.softsign,
+    "squareplus": nonlinear.squareplus,
+    "swish": nonlinear.swish,
+    "tanh": transcendental.tanh,
+}
+
+
+def as_activation(value: Any) -> Activation | None:
+    """`value` as a function of a tensor: a name of `ACTIVATIONS`, a function, or None for none.
+
+    Raises:
+        AttributeValueError: a name that is not known, or something else.
+    """
+    if value is None or (callable(value) and not isinstance(value, type)):
+        return value
+    known = ACTIVATIONS.get(value) if isinstance(value, str) else None
+    if known is None:
+        raise AttributeValueError(
+            f"unknown activation {value!r}",
+            source=current_source(),
+            mend=nearest(value, ACTIVATIONS)
+            if isinstance(value, str)
+            else "pass a function such as gc.nn.relu, or its name",
+        )
+    return known

@@ -1,0 +1,353 @@
+"""Layers that convolve over one, two or three spatial axes: plain, transposed and depthwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+from graphc.build.initializers import (
+    GlorotNormal,
+    GlorotUniform,
+    HeNormal,
+    HeUniform,
+    LecunNormal,
+    Zeros,
+)
+from graphc.errors import AttributeValueError
+from graphc.ir.node import Tensor
+from graphc.ir.variable import Initializer
+from graphc.nn.functional.convolutions import conv1d_transpose, conv2d_transpose, conv3d_transpose
+from graphc.nn.layers.activations import Activation, as_activation
+from graphc.nn.layers.layer import Layer, check_rank, features_of, positive
+from graphc.nn.layers.linear import Dense
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert
+from graphc.ops.nn.conv import conv1d, conv2d, conv3d
+from graphc.ops.nn.windows import explicit_padding, per_axis
+
+_SCALED = (GlorotNormal, GlorotUniform, HeNormal, HeUniform, LecunNormal)
+_CONV: Final[dict[int, Callable[..., Tensor]]] = {1: conv1d, 2: conv2d, 3: conv3d}
+_TRANSPOSED: Final[dict[int, Callable[..., Tensor]]] = {
+    1: conv1d_transpose,
+    2: conv2d_transpose,
+    3: conv3d_transpose,
+}
+_LAYOUTS: Final = {
+    1: "[batch, width, features] (rank 3)",
+    2: "[batch, height, width, features] (rank 4)",
+    3: "[batch, depth, height, width, features] (rank 5)",
+}
+
+
+class _Windowed(Layer):
+    """What all convolutions share: the window, and what follows the product."""
+
+    rank: ClassVar[int]
+
+    def __init__(
+        self,
+        kernel_size: int | tuple[int, ...],
+        strides: int | tuple[int, ...],
+        padding: Any,
+        dilation: int | tuple[int, ...],
+        activation: Activation | str | None,
+        use_bias: bool,
+        kernel_initializer: Initializer,
+        bias_initializer: Initializer,
+        name: str | None,
+        dtype: Any,
+    ) -> None:
+        super().__init__(name, dtype)
+        kind = type(self).__name__
+        self.kernel_size = per_axis(kind, "kernel_size", kernel_size, self.rank)
+        self.strides = per_axis(kind, "strides", strides, self.rank)
+        self.padding = padding
+        self.dilation = per_axis(kind, "dilation", dilation, self.rank)
+        self.activation = as_activation(activation)
+        self.use_bias = use_bias
+        self.kernel_initializer = kernel_initializer
+        self.bias_initializer = bias_initializer
+
+    def _taken(self, x: Any) -> tuple[Tensor, int]:
+        """The input, checked, and its number of features."""
+        x = convert(x)
+        check_rank(self, x, (self.rank + 2,), _LAYOUTS[self.rank])
+        return x, features_of(self, x)
+
+    def _convolve(self, x: Tensor, features: int, filters: int, groups: int) -> Tensor:
+        padding = explicit_padding(  # may refuse, so before there are variables
+            str(self), self.padding, x, self.kernel_size, self.strides, self.dilation
+        )
+        shape = (*self.kernel_size, features // groups, filters)
+        kernel = self.variable("kernel", self._scaled(groups), shape)
+        options = {"strides": self.strides, "padding": padding, "dilation": self.dilation}
+        return self._finished(_CONV[self.rank](x, kernel, groups=groups, **options), filters)
+
+    def _scaled(self, groups: int) -> Initializer:
+        """The kernel's initializer, which has to know the groups where it counts fans."""
+        initializer = self.kernel_initializer
+        return (
+            replace(initializer, groups=groups) if isinstance(initializer, _SCALED) else initializer
+        )
+
+    def _finished(self, y: Tensor, filters: int) -> Tensor:
+        if self.use_bias:
+            y = y + self.variable("bias", self.bias_initializer, (filters,))
+        return y if self.activation is None else self.activation(y)
+
+
+class _Conv(_Windowed):
+    """A convolution, of any number of spatial axes."""
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: int | tuple[int, ...],
+        strides: int | tuple[int, ...] = 1,
+        padding: Any = "same",
+        dilation: int | tuple[int, ...] = 1,
+        groups: int = 1,
+        activation: Activation | str | None = None,
+        use_bias: bool = True,
+        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
+        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        window = (kernel_size, strides, padding, dilation)
+        initializers = (kernel_initializer, bias_initializer)
+        super().__init__(*window, activation, use_bias, *initializers, name, dtype)
+        kind = type(self).__name__
+        self.filters = positive(kind, "filters", filters)
+        self.groups = positive(kind, "groups", groups)
+        if filters % groups:
+            refuse(
+                f"{kind}: groups must divide filters, got {groups} and {filters}",
+                error=AttributeValueError,
+            )
+
+    def __call__(self, x: Any) -> Tensor:
+        with self.scope(x):
+            x, features = self._taken(x)
+            return self._convolve(x, features, self.filters, self.groups)
+
+    def _taken(self, x: Any) -> tuple[Tensor, int]:
+        x, features = super()._taken(x)
+        if features % self.groups:
+            refuse(f"{self}: {self.groups} groups do not divide {features} features", x=x)
+        return x, features
+
+
+class Conv1D(_Conv):
+    """A convolution over one axis: `activation(conv1d(x, kernel) + bias)`.
+
+    Variables: `kernel` [width, features / groups, filters] and `bias` [filters].
+
+    Calling it takes `x` [batch, width, features] and gives [batch, new width, filters].
+    Args and Raises: see `Conv2D`, for one spatial axis.
+    """
+
+    rank = 1
+
+
+class Conv2D(_Conv):
+    """A 2-D convolution: `activation(conv2d(x, kernel) + bias)`.
+
+    Variables: `kernel` [height, width, features / groups, filters] and `bias` [filters].
+
+    Args:
+        filters: the number of features of the result.
+        kernel_size: height and width, or one number for both.
+        strides, dilation: for height and width, or one number for both.
+        padding: "same", "valid", one int for all sides or ((top, bottom), (left, right)).
+        groups: features and filters are cut into this many groups that do not see each other.
+        activation, use_bias, kernel_initializer, bias_initializer: as for `Dense`.
+        name, dtype: see `Layer`.
+
+    Calling it takes `x` [batch, height, width, features] and gives
+    [batch, new height, new width, filters].
+
+    Raises:
+        AttributeValueError: an option has a value it cannot have.
+        ShapeError: `x` is not of rank 4, or its features do not fit the groups, are not known
+            or have changed.
+    """
+
+    rank = 2
+
+
+class Conv3D(_Conv):
+    """A convolution over three axes: `activation(conv3d(x, kernel) + bias)`.
+
+    Variables: `kernel` [depth, height, width, features / groups, filters] and `bias` [filters].
+
+    Calling it takes `x` [batch, depth, height, width, features] and gives
+    [batch, new depth, new height, new width, filters].
+    Args and Raises: see `Conv2D`, for three spatial axes.
+    """
+
+    rank = 3
+
+
+class _ConvTranspose(_Conv):
+    """A transposed convolution, of any number of spatial axes, with the options of `_Conv`."""
+
+    def __call__(self, x: Any) -> Tensor:
+        with self.scope(x):
+            x, features = self._taken(x)
+            ones = (1,) * self.rank  # only whether it is padding at all: before any variable
+            explicit_padding(str(self), self.padding, x, self.kernel_size, ones, ones)
+            shape = (*self.kernel_size, self.filters // self.groups, features)
+            y = _TRANSPOSED[self.rank](
+                x,
+                self.variable("kernel", self._scaled(self.groups), shape),
+                strides=self.strides,
+                padding=self.padding,
+                dilation=self.dilation,
+                groups=self.groups,
+            )
+            return self._finished(y, self.filters)
+
+
+class Conv1DTranspose(_ConvTranspose):
+    """A transposed convolution over one axis; see `Conv2DTranspose`.
+
+    Variables: `kernel` [width, filters / groups, features] and `bias` [filters].
+    """
+
+    rank = 1
+
+
+class Conv2DTranspose(_ConvTranspose):
+    """A transposed convolution, which makes images larger by the strides.
+
+    Variables: `kernel` [height, width, filters / groups, features], that of the convolution
+    which this one is the transpose of, and `bias` [filters].
+
+    Args:
+        padding: of that convolution: "same" gives height * stride rows, "valid" the fewest that
+            hold every product.
+        filters, kernel_size, ..., dtype: see `Conv2D`.
+
+    Calling it takes `x` [batch, height, width, features] and gives
+    [batch, new height, new width, filters].
+
+    Raises:
+        AttributeValueError, ShapeError: as `Conv2D`.
+    """
+
+    rank = 2
+
+
+class Conv3DTranspose(_ConvTranspose):
+    """A transposed convolution over three axes; see `Conv2DTranspose`.
+
+    Variables: `kernel` [depth, height, width, filters / groups, features] and `bias` [filters].
+    """
+
+    rank = 3
+
+
+class _DepthwiseConv(_Windowed):
+    """A convolution of each feature by itself, of any number of spatial axes."""
+
+    def __init__(
+        self,
+        kernel_size: int | tuple[int, ...],
+        strides: int | tuple[int, ...] = 1,
+        padding: Any = "same",
+        dilation: int | tuple[int, ...] = 1,
+        multiplier: int = 1,
+        activation: Activation | str | None = None,
+        use_bias: bool = True,
+        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
+        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        window = (kernel_size, strides, padding, dilation)
+        initializers = (kernel_initializer, bias_initializer)
+        super().__init__(*window, activation, use_bias, *initializers, name, dtype)
+        self.multiplier = positive(type(self).__name__, "multiplier", multiplier)
+
+    def __call__(self, x: Any) -> Tensor:
+        with self.scope(x):
+            x, features = self._taken(x)
+            return self._convolve(x, features, features * self.multiplier, features)
+
+
+class DepthwiseConv1D(_DepthwiseConv):
+    """A convolution of each feature by itself over one axis; see `DepthwiseConv2D`.
+
+    Variables: `kernel` [width, 1, features * multiplier] and `bias` [features * multiplier].
+    """
+
+    rank = 1
+
+
+class DepthwiseConv2D(_DepthwiseConv):
+    """A convolution of each feature by itself: `Conv2D` with as many groups as features.
+
+    Variables: `kernel` [height, width, 1, features * multiplier] and `bias`
+    [features * multiplier].
+
+    Args:
+        multiplier: how many features are made of each; they stand beside each other.
+        kernel_size, strides, ..., dtype: see `Conv2D`.
+
+    Calling it takes `x` [batch, height, width, features] and gives
+    [batch, new height, new width, features * multiplier].
+
+    Raises:
+        AttributeValueError, ShapeError: as `Conv2D`.
+    """
+
+    rank = 2
+
+
+class SeparableConv2D(Layer):
+    """A depthwise convolution, then a linear map of the features at every place.
+
+    Chollet, "Xception: deep learning with depthwise separable convolutions", 2017.
+
+    Variables: `depthwise/kernel`, as of `DepthwiseConv2D`; `pointwise/kernel`
+    [features * multiplier, filters] and `pointwise/bias` [filters].
+
+    Args:
+        filters: the number of features of the result.
+        kernel_size, strides, padding, dilation, multiplier: of the depthwise convolution.
+        activation, use_bias: of the linear map, as for `Dense`.
+        kernel_initializer, bias_initializer: `(rng, shape, dtype) -> array`.
+        name, dtype: see `Layer`.
+
+    Calling it, Raises: see `Conv2D`.
+    """
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: int | tuple[int, int],
+        strides: int | tuple[int, int] = 1,
+        padding: Any = "same",
+        dilation: int | tuple[int, int] = 1,
+        multiplier: int = 1,
+        activation: Activation | str | None = None,
+        use_bias: bool = True,
+        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
+        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(name, dtype)
+        window = (kernel_size, strides, padding, dilation)
+        self.depthwise = DepthwiseConv2D(
+            *window, multiplier, None, False, kernel_initializer, name="depthwise", dtype=dtype
+        )
+        initializers = (kernel_initializer, bias_initializer)
+        positive("SeparableConv2D", "filters", filters)
+        self.pointwise = Dense(filters, activation, use_bias, *initializers, "pointwise", dtype)
+
+    def __call__(self, x: Any) -> Tensor:
+        with self.scope(x):
+            return self.pointwise(self.depthwise(x))

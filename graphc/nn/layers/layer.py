@@ -1,0 +1,228 @@
+"""`Layer`: an object that owns variables under its own name scope."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from graphc.build.specs import check_name
+from graphc.build.variables import variable
+from graphc.errors import AttributeValueError, GraphError, ShapeError
+from graphc.ir.dtypes import as_dtype
+from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor
+from graphc.ir.scopes import AMBIENT, absolute_scope, building
+from graphc.ir.source import current_source
+from graphc.ir.types import TensorType
+from graphc.ir.variable import Variable
+from graphc.nn.layers.summary import summary_of
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import graph_of
+
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+"""Where words of a class's name meet: Batch|Norm, LSTM|Cell."""
+
+_CALLS = {"__call__", "with_state", "with_cache"}
+"""The methods that calculate a layer's output."""
+
+
+class Layer:
+    """Base of the layers, and of users' own.
+
+    A layer makes its variables at its first call, in the graph being built, as
+    `<name scope>/<name>/<variable>`; calling it again shares them. A subclass writes its
+    calculation inside `with self.scope(x):` and asks for its variables by `self.variable`.
+
+    Args:
+        name: of its scope; by default the class's, as in "batch_norm". A name that is taken
+            where the layer is first called gets `_1`, `_2`, ...
+        dtype: of its variables.
+
+    Raises:
+        AttributeValueError, DTypeError: not a name, not a dtype.
+    """
+
+    def __init__(self, name: str | None = None, dtype: Any = "float32") -> None:
+        own = _WORDS.sub("_", type(self).__name__).lower()
+        self._base = own if name is None else check_name(name, type(self).__name__)
+        self.dtype = as_dtype(dtype)
+        self._graph: Graph | None = None
+        self._scope = ""  # "encoder/dense/", once called
+        self._own: dict[str, Variable] = {}
+        self._output: TensorType | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for method in _CALLS & vars(cls).keys():
+            setattr(cls, method, _noting_output(vars(cls)[method]))
+
+    @property
+    def name(self) -> str:
+        """The full name, with the scopes around it, once the layer has been called."""
+        return self._scope.rstrip("/") or self._base
+
+    @property
+    def built(self) -> bool:
+        """Whether the layer has been called, so that its name and variables stand."""
+        return self._graph is not None
+
+    @property
+    def variables(self) -> list[Variable]:
+        """Its variables and those of the layers in its attributes; empty before the first call."""
+        found = [v for layer in self.inner_layers for v in layer.variables]
+        return list(dict.fromkeys([*self._own.values(), *found]))
+
+    @property
+    def inner_layers(self) -> list[Layer]:
+        """The layers in its attributes, in lists, tuples and dicts too."""
+        return list(_layers_in(list(vars(self).values())))
+
+    @property
+    def output_type(self) -> TensorType | None:
+        """The type of what its last call gave (of several results, the first), if any."""
+        return self._output
+
+    @property
+    def trainable_variables(self) -> list[Variable]:
+        """Those of `variables` that are trainable."""
+        return [v for v in self.variables if v.trainable]
+
+    def summary(self) -> str:
+        """A table of the layer and those in it: name, output type and number of parameters.
+
+        Raises:
+            GraphError: it has not been called, so it has neither.
+        """
+        return summary_of(self)
+
+    @contextmanager
+    def scope(self, *operands: Any) -> Iterator[None]:
+        """The layer's name scope, in the graph being built or else that of the operands.
+
+        Raises:
+            GraphError: the layer's variables are in another graph; or there is no graph.
+        """
+        graph = graph_of(operands)
+        if self._graph is not graph.root:
+            if self._own and self._graph is not None:
+                raise GraphError(
+                    f"{self}: its variables belong to another graph, {self._graph.name!r}",
+                    source=current_source(),
+                    mend="make a new layer for each graph",
+                )
+            self._graph = graph.root
+            self._scope = f"{graph.unique_name(self._base)}/"
+        with nullcontext() if AMBIENT.graphs else building(graph), absolute_scope(self._scope):
+            yield
+
+    def variable(
+        self, name: str, init: Any, shape: tuple[int, ...], *, trainable: bool = True
+    ) -> Variable:
+        """The layer's variable of this name, made if it is not there; for use inside `scope`.
+
+        Raises:
+            ShapeError: it is there with another shape.
+        """
+        found = self._own.get(name)
+        if found is None:
+            found = variable(init, shape=shape, dtype=self.dtype, name=name, trainable=trainable)
+            self._own[name] = found
+        elif found.type.shape != shape:
+            raise ShapeError(
+                f"{self}: its {name} has the shape {found.type.shape} from the first call, "
+                f"and would need {shape} now",
+                details=[f"{found.name}  {found.type}  {found.source}"],
+                source=current_source(),
+                mend="call it on inputs of one number of features, or make another layer",
+            )
+        return found
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__} {self.name!r}"
+
+    def __repr__(self) -> str:
+        return f"<{self}{'' if self.built else ', not called yet'}>"
+
+
+def _layers_in(value: Any) -> Iterator[Layer]:
+    if isinstance(value, Layer):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _layers_in(item)
+    elif isinstance(value, dict):
+        yield from _layers_in(list(value.values()))
+
+
+def _noting_output(call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call`, a method, which leaves the type of its first result with the layer."""
+
+    @functools.wraps(call)
+    def noting(self: Layer, *args: Any, **kwargs: Any) -> Any:
+        result = call(self, *args, **kwargs)
+        first = result[0] if isinstance(result, tuple) else result
+        if isinstance(first, Tensor):
+            self._output = first.type
+        return result
+
+    return noting
+
+
+def positive(layer: str, what: str, value: Any) -> int:
+    """`value`, where it is an int of 1 or more.
+
+    Raises:
+        AttributeValueError: it is not.
+    """
+    if type(value) is not int or value < 1:
+        refuse(
+            f"{layer}: {what} must be an int of 1 or more, got {value!r}",
+            error=AttributeValueError,
+        )
+    return value
+
+
+def check_rank(layer: Layer, x: Tensor, ranks: Container[int], layout: str) -> None:
+    """Raises `ShapeError` unless the rank of `x` is in `ranks`; `layout` is what it should be."""
+    if x.type.rank not in ranks:
+        refuse(
+            f"{layer}: the input must be {layout}, got rank {x.type.rank}",
+            mend="gc.reshape or gc.expand_dims the input",
+            x=x,
+        )
+
+
+def features_of(layer: Layer, x: Tensor) -> int:
+    """The size of the last axis, from which the shapes of variables are made.
+
+    Raises:
+        ShapeError: it is known only when fed.
+    """
+    features = x.type.shape[-1]
+    if not isinstance(features, int):
+        refuse(
+            f"{layer}: the number of features (the last axis) must be known, got {features}",
+            mend="give the placeholder a fixed last size",
+            x=x,
+        )
+    return features
+
+
+def check_training(layer: Layer, training: Any) -> bool:
+    """`training`, where it is a bool.
+
+    Raises:
+        AttributeValueError: it was left out, or is something else.
+    """
+    if type(training) is not bool:
+        got = "it is missing" if training is None else f"got {training!r}"
+        refuse(
+            f"{layer}: training must be True or False, {got}",
+            error=AttributeValueError,
+            mend="call it with training=True, and once more with training=False for the "
+            "outputs to serve: both calls share the variables",
+        )
+    return training

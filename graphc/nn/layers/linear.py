@@ -1,0 +1,134 @@
+"""Layers that multiply by a matrix: `Dense`; and `Embedding`, which looks rows up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.build.initializers import (
+    GlorotUniform,
+    Uniform,
+    Zeros,
+)
+from graphc.errors import DTypeError
+from graphc.ir.dtypes import is_integer
+from graphc.ir.node import Tensor
+from graphc.ir.variable import Initializer
+from graphc.nn.layers.activations import Activation, as_activation
+from graphc.nn.layers.layer import Layer, features_of, positive
+from graphc.ops.arrays.indexing import take_for
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert
+from graphc.ops.matrices.matrix_product import matmul
+
+
+class Dense(Layer):
+    """A linear map of the last axis: `activation(x @ kernel + bias)`.
+
+    Variables: `kernel` [features, units] and `bias` [units].
+
+    Args:
+        units: the size of the last axis of the result.
+        activation: a function of a tensor such as `gc.nn.relu`, or its name; None for none.
+        use_bias: whether a bias is added.
+        kernel_initializer, bias_initializer: `(rng, shape, dtype) -> array`.
+        name, dtype: see `Layer`.
+
+    Calling it takes `x` [..., features] and gives [..., units].
+
+    Raises:
+        AttributeValueError: `units` is not positive, or the activation not known.
+        ShapeError: `x` has no axes, or a number of features that is not known or has changed.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Activation | str | None = None,
+        use_bias: bool = True,
+        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
+        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(name, dtype)
+        self.units = positive("Dense", "units", units)
+        self.activation = as_activation(activation)
+        self.use_bias = use_bias
+        self.kernel_initializer = kernel_initializer
+        self.bias_initializer = bias_initializer
+
+    def __call__(self, x: Any) -> Tensor:
+        with self.scope(x):
+            x = convert(x)
+            if x.type.rank == 0:
+                refuse(f"{self}: the input must have a last axis of features", x=x)
+            shape = (features_of(self, x), self.units)
+            kernel = self.variable("kernel", self.kernel_initializer, shape)
+            y = matmul(x, kernel)
+            if self.use_bias:
+                y = y + self.variable("bias", self.bias_initializer, (self.units,))
+            return y if self.activation is None else self.activation(y)
+
+
+class Embedding(Layer):
+    """Rows of a table by number.
+
+    Variables: `table` [count, features].
+
+    Args:
+        count: the number of rows; indices run from 0 to count - 1. An index out of range counts as
+            the nearest in range (negative ones count from the end), and is an error in runs with
+            `CompileOptions(check_numerics=True)`.
+        features: the size of a row.
+        initializer: `(rng, shape, dtype) -> array`.
+        name, dtype: see `Layer`.
+
+    Calling it takes integers `indices` [...] and gives [..., features].
+
+    Raises:
+        AttributeValueError: `count` or `features` is not positive.
+        DTypeError: `indices` are not integers.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        features: int,
+        initializer: Initializer = Uniform(),  # noqa: B008  (frozen)
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(name, dtype)
+        self.count = positive("Embedding", "count", count)
+        self.features = positive("Embedding", "features", features)
+        self.initializer = initializer
+
+    def __call__(self, indices: Any) -> Tensor:
+        with self.scope(indices):
+            indices = convert(indices)
+            if not is_integer(indices.type.dtype):
+                refuse(
+                    f"{self}: indices must be integers, got {indices.type.dtype.name}",
+                    error=DTypeError,
+                    mend='gc.cast them to "int32"',
+                    indices=indices,
+                )
+            table = self.variable("table", self.initializer, (self.count, self.features))
+            return take_for("Embedding", table, indices)
+
+
+def embedding_lookup(table: Any, indices: Any, *, name: str | None = None) -> Tensor:
+    """The rows of `table` at `indices`.
+
+    Args:
+        table: [count, ...].
+        indices: [...], integers.
+        name: of the node.
+
+    Returns:
+        The shape of `indices`, then that of a row.
+
+    Raises:
+        DTypeError: `indices` are not integers.
+    """
+    return take_for("embedding_lookup", table, indices, name=name)

@@ -1,0 +1,274 @@
+"""Layers that normalise, over the batch or each example by itself; and dropout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.build.initializers import Ones, Zeros
+from graphc.errors import AttributeValueError
+from graphc.ir.node import Tensor
+from graphc.ir.scopes import current_graph
+from graphc.ir.variable import Variable
+from graphc.nn.functional.norms import group_norm, instance_norm, rms_norm
+from graphc.nn.layers.layer import Layer, check_rank, check_training, features_of, positive
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert, to_dtype
+from graphc.ops.core.precision import wide
+from graphc.ops.draws.random_draws import dropout
+from graphc.ops.nn.local_norm import local_batch_norm
+from graphc.ops.nn.normalization import batch_norm, batch_norm_training, layer_norm
+
+UPDATES = "updates"
+"""The collection of assignments that belong to a training step without being its gradients."""
+
+
+class BatchNorm(Layer):
+    """Normalises each feature over the batch: `(x - mean) / sqrt(variance + epsilon)`.
+
+    Then scales and shifts it. Ioffe and Szegedy, "Batch normalization", 2015. In training mean
+    and variance are those of the batch (in a data-parallel run, of the whole batch), and moving
+    averages of them, `average = momentum * average + (1 - momentum) * new`, are assigned:
+    these assignments stand in the collection "updates", from which `gc.minimize` takes those
+    that its loss has to do with. Otherwise the moving averages take their place. The variance
+    is that of the batch itself, not an estimate (divided by n, not n - 1).
+
+    Variables: `scale` and `offset`, and `mean` and `variance`, which are not trainable; each
+    [features].
+
+    Args:
+        momentum: in [0, 1].
+        epsilon: keeps the division finite.
+        name, dtype: see `Layer`.
+        local: in training, normalise what each device of a data-parallel run, or each micro-batch
+            of `gc.minimize(accumulate=)`, has of the batch by its own mean and variance; the moving
+            averages take the mean of these. No data is exchanged for them then.
+
+    Calling it takes `x` [..., features], floating, of rank 2 or more, and `training`; it gives
+    the shape and dtype of `x`.
+
+    Raises:
+        AttributeValueError: an option is out of range, or `training` is no bool.
+        ShapeError: `x` has fewer than two axes, or its features have changed.
+    """
+
+    def __init__(
+        self,
+        momentum: float = 0.9,
+        epsilon: float = 1e-5,
+        name: str | None = None,
+        dtype: Any = "float32",
+        *,
+        local: bool = False,
+    ) -> None:
+        super().__init__(name, dtype)
+        self.local = local
+        self.momentum = _within("BatchNorm", "momentum", momentum, 0 <= momentum <= 1, "[0, 1]")
+        self.epsilon = _within("BatchNorm", "epsilon", epsilon, epsilon > 0, "(0, inf)")
+
+    def __call__(self, x: Any, training: bool | None = None) -> Tensor:
+        with self.scope(x):
+            x = convert(x)
+            in_training = check_training(self, training)
+            check_rank(self, x, range(2, 100), "[batch, ..., features] (rank 2 or more)")
+            shape = (features_of(self, x),)
+            scale = self.variable("scale", Ones(), shape)
+            offset = self.variable("offset", Zeros(), shape)
+            averages = (
+                self.variable("mean", Zeros(), shape, trainable=False),
+                self.variable("variance", Ones(), shape, trainable=False),
+            )
+            gain, shift = _beside(x, scale), _beside(x, offset)
+            if not in_training:
+                mean, variance = (_beside(x, average) for average in averages)
+                return batch_norm(x, mean, variance, gain, shift, self.epsilon)
+            normalized = local_batch_norm if self.local else batch_norm_training
+            y, *statistics = normalized(x, gain, shift, self.epsilon)
+            for average, statistic in zip(averages, statistics, strict=True):
+                self._update(average, statistic)
+            return y
+
+    def _update(self, average: Variable, statistic: Tensor) -> None:
+        old, new = average.read(), to_dtype(statistic, average.type.dtype)
+        assigned = average.assign(old * self.momentum + new * (1 - self.momentum))
+        graph = current_graph()
+        if graph.parent is None:  # what a body assigns, it assigns whenever it runs
+            graph.add_to_collection(UPDATES, assigned)
+
+
+class LayerNorm(Layer):
+    """Normalises each example over its last axis, then scales and shifts each feature.
+
+    Ba, Kiros and Hinton, "Layer normalization", 2016.
+
+    Variables: `scale` and `offset`, each [features].
+
+    Args:
+        epsilon: added to the variance.
+        name, dtype: see `Layer`.
+
+    Calling it takes `x` [..., features], floating, and gives the shape and dtype of `x`.
+
+    Raises:
+        AttributeValueError: `epsilon` is not positive.
+        ShapeError: `x` has no axes, or its features have changed.
+    """
+
+    def __init__(
+        self, epsilon: float = 1e-5, name: str | None = None, dtype: Any = "float32"
+    ) -> None:
+        super().__init__(name, dtype)
+        self.epsilon = _within("LayerNorm", "epsilon", epsilon, epsilon > 0, "(0, inf)")
+
+    def __call__(self, x: Any) -> Tensor:
+        with self.scope(x):
+            x = convert(x)
+            check_rank(self, x, range(1, 100), "[..., features] (rank 1 or more)")
+            shape = (features_of(self, x),)
+            scale = self.variable("scale", Ones(), shape)
+            offset = self.variable("offset", Zeros(), shape)
+            return layer_norm(x, _beside(x, scale), _beside(x, offset), self.epsilon)
+
+
+class RMSNorm(Layer):
+    """Divides each example by the root of the mean of its squares, and scales each feature.
+
+    Zhang and Sennrich, "Root mean square layer normalization", 2019.
+
+    Variables: `scale` [features].
+
+    Args:
+        epsilon: added to the mean of the squares.
+        name, dtype: see `Layer`.
+
+    Calling it takes `x` [..., features], floating, and gives the shape and dtype of `x`.
+
+    Raises:
+        AttributeValueError: `epsilon` is not positive.
+        ShapeError: `x` has fewer than two axes, or its features have changed.
+    """
+
+    def __init__(
+        self, epsilon: float = 1e-6, name: str | None = None, dtype: Any = "float32"
+    ) -> None:
+        super().__init__(name, dtype)
+        self.epsilon = _within("RMSNorm", "epsilon", epsilon, epsilon > 0, "(0, inf)")
+
+    def __call__(self, x: Any) -> Tensor:
+        with self.scope(x):
+            x = convert(x)
+            check_rank(self, x, range(2, 100), "[batch, ..., features] (rank 2 or more)")
+            scale = self.variable("scale", Ones(), (features_of(self, x),))
+            return rms_norm(x, scale, self.epsilon)
+
+
+class GroupNorm(Layer):
+    """Normalises groups of features of each example, then scales and shifts each feature.
+
+    Wu and He, "Group normalization", 2018.
+
+    Variables: `scale` and `offset`, each [features].
+
+    Args:
+        groups: into how many groups of neighbours the features are cut.
+        epsilon: added to the variance.
+        name, dtype: see `Layer`.
+
+    Calling it takes `x` [batch, ..., features], floating, and gives the shape and dtype of `x`.
+
+    Raises:
+        AttributeValueError: `epsilon` or `groups` is not positive.
+        ShapeError: `x` has fewer than two axes, the groups do not divide its features, or these
+            have changed.
+    """
+
+    def __init__(
+        self,
+        groups: int,
+        epsilon: float = 1e-5,
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(name, dtype)
+        self.groups = positive("GroupNorm", "groups", groups)
+        self.epsilon = _within("GroupNorm", "epsilon", epsilon, epsilon > 0, "(0, inf)")
+
+    def __call__(self, x: Any) -> Tensor:
+        with self.scope(x):
+            x = convert(x)
+            check_rank(self, x, range(2, 100), "[batch, ..., features] (rank 2 or more)")
+            features = features_of(self, x)
+            if features % self.groups:
+                refuse(f"{self}: {self.groups} groups do not divide {features} features", x=x)
+            scale = self.variable("scale", Ones(), (features,))
+            offset = self.variable("offset", Zeros(), (features,))
+            return group_norm(x, self.groups, scale, offset, self.epsilon)
+
+
+class InstanceNorm(Layer):
+    """Normalises each feature of each example over space, then scales and shifts it.
+
+    Ulyanov, Vedaldi and Lempitsky, "Instance normalization", 2016.
+
+    Variables: `scale` and `offset`, each [features].
+
+    Args:
+        epsilon: added to the variance.
+        name, dtype: see `Layer`.
+
+    Calling it takes `x` [batch, ..., features], floating, and gives the shape and dtype of `x`.
+
+    Raises:
+        AttributeValueError: `epsilon` is not positive.
+        ShapeError: `x` has no axes between batch and features, or its features have changed.
+    """
+
+    def __init__(
+        self, epsilon: float = 1e-5, name: str | None = None, dtype: Any = "float32"
+    ) -> None:
+        super().__init__(name, dtype)
+        self.epsilon = _within("InstanceNorm", "epsilon", epsilon, epsilon > 0, "(0, inf)")
+
+    def __call__(self, x: Any) -> Tensor:
+        with self.scope(x):
+            x = convert(x)
+            check_rank(self, x, range(3, 100), "[batch, ..., features] (rank 3 or more)")
+            shape = (features_of(self, x),)
+            scale = self.variable("scale", Ones(), shape)
+            offset = self.variable("offset", Zeros(), shape)
+            return instance_norm(x, scale, offset, self.epsilon)
+
+
+class Dropout(Layer):
+    """In training sets elements to zero at random and divides the others by `1 - rate`.
+
+    Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014.
+
+    Args:
+        rate: the probability of a zero, in [0, 1).
+        name: see `Layer`.
+
+    Calling it takes `x` and `training`, and gives the shape of `x`.
+
+    Raises:
+        AttributeValueError: the rate is out of range, or `training` is no bool.
+    """
+
+    def __init__(self, rate: float, name: str | None = None) -> None:
+        super().__init__(name)
+        self.rate = _within("Dropout", "rate", rate, 0 <= rate < 1, "[0, 1)")
+
+    def __call__(self, x: Any, training: bool | None = None) -> Tensor:
+        with self.scope(x):
+            tensor = convert(x)
+            return dropout(tensor, self.rate) if check_training(self, training) else tensor
+
+
+def _beside(x: Tensor, parameter: Variable) -> Tensor:
+    """The parameter in the dtype that `x` is normalised in."""
+    return to_dtype(parameter, wide(x.type.dtype))
+
+
+def _within(layer: str, what: str, value: float, fits: bool, words: str) -> float:
+    if not fits:
+        refuse(f"{layer}: {what} must lie in {words}, got {value!r}", error=AttributeValueError)
+    return value

@@ -1,0 +1,131 @@
+"""Layers that pool over one, two or three spatial axes, or over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from graphc.ir.node import Tensor
+from graphc.nn.layers.layer import Layer, check_rank
+from graphc.ops.core.emit import convert
+from graphc.ops.nn.pooling import avg_pool, max_pool
+from graphc.ops.nn.windows import per_axis
+from graphc.ops.reductions.reduction import reduce_max, reduce_mean
+
+_LAYOUTS: Final = {
+    1: "[batch, width, features] (rank 3)",
+    2: "[batch, height, width, features] (rank 4)",
+    3: "[batch, depth, height, width, features] (rank 5)",
+}
+
+
+class _Pool(Layer):
+    """What both kinds of pooling share."""
+
+    rank: ClassVar[int]
+    pool: ClassVar[Callable[..., Tensor]]
+
+    def __init__(
+        self,
+        window: int | tuple[int, ...] = 2,
+        strides: int | tuple[int, ...] | None = None,
+        padding: Any = "valid",
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        kind = type(self).__name__
+        self.window = per_axis(kind, "window", window, self.rank)
+        steps = self.window if strides is None else strides
+        self.strides = per_axis(kind, "strides", steps, self.rank)
+        self.padding = padding
+
+    def __call__(self, x: Any) -> Tensor:
+        with self.scope(x):
+            x = convert(x)
+            check_rank(self, x, (self.rank + 2,), _LAYOUTS[self.rank])
+            return type(self).pool(x, self.window, self.strides, self.padding)
+
+
+class MaxPool1D(_Pool):
+    """The largest element of each window of one axis; see `MaxPool2D`."""
+
+    rank, pool = 1, staticmethod(max_pool)
+
+
+class MaxPool2D(_Pool):
+    """The largest element of each window of height and width.
+
+    Args:
+        window: height and width, or one number for both.
+        strides: between windows; by default the window, so that they do not overlap.
+        padding: "same", "valid", one int for all sides or ((top, bottom), (left, right)).
+        name: see `Layer`.
+
+    Calling it takes `x` [batch, height, width, features] and gives
+    [batch, new height, new width, features].
+
+    Raises:
+        AttributeValueError: an option has a value it cannot have.
+        ShapeError: `x` is not of rank 4.
+    """
+
+    rank, pool = 2, staticmethod(max_pool)
+
+
+class MaxPool3D(_Pool):
+    """The largest element of each window of depth, height and width; see `MaxPool2D`."""
+
+    rank, pool = 3, staticmethod(max_pool)
+
+
+class AveragePool1D(_Pool):
+    """The mean of each window of one axis; see `MaxPool2D`."""
+
+    rank, pool = 1, staticmethod(avg_pool)
+
+
+class AveragePool2D(_Pool):
+    """The mean of each window of height and width; see `MaxPool2D`."""
+
+    rank, pool = 2, staticmethod(avg_pool)
+
+
+class AveragePool3D(_Pool):
+    """The mean of each window of depth, height and width; see `MaxPool2D`."""
+
+    rank, pool = 3, staticmethod(avg_pool)
+
+
+class _GlobalPool(Layer):
+    """What both kinds of pooling over all spatial axes share."""
+
+    reduce: ClassVar[Callable[..., Tensor]]
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+
+    def __call__(self, x: Any) -> Tensor:
+        with self.scope(x):
+            x = convert(x)
+            check_rank(self, x, range(3, 100), "[batch, ..., features] (rank 3 or more)")
+            return type(self).reduce(x, axis=tuple(range(1, x.type.rank - 1)))
+
+
+class GlobalMaxPool(_GlobalPool):
+    """The largest element of each feature: [batch, ..., features] to [batch, features].
+
+    Raises:
+        ShapeError: the input has no spatial axes.
+    """
+
+    reduce = staticmethod(reduce_max)
+
+
+class GlobalAveragePool(_GlobalPool):
+    """The mean of each feature: [batch, ..., features] to [batch, features].
+
+    Raises:
+        ShapeError: the input has no spatial axes.
+    """
+
+    reduce = staticmethod(reduce_mean)

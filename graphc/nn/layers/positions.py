@@ -1,0 +1,128 @@
+"""Encodings of places in a sequence: sinusoidal, added to features; rotary, turning heads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import AttributeValueError
+from graphc.ir.dtypes import FLOAT32, DType, as_dtype
+from graphc.ir.node import Tensor
+from graphc.nn.layers.layer import Layer, check_rank, features_of
+from graphc.ops.arrays.creation import iota
+from graphc.ops.arrays.joining import concatenate, split
+from graphc.ops.arrays.shape import expand_dims, reshape
+from graphc.ops.arrays.stacking import stack
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert, to_dtype
+from graphc.ops.core.precision import wide
+from graphc.ops.elementwise.arithmetic import add
+from graphc.ops.elementwise.transcendental import cos, sin
+
+
+def sinusoidal_encoding(
+    positions: Any,
+    features: int,
+    base: float = 10000.0,
+    dtype: Any = FLOAT32,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """Sines and cosines of the positions, by turns, of wavelengths from 2 pi to 2 pi `base`.
+
+    Args:
+        positions: [...], numbers.
+        features: how many; even.
+        base: how much longer the longest wave is than the shortest.
+        dtype: of the result; narrow ones are calculated in float32.
+        name: of the node.
+
+    Returns:
+        [..., features]: sin(position / base ** (2 i / features)) at 2 i, and its cosine at
+        2 i + 1.
+
+    Raises:
+        AttributeValueError: `features` is not even and positive.
+
+    Source: Vaswani et al., "Attention is all you need", 2017.
+    """
+    wanted = as_dtype(dtype)
+    angles = _angles("sinusoidal_encoding", positions, features, base, wide(wanted))
+    waves = stack([sin(angles), cos(angles)], axis=-1)
+    result = reshape(waves, (*angles.type.shape[:-1], features), name=name)
+    return to_dtype(result, wanted)
+
+
+def rotary_encoding(
+    x: Any, positions: Any = None, base: float = 10000.0, *, name: str | None = None
+) -> Tensor:
+    """Turns pairs of features by angles that grow with the position.
+
+    So that the product of a query and a key depends on how far apart they are, not on where.
+    Feature i makes a pair with feature i + depth / 2.
+
+    Args:
+        x: [batch, time, heads, depth], floating; queries or keys.
+        positions: [time] or [batch, time], numbers; by default 0, 1, ...
+        base: how much longer the longest wave is than the shortest.
+        name: of the node.
+
+    Returns:
+        The shape and dtype of `x`; narrow dtypes are calculated in float32.
+
+    Raises:
+        ShapeError: `x` is not of rank 4.
+        AttributeValueError: the depth is not even.
+
+    Source: Su et al., "RoFormer: enhanced transformer with rotary position embedding", 2021.
+    """
+    x = convert(x)
+    if x.type.rank != 4:
+        refuse("rotary_encoding: x must be [batch, time, heads, depth]", x=x)
+    dtype = x.type.dtype
+    given = iota((x.type.shape[1],)) if positions is None else positions
+    turns = _angles("rotary_encoding", given, x.type.shape[3], base, wide(dtype))
+    turns = expand_dims(turns, -2)  # one turn for all heads
+    a, b = split(to_dtype(x, turns.type.dtype), 2, axis=-1)
+    turned = [a * cos(turns) - b * sin(turns), b * cos(turns) + a * sin(turns)]
+    return to_dtype(concatenate(turned, -1, name=name), dtype)
+
+
+def _angles(op: str, positions: Any, features: Any, base: float, dtype: DType) -> Tensor:
+    """`position / base ** (2 i / features)` for each pair of features: [..., features / 2]."""
+    if type(features) is not int or features < 2 or features % 2:
+        refuse(
+            f"{op}: the number of features must be even and known, got {features}",
+            error=AttributeValueError,
+        )
+    frequencies = base ** (-np.arange(0, features, 2) / features)
+    return expand_dims(to_dtype(positions, dtype), -1) * frequencies.astype(dtype)
+
+
+class SinusoidalEncoding(Layer):
+    """Adds `sinusoidal_encoding` of their positions to the steps of sequences.
+
+    Args:
+        base: how much longer the longest wave is than the shortest.
+        name: see `Layer`.
+
+    Calling it takes `x` [batch, time, features] and the position of its first step, a number or
+    an integer scalar; it gives the shape and dtype of `x`.
+
+    Raises:
+        ShapeError: `x` is not of rank 3.
+        AttributeValueError: the number of features is not even.
+    """
+
+    def __init__(self, base: float = 10000.0, name: str | None = None) -> None:
+        super().__init__(name)
+        self.base = base
+
+    def __call__(self, x: Any, start: Any = 0) -> Tensor:
+        with self.scope(x):
+            x = convert(x)
+            check_rank(self, x, (3,), "[batch, time, features] (rank 3)")
+            positions = iota((x.type.shape[1],)) + start
+            encoding = sinusoidal_encoding(positions, features_of(self, x), self.base, x.type.dtype)
+            return add(x, encoding)

@@ -1,0 +1,77 @@
+"""Layers without variables of their own: `Sequential`, `Flatten`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from graphc.errors import AttributeValueError
+from graphc.ir.dims import product
+from graphc.ir.node import Tensor
+from graphc.nn.layers.layer import Layer, check_rank
+from graphc.ops.arrays.shape import reshape
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert
+
+
+class Sequential(Layer):
+    """Layers one after the other.
+
+    Args:
+        layers: layers, or functions of a tensor such as `gc.nn.relu`. A layer that stands
+            twice shares its variables.
+        name: of the scope around the layers' own.
+
+    Calling it takes `x`, and `training` and `lengths` for the layers that take them.
+
+    Raises:
+        AttributeValueError: something that cannot be called; or `training` is missing.
+    """
+
+    def __init__(self, layers: Sequence[Any], name: str | None = None) -> None:
+        super().__init__(name)
+        self.layers = list(layers)
+        for position, layer in enumerate(self.layers):
+            if not callable(layer) or isinstance(layer, type):
+                refuse(
+                    f"Sequential: layer {position} is {layer!r}, which is neither a layer nor a "
+                    "function",
+                    error=AttributeValueError,
+                    mend=f"make one: {layer.__name__}(...)" if isinstance(layer, type) else None,
+                )
+
+    def __call__(self, x: Any, training: bool | None = None, lengths: Any = None) -> Tensor:
+        options = {"training": training, "lengths": lengths}
+        with self.scope(x):
+            y = convert(x)
+            for layer in self.layers:
+                y = layer(y, **{name: options[name] for name in _taken(layer, options)})
+            return y
+
+
+def _taken(layer: Callable[..., Any], names: Iterable[str]) -> list[str]:
+    """Those of `names` that are parameters of the layer."""
+    try:
+        parameters = inspect.signature(layer).parameters
+    except (TypeError, ValueError):  # built in, without a signature
+        return []
+    return [name for name in names if name in parameters]
+
+
+class Flatten(Layer):
+    """All axes but the first as one: [batch, ...] to [batch, features].
+
+    Raises:
+        ShapeError: the input has no axes.
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+
+    def __call__(self, x: Any) -> Tensor:
+        with self.scope(x):
+            x = convert(x)
+            check_rank(self, x, range(1, 100), "[batch, ...] (rank 1 or more)")
+            lead, *rest = x.type.shape
+            return reshape(x, (lead, product(rest)))

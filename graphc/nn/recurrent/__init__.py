@@ -1,0 +1,1 @@
+"""Cells, and layers that run them along the time axis."""

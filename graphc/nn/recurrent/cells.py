@@ -1,0 +1,217 @@
+"""Cells of recurrent networks: one step in time, `y, state = cell(x, state)`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from graphc.build.initializers import ForgetGateOnes, GlorotUniform, Orthogonal, Zeros
+from graphc.errors import AttributeValueError
+from graphc.ir.dims import Dim
+from graphc.ir.node import Tensor
+from graphc.ir.variable import Initializer
+from graphc.nn.layers.activations import Activation, as_activation
+from graphc.nn.layers.layer import Layer, features_of, positive
+from graphc.ops.arrays.creation import zeros
+from graphc.ops.arrays.joining import split
+from graphc.ops.core.checks import refuse, same_shape
+from graphc.ops.core.emit import convert
+from graphc.ops.elementwise.transcendental import sigmoid, tanh
+from graphc.ops.matrices.matrix_product import matmul
+
+State = Any
+"""A tensor [batch, units], or a tuple of them where a cell keeps several."""
+
+
+class Cell(Layer):
+    """Base of the cells, and of users' own.
+
+    A step is cut in two: `project` is what does not depend on the state, and is done for all
+    steps of a sequence at once; `step` does the rest. The output is the first part of the new
+    state. A subclass says of how many tensors its state is (`parts`) and how many times
+    `units` columns its kernel has (`gates`), and writes `step`.
+
+    Variables: `kernel` [features, gates * units], `recurrent_kernel` [units, gates * units] and
+    `bias` [gates * units].
+
+    Args:
+        units: the size of the output and of each part of the state.
+        kernel_initializer, recurrent_initializer, bias_initializer: `(rng, shape, dtype) ->
+            array`.
+        name, dtype: see `Layer`.
+
+    Calling it takes `x` [batch, features] and a state, and gives (`y` [batch, units], the new
+    state).
+
+    Raises:
+        AttributeValueError: `units` is not positive, or the state has not its parts.
+        ShapeError: a number of features that is not known or has changed, or a state of
+            another shape.
+    """
+
+    parts: ClassVar[int] = 1
+    gates: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        units: int,
+        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
+        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(name, dtype)
+        self.units = positive(type(self).__name__, "units", units)
+        self.kernel_initializer = kernel_initializer
+        self.recurrent_initializer = recurrent_initializer
+        self.bias_initializer = bias_initializer
+
+    def __call__(self, x: Any, state: State) -> tuple[Tensor, State]:
+        with self.scope(x):
+            following = self.step(self.project(x), self.as_state(state))
+            return self.output(following), following
+
+    def initial_state(self, batch: Dim, dtype: Any = None) -> State:
+        """Zeros for `batch` sequences, by default in the dtype of the variables."""
+        part = zeros((batch, self.units), self.dtype if dtype is None else dtype)
+        return part if self.parts == 1 else (part,) * self.parts
+
+    def as_state(self, state: State) -> State:
+        """`state` as tensors.
+
+        Raises:
+            AttributeValueError, ShapeError: it is no state of this cell.
+        """
+        several = isinstance(state, (tuple, list))
+        parts = list(state) if several else [state]
+        if several != (self.parts > 1) or len(parts) != self.parts:
+            shape = f"[batch, {self.units}]"
+            wanted = f"one tensor {shape}" if self.parts == 1 else f"{self.parts} tensors {shape}"
+            refuse(
+                f"{self}: the state must be {wanted}, got {state!r}",
+                error=AttributeValueError,
+                mend="pass one that the layer gave, or leave it out to start from zeros",
+            )
+        tensors = [convert(part) for part in parts]
+        for tensor in tensors:
+            if tensor.ndim != 2 or not same_shape(tensor.shape[1:], (self.units,), tensor):
+                refuse(
+                    f"{self}: the state must be of shape [batch, {self.units}], got {tensor.type}",
+                    state=tensor,
+                )
+        return tuple(tensors) if several else tensors[0]
+
+    def project(self, x: Any) -> Tensor:
+        """`x @ kernel + bias`, of any number of steps: [..., features] to [..., gates * units]."""
+        with self.scope(x):
+            x = convert(x)
+            size = self.gates * self.units
+            kernel = self.variable("kernel", self.kernel_initializer, (features_of(self, x), size))
+            return matmul(x, kernel) + self.variable("bias", self.bias_initializer, (size,))
+
+    def output(self, state: State) -> Tensor:
+        """The output of the step that led to `state`: its first part."""
+        first: Tensor = state if self.parts == 1 else state[0]
+        return first
+
+    def step(self, projected: Tensor, state: State) -> State:
+        """The state after a step; to be written by a subclass, inside `self.scope`.
+
+        Args:
+            projected: [batch, gates * units], from `project`.
+            state: as the step before left it.
+        """
+        raise NotImplementedError
+
+    def recur(self, h: Tensor) -> Tensor:
+        """`h @ recurrent_kernel`: [batch, units] to [batch, gates * units]."""
+        shape = (self.units, self.gates * self.units)
+        return matmul(h, self.variable("recurrent_kernel", self.recurrent_initializer, shape))
+
+
+class SimpleRNNCell(Cell):
+    """`h = activation(x @ kernel + h @ recurrent_kernel + bias)`.
+
+    Elman, "Finding structure in time", 1990.
+
+    Args:
+        activation: a function of a tensor, or its name; None for none.
+        units, kernel_initializer, ..., dtype: see `Cell`.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Activation | str | None = "tanh",
+        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
+        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(
+            units, kernel_initializer, recurrent_initializer, bias_initializer, name, dtype
+        )
+        self.activation = as_activation(activation)
+
+    def step(self, projected: Tensor, state: State) -> State:
+        with self.scope(projected):
+            h = projected + self.recur(state)
+            return h if self.activation is None else self.activation(h)
+
+
+class GRUCell(Cell):
+    """Gated recurrent unit: `h = (1 - z) * n + z * h` with gates `r` and `z` in [0, 1].
+
+    `r, z = sigmoid(x W + h U + b)` and `n = tanh(x W + b + r * (h U + recurrent_bias))`: the
+    variant that resets after the product, as in cuDNN. The columns of the variables are
+    `r`, `z`, `n`. Cho et al., "Learning phrase representations using RNN encoder-decoder",
+    2014.
+
+    Variables: those of `Cell`, and `recurrent_bias` [units]. Args: see `Cell`.
+    """
+
+    gates = 3
+
+    def step(self, projected: Tensor, state: State) -> State:
+        with self.scope(projected):
+            given = split(projected, 3, axis=-1)
+            own = split(self.recur(state), 3, axis=-1)
+            reset, keep = (sigmoid(x + h) for x, h in zip(given[:2], own[:2], strict=True))
+            bias = self.variable("recurrent_bias", self.bias_initializer, (self.units,))
+            candidate = tanh(given[2] + reset * (own[2] + bias))
+            return candidate + keep * (state - candidate)
+
+
+class LSTMCell(Cell):
+    """Long short-term memory: `c = f * c + i * g; h = o * tanh(c)`.
+
+    `i, f, o` are sigmoids and `g` is the tanh of `x W + h U + b`; the columns of the variables
+    are `i`, `f`, `g`, `o`. The state is the tuple (h, c), the output is `h`. Hochreiter and
+    Schmidhuber, "Long short-term memory", 1997; Gers et al., "Learning to forget", 2000.
+
+    Args: see `Cell`. The bias of the forget gate starts as ones by default.
+    """
+
+    parts = 2
+    gates = 4
+
+    def __init__(
+        self,
+        units: int,
+        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
+        bias_initializer: Initializer = ForgetGateOnes(),  # noqa: B008
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(
+            units, kernel_initializer, recurrent_initializer, bias_initializer, name, dtype
+        )
+
+    def step(self, projected: Tensor, state: State) -> State:
+        with self.scope(projected):
+            h, c = state
+            i, f, g, o = split(projected + self.recur(h), 4, axis=-1)
+            c = sigmoid(f) * c + sigmoid(i) * tanh(g)
+            return sigmoid(o) * tanh(c), c

@@ -1,0 +1,216 @@
+"""Recurrent layers: a cell run along the time axis."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+
+from graphc.build.initializers import ForgetGateOnes, GlorotUniform, Orthogonal, Zeros
+from graphc.errors import AttributeValueError
+from graphc.ir.dims import Dim
+from graphc.ir.node import Tensor
+from graphc.ir.variable import Initializer
+from graphc.nn.functional.masks import as_lengths
+from graphc.nn.layers.activations import Activation
+from graphc.nn.layers.layer import Layer, check_rank
+from graphc.nn.recurrent.cells import Cell, GRUCell, LSTMCell, SimpleRNNCell, State
+from graphc.ops.arrays.creation import iota
+from graphc.ops.arrays.shape import expand_dims, swapaxes
+from graphc.ops.control.scan import scan
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert
+from graphc.ops.elementwise.comparison import less, where
+
+
+class Recurrent(Layer):
+    """Base of the layers that run along the time axis and have a state.
+
+    Calling one takes `x` [batch, time, features] and gives the outputs [batch, time, units];
+    or only the last of each sequence, [batch, units], where it was made with
+    `return_sequences=False`. `with_state` gives the last state too, from which the next call
+    can go on.
+    """
+
+    def __call__(self, x: Any, state: State = None, lengths: Any = None) -> Tensor:
+        return self.with_state(x, state, lengths)[0]
+
+    def with_state(self, x: Any, state: State = None, lengths: Any = None) -> tuple[Tensor, State]:
+        """The outputs, and the state after the last step.
+
+        Args:
+            x: [batch, time, features].
+            state: to start from; by default zeros.
+            lengths: [batch], integers: how many steps of each sequence count, from 0 to time. A
+                greater length counts as time, and a negative one as 0; both are errors in runs
+                with `CompileOptions(check_numerics=True)`. Finite numbers of `x` after these steps
+                have no effect: the outputs there are zero, the
+                state is that after the last step that counts.
+        """
+        raise NotImplementedError
+
+    def initial_state(self, batch: Dim, dtype: Any = None) -> State:
+        """Zeros for `batch` sequences, by default in the dtype of the variables."""
+        raise NotImplementedError
+
+
+class RNN(Recurrent):
+    """Runs a cell along the time axis, in one loop.
+
+    Variables: the cell's.
+
+    Args:
+        cell: `LSTMCell(...)` or another.
+        reverse: from the last step to the first; the outputs keep the places of their inputs.
+            With `lengths` each sequence starts at its own last step.
+        return_sequences: False to give only the output of the last step run.
+        name: see `Layer`.
+
+    Calling it: see `Recurrent`.
+
+    Raises:
+        AttributeValueError: no cell, or a state that is not the cell's.
+        ShapeError: `x` is not of rank 3, or `lengths` not of rank 1.
+        DTypeError: `lengths` are not integers.
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        reverse: bool = False,
+        return_sequences: bool = True,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        if not isinstance(cell, Cell):
+            refuse(
+                f"{type(self).__name__}: the cell must be a Cell, got {cell!r}",
+                error=AttributeValueError,
+                mend="gc.nn.RNN(gc.nn.LSTMCell(64)), or gc.nn.LSTM(64)",
+            )
+        self.cell = cell
+        self.reverse = reverse
+        self.return_sequences = return_sequences
+
+    def with_state(self, x: Any, state: State = None, lengths: Any = None) -> tuple[Tensor, State]:
+        with self.scope(x):
+            x = convert(x)
+            check_rank(self, x, (3,), "[batch, time, features] (rank 3)")
+            batch, time, _ = x.type.shape
+            counts = None
+            if lengths is not None:
+                kind = type(self).__name__  # equal in layers of one kind, which may share a loop
+                counts = as_lengths(str(self), lengths, batch, time, of=kind)
+            projected = self.cell.project(x)
+            if state is None:
+                first = self.cell.initial_state(batch, projected.dtype)
+            else:
+                first = self.cell.as_state(state)
+            xs = [swapaxes(projected, 0, 1)]
+            if counts is not None:
+                xs.append(less(iota((time, 1), 0, counts.dtype), counts))
+            outputs, last = self._loop(xs, first)
+            return (outputs if self.return_sequences else self.cell.output(last)), last
+
+    def _loop(self, xs: list[Tensor], first: State) -> tuple[Tensor, State]:
+        def turn(state: State, slices: list[Tensor]) -> tuple[State, Tensor]:
+            following = self.cell.step(slices[0], state)
+            y = self.cell.output(following)
+            if len(slices) == 2:
+                counts = expand_dims(slices[1], 1)
+                following = jax.tree.map(lambda a, b: where(counts, a, b), following, state)
+                y = where(counts, y, 0)
+            return following, y
+
+        last, stacked = scan(turn, first, xs, reverse=self.reverse)
+        return swapaxes(stacked, 0, 1), last
+
+    def initial_state(self, batch: Dim, dtype: Any = None) -> State:
+        return self.cell.initial_state(batch, dtype)
+
+
+class _OfUnits(RNN):
+    """An `RNN` that makes its own cell."""
+
+    kind: ClassVar[type[Cell]]
+
+    def __init__(
+        self,
+        units: int,
+        reverse: bool = False,
+        return_sequences: bool = True,
+        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
+        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        initializers = (kernel_initializer, recurrent_initializer, bias_initializer)
+        cell = self.kind(units, *initializers, name="cell", dtype=dtype)
+        super().__init__(cell, reverse, return_sequences, name)
+
+
+class GRU(_OfUnits):
+    """An `RNN` of a `GRUCell`, which see for the calculation.
+
+    Variables: `cell/kernel`, `cell/recurrent_kernel`, `cell/bias` and `cell/recurrent_bias`.
+
+    Args:
+        units: the size of the outputs.
+        reverse, return_sequences: see `RNN`.
+        kernel_initializer, recurrent_initializer, bias_initializer: see `Cell`.
+        name, dtype: see `Layer`.
+    """
+
+    kind = GRUCell
+
+
+class LSTM(_OfUnits):
+    """An `RNN` of an `LSTMCell`, which see for the calculation; its state is (h, c).
+
+    Variables: `cell/kernel`, `cell/recurrent_kernel` and `cell/bias`. Args: see `GRU`; the bias
+    of the forget gate starts as ones.
+    """
+
+    kind = LSTMCell
+
+    def __init__(
+        self,
+        units: int,
+        reverse: bool = False,
+        return_sequences: bool = True,
+        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
+        bias_initializer: Initializer = ForgetGateOnes(),  # noqa: B008
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        initializers = (kernel_initializer, recurrent_initializer, bias_initializer)
+        super().__init__(units, reverse, return_sequences, *initializers, name, dtype)
+
+
+class SimpleRNN(RNN):
+    """An `RNN` of a `SimpleRNNCell`: `h = activation(x @ kernel + h @ recurrent_kernel + bias)`.
+
+    Variables: `cell/kernel`, `cell/recurrent_kernel` and `cell/bias`.
+
+    Args:
+        activation: a function of a tensor, or its name; None for none.
+        units, reverse, ..., dtype: see `GRU`.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Activation | str | None = "tanh",
+        reverse: bool = False,
+        return_sequences: bool = True,
+        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
+        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        initializers = (kernel_initializer, recurrent_initializer, bias_initializer)
+        cell = SimpleRNNCell(units, activation, *initializers, name="cell", dtype=dtype)
+        super().__init__(cell, reverse, return_sequences, name)

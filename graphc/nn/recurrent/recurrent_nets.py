@@ -1,0 +1,155 @@
+"""Recurrent layers of recurrent layers: both directions, and one upon the other."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from graphc.errors import AttributeValueError, GraphError
+from graphc.ir.dims import Dim
+from graphc.ir.node import Tensor
+from graphc.ir.scopes import name_scope
+from graphc.ir.source import current_source
+from graphc.nn.layers.layer import Layer
+from graphc.nn.layers.normalization import Dropout
+from graphc.nn.recurrent.cells import State
+from graphc.nn.recurrent.recurrent_layers import RNN, Recurrent
+from graphc.ops.arrays.joining import concatenate
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert
+
+
+class Bidirectional(Recurrent):
+    """A layer forward and one backward in time, their outputs side by side.
+
+    Schuster and Paliwal, "Bidirectional recurrent neural networks", 1997. The state is the
+    tuple of both layers' states.
+
+    Variables: those of the layers, as `forward/...` and `backward/...`.
+
+    Args:
+        forward: an `RNN` that has not been called, such as `gc.nn.LSTM(64)`.
+        backward: one that runs in reverse; by default one made like `forward`, with variables
+            of its own.
+        name: see `Layer`.
+
+    Calling it: see `Recurrent`; the outputs are of the size of both layers' together.
+
+    Raises:
+        AttributeValueError: no RNN, or one that runs the other way.
+        GraphError: `forward` has been called, and `backward` is left out.
+    """
+
+    def __init__(self, forward: RNN, backward: RNN | None = None, name: str | None = None) -> None:
+        super().__init__(name)
+        _check_direction("forward", forward, reverse=False)
+        if backward is None:
+            if forward.built:
+                raise GraphError(
+                    f"Bidirectional: {forward} has been called, so it cannot be made twice",
+                    source=current_source(),
+                    mend="give the backward layer too: Bidirectional(a, b)",
+                )
+            backward = copy.deepcopy(forward)
+            backward.reverse = True
+        _check_direction("backward", backward, reverse=True)
+        self.forward = forward
+        self.backward = backward
+
+    def with_state(self, x: Any, state: State = None, lengths: Any = None) -> tuple[Tensor, State]:
+        with self.scope(x):
+            x = convert(x)
+            before, after = _states(self, state, 2)
+            with name_scope("forward"):
+                a, before = self.forward.with_state(x, before, lengths)
+            with name_scope("backward"):
+                b, after = self.backward.with_state(x, after, lengths)
+            return concatenate([a, b], -1), (before, after)
+
+    def initial_state(self, batch: Dim, dtype: Any = None) -> State:
+        return tuple(rnn.initial_state(batch, dtype) for rnn in (self.forward, self.backward))
+
+
+class StackedRNN(Recurrent):
+    """Recurrent layers, each on the outputs of the one before.
+
+    The state is the tuple of the layers' states.
+
+    Args:
+        layers: `RNN`s and `Bidirectional`s; all but the last give sequences.
+        dropout: in training, the rate of dropout on what passes from layer to layer.
+        name: see `Layer`.
+
+    Calling it takes `x` [batch, time, features], a state, `lengths` as in
+    `Recurrent.with_state`, and `training`, which must be given where there is dropout.
+
+    Raises:
+        AttributeValueError: no layers, something else among them, or a rate that is none.
+    """
+
+    def __init__(
+        self, layers: Sequence[Recurrent], dropout: float = 0.0, name: str | None = None
+    ) -> None:
+        super().__init__(name)
+        self.layers = list(layers)
+        if not self.layers or not all(_is_recurrent(layer) for layer in self.layers):
+            refuse(
+                f"StackedRNN: takes recurrent layers, one or more, got {self.layers!r}",
+                error=AttributeValueError,
+            )
+        self.dropout = Dropout(dropout) if dropout else None
+
+    def __call__(
+        self,
+        x: Any,
+        state: State = None,
+        lengths: Any = None,
+        training: bool | None = None,
+    ) -> Tensor:
+        return self.with_state(x, state, lengths, training)[0]
+
+    def with_state(
+        self,
+        x: Any,
+        state: State = None,
+        lengths: Any = None,
+        training: bool | None = None,
+    ) -> tuple[Tensor, State]:
+        with self.scope(x):
+            y, states = convert(x), []
+            rows = zip(self.layers, _states(self, state, len(self.layers)), strict=True)
+            for place, (rnn, first) in enumerate(rows):
+                if place and self.dropout is not None:
+                    y = self.dropout(y, training)
+                y, last = rnn.with_state(y, first, lengths)
+                states.append(last)
+            return y, tuple(states)
+
+    def initial_state(self, batch: Dim, dtype: Any = None) -> State:
+        return tuple(rnn.initial_state(batch, dtype) for rnn in self.layers)
+
+
+def _is_recurrent(layer: Any) -> bool:
+    return isinstance(layer, Recurrent)
+
+
+def _states(layer: Layer, state: State, count: int) -> Sequence[State]:
+    """The state of each of `count` layers."""
+    if state is None:
+        return [None] * count
+    if not isinstance(state, (tuple, list)) or len(state) != count:
+        refuse(
+            f"{layer}: the state must be a tuple of {count}, one for each layer, got {state!r}",
+            error=AttributeValueError,
+            mend="pass one that the layer gave, or leave it out to start from zeros",
+        )
+    return state
+
+
+def _check_direction(which: str, rnn: Any, *, reverse: bool) -> None:
+    if not isinstance(rnn, RNN) or rnn.reverse != reverse:
+        refuse(
+            f"Bidirectional: the {which} layer must be an RNN with reverse={reverse}, got {rnn!r}",
+            error=AttributeValueError,
+        )

@@ -1,0 +1,1 @@
+"""Attention with several heads, and transformer blocks."""

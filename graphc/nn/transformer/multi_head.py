@@ -1,0 +1,198 @@
+"""`MultiHeadAttention`: what each step takes from the others, with a cache for decoding."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from graphc.build.initializers import GlorotUniform, Zeros
+from graphc.errors import AttributeValueError
+from graphc.ir.dims import Dim
+from graphc.ir.node import Tensor
+from graphc.ir.variable import Initializer
+from graphc.nn.layers.layer import Layer, check_rank, check_training, positive
+from graphc.nn.layers.linear import Dense
+from graphc.nn.layers.positions import rotary_encoding
+from graphc.ops.arrays.creation import iota, zeros
+from graphc.ops.arrays.dynamic_slicing import dynamic_update_slice
+from graphc.ops.arrays.shape import expand_dims, reshape
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert
+from graphc.ops.core.ranges import in_range
+from graphc.ops.elementwise.comparison import less_equal, where
+from graphc.ops.nn.attention import attention
+
+_SEQUENCES = "[batch, time, features] (rank 3)"
+
+
+class AttentionCache(NamedTuple):
+    """The keys and values of the steps so far.
+
+    Attributes:
+        key, value: [batch, room, key heads, head size]; behind `length` they hold nothing.
+        length: i32[], how many steps there are so far.
+    """
+
+    key: Tensor
+    value: Tensor
+    length: Tensor
+
+
+class MultiHeadAttention(Layer):
+    """Heads that each average the values of those steps whose keys are like their query.
+
+    Variables: `query/kernel` [features, heads * head_size], `key/kernel` and `value/kernel`
+    [source features, key_heads * head_size], `out/kernel` [heads * head_size, units], and
+    their `bias`es.
+
+    Args:
+        units: the size of the last axis of the result.
+        heads: how many.
+        key_heads: how many heads keys and values have, each shared by `heads / key_heads` heads
+            that follow each other; by default `heads`.
+        head_size: of queries, keys and values; by default `units / heads`.
+        causal: each step sees itself and those before it only.
+        rotary: queries and keys are turned by their positions: see `rotary_encoding`.
+        dropout: in training, the rate at which weights are set to zero.
+        use_bias, kernel_initializer, bias_initializer: as for `Dense`.
+        name, dtype: see `Layer`.
+
+    Calling it takes `x` [batch, time, features]; `source` [batch, steps, source features], whose
+    keys and values it takes, by default `x`; a `mask`, bool, that broadcasts to
+    [batch, heads, time, steps] and is True where a step may be seen (two axes are refused: write
+    [batch, steps] as mask[:, None, None, :], and [time, steps] as mask[None, None]); and
+    `training`, which must be given where there is dropout. It gives [batch, time, units].
+
+    Raises:
+        AttributeValueError: an option has a value it cannot have, or `training` is missing.
+        ShapeError: `x` or `source` is not of rank 3, or the mask does not broadcast or has two
+            axes.
+
+    Source: Vaswani et al., "Attention is all you need", 2017; Ainslie et al., "GQA: training
+    generalized multi-query transformer models", 2023.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        heads: int,
+        key_heads: int | None = None,
+        head_size: int | None = None,
+        causal: bool = False,
+        rotary: bool = False,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
+        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(name, dtype)
+        kind = "MultiHeadAttention"
+        self.heads = positive(kind, "heads", heads)
+        self.key_heads = positive(kind, "key_heads", heads if key_heads is None else key_heads)
+        if heads % self.key_heads:
+            _refuse(f"key_heads must divide heads, got {key_heads} and {heads}")
+        if head_size is None and positive(kind, "units", units) % heads:
+            _refuse(f"heads must divide units, got {heads} and {units}", "or give head_size=")
+        size = units // heads if head_size is None else head_size
+        self.head_size = positive(kind, "head_size", size)
+        if not 0 <= dropout < 1:
+            _refuse(f"dropout must lie in [0, 1), got {dropout!r}")
+        self.causal = causal
+        self.rotary = rotary
+        self.dropout = dropout
+
+        def projection(name: str, units: int) -> Dense:
+            return Dense(
+                units, None, use_bias, kernel_initializer, bias_initializer, name, self.dtype
+            )
+
+        self.query = projection("query", heads * self.head_size)
+        self.key = projection("key", self.key_heads * self.head_size)
+        self.value = projection("value", self.key_heads * self.head_size)
+        self.out = projection("out", units)
+
+    def __call__(
+        self, x: Any, source: Any = None, mask: Any = None, training: bool | None = None
+    ) -> Tensor:
+        with self.scope(x):
+            x = convert(x)
+            of = x if source is None else convert(source)
+            query, key, value = self._heads_of(x, of, None)
+            drop = self.dropout if self.dropout and check_training(self, training) else 0.0
+            y = attention(query, key, value, mask=mask, causal=self.causal, dropout=drop)
+            return self._joined(y)
+
+    def with_cache(self, x: Any, cache: AttentionCache) -> tuple[Tensor, AttentionCache]:
+        """The results of steps that follow those in the cache, and the cache with them.
+
+        Equal to the last results of a call on all the steps at once, outside training.
+
+        Args:
+            x: [batch, time, features]: one step, or several, as at the start.
+            cache: from `empty_cache` or from the call before.
+
+        Returns:
+            ([batch, time, units], the new cache). Steps for which the cache has no room give
+            NaN, and are an error of runs with `CompileOptions(check_numerics=True)`.
+
+        Raises:
+            AttributeValueError: the layer is not causal: earlier steps would see later ones.
+            ShapeError: `x` is not of rank 3, or of another batch size than the cache.
+        """
+        if not self.causal:
+            refuse(
+                f"{self}: only causal attention can go on from a cache",
+                error=AttributeValueError,
+                mend="MultiHeadAttention(..., causal=True)",
+            )
+        with self.scope(x):
+            x = convert(x)
+            check_rank(self, x, (3,), _SEQUENCES)
+            steps, room_left = x.type.shape[1], cache.key.type.shape[1] - x.type.shape[1]
+            kind = type(self).__name__
+            length = convert(cache.length)
+            before = in_range(length, 0, room_left + 1, "steps in the cache", of=kind)
+            positions = iota((steps,)) + before
+            query, new_key, new_value = self._heads_of(x, x, positions)
+            start = (0, before, 0, 0)
+            key = dynamic_update_slice(cache.key, new_key, start)
+            value = dynamic_update_slice(cache.value, new_value, start)
+            room = iota((key.type.shape[1],))
+            seen = less_equal(room, expand_dims(positions, 1))  # [time, room]
+            y = self._joined(attention(query, key, value, mask=expand_dims(seen, (0, 1))))
+            length = before + steps
+            y = where(length <= key.type.shape[1], y, float("nan"))
+            return y, AttentionCache(key, value, length)
+
+    def empty_cache(self, batch: Dim, room: Dim, dtype: Any = None) -> AttentionCache:
+        """A cache without steps, by default in the dtype of the variables.
+
+        Args:
+            batch: how many sequences.
+            room: how many steps it can hold.
+            dtype: of keys and values.
+        """
+        shape = (batch, room, self.key_heads, self.head_size)
+        wanted = self.dtype if dtype is None else dtype
+        return AttentionCache(zeros(shape, wanted), zeros(shape, wanted), zeros((), "int32"))
+
+    def _heads_of(self, x: Tensor, source: Tensor, positions: Any) -> tuple[Tensor, ...]:
+        """Queries, keys and values: [batch, steps, heads, head size]."""
+        for tensor in (x, source):
+            check_rank(self, tensor, (3,), _SEQUENCES)
+        rows = (self.query, x), (self.key, source), (self.value, source)
+        query, key, value = (
+            reshape(layer(steps), (*steps.type.shape[:2], -1, self.head_size))
+            for layer, steps in rows
+        )
+        if self.rotary:
+            query, key = (rotary_encoding(part, positions) for part in (query, key))
+        return query, key, value
+
+    def _joined(self, y: Tensor) -> Tensor:
+        return self.out(reshape(y, (*y.type.shape[:2], self.heads * self.head_size)))
+
+
+def _refuse(what: str, mend: str | None = None) -> None:
+    refuse(f"MultiHeadAttention: {what}", error=AttributeValueError, mend=mend)

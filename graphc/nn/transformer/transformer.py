@@ -1,0 +1,121 @@
+"""`TransformerBlock`: attention and a network of two layers, each added to what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from graphc.ir.dims import Dim
+from graphc.ir.node import Tensor
+from graphc.nn.layers.activations import Activation
+from graphc.nn.layers.layer import Layer, check_rank, features_of, positive
+from graphc.nn.layers.linear import Dense
+from graphc.nn.layers.normalization import Dropout, LayerNorm
+from graphc.nn.transformer.multi_head import AttentionCache, MultiHeadAttention
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert
+
+
+class TransformerBlock(Layer):
+    """Attention, then a network of two layers for each step; with norms and residual sums.
+
+    With `norm_first` (Xiong et al., "On layer normalization in the transformer architecture",
+    2020): `x + attention(norm(x))`, and so for the network; else (Vaswani et al., "Attention is
+    all you need", 2017): `norm(x + attention(x))`.
+
+    Variables: those of the layers `attention`, `attention_norm`, `expand`, `contract` and
+    `network_norm`.
+
+    Args:
+        units: the number of features, of input and result.
+        heads, key_heads, causal, rotary: see `MultiHeadAttention`.
+        hidden: the size between the network's two layers; by default `4 * units`.
+        activation: between them: a function of a tensor, or its name.
+        dropout: in training, the rate on weights of attention, and on what is added to `x`.
+        norm_first: whether norms stand before the layers, or behind the sums.
+        norm: makes a layer that normalises, such as `gc.nn.LayerNorm`, from `name` and `dtype`.
+        name, dtype: see `Layer`.
+
+    Calling it takes `x` [batch, time, units], a `mask` as for `MultiHeadAttention`, and
+    `training`, which must be given where there is dropout; it gives the shape of `x`.
+
+    Raises:
+        AttributeValueError: an option has a value it cannot have, or `training` is missing.
+        ShapeError: `x` is not of rank 3, or has not `units` features.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        heads: int,
+        hidden: int | None = None,
+        activation: Activation | str | None = "gelu",
+        key_heads: int | None = None,
+        causal: bool = False,
+        rotary: bool = False,
+        dropout: float = 0.0,
+        norm_first: bool = True,
+        norm: Callable[..., Any] = LayerNorm,
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(name, dtype)
+        self.units = positive("TransformerBlock", "units", units)
+        self.norm_first = norm_first
+        self.attention_norm = norm(name="attention_norm", dtype=dtype)
+        self.attention = MultiHeadAttention(
+            units,
+            heads,
+            key_heads,
+            causal=causal,
+            rotary=rotary,
+            dropout=dropout,
+            name="attention",
+            dtype=dtype,
+        )
+        wide = 4 * units if hidden is None else hidden
+        self.expand = Dense(wide, activation, name="expand", dtype=dtype)
+        self.contract = Dense(units, name="contract", dtype=dtype)
+        self.network_norm = norm(name="network_norm", dtype=dtype)
+        self.dropout = Dropout(dropout) if dropout else None
+
+    def __call__(self, x: Any, mask: Any = None, training: bool | None = None) -> Tensor:
+        with self.scope(x):
+            x = self._checked(x)
+            taken = self.attention_norm(x) if self.norm_first else x
+            mixed = self.attention(taken, mask=mask, training=training)
+            return self._rest(x, mixed, training)
+
+    def with_cache(self, x: Any, cache: AttentionCache) -> tuple[Tensor, AttentionCache]:
+        """The results of steps that follow those in the cache, and the cache with them.
+
+        See `MultiHeadAttention.with_cache`.
+        """
+        with self.scope(x):
+            x = self._checked(x)
+            taken = self.attention_norm(x) if self.norm_first else x
+            mixed, cache = self.attention.with_cache(taken, cache)
+            return self._rest(x, mixed, training=False), cache
+
+    def empty_cache(self, batch: Dim, room: Dim, dtype: Any = None) -> AttentionCache:
+        """A cache without steps: see `MultiHeadAttention.empty_cache`."""
+        return self.attention.empty_cache(batch, room, dtype)
+
+    def _checked(self, x: Any) -> Tensor:
+        tensor = convert(x)
+        check_rank(self, tensor, (3,), "[batch, time, features] (rank 3)")
+        if features_of(self, tensor) != self.units:
+            refuse(f"{self}: the input must have {self.units} features, as the result", x=tensor)
+        return tensor
+
+    def _rest(self, x: Tensor, mixed: Tensor, training: bool | None) -> Tensor:
+        """What follows attention: the sums, norms and the network."""
+        x = self._added(x, mixed, training)
+        if not self.norm_first:
+            x = self.attention_norm(x)
+        taken = self.network_norm(x) if self.norm_first else x
+        x = self._added(x, self.contract(self.expand(taken)), training)
+        return x if self.norm_first else self.network_norm(x)
+
+    def _added(self, x: Tensor, change: Tensor, training: bool | None) -> Tensor:
+        return x + (change if self.dropout is None else self.dropout(change, training))

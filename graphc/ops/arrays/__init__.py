@@ -1,0 +1,1 @@
+"""Operators that make, move, select and update elements."""

@@ -1,0 +1,361 @@
+"""Single elements along one axis: take_along_axis and its adjoint, one_hot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from graphc.ir.dims import Dim
+from graphc.ir.dtypes import FLOAT32, DType, as_dtype, is_integer
+from graphc.ir.layouts import (
+    REPLICATED,
+    Layout,
+    LayoutContext,
+    LayoutPlan,
+    Replicated,
+    Sharded,
+)
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.gathering import (
+    AXIS,
+    MODE,
+    OUT_OF_RANGE,
+    SCATTER_MODE,
+    SCATTER_OF,
+    TAKE_OF,
+    check_operands,
+    check_updates,
+    fill_value_of,
+    fold_indices,
+    gather_indices,
+    index_tensor,
+)
+from graphc.ops.arrays.shape import broadcast_to
+from graphc.ops.core.axes import normalize_axis
+from graphc.ops.core.broadcasting import broadcast_axes
+from graphc.ops.core.checks import as_dims, insertion_axis
+from graphc.ops.core.emit import convert, emit_one, promote_operands
+from graphc.ops.core.layout_rules import SUM, replicated
+from graphc.ops.core.precision import summed, wide
+from graphc.ops.core.ranges import in_range
+
+Adjoints = list[Tensor | None]
+
+
+# -- TakeAlongAxis and ScatterAddAlongAxis ---------------------------------------------------
+
+
+def _check_along(ctx: InferContext, x: TensorType, indices: TensorType, axis: int) -> None:
+    check_operands(ctx, x, indices, axis)
+    if len(x.shape) != len(indices.shape):
+        ctx.fail(f"indices must have the rank of x, {len(x.shape)}, got {len(indices.shape)}")
+    for i, (dim, other) in enumerate(zip(x.shape, indices.shape, strict=True)):
+        if i != axis:
+            ctx.unify(dim, other, f"sizes of axis {i}")
+
+
+def _infer_take_along(
+    ctx: InferContext, x: TensorType, indices: TensorType, *, axis: int, mode: str
+) -> TensorType:
+    _check_along(ctx, x, indices, axis)
+    return TensorType(x.dtype, indices.shape)
+
+
+def _others(rank: int, axis: int) -> tuple[int, ...]:
+    return (*range(axis), *range(axis + 1, rank))
+
+
+def _lower_take_along(ctx: LowerContext, x: Any, indices: Any, *, axis: int, mode: str) -> Any:
+    others = _others(x.ndim, axis)
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=(),
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+        operand_batching_dims=others,
+        start_indices_batching_dims=others,
+    )
+    return lax.gather(
+        x,
+        gather_indices(indices, x.shape[axis]),
+        numbers,
+        slice_sizes=(1,) * x.ndim,
+        mode=OUT_OF_RANGE[mode],
+        fill_value=fill_value_of(np.dtype(x.dtype), mode),
+    )
+
+
+def _take_along_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    x, indices = node.inputs
+    axis, mode = node.attrs["axis"], SCATTER_OF[node.attrs["mode"]]
+    zeros = ctx.ops.zeros_like(x)
+    return [scatter_add_along_axis(zeros, indices, dy, axis, mode=mode), None]
+
+
+def _take_along_layout(ctx: LayoutContext, node: Node, x: Layout, indices: Layout) -> LayoutPlan:
+    axis: int = node.attrs["axis"]
+    for layout in (x, indices):
+        if isinstance(layout, Sharded) and layout.axis != axis:
+            return LayoutPlan([layout, layout], [layout])
+    if isinstance(indices, Sharded):
+        return LayoutPlan([REPLICATED, indices], [indices])
+    if x == SUM and isinstance(indices, Replicated) and node.attrs["mode"] != "fill":
+        return LayoutPlan([x, indices], [SUM])
+    return replicated(ctx, node, x, indices)
+
+
+def _fold_take_along(x: Any, indices: Any, *, axis: int, mode: str) -> Any:
+    if x.shape[axis] == 0:
+        return None
+    places, inside = fold_indices(indices, x.shape[axis], mode)
+    taken = np.take_along_axis(x, places, axis)
+    return taken if mode == "clip" else np.where(inside, taken, fill_value_of(x.dtype, mode))
+
+
+TAKE_ALONG_AXIS = OpDef(
+    name="TakeAlongAxis",
+    signature="x, indices -> y",
+    precision="follow",
+    attrs={"axis": AXIS, "mode": MODE},
+    infer=_infer_take_along,
+    lower=_lower_take_along,
+    gradient=_take_along_gradient,
+    layout=_take_along_layout,
+    fold=_fold_take_along,
+    doc="For each element of `indices`, the element of x at that place along `axis` and at the "
+    "same places along the others, where the sizes are equal. Negative indices count from the "
+    "end; modes as of Take. Any dtype. Source: numpy.take_along_axis.",
+)
+
+
+def _aligned(x: Tensor, indices: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """Both repeated along their axes of size 1, other than `axis`, as in NumPy."""
+    pair = []
+    for own, other in ((x, indices), (indices, x)):
+        shape = tuple(
+            b if i != axis and a == 1 else a
+            for i, (a, b) in enumerate(zip(own.type.shape, other.type.shape, strict=False))
+        )
+        fits = own.ndim != other.ndim or shape == own.type.shape
+        pair.append(own if fits else broadcast_to(own, shape))
+    return pair[0], pair[1]
+
+
+def take_along_axis(
+    x: Any, indices: Any, axis: int = -1, mode: str | None = None, *, name: str | None = None
+) -> Tensor:
+    """The elements of `x` at `indices` along `axis`; the other axes go in step.
+
+    Args:
+        x: any tensor.
+        indices: integers of the rank of `x`; axes of size 1 are repeated. Negative ones count
+            from the end.
+        axis: the axis the indices run along.
+        mode: for indices out of range, as of `take`.
+
+    Raises:
+        ShapeError: ranks or sizes differ, or an index known now is out of range.
+        DTypeError: `indices` are not integers.
+
+    Source: numpy.take_along_axis.
+    """
+    x = convert(x)
+    place = normalize_axis("TakeAlongAxis", x, axis)
+    size = x.type.shape[place]
+    where = index_tensor("TakeAlongAxis", indices, size, mode)
+    if mode is None:
+        where = in_range(where, -size, size, "indices", of="take_along_axis")
+    operands = _aligned(x, where, place)
+    return emit_one(TAKE_ALONG_AXIS, operands, name, axis=place, mode=mode or "clip")
+
+
+def _infer_scatter_along(
+    ctx: InferContext,
+    operand: TensorType,
+    indices: TensorType,
+    updates: TensorType,
+    *,
+    axis: int,
+    mode: str,
+) -> TensorType:
+    _check_along(ctx, operand, indices, axis)
+    check_updates(ctx, operand, updates, indices.shape)
+    return operand
+
+
+def _lower_scatter_along(
+    ctx: LowerContext, operand: Any, indices: Any, updates: Any, *, axis: int, mode: str
+) -> Any:
+    others = _others(operand.ndim, axis)
+    numbers = lax.ScatterDimensionNumbers(
+        update_window_dims=(),
+        inserted_window_dims=(axis,),
+        scatter_dims_to_operand_dims=(axis,),
+        operand_batching_dims=others,
+        scatter_indices_batching_dims=others,
+    )
+    places = gather_indices(indices, operand.shape[axis])
+    return lax.scatter_add(operand, places, updates, numbers, mode=OUT_OF_RANGE[mode])
+
+
+def _scatter_along_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    mode = TAKE_OF[node.attrs["mode"]]
+    return [dy, None, take_along_axis(dy, node.inputs[1], node.attrs["axis"], mode)]
+
+
+def _scatter_along_layout(
+    ctx: LayoutContext, node: Node, operand: Layout, indices: Layout, updates: Layout
+) -> LayoutPlan:
+    axis: int = node.attrs["axis"]
+    cut = [x for x in (operand, indices, updates) if isinstance(x, Sharded)]
+    for layout in cut:
+        if layout.axis != axis:
+            return LayoutPlan([layout] * 3, [layout])
+    if cut and cut != [operand]:
+        # Each replica adds its own updates; the operand itself must then be counted once.
+        return LayoutPlan([SUM, Sharded(axis), Sharded(axis)], [SUM], fill={2: "sum"})
+    if SUM in (operand, updates):  # linear in both together
+        return LayoutPlan([SUM, REPLICATED, SUM], [SUM])
+    return replicated(ctx, node, operand, indices, updates)
+
+
+def _fold_scatter_along(operand: Any, indices: Any, updates: Any, *, axis: int, mode: str) -> Any:
+    if operand.shape[axis] == 0:
+        return None
+    places, inside = fold_indices(indices, operand.shape[axis], mode)
+    grid = list(np.indices(indices.shape, sparse=False))
+    grid[axis] = places
+    result = operand.astype(wide(operand.dtype))
+    np.add.at(result, tuple(g[inside] for g in grid), updates[inside])
+    return result.astype(operand.dtype)
+
+
+SCATTER_ADD_ALONG_AXIS = OpDef(
+    name="ScatterAddAlongAxis",
+    signature="operand, indices, updates -> y",
+    precision="wide",
+    attrs={"axis": AXIS, "mode": SCATTER_MODE},
+    infer=_infer_scatter_along,
+    lower=summed(_lower_scatter_along),
+    gradient=_scatter_along_gradient,
+    layout=_scatter_along_layout,
+    fold=_fold_scatter_along,
+    doc="The operand with each element of `updates` added at the place along `axis` that "
+    "`indices`, of the same shape, gives, and at the same places along the others. Modes as of "
+    "ScatterAdd. The adjoint of TakeAlongAxis. Numeric dtypes.",
+)
+
+
+def scatter_add_along_axis(
+    operand: Any,
+    indices: Any,
+    updates: Any,
+    axis: int = -1,
+    mode: str = "drop",
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """`operand` with `updates` added at `indices` along `axis`; duplicates add up.
+
+    Args:
+        operand: numeric.
+        indices: integers of the rank of `operand`, equal in the sizes of the other axes.
+        updates: of the shape of `indices`, or broadcast to it.
+        axis: the axis the indices run along.
+        mode: an index out of range is ignored ("drop") or counts as the nearest ("clip").
+
+    Raises:
+        ShapeError, DTypeError: the operands do not fit, or the indices are not integers.
+    """
+    target, added = promote_operands(operand, updates)
+    place = normalize_axis("ScatterAddAlongAxis", target, axis)
+    where = index_tensor("ScatterAddAlongAxis", indices, target.type.shape[place], mode)
+    shape = where.type.shape
+    if len(added.type.shape) < len(shape) or broadcast_axes(added.type.shape, shape):
+        added = broadcast_to(added, shape)
+    operands = (target, where, added)
+    return emit_one(SCATTER_ADD_ALONG_AXIS, operands, name, axis=place, mode=mode)
+
+
+# -- OneHot ----------------------------------------------------------------------------------
+
+
+def _infer_one_hot(
+    ctx: InferContext, indices: TensorType, *, depth: Dim, dtype: DType, axis: int
+) -> TensorType:
+    ctx.require_dtype([indices], is_integer, "integers")
+    ctx.require(axis <= len(indices.shape), f"axis {axis} is out of range for the result")
+    return TensorType(dtype, (*indices.shape[:axis], depth, *indices.shape[axis:]))
+
+
+def _lower_one_hot(ctx: LowerContext, indices: Any, *, depth: Dim, dtype: DType, axis: int) -> Any:
+    if indices.dtype.itemsize < 4:  # may not reach `depth`
+        indices = lax.convert_element_type(indices, np.int32)
+    shape = (*indices.shape[:axis], ctx.dim(depth), *indices.shape[axis:])
+    places = lax.broadcast_in_dim(indices, shape, _others(len(shape), axis))
+    return lax.convert_element_type(
+        lax.eq(places, lax.broadcasted_iota(indices.dtype, shape, axis)), dtype
+    )
+
+
+def _one_hot_layout(ctx: LayoutContext, node: Node, indices: Layout) -> LayoutPlan:
+    if isinstance(indices, Sharded):
+        return LayoutPlan([indices], [Sharded(indices.axis + (indices.axis >= node.attrs["axis"]))])
+    return replicated(ctx, node, indices)
+
+
+def _fold_one_hot(indices: Any, *, depth: Any, dtype: DType, axis: int) -> Any:
+    places = np.expand_dims(indices.astype(np.int64), axis)
+    column = np.arange(depth).reshape([-1] + [1] * (indices.ndim - axis))
+    return (places == column).astype(dtype)
+
+
+DEPTH = Attr(
+    "dim",
+    check=lambda depth: not isinstance(depth, int) or depth >= 0,
+    must="be a size, not negative",
+)
+
+ONE_HOT = OpDef(
+    name="OneHot",
+    signature="indices -> y",
+    precision="wide",
+    attrs={"depth": DEPTH, "dtype": Attr("dtype", default=FLOAT32), "axis": AXIS},
+    infer=_infer_one_hot,
+    lower=_lower_one_hot,
+    differentiable=False,
+    layout=_one_hot_layout,
+    fold=_fold_one_hot,
+    doc="1 where the index along the new `axis`, of size `depth`, is the one given, else 0; "
+    "0 everywhere for an index outside 0 <= index < depth. Integers to any dtype. "
+    "Source: jax.nn.one_hot.",
+)
+
+
+def one_hot(
+    indices: Any, depth: Dim, dtype: Any = FLOAT32, axis: int = -1, *, name: str | None = None
+) -> Tensor:
+    """1 at each index along a new axis of size `depth`, 0 elsewhere.
+
+    Args:
+        indices: integers; one outside 0 <= index < depth gives zeros only.
+        depth: the size of the new axis.
+        dtype: of the result.
+        axis: where the new axis stands in the result; last by default.
+
+    Raises:
+        DTypeError: `indices` are not integers.
+        AttributeValueError: `axis` is out of range.
+
+    Source: jax.nn.one_hot.
+    """
+    where = convert(indices)
+    (size,) = as_dims("OneHot", (depth,))
+    place = insertion_axis("OneHot", where, axis, where.ndim + 1)
+    return emit_one(ONE_HOT, (where,), name, depth=size, dtype=as_dtype(dtype), axis=place)
+
+
+OPS: tuple[OpDef, ...] = (TAKE_ALONG_AXIS, SCATTER_ADD_ALONG_AXIS, ONE_HOT)

@@ -1,0 +1,168 @@
+"""Tensors made of nothing: filled ones, and counting.
+
+A filled tensor is a scalar constant, broadcast: however large, the program holds one number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from graphc.errors import AttributeValueError
+from graphc.ir.dims import Dim, DimExpr, Shape
+from graphc.ir.dtypes import BOOL, FLOAT32, INT32, DType, as_dtype
+from graphc.ir.node import Tensor
+from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.shape import SHAPE, broadcast_to
+from graphc.ops.core.checks import as_dims, refuse
+from graphc.ops.core.emit import constant, convert, emit_one, to_dtype
+from graphc.ops.core.layout_rules import replicated
+from graphc.ops.structure.state import dim_value
+
+
+def _infer_iota(ctx: InferContext, *, shape: Shape, axis: int, dtype: DType) -> TensorType:
+    ctx.require(0 <= axis < len(shape), f"axis {axis} is out of range for rank {len(shape)}")
+    ctx.require(dtype != BOOL, "dtype must be numeric, got bool", dtype=True)
+    return TensorType(dtype, shape)
+
+
+def _lower_iota(ctx: LowerContext, *, shape: Shape, axis: int, dtype: DType) -> Any:
+    return lax.broadcasted_iota(dtype, ctx.shape(shape), axis)
+
+
+def _fold_iota(*, shape: Any, axis: int, dtype: DType) -> Any:
+    column = np.arange(shape[axis]).reshape([-1] + [1] * (len(shape) - axis - 1))
+    return np.broadcast_to(column.astype(dtype), shape)
+
+
+IOTA = OpDef(
+    name="Iota",
+    signature="-> y",
+    precision="wide",
+    attrs={"shape": SHAPE, "axis": Attr("int"), "dtype": Attr("dtype")},
+    infer=_infer_iota,
+    lower=_lower_iota,
+    differentiable=False,
+    layout=replicated,
+    fold=_fold_iota,
+    doc="Each element's index along `axis`. Numeric dtypes. Source: jax.lax.broadcasted_iota.",
+)
+
+
+def iota(shape: Any, axis: int = 0, dtype: Any = INT32, *, name: str | None = None) -> Tensor:
+    """A tensor of `shape` whose elements are their index along `axis` (counted from 0).
+
+    Raises:
+        ShapeError: `axis` is out of range.
+        DTypeError: `dtype` is bool.
+
+    Source: jax.lax.broadcasted_iota.
+    """
+    dims = as_dims("Iota", shape)
+    place = axis + len(dims) if axis < 0 else axis
+    return emit_one(IOTA, (), name, shape=dims, axis=place, dtype=as_dtype(dtype))
+
+
+def arange(
+    start: Dim | float,
+    stop: Dim | float | None = None,
+    step: float = 1,
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """`start`, `start + step`, ... before `stop`; `arange(n)` counts from 0.
+
+    Args:
+        start: an int, a named size or a float.
+        stop: likewise.
+        step: an int or a float, not 0.
+        dtype: numeric; by default int32, or float32 where one of the numbers is a float.
+
+    Raises:
+        AttributeValueError: a bound that is no number or named size, a named size beside floats,
+            or a step of 0.
+
+    Source: numpy.arange.
+    """
+    if stop is None:
+        start, stop = 0, start
+    if any(isinstance(v, (float, np.floating)) for v in (start, stop, step)):
+        return _float_range(start, stop, step, FLOAT32 if dtype is None else dtype, name)
+    dtype = INT32 if dtype is None else dtype
+    first, last, by = as_dims("Iota", (start, stop, step))
+    if not isinstance(by, int) or by == 0:
+        refuse(f"Iota: step must be an int, not 0, got {step!r}", error=AttributeValueError)
+    span = last - first if by > 0 else first - last
+    count = (span + (abs(by) - 1)) // abs(by)
+    if isinstance(count, int):
+        count = max(count, 0)
+    plain = by == 1 and first == 0
+    result = iota((count,), 0, dtype, name=name if plain else None)
+    if by != 1:
+        result = result * by
+    if isinstance(first, DimExpr):
+        result = result + dim_value(first, result.dtype)
+    elif first != 0:
+        result = result + first
+    return result
+
+
+def _float_range(start: Any, stop: Any, step: Any, dtype: Any, name: str | None) -> Tensor:
+    numbers = (start, stop, step)
+    if step == 0 or not all(isinstance(v, (int, float, np.number)) for v in numbers):
+        refuse(
+            f"arange: takes numbers and a step other than 0, got {numbers}",
+            error=AttributeValueError,
+            mend="named sizes go with ints alone: gc.arange(n) * step",
+        )
+    return constant(np.arange(*numbers).astype(as_dtype(dtype)), name=name)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
+    """A tensor of `shape` (ints and named sizes) that holds `fill_value` everywhere.
+
+    Args:
+        shape: the shape.
+        fill_value: a number, array or tensor that broadcasts to it.
+        dtype: by default that of `fill_value`.
+
+    Source: numpy.full.
+    """
+    value = convert(fill_value) if dtype is None else to_dtype(fill_value, as_dtype(dtype))
+    dims = as_dims("BroadcastTo", shape)
+    if value.type.shape == dims and name is None:
+        return value
+    return broadcast_to(value, dims, name=name)
+
+
+def zeros(shape: Any, dtype: Any = FLOAT32, *, name: str | None = None) -> Tensor:
+    """Zeros of `shape` (ints and named sizes). All dtypes. Source: numpy.zeros."""
+    return full(shape, 0, dtype, name=name)
+
+
+def ones(shape: Any, dtype: Any = FLOAT32, *, name: str | None = None) -> Tensor:
+    """Ones of `shape` (ints and named sizes). All dtypes. Source: numpy.ones."""
+    return full(shape, 1, dtype, name=name)
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
+    """`fill_value` in the shape of `x`, and its dtype by default. Source: numpy.full_like."""
+    x = convert(x)
+    return full(x.type.shape, fill_value, x.type.dtype if dtype is None else dtype, name=name)
+
+
+def zeros_like(x: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
+    """Zeros in the shape of `x`, and its dtype by default. Source: numpy.zeros_like."""
+    return full_like(x, 0, dtype, name=name)
+
+
+def ones_like(x: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
+    """Ones in the shape of `x`, and its dtype by default. Source: numpy.ones_like."""
+    return full_like(x, 1, dtype, name=name)
+
+
+OPS: tuple[OpDef, ...] = (IOTA,)

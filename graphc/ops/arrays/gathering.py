@@ -1,0 +1,115 @@
+"""What the operators that gather and scatter share: modes, checks, indices as XLA takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.errors import DTypeError
+from graphc.ir.dims import Dim, Shape
+from graphc.ir.dtypes import BOOL, DType, is_integer, short_name
+from graphc.ir.node import Operand, Tensor
+from graphc.ir.opdef import Attr, InferContext
+from graphc.ir.types import TensorType
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import as_array, convert
+
+AXIS = Attr("int", check=lambda axis: axis >= 0, must="be an axis, counted from the front")
+MODE = Attr(
+    "str",
+    default="clip",
+    check=lambda mode: mode in ("clip", "fill", "zero"),
+    must='be "clip", "fill" or "zero"',
+)
+SCATTER_MODE = Attr(
+    "str",
+    default="drop",
+    check=lambda mode: mode in ("clip", "drop"),
+    must='be "clip" or "drop"',
+)
+
+OUT_OF_RANGE = {
+    "clip": lax.GatherScatterMode.CLIP,
+    "fill": lax.GatherScatterMode.FILL_OR_DROP,
+    "zero": lax.GatherScatterMode.FILL_OR_DROP,
+    "drop": lax.GatherScatterMode.FILL_OR_DROP,
+}
+# The adjoint of each way to take, and the other way round.
+SCATTER_OF = {"clip": "clip", "fill": "drop", "zero": "drop"}
+TAKE_OF = {"clip": "clip", "drop": "zero"}
+
+
+def check_operands(ctx: InferContext, x: TensorType, indices: TensorType, axis: int) -> None:
+    """Raises unless `indices` are integers and `axis` is one of x's."""
+    if not is_integer(indices.dtype):
+        ctx.fail(
+            f"indices must be integers, got {indices.dtype.name}",
+            error=DTypeError,
+            mend="a mask has no static number of elements: use gc.where(mask, x, other)"
+            if indices.dtype == BOOL
+            else "gc.cast them to int32",
+        )
+    ctx.require(axis < len(x.shape), f"axis {axis} is out of range for rank {len(x.shape)}")
+
+
+def gather_indices(indices: Any, size: Any) -> Any:
+    """Indices as XLA takes them: negative ones counted from the front, one trailing axis."""
+    if indices.dtype.itemsize < 4:  # may not reach `size`
+        indices = lax.convert_element_type(indices, jnp.int32)
+    if not jnp.issubdtype(indices.dtype, jnp.unsignedinteger):
+        indices = lax.select(indices < 0, indices + size, indices)
+    return lax.expand_dims(indices, (indices.ndim,))
+
+
+def fold_indices(indices: Any, size: int, mode: str) -> tuple[Any, Any]:
+    """On the host: indices brought into range, and which of them count."""
+    wide = indices.astype(np.int64)
+    wide = np.where(wide < 0, wide + size, wide)
+    counts = (wide >= 0) & (wide < size) | (mode == "clip")
+    return np.clip(wide, 0, size - 1), counts
+
+
+def fill_value_of(dtype: DType, mode: str) -> Any:
+    """What stands for an element out of range; as in jax.numpy.take. None: nothing does."""
+    if mode == "clip":
+        return None
+    if mode == "zero":
+        return dtype.type(0)
+    if dtype == BOOL:
+        return True
+    if is_integer(dtype):
+        kind, bits = short_name(dtype)[0], int(short_name(dtype)[1:])
+        return dtype.type(2**bits - 1 if kind == "u" else -(2 ** (bits - 1)))
+    return dtype.type(np.nan)
+
+
+def index_tensor(op: str, indices: Any, size: Dim, mode: str | None) -> Tensor:
+    """`indices` as a tensor. Without a mode, those known now must be in range now."""
+    if isinstance(indices, Operand):
+        return convert(indices)
+    array = as_array(indices)
+    if mode is None and isinstance(size, int) and array.size and is_integer(array.dtype):
+        low, high = int(array.min()), int(array.max())
+        if low < -size or high >= size:
+            refuse(f"{op}: index {low if low < -size else high} is out of range for size {size}")
+    return convert(array)
+
+
+def check_updates(
+    ctx: InferContext, operand: TensorType, updates: TensorType, expected: Shape
+) -> None:
+    """Raises unless the updates have the operand's dtype, numeric, and the `expected` shape."""
+    if operand.dtype != updates.dtype or operand.dtype == BOOL:
+        ctx.require(
+            False,
+            "operand and updates must have one numeric dtype, got "
+            f"{operand.dtype.name} and {updates.dtype.name}",
+            dtype=True,
+        )
+    if len(updates.shape) != len(expected):
+        ctx.fail(f"updates must have rank {len(expected)}, got {len(updates.shape)}")
+    for i, (dim, wanted) in enumerate(zip(updates.shape, expected, strict=True)):
+        ctx.unify(wanted, dim, f"sizes of axis {i} of the updates")

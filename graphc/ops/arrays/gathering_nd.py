@@ -1,0 +1,156 @@
+"""Elements and windows chosen by index vectors, along several axes at once: gather_nd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from graphc.errors import AttributeValueError
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.gathering import MODE, OUT_OF_RANGE, SCATTER_OF, fill_value_of
+from graphc.ops.arrays.index_frames import INDEXED, Axes, check_frame, frame_of, xla_indices
+from graphc.ops.core.broadcasting import Adjoints
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert, emit_one
+from graphc.ops.core.layout_rules import SUM, replicated
+from graphc.ops.core.ranges import in_range
+
+
+def _infer_gather(
+    ctx: InferContext, x: TensorType, indices: TensorType, *, axes: Axes, batch: int, mode: str
+) -> TensorType:
+    frame = check_frame(ctx, x, indices, axes, batch)
+    return TensorType(x.dtype, frame.shape(x.shape, indices.shape))
+
+
+def _lower_gather(
+    ctx: LowerContext, x: Any, indices: Any, *, axes: Axes, batch: int, mode: str
+) -> Any:
+    in_step = tuple(range(batch))
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=frame_of(x.ndim, indices.ndim, axes, batch).windows(),
+        collapsed_slice_dims=axes,
+        start_index_map=axes,
+        operand_batching_dims=in_step,
+        start_indices_batching_dims=in_step,
+    )
+    return lax.gather(
+        x,
+        xla_indices(indices, [x.shape[axis] for axis in axes]),
+        numbers,
+        slice_sizes=tuple(
+            1 if axis in axes or axis < batch else size for axis, size in enumerate(x.shape)
+        ),
+        mode=OUT_OF_RANGE[mode],
+        fill_value=fill_value_of(np.dtype(x.dtype), mode),
+    )
+
+
+def _gather_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    x, indices = node.inputs
+    attrs = {**node.attrs, "mode": SCATTER_OF[node.attrs["mode"]]}
+    return [ctx.ops.scatter_at(ctx.ops.zeros_like(x), indices, dy, "add", **attrs), None]
+
+
+def _gather_layout(ctx: LayoutContext, node: Node, x: Layout, indices: Layout) -> LayoutPlan:
+    axes, batch = node.attrs["axes"], node.attrs["batch"]
+    rank, index_rank = (t.ndim for t in node.inputs)
+    frame = frame_of(rank, index_rank, axes, batch)
+    if isinstance(x, Sharded) and x.axis not in axes:
+        needed = x if x.axis < batch else REPLICATED
+        return LayoutPlan([x, needed], [Sharded(frame.of_operand(x.axis))])
+    if isinstance(indices, Sharded) and indices.axis < index_rank - 1:
+        needed = indices if indices.axis < batch else REPLICATED
+        return LayoutPlan([needed, indices], [Sharded(frame.of_indices(indices.axis))])
+    if x == SUM and isinstance(indices, Replicated) and node.attrs["mode"] != "fill":
+        return LayoutPlan([x, indices], [SUM])
+    return replicated(ctx, node, x, indices)
+
+
+GATHER_ND = OpDef(
+    name="GatherNd",
+    signature="x, indices -> y",
+    precision="follow",
+    attrs={**INDEXED, "mode": MODE},
+    infer=_infer_gather,
+    lower=_lower_gather,
+    gradient=_gather_gradient,
+    layout=_gather_layout,
+    doc="For each vector along the last axis of `indices` (integers), the window of x at its "
+    "places along `axes`. The other axes of the indices replace `axes` where these are "
+    "neighbours, else they come first, after the `batch` axes. Negative places count from the "
+    "end; modes as of Take. Any dtype. Source: numpy's advanced indexing, tf.gather_nd.",
+)
+
+
+def gather_at(
+    x: Any,
+    indices: Any,
+    axes: Axes,
+    batch: int = 0,
+    mode: str = "clip",
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """The windows of `x` at index vectors along any `axes`; see `gather_nd` for the rest."""
+    operands = (convert(x), convert(indices))
+    return emit_one(GATHER_ND, operands, name, axes=tuple(axes), batch=batch, mode=mode)
+
+
+def vector_axes(op: str, indices: Tensor, batch_dims: int) -> Axes:
+    """The axes that index vectors name, the first after those in step."""
+    size = indices.type.shape[-1] if indices.ndim else None
+    if not isinstance(size, int) or size < 1:
+        refuse(
+            f"{op}: the last axis of the indices must have a known size, 1 or more",
+            error=AttributeValueError,
+            indices=indices,
+            mend="it holds one place for each axis that is indexed",
+        )
+    return tuple(range(batch_dims, batch_dims + size))
+
+
+def gather_nd(
+    x: Any,
+    indices: Any,
+    batch_dims: int = 0,
+    mode: str | None = None,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """The elements or windows of `x` at the index vectors `indices[..., :]`.
+
+    Args:
+        x: any tensor.
+        indices: integers [..., k]: places along the first k axes of `x` after `batch_dims`.
+            Negative ones count from the end.
+        batch_dims: how many leading axes of `x` and `indices` go in step.
+        mode: for places out of range, as in `take`; without a mode they count as the nearest, and
+            are an error in runs with `CompileOptions(check_numerics=True)`.
+
+    Returns:
+        [..., *x.shape[batch_dims + k:]], in the dtype of `x`.
+
+    Raises:
+        DTypeError: `indices` are not integers.
+        ShapeError: more places than axes, or sizes of batch axes that differ.
+        AttributeValueError: k is not known, or `mode` is not.
+
+    Source: tf.gather_nd.
+    """
+    where = convert(indices)
+    axes = vector_axes("GatherNd", where, batch_dims)
+    shape = convert(x).type.shape
+    if mode is None and axes[-1] < len(shape):
+        sizes = tuple(shape[axis] for axis in axes)
+        low = tuple(-size for size in sizes)
+        where = in_range(where, low, sizes, "indices", of="gather_nd")
+    return gather_at(x, where, axes, batch_dims, mode or "clip", name=name)
+
+
+OPS: tuple[OpDef, ...] = (GATHER_ND,)

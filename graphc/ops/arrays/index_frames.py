@@ -1,0 +1,123 @@
+"""What GatherNd and ScatterNd share: where axes lie, checks, indices as XLA takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.errors import DTypeError
+from graphc.ir.dims import Shape
+from graphc.ir.dtypes import BOOL, is_integer
+from graphc.ir.node import Tensor
+from graphc.ir.opdef import Attr, InferContext
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.joining import concatenate
+from graphc.ops.arrays.shape import broadcast_to, expand_dims
+from graphc.ops.core.emit import convert
+
+Axes = tuple[int, ...]
+
+INDEXED = {
+    "axes": Attr(
+        "ints",
+        check=lambda axes: all(a >= 0 for a in axes) and bool(axes) and list(axes) == sorted(axes),
+        must="be axes in order, one or more, counted from the front",
+        doc="the axes of x that an index vector names a place along",
+    ),
+    "batch": Attr(
+        "int",
+        default=0,
+        check=lambda batch: batch >= 0,
+        must="not be negative",
+        doc="the number of leading axes of x and the indices that go in step",
+    ),
+}
+
+
+class Frame(NamedTuple):
+    """Where the axes of x and of the indices lie in what is gathered.
+
+    Attributes:
+        axes: the axes of x that are indexed.
+        kept: the other axes of x, in their order.
+        place: how many of them stand before the axes of the indices: as in NumPy those replace
+            the indexed axes where these are neighbours, and come first otherwise.
+        lead: the number of axes of the indices, without the batch and the index vector.
+        batch: the number of axes that go in step.
+    """
+
+    axes: Axes
+    kept: Axes
+    place: int
+    lead: int
+    batch: int
+
+    def of_operand(self, axis: int) -> int:
+        """The axis of the result that is `axis` of x, which is kept."""
+        position = self.kept.index(axis)
+        return position if position < self.place else position + self.lead
+
+    def of_indices(self, axis: int) -> int:
+        """The axis of the result that is `axis` of the indices, not their last."""
+        return axis if axis < self.batch else self.place + axis - self.batch
+
+    def windows(self) -> Axes:
+        """The axes of the result that neither go in step nor come from the indices."""
+        return tuple(self.of_operand(axis) for axis in self.kept if axis >= self.batch)
+
+    def shape(self, x: Shape, indices: Shape) -> Shape:
+        """The shape of what is gathered."""
+        kept = [x[axis] for axis in self.kept]
+        return (*kept[: self.place], *indices[self.batch : -1], *kept[self.place :])
+
+
+def frame_of(rank: int, index_rank: int, axes: Axes, batch: int) -> Frame:
+    """The frame of a gather from `rank` axes by indices of `index_rank` axes."""
+    kept = tuple(axis for axis in range(rank) if axis not in axes)
+    neighbours = axes == tuple(range(axes[0], axes[0] + len(axes)))
+    return Frame(axes, kept, axes[0] if neighbours else batch, index_rank - 1 - batch, batch)
+
+
+def check_frame(
+    ctx: InferContext, x: TensorType, indices: TensorType, axes: Axes, batch: int
+) -> Frame:
+    """The frame of operands that fit; raises where they do not."""
+    if not is_integer(indices.dtype):
+        ctx.fail(
+            f"indices must be integers, got {indices.dtype.name}",
+            error=DTypeError,
+            mend="gc.extract takes a mask" if indices.dtype == BOOL else "gc.cast them to int32",
+        )
+    ctx.require(indices.rank > batch, f"indices need a last axis, of places, after {batch} in step")
+    ctx.require(
+        axes[0] >= batch and axes[-1] < x.rank and len(set(axes)) == len(axes),
+        f"axes {axes} are not axes of x, of rank {x.rank}, after {batch} in step",
+    )
+    ctx.require(
+        indices.shape[-1] == len(axes),
+        f"the last axis of the indices must have a place for each of {len(axes)} axes, "
+        f"got {indices.shape[-1]}",
+    )
+    for axis in range(batch):
+        ctx.unify(x.shape[axis], indices.shape[axis], f"sizes of axis {axis}")
+    return frame_of(x.rank, indices.rank, axes, batch)
+
+
+def xla_indices(indices: Any, sizes: Sequence[Any]) -> Any:
+    """Index vectors as XLA takes them: negative places counted from the front."""
+    if indices.dtype.itemsize < 4:  # may not reach the sizes
+        indices = lax.convert_element_type(indices, np.int32)
+    if jnp.issubdtype(indices.dtype, jnp.unsignedinteger):
+        return indices
+    ends = jnp.stack([jnp.asarray(size, indices.dtype) for size in sizes])
+    return lax.select(indices < 0, indices + ends, indices)
+
+
+def index_vectors(places: Sequence[Tensor], shape: Shape) -> Tensor:
+    """Indices along several axes, broadcast to `shape`, as one tensor of index vectors."""
+    columns = [expand_dims(broadcast_to(convert(p), shape), len(shape)) for p in places]
+    return columns[0] if len(columns) == 1 else concatenate(columns, len(shape))

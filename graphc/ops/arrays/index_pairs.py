@@ -1,0 +1,78 @@
+"""Indices of the diagonal and of the triangles of matrices: known while the graph is built."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import ShapeError
+from graphc.ir.dtypes import INT32
+from graphc.ir.node import Tensor
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import constant, convert
+
+Pair = tuple[Tensor, Tensor]
+
+
+def tril_indices(rows: int, k: int = 0, columns: int | None = None) -> Pair:
+    """The rows and the columns (int32) of what `gc.tril` keeps of a matrix.
+
+    Args:
+        rows, columns: ints; as many columns as rows by default.
+        k: the last diagonal kept: 0 is the main one, 1 the one above it.
+
+    Source: numpy.tril_indices.
+    """
+    return _pair(np.tril_indices(rows, k, columns))
+
+
+def triu_indices(rows: int, k: int = 0, columns: int | None = None) -> Pair:
+    """The rows and the columns (int32) of what `gc.triu` keeps of a matrix: see `tril_indices`.
+
+    Source: numpy.triu_indices.
+    """
+    return _pair(np.triu_indices(rows, k, columns))
+
+
+def tril_indices_from(x: Any, k: int = 0) -> Pair:
+    """`tril_indices` of a matrix of known sizes.
+
+    Raises:
+        ShapeError: no matrix, or of named sizes.
+
+    Source: numpy.tril_indices_from.
+    """
+    return tril_indices(*_sizes("tril_indices_from", x, k))
+
+
+def triu_indices_from(x: Any, k: int = 0) -> Pair:
+    """`triu_indices` of a matrix of known sizes.
+
+    Raises:
+        ShapeError: no matrix, or of named sizes.
+
+    Source: numpy.triu_indices_from.
+    """
+    return triu_indices(*_sizes("triu_indices_from", x, k))
+
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Tensor, ...]:
+    """The indices (int32) of the main diagonal of a tensor of `ndim` axes of size `n`.
+
+    Source: numpy.diag_indices.
+    """
+    return (constant(np.arange(n, dtype=INT32)),) * ndim
+
+
+def _pair(found: tuple[np.ndarray[Any, Any], ...]) -> Pair:
+    rows, columns = (constant(places.astype(INT32)) for places in found)
+    return rows, columns
+
+
+def _sizes(name: str, x: Any, k: int) -> tuple[int, int, int]:
+    tensor = convert(x)
+    sizes = [size for size in tensor.shape if isinstance(size, int)]
+    if len(sizes) != 2 or tensor.ndim != 2:
+        refuse(f"{name}: takes a matrix of known sizes", error=ShapeError, x=tensor)
+    return sizes[0], k, sizes[1]

@@ -1,0 +1,83 @@
+"""Updates along one axis: of whole slices (scatter), and of single elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.ir.node import Tensor
+from graphc.ops.arrays.indexing import scatter_add
+from graphc.ops.arrays.scattering_nd import scatter_at, updates_for
+from graphc.ops.arrays.shape import broadcast_to, expand_dims, moveaxis
+from graphc.ops.core.axes import normalize_axis
+from graphc.ops.core.checks import known_alike
+from graphc.ops.core.emit import convert
+
+
+def scatter(
+    operand: Any,
+    indices: Any,
+    updates: Any,
+    axis: int = 0,
+    op: str = "set",
+    mode: str = "drop",
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """`operand` with its slices at `indices` along `axis` updated.
+
+    Args:
+        operand: any tensor.
+        indices: integers of any shape; negative ones count from the end.
+        updates: of the shape of `take(operand, indices, axis)`, or broadcast to it.
+        axis: the axis the indices run along.
+        op, mode: as of `scatter_nd`.
+
+    Raises:
+        ShapeError, DTypeError, AttributeValueError: as `scatter_nd`.
+
+    Source: jax.numpy.ndarray.at.
+    """
+    target, where = convert(operand), convert(indices)
+    place = normalize_axis("ScatterNd", target, axis)
+    if op == "add":  # the form that passes know
+        changes = updates_for("ScatterAdd", target, updates)
+        return scatter_add(target, where, changes, place, mode, name=name)
+    vectors = expand_dims(where, where.ndim)
+    return scatter_at(target, vectors, updates, op, (place,), 0, mode, name=name)
+
+
+def put_along_axis(
+    operand: Any,
+    indices: Any,
+    updates: Any,
+    axis: int = -1,
+    op: str = "set",
+    mode: str = "drop",
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """`operand` with the elements that `take_along_axis` reads updated.
+
+    Args:
+        operand: any tensor.
+        indices: integers of the rank of `operand`, equal in the sizes of the other axes.
+        updates: of the shape of `indices`, or broadcast to it.
+        axis: the axis the indices run along.
+        op, mode: as of `scatter_nd`.
+
+    Raises:
+        ShapeError, DTypeError, AttributeValueError: as `scatter_nd`.
+
+    Source: numpy.put_along_axis.
+    """
+    target, where = convert(operand), convert(indices)
+    place = normalize_axis("ScatterNd", target, axis)
+    changes = updates_for("ScatterNd", target, updates)
+    if not known_alike(changes.shape, where.shape, changes):
+        changes = broadcast_to(changes, where.type.shape)
+    batch = target.ndim - 1
+    if place != batch:
+        target, where, changes = (moveaxis(t, place, -1) for t in (target, where, changes))
+    vectors = expand_dims(where, where.ndim)
+    result = scatter_at(target, vectors, changes, op, (batch,), batch, mode, name=name)
+    return result if place == batch else moveaxis(result, -1, place)

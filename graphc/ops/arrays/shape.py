@@ -1,0 +1,387 @@
+"""The shape of one tensor: reshape, transpose, broadcast, and what is made of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import gcd
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from graphc.errors import AttributeValueError
+from graphc.ir.dims import Dim, DimExpr, Monomial, Shape, Terms, product
+from graphc.ir.layouts import (
+    REPLICATED,
+    Layout,
+    LayoutContext,
+    LayoutPlan,
+    Partial,
+    Sharded,
+)
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.core.axes import normalize_axes, normalize_axis
+from graphc.ops.core.broadcasting import unbroadcast
+from graphc.ops.core.checks import as_dims, insertion_axis, refuse
+from graphc.ops.core.emit import convert, emit_one
+from graphc.ops.core.layout_rules import local_dims, moves
+
+Placed = tuple[int, Mapping[str, Any] | None] | None
+
+
+SHAPE = Attr(
+    "dims",
+    check=lambda dims: all(dim >= 0 for dim in dims if isinstance(dim, int)),
+    must="be a tuple of sizes, none negative",
+)
+
+
+# -- Reshape ---------------------------------------------------------------------------------
+
+
+def _terms(dim: Dim) -> Terms:
+    return dim.terms if isinstance(dim, DimExpr) else (((), dim),)
+
+
+def _never_equal(a: Dim, b: Dim) -> bool:
+    """Whether one is an int and the other a multiple of a number that does not divide it."""
+    if isinstance(a, DimExpr):
+        a, b = b, a
+    factor = gcd(*[coefficient for _, coefficient in _terms(b)])
+    return isinstance(a, int) and factor != 0 and a % factor != 0
+
+
+def _common_factor(a: Dim, b: Dim) -> Dim:
+    """A product that divides both: the integer one, times named sizes in every term."""
+    terms = [*_terms(a), *_terms(b)]
+    shared: Counter[Any] = Counter(terms[0][0])
+    for monomial, _ in terms[1:]:
+        shared &= Counter(monomial)
+    common: Monomial = tuple(sorted(shared.elements(), key=str))
+    whole = gcd(*[coefficient for _, coefficient in terms]) or 1
+    return DimExpr(((common, 1),)) * whole if common else whole
+
+
+def _infer_reshape(ctx: InferContext, x: TensorType, *, shape: Shape) -> TensorType:
+    if x.shape != shape:
+        find = ctx.constraints.find
+        old, new = find(product(x.shape)), find(product(shape))
+        if old != new:
+            common = _common_factor(old, new)
+            old_rest, new_rest = old // common, new // common
+            if _never_equal(old_rest, new_rest) or not ctx.constraints.unify(old_rest, new_rest):
+                ctx.fail(
+                    f"{old} elements do not fit the shape {_text(shape)}, which holds {new}",
+                    mend="the sizes must multiply to the same number; -1 stands for the rest",
+                )
+    return TensorType(x.dtype, shape)
+
+
+def _text(shape: Shape) -> str:
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def _place_reshape(ctx: LayoutContext, node: Node, axis: int) -> Placed:
+    """Where the cut along `axis` is also a cut along an axis of the result.
+
+    In row-major order a piece is, for each index of the axes before `axis`, one run of
+    elements. So it is for a result axis with as many elements before it, if that one divides.
+    """
+    old, new = node.inputs[0].type.shape, node.attrs["shape"]
+    before = product(old[:axis])
+    for i, dim in enumerate(new):
+        divides = dim == old[axis] or (isinstance(dim, int) and dim % ctx.replicas == 0)
+        if divides and product(new[:i]) == before:
+            return i, {"shape": local_dims(new, i, ctx.replicas)}
+    return None
+
+
+RESHAPE = OpDef(
+    name="Reshape",
+    signature="x -> y",
+    precision="follow",
+    attrs={"shape": SHAPE},
+    infer=_infer_reshape,
+    lower=lambda ctx, x, *, shape: lax.reshape(x, ctx.shape(shape)),
+    gradient=lambda ctx, node, dy: [reshape(dy, node.inputs[0].type.shape)],
+    layout=moves(_place_reshape),
+    fold=lambda x, *, shape: np.reshape(x, shape),
+    doc="The elements of x, in row-major order, under `shape`. All dtypes. Source: numpy.reshape.",
+)
+
+
+def reshape(x: Any, shape: Any, *, name: str | None = None) -> Tensor:
+    """The elements of `x`, in row-major order, under `shape`. All dtypes.
+
+    Args:
+        x: any tensor.
+        shape: ints and named sizes; one may be -1, which stands for the rest.
+
+    Raises:
+        ShapeError: the numbers of elements differ, or -1 has no value.
+
+    Source: numpy.reshape.
+    """
+    x = convert(x)
+    dims = as_dims("Reshape", shape)
+    wildcards = [i for i, dim in enumerate(dims) if dim == -1]
+    if wildcards:
+        if len(wildcards) > 1:
+            refuse(f"Reshape: more than one -1 in {_text(dims)}", x=x)
+        i = wildcards[0]
+        dims = (*dims[:i], _rest(x, dims[:i] + dims[i + 1 :], dims), *dims[i + 1 :])
+    return emit_one(RESHAPE, (x,), name, shape=dims)
+
+
+def _rest(x: Tensor, known: Shape, shape: Shape) -> Dim:
+    """The size that -1 stands for beside the `known` ones of `shape`."""
+    total, divisor = product(x.type.shape), product(known)
+    if x.graph is not None:
+        find = x.graph.constraints.find
+        total, divisor = find(total), find(divisor)
+    if isinstance(divisor, int):
+        fits = divisor > 0 and not (isinstance(total, int) and total % divisor)
+    else:
+        fits = isinstance(total, DimExpr)
+    if not fits:
+        refuse(
+            f"Reshape: {total} elements do not divide into {_text(shape)}",
+            x=x,
+            mend="the known sizes must divide the number of elements",
+        )
+    common = _common_factor(total, divisor)
+    return (total // common) // (divisor // common)
+
+
+def ravel(x: Any, *, name: str | None = None) -> Tensor:
+    """`x` as one axis, in row-major order. All dtypes. Source: numpy.ravel."""
+    return reshape(x, (-1,), name=name)
+
+
+def flatten(x: Any, start_axis: int = 0, *, name: str | None = None) -> Tensor:
+    """`x` with the axes from `start_axis` on merged into one; `start_axis=1` keeps the batch.
+
+    Raises:
+        AttributeValueError: `start_axis` is out of range.
+    """
+    x = convert(x)
+    axis = normalize_axis("Reshape", x, start_axis) if x.ndim else 0
+    return reshape(x, (*x.type.shape[:axis], product(x.type.shape[axis:])), name=name)
+
+
+def expand_dims(x: Any, axis: int | Sequence[int], *, name: str | None = None) -> Tensor:
+    """`x` with axes of size 1 at the places `axis` of the result. Source: numpy.expand_dims."""
+    x = convert(x)
+    wanted = list(axis) if isinstance(axis, Iterable) else [axis]
+    rank = x.ndim + len(wanted)
+    new = {insertion_axis("Reshape", x, a, rank) for a in wanted}
+    if len(new) != len(wanted):
+        refuse(f"Reshape: an axis stands twice in {wanted}", error=AttributeValueError, x=x)
+    dims = iter(x.type.shape)
+    return reshape(x, tuple(1 if i in new else next(dims) for i in range(rank)), name=name)
+
+
+def squeeze(x: Any, axis: int | Sequence[int] | None = None, *, name: str | None = None) -> Tensor:
+    """`x` without the axes `axis`, which have size 1; by default without all such axes.
+
+    Raises:
+        ShapeError: an axis named has another size. A named size is never 1.
+
+    Source: numpy.squeeze.
+    """
+    x = convert(x)
+    shape = x.type.shape
+    if axis is None:
+        return reshape(x, tuple(dim for dim in shape if dim != 1), name=name)
+    axes = normalize_axes("Reshape", x, axis)
+    for i in axes:
+        if shape[i] != 1:
+            refuse(f"Reshape: axis {i} has size {shape[i]}, not 1, and cannot be squeezed", x=x)
+    return reshape(x, tuple(dim for i, dim in enumerate(shape) if i not in axes), name=name)
+
+
+# -- Transpose -------------------------------------------------------------------------------
+
+
+def _infer_transpose(ctx: InferContext, x: TensorType, *, perm: tuple[int, ...]) -> TensorType:
+    if sorted(perm) != list(range(len(x.shape))):
+        ctx.fail(
+            f"axes {perm} are not an order of the {len(x.shape)} axes of x",
+            mend="name each axis once",
+        )
+    return TensorType(x.dtype, tuple(x.shape[i] for i in perm))
+
+
+TRANSPOSE = OpDef(
+    name="Transpose",
+    signature="x -> y",
+    precision="follow",
+    attrs={"perm": Attr("ints")},
+    infer=_infer_transpose,
+    lower=lambda ctx, x, *, perm: lax.transpose(x, perm),
+    gradient=lambda ctx, node, dy: [transpose(dy, np.argsort(node.attrs["perm"]).tolist())],
+    layout=moves(lambda ctx, node, axis: (node.attrs["perm"].index(axis), None)),
+    fold=lambda x, *, perm: np.transpose(x, perm),
+    doc="Axis i of the result is axis `perm[i]` of x. All dtypes. Source: numpy.transpose.",
+)
+
+
+def transpose(x: Any, axes: Sequence[int] | None = None, *, name: str | None = None) -> Tensor:
+    """`x` with its axes in the order `axes`, reversed by default.
+
+    Raises:
+        AttributeValueError: an axis is out of range.
+        ShapeError: `axes` does not name each axis once.
+
+    Source: numpy.transpose.
+    """
+    x = convert(x)
+    rank = x.ndim
+    perm = range(rank)[::-1] if axes is None else [normalize_axis("Transpose", x, a) for a in axes]
+    return emit_one(TRANSPOSE, (x,), name, perm=tuple(perm))
+
+
+permute_dims = transpose
+
+
+def swapaxes(x: Any, axis1: int, axis2: int, *, name: str | None = None) -> Tensor:
+    """`x` with two axes exchanged. Source: numpy.swapaxes."""
+    x = convert(x)
+    a, b = normalize_axis("Transpose", x, axis1), normalize_axis("Transpose", x, axis2)
+    perm = list(range(x.ndim))
+    perm[a], perm[b] = b, a
+    return transpose(x, perm, name=name)
+
+
+def moveaxis(
+    x: Any,
+    source: int | Sequence[int],
+    destination: int | Sequence[int],
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """`x` with the axes `source` at the places `destination`, the others in their order.
+
+    Raises:
+        AttributeValueError: an axis out of range, twice, or not as many of one as of the other.
+
+    Source: numpy.moveaxis.
+    """
+    x = convert(x)
+    sources, places = (
+        [normalize_axis("Transpose", x, a) for a in (s if isinstance(s, Iterable) else (s,))]
+        for s in (source, destination)
+    )
+    if len(set(sources)) != len(places) or len(set(places)) != len(sources):
+        refuse(
+            f"Transpose: cannot move axes {sources} to {places}",
+            error=AttributeValueError,
+            x=x,
+            mend="name each axis and each place once, as many of one as of the other",
+        )
+    perm = [i for i in range(x.ndim) if i not in sources]
+    for place, axis in sorted(zip(places, sources, strict=True)):
+        perm.insert(place, axis)
+    return transpose(x, perm, name=name)
+
+
+# -- BroadcastTo -----------------------------------------------------------------------------
+
+
+def _infer_broadcast_to(ctx: InferContext, x: TensorType, *, shape: Shape) -> TensorType:
+    lead = len(shape) - len(x.shape)
+    fits = lead >= 0
+    for dim, wanted in zip(x.shape, shape[max(lead, 0) :], strict=False):
+        fits = fits and (dim == 1 or dim == wanted or ctx.constraints.unify(dim, wanted))
+    if not fits:
+        ctx.fail(
+            f"shape {_text(x.shape)} does not broadcast to {_text(shape)}",
+            mend="each dim of x, counted from the right, must be 1 or equal",
+        )
+    return TensorType(x.dtype, shape)
+
+
+def _broadcast_layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
+    old, shape = node.inputs[0].type.shape, node.attrs["shape"]
+    if isinstance(x, Sharded) and old[x.axis] != 1:
+        axis = x.axis + len(shape) - len(old)
+        local = {"shape": local_dims(shape, axis, ctx.replicas)}
+        return LayoutPlan([x], [Sharded(axis)], local)
+    if isinstance(x, Partial) and product(old) == product(shape):
+        return LayoutPlan([x], [x])
+    # A partial sum is made whole here, while it is small, rather than after the repetition.
+    return LayoutPlan([REPLICATED], [REPLICATED])
+
+
+def _lower_broadcast_to(ctx: Any, x: Any, *, shape: Shape) -> Any:
+    lead = len(shape) - x.ndim
+    return lax.broadcast_in_dim(x, ctx.shape(shape), tuple(range(lead, len(shape))))
+
+
+def _broadcast_to_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
+    return [unbroadcast(ctx, dy, node.inputs[0])]
+
+
+BROADCAST_TO = OpDef(
+    name="BroadcastTo",
+    signature="x -> y",
+    precision="follow",
+    attrs={"shape": SHAPE},
+    infer=_infer_broadcast_to,
+    lower=_lower_broadcast_to,
+    gradient=_broadcast_to_gradient,
+    layout=_broadcast_layout,
+    fold=lambda x, *, shape: np.broadcast_to(x, shape),
+    doc="x repeated along new leading axes and axes of size 1 to `shape`. All dtypes. "
+    "Source: numpy.broadcast_to.",
+)
+
+
+def broadcast_to(x: Any, shape: Any, *, name: str | None = None) -> Tensor:
+    """`x` repeated along new leading axes and along axes of size 1, to `shape`.
+
+    Raises:
+        ShapeError: a dim of `x`, counted from the right, is neither 1 nor equal.
+
+    Source: numpy.broadcast_to.
+    """
+    dims = as_dims("BroadcastTo", shape)
+    return emit_one(BROADCAST_TO, (convert(x),), name, shape=dims)
+
+
+def tile(x: Any, reps: int | Sequence[int], *, name: str | None = None) -> Tensor:
+    """`x` laid side by side `reps[i]` times along axis i. Source: numpy.tile."""
+    x = convert(x)
+    times = as_dims("BroadcastTo", reps)
+    rank = max(x.ndim, len(times))
+    shape = (1,) * (rank - x.ndim) + x.type.shape
+    times = (1,) * (rank - len(times)) + times
+    pairs = list(zip(times, shape, strict=True))
+    apart = reshape(x, [d for _, dim in pairs for d in (1, dim)])
+    repeated = broadcast_to(apart, [d for pair in pairs for d in pair])
+    return reshape(repeated, [n * dim for n, dim in pairs], name=name)
+
+
+def repeat(x: Any, repeats: Dim, axis: int | None = None, *, name: str | None = None) -> Tensor:
+    """`x` with each element along `axis` `repeats` times in a row; raveled first by default.
+
+    Raises:
+        AttributeValueError: `repeats` is not one size; `gc.take` takes each element as often as
+            wanted.
+
+    Source: numpy.repeat.
+    """
+    if axis is None:
+        x, axis = ravel(x), 0
+    x = convert(x)
+    place = normalize_axis("BroadcastTo", x, axis) + 1
+    (times,) = as_dims("BroadcastTo", (repeats,))
+    before, after = x.type.shape[:place], x.type.shape[place:]
+    apart = broadcast_to(reshape(x, (*before, 1, *after)), (*before, times, *after))
+    return reshape(apart, (*before[:-1], before[-1] * times, *after), name=name)
+
+
+OPS: tuple[OpDef, ...] = (RESHAPE, TRANSPOSE, BROADCAST_TO)

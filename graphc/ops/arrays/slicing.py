@@ -1,0 +1,350 @@
+"""Windows of a tensor: slice, pad, reverse."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from graphc.errors import AttributeValueError
+from graphc.ir.dims import Dim, Shape
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.indexing import take
+from graphc.ops.core.axes import normalize_axes
+from graphc.ops.core.broadcasting import require_one_dtype
+from graphc.ops.core.checks import as_dims, is_static, refuse
+from graphc.ops.core.emit import CONSTANT, convert, emit_one, to_dtype
+from graphc.ops.core.layout_rules import SUM, local_dims, moves, replicated
+
+Adjoints = list[Tensor | None]
+Triple = tuple[Dim, Dim, int]  # low, high, interior
+
+
+# -- Slice -----------------------------------------------------------------------------------
+
+
+def _infer_slice(
+    ctx: InferContext, x: TensorType, *, starts: Shape, limits: Shape, strides: tuple[int, ...]
+) -> TensorType:
+    rank = len(x.shape)
+    if not len(starts) == len(limits) == len(strides) == rank:
+        ctx.fail(f"needs a start, a limit and a stride for each of the {rank} axes")
+    shape = []
+    for i, (dim, start, limit, stride) in enumerate(
+        zip(x.shape, starts, limits, strides, strict=True)
+    ):
+        known = [value for value in (0, start, limit, dim) if isinstance(value, int)]
+        if known != sorted(known) or stride < 1:
+            ctx.fail(f"{start}:{limit}:{stride} does not lie in axis {i}, of size {dim}")
+        shape.append(_count(start, limit, stride))
+    return TensorType(x.dtype, tuple(shape))
+
+
+def _count(start: Dim, limit: Dim, stride: int) -> Dim:
+    return limit - start if stride == 1 else (limit - start + (stride - 1)) // stride
+
+
+def _slice_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    pads: list[Triple] = []
+    rows = zip(
+        node.inputs[0].type.shape,
+        node.outputs[0].type.shape,
+        node.attrs["starts"],
+        node.attrs["strides"],
+        strict=True,
+    )
+    for axis, (dim, count, start, stride) in enumerate(rows):
+        if stride > 1 and not isinstance(count, int):  # it may turn out to be 0
+            dy = _spaced(ctx, dy, axis, stride)
+            pads.append((start, dim - start - count * stride, 0))
+        else:
+            covered = 0 if count == 0 else (count - 1) * stride + 1
+            pads.append((start, dim - start - covered, stride - 1))
+    return [pad_with(dy, 0, pads)]
+
+
+def _spaced(ctx: GradientContext, x: Tensor, axis: int, stride: int) -> Tensor:
+    """`x` with `stride - 1` zeros behind each element along `axis`: nothing, if there are none."""
+    before, size, behind = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    wide = ctx.ops.reshape(x, (*before, size, 1, *behind))
+    pads = [(0, stride - 1 if i == axis + 1 else 0, 0) for i in range(len(wide.shape))]
+    spaced: Tensor = ctx.ops.reshape(pad_with(wide, 0, pads), (*before, size * stride, *behind))
+    return spaced
+
+
+def _place_slice(ctx: LayoutContext, node: Node, axis: int) -> Any:
+    attrs = node.attrs
+    dim = node.inputs[0].type.shape[axis]
+    if (attrs["starts"][axis], attrs["limits"][axis], attrs["strides"][axis]) != (0, dim, 1):
+        return None
+    return axis, {"limits": local_dims(attrs["limits"], axis, ctx.replicas)}
+
+
+SLICE = OpDef(
+    name="Slice",
+    signature="x -> y",
+    precision="follow",
+    attrs={"starts": Attr("dims"), "limits": Attr("dims"), "strides": Attr("ints")},
+    infer=_infer_slice,
+    lower=lambda ctx, x, *, starts, limits, strides: lax.slice(
+        x, ctx.shape(starts), ctx.shape(limits), strides
+    ),
+    gradient=_slice_gradient,
+    layout=moves(_place_slice),
+    fold=lambda x, *, starts, limits, strides: x[tuple(map(slice, starts, limits, strides))],
+    doc="The elements `starts[i]`, `starts[i] + strides[i]`, ... before `limits[i]` along each "
+    "axis i; 0 <= start <= limit <= size, stride >= 1. All dtypes. Source: jax.lax.slice.",
+)
+
+
+def slice_(
+    x: Any,
+    starts: Sequence[Dim],
+    limits: Sequence[Dim],
+    strides: Sequence[int] | None = None,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """A strided window of `x`: `x[starts[0]:limits[0]:strides[0], ...]`, in range.
+
+    Args:
+        x: any tensor.
+        starts: the first index along each axis, from 0.
+        limits: the index to stop before, at most the size.
+        strides: steps, from 1; all 1 by default. `x[::-1]` and `flip` go backwards.
+
+    Raises:
+        ShapeError: a window outside `x`. With named sizes this is checked when they are bound.
+
+    Source: jax.lax.slice.
+    """
+    x = convert(x)
+    steps = (1,) * x.ndim if strides is None else tuple(operator.index(s) for s in strides)
+    return emit_one(
+        SLICE,
+        (x,),
+        name,
+        starts=as_dims("Slice", starts),
+        limits=as_dims("Slice", limits),
+        strides=steps,
+    )
+
+
+# -- Pad -------------------------------------------------------------------------------------
+
+
+def _infer_pad(
+    ctx: InferContext, x: TensorType, value: TensorType, *, pads: tuple[Triple, ...]
+) -> TensorType:
+    ctx.require(value.shape == (), f"value must be a scalar, got shape {value.shape}")
+    require_one_dtype(ctx, x, value)
+    if list(map(len, pads)) != [3] * len(x.shape) or not is_static(*[p[2] for p in pads]):
+        ctx.fail(f"needs (low, high, interior) for each of the {len(x.shape)} axes, got {pads}")
+    shape = []
+    for dim, (low, high, interior) in zip(x.shape, pads, strict=True):
+        size = low + high + (0 if dim == 0 else (dim - 1) * (interior + 1) + 1)
+        if interior < 0 or (isinstance(size, int) and size < 0):
+            ctx.fail(f"size {dim} cannot be padded by ({low}, {high}, {interior})")
+        shape.append(size)
+    return TensorType(x.dtype, tuple(shape))
+
+
+def _pad_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    x, value = node.inputs
+    pads: tuple[Triple, ...] = node.attrs["pads"]
+    if any(not isinstance(p, int) or p < 0 for low, high, _ in pads for p in (low, high)):
+        # What was cut off has no adjoint: zeros stand there again.
+        dy_window = pad_with(dy, 0, [(-low, -high, 0) for low, high, _ in pads])
+        starts: list[Dim] = [0] * len(pads)
+    else:
+        dy_window, starts = dy, [low for low, _, _ in pads]
+    limits = [
+        start + (0 if dim == 0 else (dim - 1) * (interior + 1) + 1)
+        for start, dim, (_, _, interior) in zip(starts, x.type.shape, pads, strict=True)
+    ]
+    dx = slice_(dy_window, starts, limits, [interior + 1 for _, _, interior in pads])
+    graph = value.graph
+    producer = graph.find_producer(value) if graph is not None else None
+    if producer is not None and producer.op is CONSTANT:
+        return [dx, None]
+    return [dx, ctx.ops.reduce_sum(dy) - ctx.ops.reduce_sum(dx)]
+
+
+def _pad_layout(ctx: LayoutContext, node: Node, x: Layout, value: Layout) -> LayoutPlan:
+    if x == SUM:  # linear in x and value together
+        return LayoutPlan([SUM, SUM], [SUM])
+    if isinstance(x, Sharded) and node.attrs["pads"][x.axis] == (0, 0, 0):
+        return LayoutPlan([x, REPLICATED], [x])
+    return replicated(ctx, node, x, value)
+
+
+def _lower_pad(ctx: LowerContext, x: Any, value: Any, *, pads: tuple[Triple, ...]) -> Any:
+    return lax.pad(x, value, [ctx.shape(triple) for triple in pads])
+
+
+def _fold_pad(x: Any, value: Any, *, pads: tuple[Any, ...]) -> Any:
+    spread = [
+        n + max(n - 1, 0) * interior for n, (_, _, interior) in zip(x.shape, pads, strict=True)
+    ]
+    inner = np.full(spread, value, x.dtype)
+    inner[tuple(slice(None, None, interior + 1) for _, _, interior in pads)] = x
+    sizes = [low + n + high for n, (low, high, _) in zip(spread, pads, strict=True)]
+    result = np.full(sizes, value, x.dtype)
+    kept = [
+        (max(low, 0), max(-low, 0), min(n + low, size) - max(low, 0))
+        for n, size, (low, _, _) in zip(spread, sizes, pads, strict=True)
+    ]
+    if all(count > 0 for _, _, count in kept):
+        to = tuple(slice(start, start + count) for start, _, count in kept)
+        result[to] = inner[tuple(slice(start, start + count) for _, start, count in kept)]
+    return result
+
+
+PAD = OpDef(
+    name="Pad",
+    signature="x, value -> y",
+    precision="follow",
+    attrs={"pads": Attr("pairs", doc="(low, high, interior) for each axis")},
+    infer=_infer_pad,
+    lower=_lower_pad,
+    gradient=_pad_gradient,
+    layout=_pad_layout,
+    fold=_fold_pad,
+    doc="x with `value` around it: for each axis `low` before, `high` behind (negative: cut off) "
+    "and `interior` between neighbours. All dtypes. Source: jax.lax.pad.",
+)
+
+
+def pad_with(
+    x: Any, value: Any, pads: Sequence[Sequence[Dim]], *, name: str | None = None
+) -> Tensor:
+    """`x` with the scalar `value` around it and between its elements.
+
+    Args:
+        x: any tensor.
+        value: a number or a scalar tensor; cast to the dtype of `x`.
+        pads: (low, high, interior) for each axis; negative low and high cut off.
+
+    Raises:
+        ShapeError: not a triple for each axis, or more is cut off than there is.
+
+    Source: jax.lax.pad.
+    """
+    x = convert(x)
+    triples = tuple(as_dims("Pad", triple) for triple in pads)
+    return emit_one(PAD, (x, to_dtype(value, x.type.dtype)), name, pads=triples)
+
+
+def pad(
+    x: Any,
+    pad_width: Any,
+    mode: str = "constant",
+    constant_values: Any = 0,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """`x` with `constant_values`, or with elements of its own, around it.
+
+    Args:
+        x: any tensor.
+        pad_width: sizes before and behind: one number, one pair for all axes, or a pair for each.
+        mode: "constant"; or "edge", "reflect", "symmetric" or "wrap", for known sizes.
+        constant_values: one number or scalar tensor.
+
+    Raises:
+        AttributeValueError: another mode, widths that do not fit, or sizes that are not known.
+
+    Source: numpy.pad.
+    """
+    x = convert(x)
+    if mode not in ("constant", *_OWN_MODES):
+        modes = ", ".join(f'"{known}"' for known in _OWN_MODES)
+        refuse(f'Pad: mode must be "constant", {modes}, got {mode!r}', error=AttributeValueError)
+    widths = _pad_widths(x, pad_width)
+    if any(isinstance(width, int) and width < 0 for pair in widths for width in pair):
+        refuse(
+            f"Pad: negative width in {pad_width!r}",
+            error=AttributeValueError,
+            x=x,
+            mend="cut with x[1:-1]",
+        )
+    if mode in _OWN_MODES:
+        return _pad_with_own(x, widths, mode)
+    return pad_with(x, constant_values, [(*pair, 0) for pair in widths], name=name)
+
+
+_OWN_MODES = ("edge", "reflect", "symmetric", "wrap")
+
+
+def _pad_with_own(x: Tensor, widths: list[Shape], mode: Any) -> Tensor:
+    """Elements of `x` chosen axis by axis: NumPy says which, by padding their numbers."""
+    for axis, (pair, size) in enumerate(zip(widths, x.shape, strict=True)):
+        if pair == (0, 0):
+            continue
+        width = [places for places in pair if isinstance(places, int)]
+        if not isinstance(size, int) or size == 0 or len(width) < 2:
+            refuse(
+                f'Pad: mode "{mode}" needs known sizes, not 0; axis {axis} has {size}',
+                error=AttributeValueError,
+                x=x,
+            )
+        x = take(x, np.pad(np.arange(size, dtype=np.int32), width, mode), axis)
+    return x
+
+
+def _pad_widths(x: Tensor, pad_width: Any) -> list[Shape]:
+    """A pair for each axis, from the forms numpy.pad takes."""
+    items = list(pad_width) if isinstance(pad_width, Iterable) else [pad_width]
+    pairs = (
+        [as_dims("Pad", item) for item in items]
+        if items and isinstance(items[0], Iterable)
+        else [as_dims("Pad", items)]
+    )
+    pairs = [pair * 2 if len(pair) == 1 else pair for pair in pairs]
+    if len(pairs) == 1:
+        pairs = pairs * x.ndim
+    if len(pairs) != x.ndim or any(len(pair) != 2 for pair in pairs):
+        refuse(
+            f"Pad: {pad_width!r} does not give (before, behind) for {x.ndim} axes",
+            error=AttributeValueError,
+            x=x,
+        )
+    return pairs
+
+
+# -- Reverse ---------------------------------------------------------------------------------
+
+
+def _infer_reverse(ctx: InferContext, x: TensorType, *, axes: tuple[int, ...]) -> TensorType:
+    for axis in axes:
+        ctx.require(0 <= axis < len(x.shape), f"axis {axis} is out of range")
+    return x
+
+
+REVERSE = OpDef(
+    name="Reverse",
+    signature="x -> y",
+    precision="follow",
+    attrs={"axes": Attr("ints")},
+    infer=_infer_reverse,
+    lower=lambda ctx, x, *, axes: lax.rev(x, axes),
+    gradient=lambda ctx, node, dy: [flip(dy, node.attrs["axes"])],
+    layout=moves(lambda ctx, node, axis: None if axis in node.attrs["axes"] else (axis, None)),
+    fold=lambda x, *, axes: np.flip(x, axes),
+    doc="x backwards along `axes`. All dtypes. Source: numpy.flip.",
+)
+
+
+def flip(x: Any, axis: int | Sequence[int] | None = None, *, name: str | None = None) -> Tensor:
+    """`x` backwards along `axis`, by default along all axes. Source: numpy.flip."""
+    x = convert(x)
+    return emit_one(REVERSE, (x,), name, axes=normalize_axes("Reverse", x, axis))
+
+
+OPS: tuple[OpDef, ...] = (SLICE, PAD, REVERSE)

@@ -1,0 +1,139 @@
+"""A new axis from several tensors, and its slices as several tensors: stack, unstack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.joining import several
+from graphc.ops.core.axes import normalize_axis
+from graphc.ops.core.broadcasting import require_one_dtype
+from graphc.ops.core.checks import insertion_axis
+from graphc.ops.core.emit import convert, emit, emit_one
+from graphc.ops.core.layout_rules import SUM, moves, replicated
+
+AXIS = Attr(
+    "int", default=0, check=lambda axis: axis >= 0, must="be an axis, counted from the front"
+)
+
+
+def _infer_stack(ctx: InferContext, *xs: TensorType, axis: int) -> TensorType:
+    ctx.require(bool(xs), "nothing to stack")
+    shape = list(xs[0].shape)
+    ctx.require(axis <= len(shape), f"axis {axis} is out of range for rank {len(shape) + 1}")
+    require_one_dtype(ctx, *xs)
+    for x in xs[1:]:
+        if len(x.shape) != len(shape):
+            ctx.fail(f"only tensors of one shape can be stacked: ranks {len(shape)}, {x.rank}")
+        for i, dim in enumerate(x.shape):
+            shape[i] = ctx.unify(shape[i], dim, f"only tensors of one shape: sizes of axis {i}")
+    return TensorType(xs[0].dtype, (*shape[:axis], len(xs), *shape[axis:]))
+
+
+def _stack_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
+    return list(unstack(dy, node.attrs["axis"]))
+
+
+def _stack_layout(ctx: LayoutContext, node: Node, *xs: Layout) -> LayoutPlan:
+    if all(x == SUM for x in xs):
+        return LayoutPlan(list(xs), [SUM])
+    for x in xs:
+        if isinstance(x, Sharded):
+            moved = x.axis + (x.axis >= node.attrs["axis"])
+            return LayoutPlan([x] * len(xs), [Sharded(moved)])
+    return replicated(ctx, node, *xs)
+
+
+STACK = OpDef(
+    name="Stack",
+    signature="*xs -> y",
+    precision="follow",
+    attrs={"axis": AXIS},
+    infer=_infer_stack,
+    lower=lambda ctx, *xs, axis: lax.concatenate([lax.expand_dims(x, (axis,)) for x in xs], axis),
+    gradient=_stack_gradient,
+    layout=_stack_layout,
+    fold=lambda *xs, axis: np.stack(xs, axis),
+    doc="The operands, of one type, side by side along a new axis. All dtypes. "
+    "Source: numpy.stack.",
+)
+
+
+_MOST = 1 << 20  # results of one node; a type of many more would fill the memory with them
+
+
+def _infer_unstack(ctx: InferContext, x: TensorType, *, axis: int) -> tuple[TensorType, ...]:
+    ctx.require(axis < x.rank, f"axis {axis} is out of range for rank {x.rank}")
+    size = x.shape[axis]
+    if not isinstance(size, int):
+        ctx.fail(f"axis {axis} has no known size ({size}) and cannot be unstacked")
+    ctx.require(size <= _MOST, f"axis {axis} has {size} slices, and {_MOST} is the most")
+    return (TensorType(x.dtype, (*x.shape[:axis], *x.shape[axis + 1 :])),) * size
+
+
+def _unstack_gradient(ctx: GradientContext, node: Node, *dys: Tensor | None) -> list[Tensor | None]:
+    pieces = [
+        ctx.ops.zeros_like(y) if dy is None else dy for y, dy in zip(node.outputs, dys, strict=True)
+    ]
+    return [stack(pieces, node.attrs["axis"])]
+
+
+def _unstacked_axis(ctx: LayoutContext, node: Node, axis: int) -> tuple[int, None] | None:
+    own: int = node.attrs["axis"]
+    return None if axis == own else (axis - (axis > own), None)
+
+
+UNSTACK = OpDef(
+    name="Unstack",
+    signature="x -> *ys",
+    precision="follow",
+    attrs={"axis": AXIS},
+    infer=_infer_unstack,
+    lower=lambda ctx, x, *, axis: tuple(
+        lax.index_in_dim(x, i, axis, keepdims=False) for i in range(x.shape[axis])
+    ),
+    gradient=_unstack_gradient,
+    layout=moves(_unstacked_axis),
+    fold=lambda x, *, axis: tuple(np.moveaxis(x, axis, 0)),
+    doc="The slices of x along `axis`, whose size is known, without that axis: one result for "
+    "each index. All dtypes. Source: numpy.unstack.",
+)
+
+
+def stack(tensors: Sequence[Any], axis: int = 0, *, name: str | None = None) -> Tensor:
+    """The tensors, of one shape, side by side along a new axis; dtypes promote.
+
+    Raises:
+        ShapeError: shapes differ.
+        AttributeValueError: `axis` is out of range, or there is nothing to stack.
+
+    Source: numpy.stack.
+    """
+    xs = several("Stack", tensors)
+    return emit_one(STACK, xs, name, axis=insertion_axis("Stack", xs[0], axis, xs[0].ndim + 1))
+
+
+def unstack(x: Any, axis: int = 0, *, name: str | None = None) -> tuple[Tensor, ...]:
+    """The slices of `x` along `axis`, without that axis, whose size is known.
+
+    Raises:
+        ShapeError: the size along `axis` is a named one.
+
+    Source: numpy.unstack.
+    """
+    x = convert(x)
+    place = normalize_axis("Unstack", x, axis)
+    if x.type.shape[place] == 0:
+        return ()
+    outputs = emit(UNSTACK, (x,), name=name, axis=place)
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+OPS: tuple[OpDef, ...] = (STACK, UNSTACK)

@@ -1,0 +1,109 @@
+"""`x.at[index].set(values)` and its kin: x with what the index names changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.ir.dtypes import BOOL
+from graphc.ir.node import Operand, Tensor
+from graphc.ops.arrays.creation import full
+from graphc.ops.arrays.dynamic_slicing import dynamic_update_slice
+from graphc.ops.arrays.scattering import scatter
+from graphc.ops.arrays.scattering_nd import scatter_at, updates_for
+from graphc.ops.arrays.shape import broadcast_to, reshape
+from graphc.ops.arrays.slicing import flip, pad_with
+from graphc.ops.arrays.subscript import (
+    Subscript,
+    Window,
+    is_whole,
+    parse,
+    reversed_axes,
+    vectors,
+    windowed,
+)
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert, graph_of
+from graphc.ops.elementwise.arithmetic import add, maximum, minimum, multiply
+from graphc.ops.elementwise.comparison import where
+from graphc.ops.structure.state import dim_value
+
+_MEETINGS = {"add": add, "mul": multiply, "min": minimum, "max": maximum}
+
+
+def update(x: Any, index: Any, values: Any, op: str) -> Tensor:
+    """`x.at[index].<op>(values)`: `x` with the elements that `x[index]` reads changed.
+
+    Args:
+        x: any tensor.
+        index: as of `x[index]`; or one mask, of the sizes of x's leading axes, whose true
+            elements are changed. What is out of range stays as it is.
+        values: of the shape of `x[index]`, or broadcast to it; for a mask that is a tensor, to
+            the shape of `x`.
+        op: "set", "add", "mul", "min" or "max". Duplicate places are added (and so on) several
+            times; of those that are set one wins.
+
+    Raises:
+        ShapeError: an index that `x` does not have, a mask of other sizes, or values that do not
+            broadcast.
+        DTypeError: values wider than `x`.
+
+    Source: jax.numpy.ndarray.at.
+    """
+    x = convert(x)
+    changes = updates_for("at", x, values)
+    if isinstance(index, Operand) and index.dtype == BOOL:
+        return _masked(x, convert(index), changes, op)
+    subscript = parse(x, index)
+    y = _updated(x, windowed(x, subscript), subscript, changes, op)
+    return _put_back(x, y, subscript.windows)
+
+
+def _meet(x: Tensor, changes: Tensor, op: str) -> Tensor:
+    return changes if op == "set" else _MEETINGS[op](x, changes)
+
+
+def _masked(x: Tensor, mask: Tensor, changes: Tensor, op: str) -> Tensor:
+    if mask.ndim > x.ndim:
+        refuse("at: the mask has more axes than x", x=x, mask=mask)
+    known = graph_of([x, mask]).constraints
+    for axis, (size, wanted) in enumerate(zip(mask.shape, x.shape, strict=False)):
+        pair = known.find(size), known.find(wanted)
+        if (1 in pair and pair != (1, 1)) or not known.unify(*pair):  # a 1 would broadcast
+            refuse(
+                f"at: a mask of size {size} along axis {axis}, of size {wanted}",
+                x=x,
+                mask=mask,
+                mend="a mask has the sizes of x's leading axes: gc.broadcast_to it",
+            )
+    mask = reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
+    return where(mask, _meet(x, broadcast_to(changes, x.shape), op), x)
+
+
+def _updated(x: Tensor, y: Tensor, subscript: Subscript, changes: Tensor, op: str) -> Tensor:
+    """The windows `y` of `x`, with what the index tensors choose of them changed."""
+    chosen = subscript.chosen
+    if not chosen:
+        return _meet(y, broadcast_to(changes, y.shape), op)
+    if len(chosen) == 1:
+        ((axis, places),) = chosen.items()
+        return scatter(y, places, changes, axis, op)
+    return scatter_at(y, vectors(x, subscript), changes, op, tuple(chosen))
+
+
+def _put_back(x: Tensor, y: Tensor, windows: list[Window]) -> Tensor:
+    """`x` with `y`, in some shape, in its windows."""
+    sizes = tuple(window.size() for window in windows)
+    if y.shape != sizes:
+        y = reshape(y, sizes)
+    if axes := reversed_axes(windows):
+        y = flip(y, axes)
+    if is_whole(x, windows):
+        return y
+    if all(window.stride == 1 for window in windows):
+        return dynamic_update_slice(x, y, [dim_value(window.start) for window in windows])
+    pads = []
+    for dim, window, size in zip(x.shape, windows, sizes, strict=True):
+        covered = 0 if size == 0 else (size - 1) * window.stride + 1
+        pads.append((window.start, dim - window.start - covered, window.stride - 1))
+    inside = pad_with(full(sizes, True), False, pads)
+    return where(inside, pad_with(y, 0, pads), x)

@@ -1,0 +1,97 @@
+"""What `Switch` and `Call` have in common: bodies that each take all operands, and run once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program, is_pure, region
+from graphc.ir.rewrite import substitute, used_from
+from graphc.ops.control.bodies import ThreadedBody
+
+
+def thread_bodies(
+    node: Node, bodies: Sequence[ThreadedBody], number: Tensor | None = None
+) -> tuple[Node, dict[str, Tensor]]:
+    """The node with its bodies made pure: see `passes.functionalize`.
+
+    A variable that one of several bodies assigns is a result of all: the others give the value
+    it had before. Draws come from streams of the node's own, told apart by `number`, which
+    takes the place of the first iteration's.
+    """
+    taken = [list(_taken(body, number)) for body in bodies]
+    outer = list(dict.fromkeys(outside for pairs in taken for outside, _ in pairs))
+    assigned = {c.variable: c.initial for b in bodies for c in b.carries if c.variable}
+    regions = [
+        _thread(threaded, pairs, outer, assigned)
+        for threaded, pairs in zip(bodies, taken, strict=True)
+    ]
+    finals = {variable: Tensor(old.type, variable) for variable, old in assigned.items()}
+    new_node = node.replace(
+        inputs=(*node.inputs, *outer),
+        outputs=(*node.outputs, *finals.values()),
+        regions=tuple(regions),
+    )
+    return new_node, finals
+
+
+def _taken(threaded: ThreadedBody, number: Tensor | None) -> Iterable[tuple[Tensor, Tensor]]:
+    """The values that a body newly takes: outside, and inside."""
+    for invariant in threaded.invariants:
+        yield invariant.outer, invariant.inner
+    for carry in threaded.carries:
+        is_index = carry.variable is None
+        yield number if is_index and number is not None else carry.initial, carry.inner
+
+
+def _thread(
+    threaded: ThreadedBody,
+    taken: Sequence[tuple[Tensor, Tensor]],
+    outer: Sequence[Tensor],
+    assigned: dict[str, Tensor],
+) -> Program:
+    body = threaded.body
+    inner: dict[Tensor, Tensor] = {}
+    same: dict[Tensor, Tensor] = {}  # two variables may have one value
+    for outside, inside in taken:
+        known = inner.setdefault(outside, inside)
+        if known is not inside:
+            same[inside] = known
+    for outside in outer:
+        inner.setdefault(outside, Tensor(outside.type, outside.name))
+    new = {c.variable: c.following for c in threaded.carries}
+    finals = [new.get(variable, inner[old]) for variable, old in assigned.items()]
+    inputs = [*body.input_tensors(), *(inner[outside] for outside in outer)]
+    return substitute(
+        region(body.name, inputs, body.nodes, [*body.output_tensors(), *finals]), same
+    )
+
+
+def prune_bodies(node: Node, used: set[Tensor]) -> Node:
+    """The node without results that nobody uses, and operands that its bodies then leave."""
+    kept = [i for i, tensor in enumerate(node.outputs) if tensor in used]
+    first = len(node.inputs) - len(node.regions[0].inputs)  # operands that choose the body
+    nodes = []
+    needed: set[int] = set()
+    for body in node.regions:
+        results = [body.outputs[i].tensor for i in kept]
+        nodes.append(used_from(body.nodes, results, keep=lambda inner: not is_pure(inner)))
+        left = {t for inner in nodes[-1] for t in inner.inputs}.union(results)
+        needed.update(i for i, t in enumerate(body.input_tensors()) if t in left)
+    taken = sorted(needed)
+    if len(kept) == len(node.outputs) and len(taken) == len(node.regions[0].inputs):
+        return node
+    regions = [
+        region(
+            body.name,
+            [body.inputs[i].tensor for i in taken],
+            inside,
+            [body.outputs[i].tensor for i in kept],
+        )
+        for body, inside in zip(node.regions, nodes, strict=True)
+    ]
+    return node.replace(
+        inputs=(*node.inputs[:first], *(node.inputs[first + i] for i in taken)),
+        outputs=tuple(node.outputs[i] for i in kept),
+        regions=tuple(regions),
+    )

@@ -1,0 +1,363 @@
+"""Choices made while the program runs: `cond` and `switch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from jax import lax
+
+from graphc.errors import AttributeValueError, DTypeError, GraphcError, ShapeError
+from graphc.ir.dtypes import BOOL, INT32, is_integer
+from graphc.ir.graph import Graph
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Partial, Sharded
+from graphc.ir.node import Node, Tensor, describe_tensors
+from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.program import Program, region
+from graphc.ir.scopes import building
+from graphc.ir.types import TensorType
+from graphc.ops.control.backward import Backward, differentiate
+from graphc.ops.control.bodies import (
+    Body,
+    check_taken,
+    close_body,
+    has_writes,
+    open_body,
+)
+from graphc.ops.control.branch_bodies import prune_bodies, thread_bodies
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert, emit_node, graph_of, to_dtype
+from graphc.ops.elementwise.arithmetic import clip
+from graphc.ops.structure.state import read
+
+
+def _infer_switch(
+    ctx: InferContext, index: TensorType, *types: TensorType
+) -> tuple[TensorType, ...]:
+    branches = len(ctx.regions)
+    ctx.require(branches > 0, "needs a branch at least")
+    ctx.require(index.rank == 0, f"the index must be a scalar, got {index}")
+    ctx.require(
+        index.dtype == INT32 or (index.dtype == BOOL and branches == 2),
+        f"the index must be int32, or bool with two branches, got {index}",
+        dtype=True,
+    )
+    for i in range(branches):
+        check_taken(ctx, types, i)
+    first, *others = ctx.regions
+    results = [t.type for t in first.output_tensors()]
+    for other in others:
+        _check_alike(ctx, first, other)
+        for i, tensor in enumerate(other.output_tensors()):
+            shape = [
+                ctx.unify(a, b, f"sizes of result {i} of {first.name} and {other.name}")
+                for a, b in zip(results[i].shape, tensor.type.shape, strict=True)
+            ]
+            results[i] = TensorType(tensor.type.dtype, tuple(shape))
+    return tuple(results)
+
+
+def _check_alike(ctx: InferContext, first: Program, other: Program) -> None:
+    """Raises unless the two branches give results of the same dtypes and ranks."""
+    a, b = first.output_tensors(), other.output_tensors()
+    ctx.require(
+        len(a) == len(b),
+        f"{first.name} gives {len(a)} results and {other.name} gives {len(b)}",
+    )
+    for i, (x, y) in enumerate(zip(a, b, strict=True)):
+        if x.dtype != y.dtype or x.ndim != y.ndim:
+            error = DTypeError if x.dtype != y.dtype else ShapeError
+            raise error(
+                f"{ctx.op.name}: result {i} is {x.type} from {first.name} and {y.type} from "
+                f"{other.name}",
+                details=describe_tensors({first.name: x, other.name: y}),
+                source=ctx.source,
+                mend="all branches must give results of the same types: gc.cast or gc.reshape one",
+            )
+
+
+def _lower_switch(ctx: LowerContext, index: Any, *operands: Any) -> tuple[Any, ...]:
+    def branch(body: Program) -> Callable[..., tuple[Any, ...]]:
+        # For XLA:CPU a branch is what the body of a loop is: not the main computation.
+        return lambda *values: tuple(ctx.lower_region(body, values, loop=True))
+
+    branches = [branch(body) for body in ctx.node.regions]
+    number = lax.convert_element_type(index, INT32)
+    results: tuple[Any, ...] = lax.switch(number, branches, *operands)
+    return results
+
+
+def _layout_switch(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+    """Every replica takes the same branch, so branches may hold collectives.
+
+    A result lies as the branches give it; where they differ, as most of them can give it
+    without exchanging data.
+    """
+    given = [REPLICATED if isinstance(x, Partial) else x for x in operands[1:]]
+    count = len(node.outputs)
+    found = [ctx.replicate_region(body, given, [None] * count)[1] for body in node.regions]
+    agreed = [_agreed(layouts) for layouts in zip(*found, strict=True)]
+    local = [ctx.replicate_region(body, given, agreed)[0] for body in node.regions]
+    return LayoutPlan([REPLICATED, *given], agreed, regions=tuple(local))
+
+
+def _agreed(layouts: Sequence[Layout]) -> Layout:
+    """One layout for a result that branches give in these; a whole value fits any."""
+    distinct = {layout for layout in layouts if layout != REPLICATED}
+    if len(distinct) == 1:
+        (only,) = distinct
+        return only
+    return next((x for x in layouts if isinstance(x, Sharded)), REPLICATED)
+
+
+# A result of a branch, None for zeros, and its type.
+_Wanted = tuple[Tensor | None, TensorType]
+
+
+def switch_gradient(
+    ctx: GradientContext, node: Node, *adjoints: Tensor | None
+) -> list[Tensor | None]:
+    """A switch between the backward sides of the branches, over what the forward one saved.
+
+    What a backward branch needs of its forward one becomes a result of the forward switch, for
+    which the other branches give zeros; branches share such a result where its type fits both.
+    """
+    graph = graph_of(node.inputs)
+    node = graph.node(node.name)  # it may have been given more results meanwhile
+    flowing = {i: adjoint for i, adjoint in enumerate(adjoints) if adjoint is not None}
+    sides = [differentiate(ctx, graph, body, list(flowing)) for body in node.regions]
+    found: list[Tensor | None] = [None] * len(node.inputs)
+    reached = sorted({i for side in sides for i in side.gradients})
+    if not reached:
+        return found
+    node, places = _with_saved(ctx, graph, node, sides)
+    index, *operands = node.inputs
+    inputs = {i: operands[i] for i in sorted({i for side in sides for i in side.inputs})}
+    saved = {i: node.outputs[i] for i in sorted({i for row in places for i in row.values()})}
+    regions = []
+    for side, row in zip(sides, places, strict=True):
+        kept = {place: side.saved[tensor] for tensor, place in row.items()}
+        taken = [*_stand_ins(side.inputs, inputs), *side.adjoints, *_stand_ins(kept, saved)]
+        wanted: list[_Wanted] = [(side.gradients.get(i), operands[i].type) for i in reached]
+        regions.append(_filled(ctx, graph, f"{side.forward.name}_grad", taken, side.nodes, wanted))
+    backward = emit_node(
+        node.op,
+        [index, *inputs.values(), *flowing.values(), *saved.values()],
+        regions=tuple(regions),
+    )
+    for i, tensor in zip(reached, backward.outputs, strict=True):
+        found[1 + i] = tensor
+    return found
+
+
+def _with_saved(
+    ctx: GradientContext, graph: Graph, node: Node, sides: Sequence[Backward]
+) -> tuple[Node, list[dict[Tensor, int]]]:
+    """The forward switch with results for what its backward sides use.
+
+    Gives for each branch the number of the result that each tensor it saves is.
+    """
+    added: list[TensorType] = []
+    places = []
+    for body, side in zip(node.regions, sides, strict=True):
+        known = {t: i for i, t in enumerate(body.output_tensors())}
+        free = list(range(len(added)))
+        for tensor in side.saved:
+            if tensor in known:
+                continue
+            fitting = [i for i in free if added[i] == tensor.type]
+            if fitting:
+                free.remove(fitting[0])
+            else:
+                added.append(tensor.type)
+            place = fitting[0] if fitting else len(added) - 1
+            known[tensor] = len(node.outputs) + place
+        places.append({tensor: known[tensor] for tensor in side.saved})
+    if not added:
+        return node, places
+    regions = []
+    for side, row in zip(sides, places, strict=True):
+        body = side.forward
+        own = {place: tensor for tensor, place in row.items()}
+        given: list[_Wanted] = [(t, t.type) for t in body.output_tensors()]
+        given += [(own.get(len(node.outputs) + i), type) for i, type in enumerate(added)]
+        regions.append(_filled(ctx, graph, body.name, body.input_tensors(), body.nodes, given))
+    results = [Tensor(type, f"{node.name}:saved") for type in added]
+    changed = node.replace(outputs=(*node.outputs, *results), regions=tuple(regions))
+    graph.replace_node(node, changed)
+    return changed, places
+
+
+def _stand_ins(own: dict[int, Tensor], every: dict[int, Tensor]) -> list[Tensor]:
+    """What a branch takes for each of `every`: its own stand-in, or one that it does not use."""
+    return [own[i] if i in own else Tensor(t.type, t.name) for i, t in every.items()]
+
+
+def _filled(
+    ctx: GradientContext,
+    graph: Graph,
+    name: str,
+    inputs: Sequence[Tensor],
+    nodes: Sequence[Node],
+    results: Sequence[_Wanted],
+) -> Program:
+    """A branch that gives `results`, zeros of the type for each that is None."""
+    with building(Graph(name=name, parent=graph)) as rest:
+        tensors = [
+            ctx.ops.zeros(type.shape, type.dtype) if tensor is None else tensor
+            for tensor, type in results
+        ]
+    return region(name, inputs, [*nodes, *rest.nodes], tensors)
+
+
+SWITCH = OpDef(
+    name="Switch",
+    signature="index, *operands -> *results",
+    precision="wide",
+    infer=_infer_switch,
+    lower=_lower_switch,
+    gradient=switch_gradient,
+    layout=_layout_switch,
+    thread_state=thread_bodies,
+    prune_outputs=prune_bodies,
+    doc="The results of one of the branches, its regions, which each take all operands. The index "
+    "is an int32 scalar, brought into range, or for two branches a bool scalar: False chooses "
+    "the first. Only the branch chosen runs. Source: jax.lax.switch.",
+)
+
+
+def cond(
+    predicate: Any,
+    true_fn: Callable[..., Any],
+    false_fn: Callable[..., Any],
+    *args: Any,
+    name: str | None = None,
+) -> Any:
+    """`true_fn(*args)` where `predicate` holds, else `false_fn(*args)`; only one of them runs.
+
+    Args:
+        predicate: a bool scalar.
+        true_fn, false_fn: each called once, with tensors, to build its branch. Outer tensors
+            and variables may be used in both. A variable that one of them assigns keeps its
+            value where the other runs, and is assigned only where a result of `cond` is fetched.
+        *args: nests (tuples, lists, dicts) of tensors.
+
+    Returns:
+        The nest that both functions return, of the same types in both.
+
+    Raises:
+        ShapeError, DTypeError: the predicate is no bool scalar, or the results differ in type.
+        GraphcError: the functions return different nests.
+
+    Source: jax.lax.cond.
+    """
+    chooser = convert(predicate)
+    if chooser.dtype != BOOL or chooser.ndim:
+        refuse(
+            f"cond: the predicate must be a bool scalar, got {chooser.type}",
+            error=DTypeError if chooser.dtype != BOOL else ShapeError,
+            mend="compare (x > 0), and reduce with gc.all or gc.any; gc.where chooses elementwise",
+        )
+    branches = {"false_branch": false_fn, "true_branch": true_fn}
+    return _add_switch("cond", chooser, branches, args, name)
+
+
+def switch(
+    index: Any, branches: Sequence[Callable[..., Any]], *args: Any, name: str | None = None
+) -> Any:
+    """`branches[index](*args)`, the index brought into range; only that branch runs.
+
+    Args:
+        index: an integer scalar.
+        branches: functions of `args`, each called once, with tensors: see `cond`.
+        *args: nests (tuples, lists, dicts) of tensors.
+
+    Returns:
+        The nest that all functions return, of the same types in all.
+
+    Raises:
+        ShapeError, DTypeError: the index is no integer scalar, or the results differ in type.
+        AttributeValueError: there are no branches.
+        GraphcError: the functions return different nests.
+
+    Source: jax.lax.switch.
+    """
+    chooser = convert(index)
+    if not is_integer(chooser.dtype) or chooser.ndim:
+        refuse(
+            f"switch: the index must be an integer scalar, got {chooser.type}",
+            error=ShapeError if chooser.ndim else DTypeError,
+            mend="gc.cond takes a bool; gc.cast(x, 'int32') makes a number an index",
+        )
+    if not branches:
+        refuse("switch: there are no branches", error=AttributeValueError)
+    if chooser.dtype != INT32:
+        chooser = to_dtype(clip(chooser, 0, len(branches) - 1), INT32)
+    named = {f"branch{i}": function for i, function in enumerate(branches)}
+    return _add_switch("switch", chooser, named, args, name)
+
+
+def _add_switch(
+    what: str,
+    chooser: Tensor,
+    branches: Mapping[str, Callable[..., Any]],
+    args: tuple[Any, ...],
+    name: str | None,
+) -> Any:
+    leaves, tree = jax.tree.flatten(args)
+    operands = [convert(leaf) for leaf in leaves]
+    graph = graph_of([chooser, *operands])
+    with building(graph):
+        traced = {key: _trace(f, key, operands, tree) for key, f in branches.items()}
+        out_tree = _common_tree(what, {key: branch.tree for key, branch in traced.items()})
+        bodies = [branch.body for branch in traced.values()]
+        captured = list(dict.fromkeys(t for body in bodies for t in body.captured))
+        regions = [branch.region(captured) for branch in traced.values()]
+        node = emit_node(
+            SWITCH,
+            [chooser, *operands, *captured],
+            name=name or what,
+            regions=tuple(regions),
+        )
+    if any(map(has_writes, regions)):
+        graph.last_reads.clear()
+    return jax.tree.unflatten(out_tree, node.outputs)
+
+
+class _Branch(NamedTuple):
+    """A branch traced: its body, the tensors that stand for the arguments, its nest of results."""
+
+    body: Body
+    parameters: list[Tensor]
+    tree: Any
+
+    def region(self, captured: Sequence[Tensor]) -> Program:
+        """The branch as a region that takes the arguments, then all of `captured`."""
+        own = dict(zip(self.body.captured, self.body.inner, strict=True))
+        inner = [own[t] if t in own else Tensor(t.type, t.name) for t in captured]
+        graph = self.body.graph
+        return region(graph.name, [*self.parameters, *inner], graph.nodes, self.body.results)
+
+
+def _trace(f: Callable[..., Any], name: str, operands: Sequence[Tensor], tree: Any) -> _Branch:
+    with open_body(name) as child:
+        parameters = [child.add_input(t.type, f"x{i}") for i, t in enumerate(operands)]
+        leaves, out_tree = jax.tree.flatten(f(*jax.tree.unflatten(tree, parameters)))
+        body = close_body(child, [convert(leaf) for leaf in leaves], read)
+    return _Branch(body, parameters, out_tree)
+
+
+def _common_tree(what: str, trees: Mapping[str, Any]) -> Any:
+    (first, tree), *others = trees.items()
+    for other, found in others:
+        if found != tree:
+            refuse(
+                f"{what}: {first} returns {tree}, {other} returns {found}",
+                error=GraphcError,
+                mend="return the same nest of tensors from all branches",
+            )
+    return tree
+
+
+OPS: tuple[OpDef, ...] = (SWITCH,)

@@ -1,0 +1,210 @@
+"""Loops over a leading axis: `scan`, `map_fn`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax import lax
+
+from graphc.errors import AttributeValueError, GraphcError, ShapeError
+from graphc.ir.dims import Dim
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
+from graphc.ir.scopes import building
+from graphc.ir.source import current_source
+from graphc.ir.types import TensorType
+from graphc.ops.control.bodies import (
+    Body,
+    body_region,
+    close_body,
+    has_writes,
+    open_body,
+    slice_type,
+    split,
+)
+from graphc.ops.control.loops import infer_loop, layout_loop, prune_loop, thread_loop
+from graphc.ops.control.scan_gradient import scan_gradient
+from graphc.ops.core.emit import convert, emit_node, graph_of
+from graphc.ops.structure.state import read
+
+
+def _infer_scan(
+    ctx: InferContext,
+    *types: TensorType,
+    consts: int,
+    carries: int,
+    length: Dim,
+    reverse: bool,
+    unroll: int,
+) -> tuple[TensorType, ...]:
+    ctx.require(not isinstance(length, int) or length >= 0, f"the length is negative: {length}")
+    return infer_loop(ctx, split(types, consts, carries), length)
+
+
+def _lower_scan(
+    ctx: LowerContext,
+    *operands: Any,
+    consts: int,
+    carries: int,
+    length: Dim,
+    reverse: bool,
+    unroll: int,
+) -> tuple[Any, ...]:
+    body = ctx.node.regions[0]
+    given = split(operands, consts, carries)
+
+    def step(carry: tuple[Any, ...], x: tuple[Any, ...]) -> tuple[Any, Any]:
+        outputs = ctx.lower_region(body, [*given.consts, *carry, *x], loop=True)
+        return tuple(outputs[:carries]), tuple(outputs[carries:])
+
+    final, stacked = lax.scan(
+        step, given.carries, given.xs, length=ctx.dim(length), reverse=reverse, unroll=unroll
+    )
+    return (*final, *stacked)
+
+
+SCAN = OpDef(
+    name="Scan",
+    signature="*operands -> *results",
+    precision="wide",
+    attrs={
+        "consts": Attr("int", doc="how many operands are the same in each iteration"),
+        "carries": Attr("int", doc="how many are carried from one to the next"),
+        "length": Attr("dim"),
+        "reverse": Attr("bool", default=False),
+        "unroll": Attr(
+            "int",
+            default=1,
+            check=lambda turns: turns > 0,
+            must="be how many turns the compiled loop takes at once, at least 1",
+        ),
+    },
+    infer=_infer_scan,
+    lower=_lower_scan,
+    gradient=scan_gradient,
+    layout=layout_loop,
+    thread_state=thread_loop,
+    prune_outputs=prune_loop,
+    doc="A loop over the leading axis of the xs: the body takes (consts, carries, slices of the "
+    "xs) and gives (carries, ys); results are the last carries and the stacked ys.",
+)
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    *,
+    length: Dim | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    name: str | None = None,
+) -> tuple[Any, Any]:
+    """Loops `carry, y = f(carry, x)` over the leading axis of `xs`; gives (carry, stacked ys).
+
+    Args:
+        f: called once, with tensors, to build the body. Outer tensors and variables may be
+            used in it; variables assigned in it are carried from iteration to iteration.
+        init: a nest (tuples, lists, dicts) of tensors; the carry keeps its types.
+        xs: a nest of tensors with one leading size, or None with `length`.
+        reverse: from the last slice to the first; ys keep the places of their xs.
+        unroll: how many turns the compiled loop takes at once; more cost compile time.
+
+    Raises:
+        ShapeError: lengths differ, or the carry changes its type.
+        AttributeValueError: `f` does not return (carry, y), or the length is not given.
+    """
+    init_leaves, init_tree = jax.tree.flatten(init)
+    x_leaves, x_tree = jax.tree.flatten(xs)
+    first = [convert(leaf) for leaf in init_leaves]
+    outer_xs = [convert(leaf) for leaf in x_leaves]
+    count = _scan_length(outer_xs, length)
+    graph = graph_of([*first, *outer_xs])
+    with building(graph), open_body(name or "scan_body") as child:
+        carry = [child.add_input(t.type, f"carry{i}") for i, t in enumerate(first)]
+        slices = [child.add_input(slice_type(t.type), f"x{i}") for i, t in enumerate(outer_xs)]
+        out = f(jax.tree.unflatten(init_tree, carry), jax.tree.unflatten(x_tree, slices))
+        new_carry, y_leaves, y_tree = _body_results(out, init_tree)
+        results = [convert(leaf) for leaf in (*new_carry, *y_leaves)]
+        body = close_body(child, results, read)
+    with building(graph):
+        node = _add_scan(body, first, outer_xs, [*carry, *slices], count, name, reverse, unroll)
+    if has_writes(node.regions[0]):
+        graph.last_reads.clear()
+    final, stacked = node.outputs[: len(first)], node.outputs[len(first) :]
+    return jax.tree.unflatten(init_tree, final), jax.tree.unflatten(y_tree, stacked)
+
+
+def _add_scan(
+    body: Body,
+    first: Sequence[Tensor],
+    xs: Sequence[Tensor],
+    parameters: Sequence[Tensor],
+    length: Dim,
+    name: str | None,
+    reverse: bool,
+    unroll: int,
+) -> Node:
+    return emit_node(
+        SCAN,
+        [*body.captured, *first, *xs],
+        name=name,
+        regions=(body_region(body, parameters),),
+        consts=len(body.captured),
+        carries=len(first),
+        length=length,
+        reverse=reverse,
+        unroll=unroll,
+    )
+
+
+def _scan_length(xs: Sequence[Tensor], length: Dim | None) -> Dim:
+    for x in xs:
+        if x.ndim == 0:
+            raise ShapeError(
+                "scan: xs need a leading axis to scan over, got a scalar",
+                source=current_source(),
+            )
+    if length is None and not xs:
+        raise AttributeValueError("scan: without xs, give length=", source=current_source())
+    return length if length is not None else xs[0].shape[0]
+
+
+def _body_results(out: Any, init_tree: Any) -> tuple[list[Any], list[Any], Any]:
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise AttributeValueError(
+            f"scan: the body must return (carry, y), got {type(out).__name__}",
+            source=current_source(),
+            mend="return carry, None where there is no y",
+        )
+    leaves, tree = jax.tree.flatten(out[0])
+    if tree != init_tree:
+        raise GraphcError(
+            f"scan: the carry is {init_tree} going in and {tree} coming out",
+            source=current_source(),
+            mend="return a carry of the same nest as init",
+        )
+    y_leaves, y_tree = jax.tree.flatten(out[1])
+    return leaves, y_leaves, y_tree
+
+
+def map_fn(f: Callable[[Any], Any], xs: Any, *, name: str | None = None) -> Any:
+    """`f` of each slice of `xs` along their leading axis, one after the other; results stacked.
+
+    Args:
+        f: called once, with tensors, to build the body, in which outer tensors and variables
+            may be used.
+        xs: a nest (tuples, lists, dicts) of tensors with one leading size.
+
+    Raises:
+        ShapeError: lengths differ, or there is no leading axis.
+        AttributeValueError: there are no xs.
+
+    Source: jax.lax.map.
+    """
+    return scan(lambda carry, x: (carry, f(x)), (), xs, name=name)[1]
+
+
+OPS: tuple[OpDef, ...] = (SCAN,)

@@ -1,0 +1,50 @@
+"""Axis arguments made canonical: non-negative, in range, no axis twice."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from graphc.errors import AttributeValueError
+from graphc.ir.node import Tensor
+from graphc.ops.core.checks import refuse
+
+
+def normalize_axis(op: str, x: Tensor, axis: Any) -> int:
+    """`axis` of `x` counted from the front; `op` is the operator an error names.
+
+    Raises:
+        AttributeValueError: not an int, or out of range.
+    """
+    rank = len(x.type.shape)
+    try:
+        index = operator.index(axis)
+    except TypeError:
+        refuse(f"{op}: axis must be an int, got {axis!r}", error=AttributeValueError, x=x)
+    if not -rank <= index < rank:
+        refuse(
+            f"{op}: axis {index} is out of range for rank {rank}",
+            error=AttributeValueError,
+            mend=f"axes run from {-rank} to {rank - 1}" if rank else "a scalar has no axes",
+            x=x,
+        )
+    return index + rank if index < 0 else index
+
+
+def normalize_axes(op: str, x: Tensor, axis: int | Sequence[int] | None) -> tuple[int, ...]:
+    """The axes of `x` that `axis` names, sorted: None is all of them, an int is one.
+
+    Raises:
+        AttributeValueError: an axis is not an int, out of range, or stands twice.
+    """
+    if axis is None:
+        return tuple(range(len(x.type.shape)))
+    if not isinstance(axis, Iterable):
+        return (normalize_axis(op, x, axis),)
+    axes = sorted([normalize_axis(op, x, a) for a in axis])
+    for first, second in pairwise(axes):
+        if first == second:
+            refuse(f"{op}: axis {first} is named twice", error=AttributeValueError, x=x)
+    return tuple(axes)

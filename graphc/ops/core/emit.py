@@ -1,0 +1,343 @@
+"""How operator functions make nodes: operands converted and promoted, then one node added."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from jax import lax
+
+from graphc.errors import DTypeError, GraphError, PromotionWarning
+from graphc.ir.dtypes import (
+    COMPLEX128,
+    FLOAT32,
+    FLOAT64,
+    INT64,
+    SCALAR_DEFAULTS,
+    SHORT,
+    DType,
+    as_dtype,
+    is_64bit,
+    is_complex,
+    is_floating,
+    is_inexact,
+    is_integer,
+    promote,
+    promote_scalar,
+)
+from graphc.ir.graph import Graph
+from graphc.ir.host_values import fitted, host_array, number, python_kind
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
+from graphc.ir.node import Node, Operand, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.program import Program
+from graphc.ir.scopes import AMBIENT, current_graph
+from graphc.ir.source import current_source
+from graphc.ir.types import TensorType
+from graphc.ir.variable import Variable
+from graphc.ops.core.layout_rules import SUM, elementwise, replicated
+
+
+def _infer_constant(ctx: InferContext, *, value: np.ndarray[Any, Any]) -> TensorType:
+    return TensorType(value.dtype, value.shape)
+
+
+CONSTANT = OpDef(
+    name="Constant",
+    signature="-> y",
+    precision="wide",
+    attrs={"value": Attr("array")},
+    infer=_infer_constant,
+    lower=lambda ctx, *, value: value,
+    differentiable=False,
+    layout=replicated,
+    fold=lambda *, value: value,
+    doc="The array `value`.",
+)
+
+
+def _lower_cast(ctx: LowerContext, x: Any, *, dtype: DType) -> Any:
+    if is_complex(x.dtype) and not is_complex(dtype):
+        x = x.real  # as NumPy does, without its warning
+    return lax.convert_element_type(x, dtype)
+
+
+def _cast_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
+    source = node.inputs[0].type.dtype
+    if not (is_inexact(source) and is_inexact(node.outputs[0].type.dtype)):
+        return [None]
+    return [to_dtype(dy, source)]
+
+
+def _cast_layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
+    """Terms of a sum may be widened one by one: what is then summed is more exact."""
+    source, dtype = node.inputs[0].type.dtype, node.attrs["dtype"]
+    if x == SUM and is_floating(source) and is_floating(dtype):
+        to, of = ml_dtypes.finfo(dtype), ml_dtypes.finfo(source)  # type: ignore[no-untyped-call]
+        if to.nmant > of.nmant and to.nexp >= of.nexp:
+            return LayoutPlan([x], [x])
+    return elementwise(ctx, node, x)
+
+
+def _fold_cast(x: np.ndarray[Any, Any], *, dtype: DType) -> np.ndarray[Any, Any] | None:
+    """None for floats that an integer dtype has no room for: NumPy wraps them, XLA clips."""
+    if is_complex(x.dtype) and not is_complex(dtype):
+        x = x.real
+    if is_integer(dtype) and is_floating(x.dtype):
+        limits = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+        whole = np.trunc(x.astype(np.float64))
+        if not ((whole >= float(limits.min)) & (whole < float(limits.max) + 1)).all():
+            return None
+    return x.astype(dtype)
+
+
+CAST = OpDef(
+    name="Cast",
+    signature="x -> y",
+    precision="wide",
+    attrs={"dtype": Attr("dtype")},
+    infer=lambda ctx, x, *, dtype: TensorType(dtype, x.shape),
+    lower=_lower_cast,
+    gradient=_cast_gradient,
+    layout=_cast_layout,
+    fold=_fold_cast,
+    doc="Conversion to `dtype`; complex to real drops the imaginary part. All dtypes.",
+)
+
+
+def graph_of(operands: Sequence[Any]) -> Graph:
+    """The graph new nodes go to: the one being built, else the one the operands belong to."""
+    if AMBIENT.graphs:
+        return AMBIENT.graphs[-1]
+    for operand in operands:
+        if isinstance(operand, (Tensor, Variable)) and operand.graph is not None:
+            return operand.graph
+    return current_graph()  # raises
+
+
+def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
+    """`value` as an array of a graphc dtype; Python numbers take JAX's default width, and so
+    do NumPy's scalars of float64, complex128 and int64.
+
+    Raises:
+        DTypeError: `value` is not numeric, or a number does not fit the dtype: see
+            `graphc.ir.host_values`.
+    """
+    if isinstance(value, np.generic) and (is_weak(value) if dtype else _has_default(value)):
+        value = scalar_kind(value)(value)  # type: ignore[misc]  # then checked like a Python number
+    if type(value) in SCALAR_DEFAULTS:
+        found = number(value, dtype or SCALAR_DEFAULTS[type(value)])
+        if found is not None:
+            return found
+    try:
+        array = host_array(value, dtype)
+        if dtype is None:
+            scalar = python_kind(value, array)
+            dtype = array.dtype if scalar is None else SCALAR_DEFAULTS[scalar]
+        return fitted(array, dtype)
+    except DTypeError as error:
+        error.source = error.source or AMBIENT.source or current_source()
+        raise
+
+
+def constant(value: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
+    """A tensor that holds `value` (a number, nested lists, or an array; copied).
+
+    Python numbers get JAX's default dtypes (int32, float32, complex64), and so do NumPy's scalars
+    of float64, complex128 and int64, which `np.sqrt(64)` and the like give. Other scalars of NumPy
+    and arrays keep their dtype.
+    """
+    if isinstance(value, Operand):
+        raise GraphError(
+            f"{value!r} is a tensor already",
+            source=current_source(),
+            mend="use it as it is; gc.cast changes its dtype",
+        )
+    array = np.array(as_array(value, None if dtype is None else as_dtype(dtype)))
+    array.flags.writeable = False
+    return emit_one(CONSTANT, (), name, value=array)
+
+
+def convert(value: Any, dtype: DType | None = None) -> Tensor:
+    """`value` as a tensor: a variable is read, a number or array becomes a constant."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, Variable):
+        return value.read()
+    return constant(value, dtype)
+
+
+def cast(x: Any, dtype: Any, *, name: str | None = None) -> Tensor:
+    """`x` converted to `dtype`; complex to real drops the imaginary part."""
+    wanted = as_dtype(dtype)
+    tensor = convert(x)
+    return tensor if tensor.type.dtype == wanted else emit_one(CAST, (tensor,), name, dtype=wanted)
+
+
+def is_weak(value: Any) -> bool:
+    """Whether the dtype of `value` gives way to a tensor's: a Python number or a NumPy scalar."""
+    return scalar_kind(value) is not None
+
+
+def scalar_kind(value: Any) -> type | None:
+    """The Python type of a number: bool, int, float or complex; None for anything else.
+
+    NumPy's scalars count as numbers, since nobody chose the dtype of the result of `np.sqrt(64)`.
+    An array without axes, `np.array(8.0)`, is an array, as in JAX and NumPy.
+    """
+    kind = type(value)
+    if kind in SCALAR_DEFAULTS:
+        return kind
+    if not isinstance(value, np.generic):
+        return None
+    dtype = value.dtype
+    if dtype not in SHORT:  # a string or a date
+        return None
+    if is_inexact(dtype):
+        return complex if is_complex(dtype) else float
+    return bool if dtype == np.bool_ else int if is_integer(dtype) else None
+
+
+def _has_default(value: np.generic) -> bool:
+    """Whether a NumPy scalar counts as a Python number even without a tensor beside it: its dtype
+    is NumPy's default."""
+    return value.dtype in (FLOAT64, COMPLEX128, INT64)
+
+
+def _promote(a: DType, b: DType) -> DType:
+    try:
+        return promote(a, b)
+    except DTypeError as error:  # with the user's line
+        source = AMBIENT.source or current_source()
+        raise DTypeError(error.what, source=source, mend=error.mend) from error
+
+
+def promote_types(*values: Any) -> DType:
+    """The dtype the values have together, by JAX's rules.
+
+    Python numbers and NumPy scalars are weak. Without a tensor or an array beside them, NumPy
+    scalars of other dtypes than float64, complex128 and int64 keep their dtype.
+    """
+    kinds = [scalar_kind(value) for value in values]
+    if None not in kinds:
+        kinds = [
+            None if isinstance(v, np.generic) and not _has_default(v) else k
+            for v, k in zip(values, kinds, strict=True)
+        ]
+    result: DType | None = None
+    for value, kind in zip(values, kinds, strict=True):
+        if kind is None:
+            own = value.dtype if isinstance(value, Operand) else as_array(value).dtype
+            result = own if result is None else _promote(result, own)
+    for kind in kinds:
+        if kind is not None:
+            result = SCALAR_DEFAULTS[kind] if result is None else promote_scalar(result, kind)
+    if result is None:
+        raise GraphError("no operands", source=current_source())
+    return result
+
+
+def promote_operands(*values: Any, cast_to: DType | None = None) -> list[Tensor]:
+    """The values as tensors of one dtype: `cast_to`, or the one they have together."""
+    first = values[0]
+    if cast_to is None:  # the common case, without a search: tensors of one dtype
+        if isinstance(first, Tensor):
+            dtype = first.type.dtype
+            if all(isinstance(v, Tensor) and v.type.dtype is dtype for v in values):
+                return list(values)
+        cast_to = promote_types(*values)
+        if cast_to.itemsize >= 8:
+            _warn_of_widening(cast_to, values)
+    return [to_dtype(value, cast_to) for value in values]
+
+
+def promote_inexact(*values: Any) -> list[Tensor]:
+    """The values as tensors of one floating or complex dtype; integers and bools give float32."""
+    dtype = promote_types(*values)
+    if not is_inexact(dtype):
+        dtype = FLOAT32
+    elif dtype.itemsize >= 8:
+        _warn_of_widening(dtype, values)
+    return [
+        v if isinstance(v, Tensor) and v.type.dtype is dtype else to_dtype(v, dtype) for v in values
+    ]
+
+
+_warned: dict[Any, Any] = {}  # the registry of Python's warnings: each line warns once
+
+
+def _warn_of_widening(dtype: DType, values: Sequence[Any]) -> None:
+    """Warns if an array widens a calculation on 32-bit tensors to 64 bits."""
+    if dtype not in (FLOAT64, COMPLEX128):
+        return
+    own = [v.dtype for v in values if isinstance(v, Operand) and is_inexact(v.dtype)]
+    if not own or any(map(is_64bit, own)):
+        return
+    others = [
+        as_array(v).dtype  # the dtype that `v` names may be one of another library
+        for v in values
+        if hasattr(v, "dtype") and not isinstance(v, (Operand, np.generic))
+    ]
+    wide = next((other for other in others if other in (FLOAT64, COMPLEX128)), None)
+    if wide is None:
+        return
+    source = AMBIENT.source or current_source()
+    text = (
+        f"an array of {wide.name} turns a tensor of {own[0].name} into {dtype.name}\n"
+        f"  at {source}     {source.code if source else ''}\n"
+        f"  mend: give the array the tensor's dtype, as in array.astype({own[0].name!r}), or cast "
+        f"the tensor if {dtype.name} is meant"
+    )
+    if source is None:
+        warnings.warn(text, PromotionWarning, stacklevel=2)
+    else:
+        warnings.warn_explicit(text, PromotionWarning, source.file, source.line, registry=_warned)
+
+
+def to_dtype(value: Any, dtype: DType) -> Tensor:
+    """`value` as a tensor of `dtype`; a number or array is converted on the host."""
+    if not isinstance(value, Operand):
+        return constant(value, dtype)
+    tensor = convert(value)
+    if tensor.type.dtype == dtype:
+        return tensor
+    return emit_one(CAST, (tensor,), dtype=dtype)
+
+
+def emit(
+    op: OpDef,
+    inputs: Sequence[Tensor],
+    /,
+    *,
+    name: str | None = None,
+    regions: tuple[Program, ...] = (),
+    **attrs: Any,
+) -> Any:
+    """Adds a node; its result, or the tuple of its results where there is not exactly one."""
+    outputs = emit_node(op, inputs, name=name, regions=regions, **attrs).outputs
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def emit_one(
+    op: OpDef, inputs: Sequence[Tensor], /, name: str | None = None, **attrs: Any
+) -> Tensor:
+    """`emit` for an operator of one result and no regions."""
+    graph = AMBIENT.graphs[-1] if AMBIENT.graphs else graph_of(inputs)
+    return graph.add(op, inputs, attrs, (), name).outputs[0]
+
+
+def emit_node(
+    op: OpDef,
+    inputs: Sequence[Tensor],
+    /,
+    *,
+    name: str | None = None,
+    regions: tuple[Program, ...] = (),
+    **attrs: Any,
+) -> Node:
+    """Adds a node to the graph being built (or the operands' graph) and gives it."""
+    graph = AMBIENT.graphs[-1] if AMBIENT.graphs else graph_of(inputs)
+    return graph.add(op, inputs, attrs, regions, name)

@@ -1,0 +1,1 @@
+"""Random keys, draws and distributions. `graphc.ops.random` exports their functions."""

@@ -1,0 +1,193 @@
+"""Random classes, orders and choices, drawn anew in every run. See `random_key` for seeds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import AttributeValueError
+from graphc.ir.dims import Dim, DimExpr, Shape, product
+from graphc.ir.node import Operand, Tensor
+from graphc.ops.arrays.indexing import take
+from graphc.ops.arrays.shape import moveaxis, reshape
+from graphc.ops.core.axes import normalize_axis
+from graphc.ops.core.checks import as_dims, broadcasts_to, is_static, refuse, same_shape
+from graphc.ops.core.emit import convert, promote_inexact, to_dtype
+from graphc.ops.core.precision import wide
+from graphc.ops.draws.distributions import gumbel, randint
+from graphc.ops.draws.random_draws import draw
+from graphc.ops.draws.random_parametric import RANDOM_PERMUTATION
+from graphc.ops.elementwise.transcendental import log
+from graphc.ops.reductions.axiswise import argmax
+from graphc.ops.reductions.sorting import top_k
+
+
+def categorical(
+    logits: Any,
+    axis: int = -1,
+    shape: Any = None,
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Classes, each with a probability proportional to the exponential of its logit.
+
+    Args:
+        logits: floating; `axis` runs over the classes.
+        axis: which.
+        shape: ints and named sizes, to which the other axes broadcast; by default those.
+        seed: see `random_key`.
+        name: of the node that draws.
+
+    Returns:
+        int32 of `shape`.
+
+    Raises:
+        ShapeError: the logits do not broadcast to `shape`, or are a scalar.
+        AttributeValueError: the axis is out of range.
+
+    Source: jax.random.categorical; Gumbel, Statistical theory of extreme values, 1954.
+    """
+    scores = _wide(logits)
+    place = normalize_axis("categorical", scores, axis)
+    if place != scores.ndim - 1:
+        scores = moveaxis(scores, place, -1)
+    own = scores.shape[:-1]
+    sizes = own if shape is None else as_dims("categorical", shape)
+    if not broadcasts_to(own, sizes, scores):
+        refuse(f"categorical: the logits do not broadcast to the shape {sizes}", logits=scores)
+    noise = gumbel((*sizes, scores.shape[-1]), dtype=scores.dtype, seed=seed, name=name)
+    return argmax(scores + noise, -1)
+
+
+def _wide(parameter: Any) -> Tensor:
+    """A parameter in float32 at least: noise of a narrow dtype takes too few values."""
+    (tensor,) = promote_inexact(parameter)
+    return to_dtype(tensor, wide(tensor.dtype))
+
+
+def _count(x: Any) -> Dim | None:
+    """The number that `x` is, or None where it is a tensor."""
+    return as_dims("choice", x)[0] if isinstance(x, (int, np.integer, DimExpr)) else None
+
+
+def permutation(x: Any, axis: int = 0, *, seed: Any = None, name: str | None = None) -> Tensor:
+    """`x` in random order along an axis, each order as likely as another.
+
+    Args:
+        x: a tensor; or an int or a named size n, for the numbers 0 to n - 1 (int32).
+        axis: of a tensor: its slices stay whole.
+        seed: see `random_key`.
+        name: of the node that draws.
+
+    Raises:
+        AttributeValueError: the axis is out of range.
+
+    Source: numpy.random.Generator.permutation.
+    """
+    count = _count(x)
+    if count is not None:
+        return draw(RANDOM_PERMUTATION, (), (), seed, name, size=count)[0]
+    tensor = convert(x)
+    place = normalize_axis("permutation", tensor, axis)
+    order = draw(RANDOM_PERMUTATION, (), (), seed, name, size=tensor.shape[place])[0]
+    return take(tensor, order, place)
+
+
+def shuffle(x: Any, axis: int = 0, *, seed: Any = None, name: str | None = None) -> Tensor:
+    """A tensor in random order along an axis: `permutation`; nothing changes in place."""
+    return permutation(convert(x), axis, seed=seed, name=name)
+
+
+def choice(
+    a: Any,
+    shape: Any = (),
+    replace: bool = True,
+    p: Any = None,
+    axis: int = 0,
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Elements chosen at random.
+
+    Args:
+        a: a tensor, of which slices along `axis` are chosen; or an int n, for 0 to n - 1.
+        shape: how many, ints; they take the place of `axis`.
+        replace: whether one may be chosen more than once.
+        p: the probability of each, floating [n]; by default they are equal. Only proportions
+            count.
+        axis: of a tensor.
+        seed: see `random_key`.
+        name: of the node that draws.
+
+    Returns:
+        Of a tensor, its dtype; of an int, int32 of `shape`.
+
+    Raises:
+        AttributeValueError: without replacement more than there are, or than have a positive
+            probability, as far as p is known now; or an axis out of range.
+        ShapeError: named sizes, or p not of n elements.
+
+    Source: numpy.random.Generator.choice; without replacement by weights: Efraimidis & Spirakis,
+    Information Processing Letters 97, 2006.
+    """
+    size, place, tensor = _count(a), 0, None
+    if size is None:
+        tensor = convert(a)
+        place = normalize_axis("choice", tensor, axis)
+        size = tensor.shape[place]
+    sizes = as_dims("choice", shape)
+    if not is_static(size, *sizes):
+        refuse(f"choice: of {size} elements {sizes}: these must be ints")
+    weights = None if p is None else _weights(p, size)
+    if not (replace or p is None or isinstance(p, Operand)):
+        _check_enough(np.asarray(p), product(sizes))
+    if replace:
+        places = _with_replacement(size, sizes, weights, seed, name)
+    else:
+        places = _without_replacement(size, sizes, weights, seed, name)
+    return places if tensor is None else take(tensor, places, place)
+
+
+def _weights(p: Any, size: Dim) -> Tensor:
+    weights = _wide(p)
+    if not same_shape(weights.shape, (size,), weights):
+        refuse(f"choice: p must hold {size} probabilities", p=weights)
+    return log(weights)
+
+
+def _check_enough(p: Any, count: Any) -> None:
+    positive = int(np.count_nonzero(p > 0))
+    if count > positive:
+        refuse(
+            f"choice: cannot choose {count} without replacement, as p is positive for {positive} "
+            "only",
+            error=AttributeValueError,
+        )
+
+
+def _with_replacement(
+    size: Any, sizes: Shape, weights: Tensor | None, seed: Any, name: str | None
+) -> Tensor:
+    if weights is None:
+        return randint(sizes, 0, size, seed=seed, name=name)
+    return categorical(weights, shape=sizes, seed=seed, name=name)
+
+
+def _without_replacement(
+    size: Any, sizes: Shape, weights: Tensor | None, seed: Any, name: str | None
+) -> Tensor:
+    count: Any = product(sizes)
+    if count > size:
+        refuse(
+            f"choice: cannot choose {count} of {size} without replacement",
+            error=AttributeValueError,
+        )
+    if weights is None:
+        first = permutation(size, seed=seed, name=name)[:count]
+    else:
+        scores = weights + gumbel((size,), dtype=weights.dtype, seed=seed, name=name)
+        first = top_k(scores, count)[1]
+    return reshape(first, sizes)

@@ -1,0 +1,134 @@
+"""Random counts: of successes, of classes, of trials; drawn anew in every run.
+
+See `random_key` for seeds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.errors import DTypeError
+from graphc.ir.dtypes import as_dtype, is_complex
+from graphc.ir.node import Tensor
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert, promote_inexact, to_dtype
+from graphc.ops.core.precision import wide
+from graphc.ops.draws.distributions import above_zero, fitting, shape_for
+from graphc.ops.draws.random_draws import bernoulli, draw
+from graphc.ops.draws.random_parametric import RANDOM_BINOMIAL, RANDOM_MULTINOMIAL
+from graphc.ops.elementwise.arithmetic import divide, maximum
+from graphc.ops.elementwise.rounding import ceil
+from graphc.ops.elementwise.transcendental import log, log1p
+
+
+def _trials(op: str, n: Any, p: Any) -> tuple[Tensor, Tensor]:
+    """Both in the dtype of p, but float32 at least, which n needs."""
+    (share,) = promote_inexact(p)
+    share = to_dtype(share, wide(share.dtype))
+    count = convert(n)
+    if is_complex(count.dtype):
+        refuse(f"{op}: n must be a number of trials, got {count.type}", error=DTypeError, n=count)
+    return to_dtype(n if count.ndim == 0 else count, share.dtype), share
+
+
+def binomial(
+    n: Any,
+    p: Any,
+    shape: Any = None,
+    dtype: Any = "int32",
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """How many of `n` trials succeed, each with probability `p`.
+
+    Args:
+        n: not negative; exact up to 2^24, or 2^53 where `p` is float64.
+        p: from 0 to 1; `n` and `p` broadcast to `shape`.
+        shape: ints and named sizes; by default what `n` and `p` broadcast to.
+        dtype: int32 or int64.
+        seed: see `random_key`.
+        name: of the node.
+
+    Raises:
+        ShapeError: `n` or `p` does not broadcast to `shape`.
+        DTypeError: complex numbers.
+
+    Source: numpy.random.Generator.binomial.
+    """
+    count, share = _trials("binomial", n, p)
+    sizes = shape_for("RandomBinomial", shape, count.shape, share.shape)
+    attrs = {"shape": sizes, "dtype": as_dtype(dtype)}
+    return draw(RANDOM_BINOMIAL, (), (count, share), seed, name, **attrs)[0]
+
+
+def multinomial(
+    n: Any,
+    p: Any,
+    shape: Any = None,
+    dtype: Any = "int32",
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """How many of `n` trials give each class.
+
+    Args:
+        n: not negative, as of `binomial`.
+        p: [..., k]: the probability of each class, of which only proportions count.
+        shape: of the stack of vectors, to which `n` and the axes of `p` before the last
+            broadcast; by default what they broadcast to together.
+        dtype: int32 or int64.
+        seed: see `random_key`.
+        name: of the node.
+
+    Returns:
+        [*shape, k]; the numbers along the last axis add up to `n`.
+
+    Raises:
+        ShapeError: `p` is a scalar, or `n` or `p` does not broadcast to `shape`.
+        DTypeError: complex numbers.
+
+    Source: numpy.random.Generator.multinomial.
+    """
+    count, share = _trials("multinomial", n, p)
+    sizes = shape_for("RandomMultinomial", shape, count.shape, share.shape[:-1])
+    attrs = {"shape": sizes, "dtype": as_dtype(dtype)}
+    return draw(RANDOM_MULTINOMIAL, (), (count, share), seed, name, **attrs)[0]
+
+
+def geometric(
+    p: Any,
+    shape: Any = None,
+    dtype: Any = "int32",
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Which trial is the first to succeed, counted from 1, each with probability `p`.
+
+    Args:
+        p: more than 0, at most 1; it broadcasts to `shape`.
+        shape: ints and named sizes; by default the shape of `p`.
+        dtype: an integer.
+        seed: see `random_key`.
+        name: of the node that draws.
+
+    Raises:
+        ShapeError: `p` does not broadcast to `shape`.
+
+    Source: numpy.random.Generator.geometric.
+    """
+    (share,) = promote_inexact(p)
+    share = to_dtype(share, wide(share.dtype))
+    sizes = fitting("geometric", shape, share)
+    even = above_zero(sizes, share.dtype, seed, name)
+    return to_dtype(maximum(ceil(divide(log(even), log1p(-share))), 1), as_dtype(dtype))
+
+
+def rademacher(
+    shape: Any, dtype: Any = "int32", *, seed: Any = None, name: str | None = None
+) -> Tensor:
+    """1 or -1, one as likely as the other. Source: jax.random.rademacher."""
+    heads = bernoulli(0.5, shape, seed=seed, name=name)
+    return 2 * to_dtype(heads, as_dtype(dtype)) - 1

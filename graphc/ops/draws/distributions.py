@@ -1,0 +1,346 @@
+"""Distributions of numbers, drawn anew in every run. See `random_key` for seeds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import numpy as jnp
+
+from graphc.errors import AttributeValueError
+from graphc.ir.dims import Shape
+from graphc.ir.dtypes import as_dtype, is_floating
+from graphc.ir.node import Tensor
+from graphc.ops.arrays.shape import broadcast_to, expand_dims, squeeze
+from graphc.ops.arrays.stacking import stack
+from graphc.ops.core.checks import as_dims, broadcasts_to, refuse, same_shape
+from graphc.ops.core.emit import emit_one, graph_of, promote_inexact
+from graphc.ops.draws.random_draws import RANDOM_NORMAL, draw, normal, placed, shape_of, uniform
+from graphc.ops.draws.random_keys import fold_in, random_key
+from graphc.ops.draws.random_parametric import RANDOM_GAMMA, RANDOM_POISSON
+from graphc.ops.elementwise.activation import softmax
+from graphc.ops.elementwise.arithmetic import absolute, add, negative, sign
+from graphc.ops.elementwise.powers import rsqrt
+from graphc.ops.elementwise.transcendental import exp, log, log1p, sigmoid, tan
+from graphc.ops.matrices.factorization import cholesky
+from graphc.ops.matrices.matrix_product import matmul
+from graphc.ops.numpy_api.rearranging import broadcast_shapes
+
+
+def randint(
+    shape: Any,
+    minval: int,
+    maxval: int,
+    dtype: Any = "int32",
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Integers spread evenly over [minval, maxval): `uniform` of an integer dtype.
+
+    Raises:
+        AttributeValueError: minval not less than maxval, or bounds that do not fit the dtype.
+
+    Source: jax.random.randint.
+    """
+    return uniform(shape, minval, maxval, dtype, seed=seed, name=name)
+
+
+# -- of a location and a scale ---------------------------------------------------------------
+
+
+def above_zero(shape: Any, dtype: Any, seed: Any, name: str | None) -> Tensor:
+    """Numbers spread evenly over (0, 1)."""
+    return uniform(shape, float(limits(dtype).tiny), 1.0, dtype, seed=seed, name=name)
+
+
+def limits(dtype: Any) -> Any:
+    """The least and greatest numbers of a floating dtype, and its precision."""
+    wanted = as_dtype(dtype)
+    if not is_floating(wanted):
+        refuse(f"dtype must be floating, got {wanted.name}", error=AttributeValueError)
+    return jnp.finfo(wanted)  # type: ignore[no-untyped-call]
+
+
+def exponential(
+    shape: Any,
+    scale: Any = 1.0,
+    dtype: Any = "float32",
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers of the exponential distribution with mean `scale`.
+
+    Args:
+        shape: ints and named sizes.
+        scale: a number or a tensor that broadcasts to `shape`.
+        dtype: floating.
+        seed: see `random_key`.
+        name: of the node that draws.
+
+    Source: numpy.random.Generator.exponential.
+    """
+    return placed(negative(log1p(-uniform(shape, dtype=dtype, seed=seed, name=name))), 0, scale)
+
+
+def gumbel(
+    shape: Any,
+    loc: Any = 0.0,
+    scale: Any = 1.0,
+    dtype: Any = "float32",
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers of the Gumbel distribution with mode `loc`; arguments as in `normal`.
+
+    Source: numpy.random.Generator.gumbel.
+    """
+    return placed(-log(-log(above_zero(shape, dtype, seed, name))), loc, scale)
+
+
+def logistic(
+    shape: Any,
+    loc: Any = 0.0,
+    scale: Any = 1.0,
+    dtype: Any = "float32",
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers of the logistic distribution with mean `loc`; arguments as in `normal`.
+
+    Source: numpy.random.Generator.logistic.
+    """
+    even = above_zero(shape, dtype, seed, name)
+    return placed(log(even) - log1p(-even), loc, scale)
+
+
+def laplace(
+    shape: Any,
+    loc: Any = 0.0,
+    scale: Any = 1.0,
+    dtype: Any = "float32",
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers of the Laplace distribution with mean `loc`; arguments as in `normal`.
+
+    Source: numpy.random.Generator.laplace.
+    """
+    above = float(limits(dtype).eps) - 1  # at -1 itself it would be infinite
+    even = uniform(shape, above, 1.0, dtype, seed=seed, name=name)
+    return placed(-sign(even) * log1p(-absolute(even)), loc, scale)
+
+
+def cauchy(
+    shape: Any,
+    loc: Any = 0.0,
+    scale: Any = 1.0,
+    dtype: Any = "float32",
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers of the Cauchy distribution with mode `loc`; arguments as in `normal`.
+
+    Source: jax.random.cauchy.
+    """
+    even = above_zero(shape, dtype, seed, name)
+    return placed(tan(np.pi * (even - 0.5)), loc, scale)
+
+
+def lognormal(
+    shape: Any,
+    mean: Any = 0.0,
+    sigma: Any = 1.0,
+    dtype: Any = "float32",
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers whose logarithms are those of `normal(shape, mean, sigma)`.
+
+    Source: numpy.random.Generator.lognormal.
+    """
+    return exp(normal(shape, mean, sigma, dtype, seed=seed, name=name))
+
+
+# -- of parameters -------------------------------------------------------------------------
+
+
+def shape_for(op: str, shape: Any, *parameters: Shape) -> Shape:
+    """`shape`, by default what the parameters broadcast to."""
+    return broadcast_shapes(*parameters) if shape is None else as_dims(op, shape)
+
+
+def fitting(op: str, shape: Any, *parameters: Any) -> Shape:
+    """`shape_for` of parameters; raises `ShapeError` unless they broadcast to it."""
+    sizes = shape_for(op, shape, *(shape_of(x) for x in parameters))
+    broadcast_shapes(sizes, *(shape_of(x) for x in parameters))  # raises where sizes differ
+    known = graph_of(parameters).constraints
+    if not all(known.unify_broadcast(shape_of(x), sizes) for x in parameters):
+        own = ", ".join(str(x.type) if isinstance(x, Tensor) else str(x) for x in parameters)
+        refuse(f"{op}: parameters {own} do not broadcast to the shape {sizes}")
+    return sizes
+
+
+def gamma(
+    alpha: Any, scale: Any = 1.0, shape: Any = None, *, seed: Any = None, name: str | None = None
+) -> Tensor:
+    """Numbers of the gamma distribution.
+
+    Args:
+        alpha: the shape of the distribution, positive; it broadcasts to `shape`. Integers count
+            as float32. Gradients flow to it (Figurnov et al., NeurIPS 2018).
+        scale: a number or a tensor that broadcasts to `shape`.
+        shape: ints and named sizes; by default what `alpha` and `scale` broadcast to.
+        seed: see `random_key`.
+        name: of the node that draws.
+
+    Raises:
+        ShapeError: `alpha` or `scale` do not broadcast to `shape`.
+
+    Source: numpy.random.Generator.gamma.
+    """
+    (a,) = promote_inexact(alpha)
+    sizes = shape_for("RandomGamma", shape, a.shape, shape_of(scale))
+    return placed(draw(RANDOM_GAMMA, (), (a,), seed, name, shape=sizes)[0], 0, scale)
+
+
+def chisquare(df: Any, shape: Any = None, *, seed: Any = None, name: str | None = None) -> Tensor:
+    """Numbers of the chi-square distribution of `df` degrees of freedom; see `gamma`.
+
+    Source: numpy.random.Generator.chisquare.
+    """
+    (degrees,) = promote_inexact(df)
+    return gamma(0.5 * degrees, 2.0, shape, seed=seed, name=name)
+
+
+def beta(a: Any, b: Any, shape: Any = None, *, seed: Any = None, name: str | None = None) -> Tensor:
+    """Numbers of the beta distribution of positive `a` and `b`, with gradients as in `gamma`.
+
+    Args:
+        a, b: they broadcast together and to `shape`. Integers count as float32.
+        shape: ints and named sizes; by default what `a` and `b` broadcast to.
+        seed: see `random_key`.
+        name: of the node that draws.
+
+    Raises:
+        ShapeError: `a` and `b` do not broadcast to `shape`.
+
+    Source: numpy.random.Generator.beta.
+    """
+    a, b = promote_inexact(a, b)
+    sizes = shape_for("RandomGamma", shape, a.shape, b.shape)
+    both = stack([broadcast_to(a, sizes), broadcast_to(b, sizes)])
+    logs = draw(RANDOM_GAMMA, (), (both,), seed, name, shape=both.shape, log=True)[0]
+    return sigmoid(logs[0] - logs[1])
+
+
+def dirichlet(
+    alpha: Any, shape: Any = None, *, seed: Any = None, name: str | None = None
+) -> Tensor:
+    """Vectors of the Dirichlet distribution: shares that add up to 1, with gradients.
+
+    Args:
+        alpha: [..., n], positive; integers count as float32.
+        shape: of the stack of vectors, to which the axes of `alpha` before the last broadcast;
+            by default those.
+        seed: see `random_key`.
+        name: of the node that draws.
+
+    Returns:
+        [*shape, n].
+
+    Raises:
+        ShapeError: a scalar, or `alpha` does not broadcast to `shape`.
+
+    Source: numpy.random.Generator.dirichlet.
+    """
+    (a,) = promote_inexact(alpha)
+    sizes = (*shape_for("RandomGamma", shape, a.shape[:-1]), *a.shape[-1:])
+    logs = draw(RANDOM_GAMMA, (), (a,), seed, name, shape=sizes, log=True)[0]
+    return softmax(logs, -1)
+
+
+def student_t(df: Any, shape: Any = None, *, seed: Any = None, name: str | None = None) -> Tensor:
+    """Numbers of Student's t distribution of `df` degrees of freedom; see `gamma`.
+
+    Source: numpy.random.Generator.standard_t.
+    """
+    (degrees,) = promote_inexact(df)
+    sizes = shape_for("RandomGamma", shape, degrees.shape)
+    key = random_key(seed)
+    half = 0.5 * degrees
+    spread = emit_one(RANDOM_GAMMA, (fold_in(key, 0), half), shape=sizes)
+    normals = emit_one(RANDOM_NORMAL, (fold_in(key, 1),), name, shape=sizes, dtype=degrees.dtype)
+    return normals * rsqrt(spread / half)
+
+
+def poisson(
+    rate: Any,
+    shape: Any = None,
+    dtype: Any = "int32",
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Integers of the Poisson distribution with mean `rate`, not negative.
+
+    Args:
+        rate: it broadcasts to `shape`.
+        shape: ints and named sizes; by default the shape of `rate`.
+        dtype: int32 or int64.
+        seed: see `random_key`.
+        name: of the node.
+
+    Raises:
+        ShapeError: `rate` does not broadcast to `shape`.
+
+    Source: numpy.random.Generator.poisson.
+    """
+    (mean,) = promote_inexact(rate)
+    sizes = shape_for("RandomPoisson", shape, mean.shape)
+    return draw(RANDOM_POISSON, (), (mean,), seed, name, shape=sizes, dtype=as_dtype(dtype))[0]
+
+
+def multivariate_normal(
+    mean: Any, cov: Any, shape: Any = None, *, seed: Any = None, name: str | None = None
+) -> Tensor:
+    """Vectors of the normal distribution of several variables, with gradients.
+
+    Args:
+        mean: [..., n].
+        cov: [..., n, n], positive definite; NaN comes out where it is not.
+        shape: of the stack of vectors, to which the axes before these broadcast; by default what
+            they broadcast to together.
+        seed: see `random_key`.
+        name: of the node that draws.
+
+    Returns:
+        [*shape, n].
+
+    Raises:
+        ShapeError: sizes that do not fit together.
+
+    Source: numpy.random.Generator.multivariate_normal with method="cholesky".
+    """
+    mean, cov = promote_inexact(mean, cov)
+    factor = cholesky(cov)
+    stacked = shape_for("RandomNormal", shape, mean.shape[:-1], cov.shape[:-2])
+    if not (
+        broadcasts_to(mean.shape[:-1], stacked, mean)
+        and broadcasts_to(cov.shape[:-2], stacked, mean)
+        and same_shape(mean.shape[-1:], cov.shape[-1:], mean)
+    ):
+        refuse(
+            f"multivariate_normal: mean must be [..., n] and cov [..., n, n], the axes before "
+            f"within the shape {stacked}",
+            mean=mean,
+            cov=cov,
+        )
+    normals = normal((*stacked, cov.shape[-1]), dtype=cov.dtype, seed=seed, name=name)
+    return add(mean, squeeze(matmul(factor, expand_dims(normals, -1)), -1))

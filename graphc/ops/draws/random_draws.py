@@ -1,0 +1,388 @@
+"""Draws, and dropout: pure functions of a key (see `graphc.ops.draws.random_keys`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+
+from graphc.errors import AttributeValueError
+from graphc.ir.dims import DimExpr, Shape
+from graphc.ir.dtypes import BOOL, FLOAT32, UINT32, DType, as_dtype, is_floating, is_integer
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
+from graphc.ir.node import Node, Operand, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.scopes import AMBIENT
+from graphc.ir.source import current_source
+from graphc.ir.types import TensorType
+from graphc.ops.core.broadcasting import Adjoints
+from graphc.ops.core.checks import as_dims, broadcasts_to, refuse
+from graphc.ops.core.emit import convert, emit_node, graph_of, is_weak, to_dtype
+from graphc.ops.core.layout_rules import SUM, replicated
+from graphc.ops.core.precision import wide
+from graphc.ops.draws.random_keys import KEY, as_jax_key, check_key, random_key
+
+_SHAPE = Attr("dims", doc="of the result")
+_FLOATING = Attr("dtype", default=FLOAT32, check=is_floating, must="be floating")
+
+
+# -- generators -----------------------------------------------------------------------------
+
+
+def _infer_generator(
+    ctx: InferContext, key: TensorType, *, shape: Any, dtype: DType, **attrs: Any
+) -> TensorType:
+    check_key(ctx, key)
+    return TensorType(dtype, shape)
+
+
+def _lower_normal(ctx: LowerContext, key: Any, *, shape: Any, dtype: DType) -> Any:
+    return jax.random.normal(as_jax_key(key), ctx.shape(shape), dtype)
+
+
+def _lower_truncated(
+    ctx: LowerContext, key: Any, *, lower: float, upper: float, shape: Any, dtype: DType
+) -> Any:
+    return jax.random.truncated_normal(as_jax_key(key), lower, upper, ctx.shape(shape), dtype)
+
+
+def _infer_uniform(
+    ctx: InferContext, key: TensorType, *, minval: float, maxval: float, shape: Any, dtype: DType
+) -> TensorType:
+    check_key(ctx, key)
+    if not minval < maxval:
+        ctx.fail(f"minval {minval} must be less than maxval {maxval}", error=AttributeValueError)
+    if is_integer(dtype):
+        bounds = np.iinfo(dtype)
+        whole = type(minval) is int and type(maxval) is int
+        if not (whole and bounds.min <= minval and maxval - 1 <= bounds.max):
+            ctx.fail(
+                f"minval {minval} and maxval {maxval} must be ints that fit {dtype.name}",
+                error=AttributeValueError,
+            )
+    return TensorType(dtype, shape)
+
+
+def _lower_uniform(
+    ctx: LowerContext, key: Any, *, minval: float, maxval: float, shape: Any, dtype: DType
+) -> Any:
+    sizes = ctx.shape(shape)
+    if is_integer(dtype):
+        return jax.random.randint(as_jax_key(key), sizes, minval, maxval, dtype)
+    return jax.random.uniform(as_jax_key(key), sizes, dtype, minval, maxval)
+
+
+def _infer_bernoulli(
+    ctx: InferContext, key: TensorType, p: TensorType, *, shape: Any
+) -> TensorType:
+    check_key(ctx, key)
+    ctx.require(is_floating(p.dtype), f"p must be floating, got {p.dtype.name}", dtype=True)
+    ctx.require(
+        ctx.broadcast(p.shape, shape) == shape,
+        f"p {p} does not broadcast to the shape ({', '.join(map(str, shape))})",
+    )
+    return TensorType(BOOL, shape)
+
+
+def _lower_bernoulli(ctx: LowerContext, key: Any, p: Any, *, shape: Any) -> Any:
+    # Against numbers of a narrow dtype, which are few, the probability would be rounded.
+    return jax.random.bernoulli(as_jax_key(key), p.astype(wide(p.dtype)), ctx.shape(shape))
+
+
+RANDOM_NORMAL = OpDef(
+    name="RandomNormal",
+    signature="key -> x",
+    precision="wide",
+    attrs={"shape": _SHAPE, "dtype": _FLOATING},
+    infer=_infer_generator,
+    lower=_lower_normal,
+    differentiable=False,
+    layout=replicated,
+    doc="Normal numbers with mean 0 and standard deviation 1.",
+)
+
+TRUNCATED_NORMAL = OpDef(
+    name="TruncatedNormal",
+    signature="key -> x",
+    precision="wide",
+    attrs={
+        "lower": Attr("float", default=-2.0),
+        "upper": Attr("float", default=2.0),
+        "shape": _SHAPE,
+        "dtype": _FLOATING,
+    },
+    infer=_infer_generator,
+    lower=_lower_truncated,
+    differentiable=False,
+    layout=replicated,
+    doc="Normal numbers with mean 0 and standard deviation 1, given that they lie between "
+    "`lower` and `upper`.",
+)
+
+RANDOM_UNIFORM = OpDef(
+    name="RandomUniform",
+    signature="key -> x",
+    precision="wide",
+    attrs={
+        "minval": Attr("float", default=0.0),
+        "maxval": Attr("float", default=1.0),
+        "shape": _SHAPE,
+        "dtype": Attr(
+            "dtype",
+            default=FLOAT32,
+            check=lambda d: is_floating(d) or is_integer(d),
+            must="be floating or integer",
+        ),
+    },
+    infer=_infer_uniform,
+    lower=_lower_uniform,
+    differentiable=False,
+    layout=replicated,
+    doc="Numbers spread evenly over [minval, maxval). Floating and integer dtypes.",
+)
+
+RANDOM_BERNOULLI = OpDef(
+    name="RandomBernoulli",
+    signature="key, p -> x",
+    precision="wide",
+    attrs={"shape": _SHAPE},
+    infer=_infer_bernoulli,
+    lower=_lower_bernoulli,
+    differentiable=False,
+    layout=replicated,
+    doc="True with probability p (floating, broadcasting to `shape`), each element by itself.",
+)
+
+
+# -- dropout --------------------------------------------------------------------------------
+
+
+def _infer_dropout(
+    ctx: InferContext, x: TensorType, key: TensorType, *, rate: float
+) -> tuple[TensorType, TensorType]:
+    ctx.require_dtype([x], is_floating, "floating")
+    check_key(ctx, key)
+    return x, TensorType(BOOL, x.shape)
+
+
+def kept_by_dropout(key: Any, shape: tuple[Any, ...], rate: float) -> Any:
+    """A JAX array of bools, each False with probability `rate`."""
+    # Random words against a threshold: no conversion to floats, and one stream for all dtypes.
+    threshold = np.uint32(min(round((1 - rate) * 2**32), 2**32 - 1))
+    return jax.random.bits(as_jax_key(key), shape, UINT32) < threshold
+
+
+def _lower_dropout(ctx: LowerContext, x: Any, key: Any, *, rate: float) -> tuple[Any, Any]:
+    kept = kept_by_dropout(key, x.shape, rate)
+    return jnp.where(kept, x / (1 - rate), np.zeros((), x.dtype)), kept
+
+
+def _dropout_gradient(
+    ctx: GradientContext, node: Node, dy: Tensor, dkept: Tensor | None
+) -> Adjoints:
+    # The mask itself, and not a second draw by the same key: under data parallelism the adjoint
+    # may lie otherwise than x did, and would draw others.
+    kept = node.outputs[1]
+    return [ctx.ops.where(kept, dy / (1 - node.attrs["rate"]), 0), None]
+
+
+def _dropout_layout(ctx: LayoutContext, node: Node, x: Layout, key: Layout) -> LayoutPlan:
+    if isinstance(x, Sharded):
+        return LayoutPlan([x, REPLICATED], [x, x], fold_replica=(1,))
+    if x == SUM:  # linear, and one mask for all the terms
+        return LayoutPlan([x, REPLICATED], [x, REPLICATED])
+    return replicated(ctx, node, x, key)
+
+
+DROPOUT = OpDef(
+    name="Dropout",
+    signature="x, key -> y, kept",
+    precision="follow",
+    attrs={
+        "rate": Attr(
+            "float",
+            check=lambda v: 0 <= v < 1,
+            must="be at least 0 and less than 1",
+            doc="the probability of 0",
+        )
+    },
+    infer=_infer_dropout,
+    lower=_lower_dropout,
+    gradient=_dropout_gradient,
+    layout=_dropout_layout,
+    doc="Each element of x set to 0 with probability `rate`, the others divided by 1 - rate; and "
+    "the mask of those kept (bool). Floating dtypes. Source: Srivastava et al., JMLR 15, 2014.",
+)
+
+
+# -- functions ------------------------------------------------------------------------------
+
+
+def normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = "float32",
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Normal numbers, drawn anew in every run.
+
+    Args:
+        shape: ints and named sizes.
+        mean, stddev: numbers or tensors that broadcast to `shape`.
+        dtype: floating.
+        seed: see `random_key`.
+    """
+    return _scaled(RANDOM_NORMAL, shape, mean, stddev, dtype, seed, name)
+
+
+def truncated_normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = "float32",
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Normal numbers no further than 2 `stddev` from `mean`, drawn anew in every run.
+
+    Arguments as in `normal`. `stddev` is that of the normal distribution before it is cut; the
+    numbers' own is 0.88 of it.
+    """
+    return _scaled(TRUNCATED_NORMAL, shape, mean, stddev, dtype, seed, name)
+
+
+def uniform(
+    shape: Any,
+    minval: float = 0.0,
+    maxval: float = 1.0,
+    dtype: Any = "float32",
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers spread evenly over [minval, maxval), drawn anew in every run.
+
+    Args:
+        shape: ints and named sizes.
+        minval, maxval: numbers; ints for an integer dtype.
+        dtype: floating or integer.
+        seed: see `random_key`.
+
+    Raises:
+        AttributeValueError: minval not less than maxval, or bounds that do not fit the dtype.
+    """
+    sizes = as_dims("RandomUniform", shape)
+    wanted = as_dtype(dtype)
+    bounds: dict[str, Any] = {"minval": minval, "maxval": maxval}
+    for which, bound in bounds.items():
+        if isinstance(bound, (Operand, DimExpr)):
+            refuse(
+                f"RandomUniform: {which} must be a number, got {bound!r}",
+                error=AttributeValueError,
+                mend="bounds that are tensors or named sizes: scale uniform(shape), and cast it",
+            )
+        if isinstance(bound, np.generic):
+            bounds[which] = bound.item()
+    return draw(RANDOM_UNIFORM, (), (), seed, name, **bounds, shape=sizes, dtype=wanted)[0]
+
+
+def bernoulli(
+    p: Any = 0.5, shape: Any = None, *, seed: Any = None, name: str | None = None
+) -> Tensor:
+    """True with probability `p`, each element by itself, drawn anew in every run.
+
+    Args:
+        p: a number or a floating tensor that broadcasts to `shape`.
+        shape: ints and named sizes; by default the shape of `p`.
+        seed: see `random_key`.
+
+    Returns:
+        bool.
+    """
+    probability = to_dtype(p, FLOAT32) if is_weak(p) else convert(p)
+    sizes = probability.shape if shape is None else as_dims("RandomBernoulli", shape)
+    return draw(RANDOM_BERNOULLI, (), (probability,), seed, name, shape=sizes)[0]
+
+
+def dropout(x: Any, rate: float, *, seed: Any = None, name: str | None = None) -> Tensor:
+    """`x` with each element set to 0 with probability `rate`, the others divided by 1 - rate.
+
+    Args:
+        x: floating.
+        rate: at least 0, less than 1. At 0 the result is `x`.
+        seed: see `random_key`.
+
+    Raises:
+        AttributeValueError: a rate out of range.
+    """
+    value = convert(x)
+    if rate == 0:
+        return value
+    return draw(DROPOUT, (value,), (), seed, name, rate=rate)[0]
+
+
+def _scaled(
+    op: OpDef, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: Any, name: str | None
+) -> Tensor:
+    sizes = as_dims(op.name, shape)
+    result = draw(op, (), (), seed, name, shape=sizes, dtype=as_dtype(dtype))[0]
+    return placed(result, mean, stddev)
+
+
+def shape_of(parameter: Any) -> Shape:
+    """The shape of a tensor, an array or a number."""
+    return tuple(parameter.shape) if hasattr(parameter, "shape") else np.shape(parameter)
+
+
+def placed(x: Tensor, location: Any, scale: Any) -> Tensor:
+    """`x * scale + location`, without what changes nothing.
+
+    Raises:
+        ShapeError: these are larger than `x`: one draw would stand in several places.
+    """
+    for label, parameter in (("location", location), ("scale", scale)):
+        shape = shape_of(parameter)
+        if not broadcasts_to(shape, x.shape, x):
+            refuse(
+                f"the {label} of a draw does not broadcast to its shape: {shape} is not within "
+                f"{x.shape}",
+                mend="pass the shape of all the numbers that are to be drawn",
+            )
+    if not (is_weak(scale) and scale == 1):
+        x = x * scale
+    if not (is_weak(location) and location == 0):
+        x = x + location
+    return x
+
+
+def draw(
+    op: OpDef,
+    before: tuple[Tensor, ...],
+    after: tuple[Tensor, ...],
+    seed: Any,
+    name: str | None,
+    **attrs: Any,
+) -> tuple[Tensor, ...]:
+    """The results of `op` for a new key between other operands.
+
+    What does not fit is found with a stand-in for the key, before any node is added.
+    """
+    graph, source = graph_of((*before, *after)), AMBIENT.source or current_source()
+    operands = (*before, Tensor(KEY, "key"), *after)
+    op.infer_types(operands, op.complete(attrs, source), graph.constraints, source)
+    return emit_node(op, (*before, random_key(seed), *after), name=name, **attrs).outputs
+
+
+OPS: tuple[OpDef, ...] = (
+    RANDOM_NORMAL,
+    TRUNCATED_NORMAL,
+    RANDOM_UNIFORM,
+    RANDOM_BERNOULLI,
+    DROPOUT,
+)

@@ -1,0 +1,224 @@
+"""Random keys: u32[2] values that random operators take as operands.
+
+`FoldIn`, `SplitKey` and `RandomBits` take a key, or an array of keys [..., 2], each by itself.
+
+`RandomKey(seed)` stands for the run's own key with the seed folded in; `functionalize` makes it
+explicit. The generator is threefry2x32 (Salmon et al., Parallel random numbers: as easy as 1, 2,
+3, SC 2011) whatever JAX's configuration says, so streams do not change with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax import lax
+
+from graphc.errors import AttributeValueError, GraphError
+from graphc.ir.dims import Shape
+from graphc.ir.dtypes import INT32, UINT32, DType, as_dtype
+from graphc.ir.node import Operand, Tensor
+from graphc.ir.opdef import Attr, Effects, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.core.checks import as_dims, refuse
+from graphc.ops.core.emit import constant, convert, emit_one, graph_of, is_weak
+from graphc.ops.core.layout_rules import replicated
+
+KEY = TensorType(UINT32, (2,))
+
+
+def as_jax_key(words: Any) -> Any:
+    """JAX's key of these u32[2], with the generator pinned."""
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
+
+
+def check_key(ctx: InferContext, key: TensorType) -> None:
+    """Raises `ShapeError` or `DTypeError` unless `key` is u32[2]."""
+    ctx.require(
+        key == KEY,
+        f"key must be {KEY}, got {key}",
+        mend="gc.random.random_key(seed) makes one, gc.random.fold_in(key, n) another from it",
+        dtype=key.dtype != KEY.dtype,
+    )
+
+
+def _check_keys(ctx: InferContext, keys: TensorType) -> Shape:
+    """The shape of an array of keys; raises unless `keys` is u32[..., 2]."""
+    fits = keys.dtype == UINT32 and keys.rank > 0 and keys.shape[-1] == 2
+    ctx.require(
+        fits,
+        f"key must be {KEY}, or an array of such, got {keys}",
+        mend="gc.random.random_key(seed) makes one, gc.random.split(key) others from it",
+        dtype=keys.dtype != UINT32,
+    )
+    return keys.shape[:-1]
+
+
+def _each(function: Callable[..., Any], keys: Any, *others: Any) -> Any:
+    """`function(key, *others)` for each of JAX's keys in an array [..., 2] of words."""
+    for _ in range(keys.ndim - 1):
+        function = jax.vmap(function)
+    return function(as_jax_key(keys), *others)
+
+
+def _infer_random_key(ctx: InferContext, seed: TensorType) -> TensorType:
+    ctx.require(seed == TensorType(INT32, ()), f"seed must be an int32 scalar, got {seed}")
+    return KEY
+
+
+def _not_lowered(ctx: LowerContext, seed: Any) -> Any:
+    raise GraphError("RandomKey must be gone before lowering: run functionalize")
+
+
+def _infer_fold_in(ctx: InferContext, key: TensorType, data: TensorType) -> TensorType:
+    shape = _check_keys(ctx, key)
+    ctx.require(
+        data == TensorType(INT32, shape),
+        f"data must be an int32 for each key, {TensorType(INT32, shape)}, got {data}",
+    )
+    return key
+
+
+def _lower_fold_in(ctx: LowerContext, key: Any, data: Any) -> Any:
+    number = lax.bitcast_convert_type(data, UINT32)  # negative ones too
+    return jax.random.key_data(_each(jax.random.fold_in, key, number))
+
+
+def _infer_split(ctx: InferContext, key: TensorType, *, shape: Shape) -> TensorType:
+    return TensorType(UINT32, (*_check_keys(ctx, key), *shape, 2))
+
+
+def _lower_split(ctx: LowerContext, key: Any, *, shape: Shape) -> Any:
+    sizes = ctx.shape(shape)
+    return jax.random.key_data(_each(lambda k: jax.random.split(k, sizes), key))
+
+
+def _infer_bits(ctx: InferContext, key: TensorType, *, shape: Shape, dtype: DType) -> TensorType:
+    return TensorType(dtype, (*_check_keys(ctx, key), *shape))
+
+
+def _lower_bits(ctx: LowerContext, key: Any, *, shape: Shape, dtype: DType) -> Any:
+    sizes = ctx.shape(shape)
+    return _each(lambda k: jax.random.bits(k, sizes, dtype), key)
+
+
+RANDOM_KEY = OpDef(
+    name="RandomKey",
+    signature="seed -> key",
+    precision="wide",
+    infer=_infer_random_key,
+    lower=_not_lowered,
+    differentiable=False,
+    effects=Effects.RANDOM,
+    doc="The run's random key with `seed` (int32 scalar) folded in: u32[2]. Another one in every "
+    "run and every iteration of a loop.",
+)
+
+FOLD_IN = OpDef(
+    name="FoldIn",
+    signature="key, data -> key",
+    precision="wide",
+    infer=_infer_fold_in,
+    lower=_lower_fold_in,
+    differentiable=False,
+    layout=replicated,
+    doc="A key (u32[2]) made from a key and a number (int32 scalar); other numbers give keys "
+    "that are independent. Of arrays of keys and numbers, each by itself.",
+)
+
+SPLIT_KEY = OpDef(
+    name="SplitKey",
+    signature="key -> keys",
+    precision="wide",
+    attrs={"shape": Attr("dims", doc="of the array of new keys")},
+    infer=_infer_split,
+    lower=_lower_split,
+    differentiable=False,
+    layout=replicated,
+    doc="`shape` many keys (u32[..., 2]) made from a key, independent of it and of each other.",
+)
+
+RANDOM_BITS = OpDef(
+    name="RandomBits",
+    signature="key -> x",
+    precision="wide",
+    attrs={
+        "shape": Attr("dims", doc="of the result, for each key"),
+        "dtype": Attr(
+            "dtype",
+            default=UINT32,
+            check=lambda d: d.kind == "u" and d.name != "uint4",
+            must="be an unsigned integer of 8 bits or more",
+        ),
+    },
+    infer=_infer_bits,
+    lower=_lower_bits,
+    differentiable=False,
+    layout=replicated,
+    doc="Words of random bits. Unsigned integer dtypes.",
+)
+
+
+def random_key(seed: Any = None, *, name: str | None = None) -> Tensor:
+    """A random key, u32[2], new in every run.
+
+    Args:
+        seed: operators with the same seed draw the same numbers within a run: an int of 0 to
+            2^31 - 1, or an int32 scalar tensor. By default one that no other operator has.
+
+    Raises:
+        AttributeValueError: a seed out of range.
+    """
+    if seed is None:
+        # Negative, so that no seed of the user's is the same.
+        seed = -graph_of([]).next_draw()
+    elif isinstance(seed, Operand):
+        seed = convert(seed)
+    elif type(seed) is not int or not 0 <= seed < 2**31:
+        refuse(
+            f"RandomKey: seed must be an int from 0 to 2**31 - 1, got {seed!r}",
+            error=AttributeValueError,
+        )
+    operand = seed if isinstance(seed, Tensor) else constant(seed, INT32)
+    return emit_one(RANDOM_KEY, (operand,), name=name)
+
+
+def fold_in(key: Any, data: Any, *, name: str | None = None) -> Tensor:
+    """A key made from `key` (u32[2]) and a number (int, or int32 scalar tensor)."""
+    number = constant(data, INT32) if is_weak(data) else convert(data)
+    return emit_one(FOLD_IN, (convert(key), number), name=name)
+
+
+def split_key(key: Any, num: Any = 2, *, name: str | None = None) -> Tensor:
+    """`num` new keys made from `key`, after which it should not be used any more.
+
+    Args:
+        key: u32[2].
+        num: how many; or the shape of an array of them.
+
+    Returns:
+        u32[num, 2]; a row is a key.
+
+    Source: jax.random.split.
+    """
+    return emit_one(SPLIT_KEY, (convert(key),), name, shape=as_dims("SplitKey", num))
+
+
+def random_bits(
+    key: Any, shape: Any = (), dtype: Any = "uint32", *, name: str | None = None
+) -> Tensor:
+    """Random bits: unsigned integers spread evenly over all of their values.
+
+    Args:
+        key: u32[2]; the same key gives the same bits.
+        shape: ints and named sizes.
+        dtype: unsigned, of 8 bits or more.
+
+    Source: jax.random.bits.
+    """
+    sizes = as_dims("RandomBits", shape)
+    return emit_one(RANDOM_BITS, (convert(key),), name, shape=sizes, dtype=as_dtype(dtype))
+
+
+OPS: tuple[OpDef, ...] = (RANDOM_KEY, FOLD_IN, SPLIT_KEY, RANDOM_BITS)

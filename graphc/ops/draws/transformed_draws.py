@@ -1,0 +1,297 @@
+"""More distributions, as formulas of even, normal and gamma numbers, drawn anew in every run.
+
+See `random_key` for seeds. Integers among the parameters count as float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.errors import AttributeValueError
+from graphc.ir.dims import Shape
+from graphc.ir.dtypes import as_dtype
+from graphc.ir.node import Tensor
+from graphc.ops.arrays.diagonals import diagonal
+from graphc.ops.arrays.shape import broadcast_to, expand_dims
+from graphc.ops.arrays.stacking import stack
+from graphc.ops.core.checks import as_dims, refuse
+from graphc.ops.core.emit import constant, emit_one, promote_inexact
+from graphc.ops.draws.distributions import above_zero, exponential, fitting, limits
+from graphc.ops.draws.random_draws import (
+    RANDOM_BERNOULLI,
+    RANDOM_NORMAL,
+    RANDOM_UNIFORM,
+    draw,
+    normal,
+    placed,
+    uniform,
+)
+from graphc.ops.draws.random_keys import fold_in, random_key
+from graphc.ops.draws.random_parametric import RANDOM_GAMMA
+from graphc.ops.elementwise.arithmetic import absolute, divide, multiply, negative, sign
+from graphc.ops.elementwise.comparison import less, where
+from graphc.ops.elementwise.powers import power, sqrt, square
+from graphc.ops.elementwise.transcendental import exp, log
+from graphc.ops.matrices.factorization import qr
+from graphc.ops.reductions.reduction import reduce_sum
+
+# -- of a scale -------------------------------------------------------------------------------
+
+
+def rayleigh(
+    shape: Any,
+    scale: Any = 1.0,
+    dtype: Any = "float32",
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """The lengths of vectors of two normal numbers with standard deviation `scale`.
+
+    Args:
+        shape: ints and named sizes.
+        scale: a number or a tensor that broadcasts to `shape`.
+        dtype: floating.
+        seed: see `random_key`.
+        name: of the node that draws.
+
+    Source: numpy.random.Generator.rayleigh.
+    """
+    return placed(sqrt(-2.0 * log(above_zero(shape, dtype, seed, name))), 0, scale)
+
+
+def maxwell(
+    shape: Any,
+    scale: Any = 1.0,
+    dtype: Any = "float32",
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """The lengths of vectors of three normal numbers; arguments as in `rayleigh`.
+
+    Source: jax.random.maxwell.
+    """
+    sizes = (*as_dims("RandomNormal", shape), 3)
+    normals = normal(sizes, dtype=dtype, seed=seed, name=name)
+    return placed(sqrt(reduce_sum(square(normals), -1)), 0, scale)
+
+
+# -- of parameters ----------------------------------------------------------------------------
+
+
+def weibull(
+    a: Any, scale: Any = 1.0, shape: Any = None, *, seed: Any = None, name: str | None = None
+) -> Tensor:
+    """Numbers of the Weibull distribution: exponential ones to the power 1 / a.
+
+    Args:
+        a: positive; it broadcasts to `shape`.
+        scale: what they are multiplied by: a number or a tensor that broadcasts to `shape`.
+        shape: ints and named sizes; by default what `a` and `scale` broadcast to.
+        seed: see `random_key`.
+        name: of the node that draws.
+
+    Raises:
+        ShapeError: `a` or `scale` do not broadcast to `shape`.
+
+    Source: numpy.random.Generator.weibull.
+    """
+    (a,) = promote_inexact(a)
+    sizes = fitting("weibull", shape, a, scale)
+    even = -log(above_zero(sizes, a.dtype, seed, name))
+    return placed(power(even, divide(1.0, a)), 0, scale)
+
+
+def pareto(b: Any, shape: Any = None, *, seed: Any = None, name: str | None = None) -> Tensor:
+    """Numbers from 1 on, above x with probability x^-b; `b` and `shape` as `a` in `weibull`.
+
+    Source: jax.random.pareto; numpy.random.Generator.pareto gives them less 1.
+    """
+    (b,) = promote_inexact(b)
+    sizes = fitting("pareto", shape, b)
+    return exp(divide(exponential(sizes, dtype=b.dtype, seed=seed, name=name), b))
+
+
+def triangular(
+    left: Any,
+    mode: Any,
+    right: Any,
+    shape: Any = None,
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers from `left` to `right`, the likelier the nearer they are to `mode`.
+
+    Args:
+        left, mode, right: in this order; they broadcast together and to `shape`.
+        shape: ints and named sizes; by default what they broadcast to.
+        seed: see `random_key`.
+        name: of the node that draws.
+
+    Raises:
+        ShapeError: they do not broadcast to `shape`.
+
+    Source: numpy.random.Generator.triangular.
+    """
+    left, mode, right = promote_inexact(left, mode, right)
+    sizes = fitting("triangular", shape, left, mode, right)
+    even = uniform(sizes, dtype=left.dtype, seed=seed, name=name)
+    width, rise, fall = right - left, mode - left, right - mode
+    below = less(even * width, rise)
+    # The root not taken is of 1, so that its gradient is a number.
+    low = sqrt(where(below, even * width * rise, 1))
+    high = sqrt(where(below, 1, (1 - even) * width * fall))
+    return where(below, left + low, right - high)
+
+
+def wald(
+    mean: Any, scale: Any = 1.0, shape: Any = None, *, seed: Any = None, name: str | None = None
+) -> Tensor:
+    """Numbers of the Wald, or inverse Gaussian, distribution.
+
+    Args:
+        mean, scale: positive; they broadcast together and to `shape`.
+        shape: ints and named sizes; by default what they broadcast to.
+        seed: see `random_key`.
+        name: of the node that draws the normal numbers.
+
+    Raises:
+        ShapeError: they do not broadcast to `shape`.
+
+    Source: numpy.random.Generator.wald; Michael, Schucany & Haas, American Statistician 30, 1976.
+    """
+    mean, scale = promote_inexact(mean, scale)
+    sizes = fitting("wald", shape, mean, scale)
+    key = random_key(seed)
+    attrs = {"shape": sizes, "dtype": mean.dtype}
+    normals = emit_one(RANDOM_NORMAL, (fold_in(key, 0),), name, **attrs)
+    even = emit_one(RANDOM_UNIFORM, (fold_in(key, 1),), **attrs)
+    y = 0.5 * mean * square(normals) / scale
+    # The lesser root of its quadratic, written so that nothing cancels.
+    x = divide(mean, 1 + y + sqrt(y * (2 + y)))
+    return where(less(even * (mean + x), mean), x, divide(square(mean), x))
+
+
+def f(
+    dfnum: Any, dfden: Any, shape: Any = None, *, seed: Any = None, name: str | None = None
+) -> Tensor:
+    """Numbers of the F distribution: the ratio of two chi-squares, each by its degrees of freedom.
+
+    Args:
+        dfnum, dfden: positive; they broadcast together and to `shape`. Gradients flow to them.
+        shape: ints and named sizes; by default what they broadcast to.
+        seed: see `random_key`.
+        name: of the node that draws.
+
+    Raises:
+        ShapeError: they do not broadcast to `shape`.
+
+    Source: numpy.random.Generator.f.
+    """
+    dfnum, dfden = promote_inexact(dfnum, dfden)
+    sizes = fitting("f", shape, dfnum, dfden)
+    both = 0.5 * stack([broadcast_to(dfnum, sizes), broadcast_to(dfden, sizes)])
+    logs = draw(RANDOM_GAMMA, (), (both,), seed, name, shape=both.shape, log=True)[0]
+    return multiply(exp(logs[0] - logs[1]), divide(dfden, dfnum))
+
+
+def generalized_normal(
+    p: Any, shape: Any = None, *, seed: Any = None, name: str | None = None
+) -> Tensor:
+    """Numbers x with a density proportional to exp(-|x|^p); `p`, `shape` as `a` in `weibull`.
+
+    Source: jax.random.generalized_normal; Nadarajah, Journal of Applied Statistics 32, 2005.
+    """
+    (p,) = promote_inexact(p)
+    sizes = fitting("generalized_normal", shape, p)
+    return _generalized_normal(p, sizes, random_key(seed), name)
+
+
+def _generalized_normal(p: Tensor, sizes: Shape, key: Tensor, name: str | None) -> Tensor:
+    inverse = divide(1.0, p)
+    spread = emit_one(RANDOM_GAMMA, (fold_in(key, 0), inverse), name, shape=sizes)
+    heads = emit_one(RANDOM_BERNOULLI, (fold_in(key, 1), constant(0.5)), shape=sizes)
+    size = power(spread, inverse)
+    return where(heads, size, negative(size))
+
+
+# -- of vectors and matrices ------------------------------------------------------------------
+
+
+def ball(
+    d: int,
+    p: float = 2.0,
+    shape: Any = (),
+    dtype: Any = "float32",
+    *,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Points spread evenly over the unit ball of the p-norm in `d` dimensions.
+
+    Args:
+        d: an int, positive.
+        p: a number, positive.
+        shape: of the stack of points.
+        dtype: floating.
+        seed: see `random_key`.
+        name: of the node that draws.
+
+    Returns:
+        [*shape, d].
+
+    Raises:
+        AttributeValueError: d is not a positive int, or p not a positive number.
+
+    Source: jax.random.ball; Barthe, Guedon, Mendelson & Naor, Annals of Probability 33, 2005.
+    """
+    number: Any = p
+    if type(number) not in (int, float) or not p > 0:
+        refuse(f"ball: p must be a positive number, got {p!r}", error=AttributeValueError)
+    sizes = (*as_dims("ball", shape), _side("ball", "d", d))
+    key, order = random_key(seed), constant(float(p), as_dtype(dtype))
+    points = _generalized_normal(order, sizes, fold_in(key, 0), name)
+    outside = emit_one(
+        RANDOM_UNIFORM,
+        (fold_in(key, 1),),
+        minval=float(limits(dtype).tiny),
+        shape=sizes[:-1],
+        dtype=order.dtype,
+    )
+    total = reduce_sum(power(absolute(points), order), -1) - log(outside)
+    return points / expand_dims(power(total, divide(1.0, order)), -1)
+
+
+def orthogonal(
+    n: int, shape: Any = (), dtype: Any = "float32", *, seed: Any = None, name: str | None = None
+) -> Tensor:
+    """Orthogonal matrices, each rotation or reflection as likely as another.
+
+    Args:
+        n: the side, an int.
+        shape: of the stack of matrices.
+        dtype: float32 or float64.
+        seed: see `random_key`.
+        name: of the node that draws.
+
+    Returns:
+        [*shape, n, n].
+
+    Raises:
+        AttributeValueError: n is not a positive int.
+        DTypeError: narrower floats.
+
+    Source: jax.random.orthogonal; Mezzadri, Notices of the AMS 54, 2007.
+    """
+    side = _side("orthogonal", "n", n)
+    sizes = (*as_dims("orthogonal", shape), side, side)
+    q, r = qr(normal(sizes, dtype=dtype, seed=seed, name=name))
+    return multiply(q, expand_dims(sign(diagonal(r, 0, -2, -1)), -2))
+
+
+def _side(op: str, label: str, size: Any) -> int:
+    if type(size) is not int or size < 1:
+        refuse(f"{op}: {label} must be a positive int, got {size!r}", error=AttributeValueError)
+    return size

@@ -1,0 +1,1 @@
+"""Elementwise operators and their functions. No reductions, no changes of shape."""

@@ -1,0 +1,126 @@
+"""Floats as powers of two: taken apart, made of an exponent, rounded to fewer bits."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.ir.dtypes import INT32
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.core.broadcasting import Adjoints, infer_floating, infer_inexact, unary_gradient
+from graphc.ops.core.emit import convert, emit, emit_one, promote_inexact
+from graphc.ops.core.layout_rules import elementwise
+from graphc.ops.core.precision import in_wider, summed
+from graphc.ops.elementwise.floats import ldexp
+
+
+def _lower_exp2(ctx: LowerContext, x: Any) -> Any:
+    # Not lax.exp2, which is exp(x log(2)): that rounds before it multiplies the error by x.
+    return lax.pow(jnp.full_like(x, 2), x)
+
+
+EXP2 = OpDef(
+    name="Exp2",
+    signature="x -> y",
+    precision="wide",
+    infer=infer_inexact,
+    lower=in_wider(_lower_exp2),
+    gradient=unary_gradient(lambda dy, x, y: dy * (y * math.log(2.0))),
+    layout=elementwise,
+    fold=lambda x: np.power(x.dtype.type(2), x),
+    doc="2 to the power x, exact where x is whole. Floating and complex dtypes.",
+)
+
+
+def _infer_frexp(ctx: InferContext, x: TensorType) -> tuple[TensorType, TensorType]:
+    result = infer_floating(ctx, x)
+    return result, TensorType(INT32, result.shape)
+
+
+def _frexp_gradient(
+    ctx: GradientContext, node: Node, dm: Tensor | None, de: Tensor | None
+) -> Adjoints:
+    return [None if dm is None else ldexp(dm, -node.outputs[1])]
+
+
+FREXP = OpDef(
+    name="Frexp",
+    signature="x -> mantissa, exponent",
+    precision="wide",
+    infer=_infer_frexp,
+    lower=summed(lambda ctx, x: tuple(jnp.frexp(x))),
+    gradient=_frexp_gradient,
+    layout=elementwise,
+    doc="x = mantissa * 2^exponent with 0.5 <= |mantissa| < 1 and an int32 exponent; 0, "
+    "infinities and NaN are their own mantissa, with exponent 0. Floating dtypes.",
+)
+
+
+def _infer_reduced(
+    ctx: InferContext, x: TensorType, *, exponent_bits: int, mantissa_bits: int
+) -> TensorType:
+    return infer_floating(ctx, x)
+
+
+def _lower_reduced(ctx: LowerContext, x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
+    return lax.reduce_precision(x, exponent_bits, mantissa_bits)
+
+
+def _reduced_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    return [emit_one(REDUCE_PRECISION, (dy,), **node.attrs)]
+
+
+REDUCE_PRECISION = OpDef(
+    name="ReducePrecision",
+    signature="x -> y",
+    precision="wide",
+    attrs={
+        "exponent_bits": Attr("int", check=lambda n: n >= 1, must="be an int of at least 1"),
+        "mantissa_bits": Attr("int", check=lambda n: n >= 0, must="be an int of at least 0"),
+    },
+    infer=_infer_reduced,
+    lower=in_wider(_lower_reduced),
+    gradient=_reduced_gradient,
+    layout=elementwise,
+    doc="x rounded to what a float with so many bits holds, in its own dtype; its adjoint is "
+    "rounded likewise, as that of a cast there and back. Floating dtypes.",
+)
+
+
+def exp2(x: Any, *, name: str | None = None) -> Tensor:
+    """2 to the power x, elementwise; integers give float32. Source: numpy.exp2."""
+    return emit_one(EXP2, promote_inexact(x), name)
+
+
+def frexp(x: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """The mantissa (0.5 to 1, of the sign of `x`) and the exponent (int32) of `x`, elementwise.
+
+    0, infinities and NaN are their own mantissa. Numbers too small for a normal float32 or
+    float64 are not taken apart rightly where the device takes them for 0. Source: numpy.frexp.
+    """
+    mantissa, exponent = emit(FREXP, promote_inexact(x), name=name)
+    return mantissa, exponent
+
+
+def reduce_precision(
+    x: Any, exponent_bits: int, mantissa_bits: int, *, name: str | None = None
+) -> Tensor:
+    """`x` rounded to a float of so many bits, in its dtype: (5, 10) is float16, (8, 7) bfloat16.
+
+    Raises:
+        AttributeValueError: no bits for the exponent, or fewer than none for the mantissa.
+        DTypeError: not floating.
+
+    Source: jax.lax.reduce_precision.
+    """
+    attrs = {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits}
+    return emit_one(REDUCE_PRECISION, (convert(x),), name, **attrs)
+
+
+OPS: tuple[OpDef, ...] = (EXP2, FREXP, REDUCE_PRECISION)

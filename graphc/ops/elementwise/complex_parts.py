@@ -1,0 +1,133 @@
+"""Complex numbers: their parts, and the two together. Gradients follow `jax.vjp`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.ir.dtypes import COMPLEX64, is_complex, real_of
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.core.broadcasting import (
+    Adjoints,
+    align,
+    infer_broadcast,
+    require_one_dtype,
+    unbroadcast,
+)
+from graphc.ops.core.emit import convert, emit_one, promote_inexact, to_dtype
+from graphc.ops.core.layout_rules import additive
+
+
+def _infer_part(ctx: InferContext, x: TensorType) -> TensorType:
+    return TensorType(real_of(x.dtype), x.shape)
+
+
+def _real_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    return [to_dtype(dy, node.inputs[0].type.dtype)]
+
+
+def _imag_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    if not is_complex(node.inputs[0].type.dtype):
+        return [None]
+    return [make_complex(0.0, -dy)]
+
+
+REAL = OpDef(
+    name="Real",
+    signature="x -> y",
+    precision="wide",
+    infer=_infer_part,
+    lower=lambda ctx, x: jnp.real(x),
+    gradient=_real_gradient,
+    layout=additive,
+    fold=np.real,
+    doc="The real part; real x itself. All dtypes.",
+)
+
+IMAG = OpDef(
+    name="Imag",
+    signature="x -> y",
+    precision="wide",
+    infer=_infer_part,
+    lower=lambda ctx, x: jnp.imag(x),
+    gradient=_imag_gradient,
+    layout=additive,
+    fold=lambda x: np.imag(x) if is_complex(x.dtype) else np.zeros_like(x),
+    doc="The imaginary part; zeros for real x. All dtypes.",
+)
+
+
+def _infer_complex(ctx: InferContext, re: TensorType, im: TensorType) -> TensorType:
+    require_one_dtype(ctx, re, im)
+    ctx.require_dtype((re, im), lambda dtype: dtype.char in "fd", "float32 or float64")
+    dtype = np.dtype(np.complex128) if re.dtype == np.float64 else COMPLEX64
+    return TensorType(dtype, infer_broadcast(ctx, re, im).shape)
+
+
+def _lower_complex(ctx: LowerContext, re: Any, im: Any) -> Any:
+    return lax.complex(*align(re, im))
+
+
+def _complex_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
+    re, im = node.inputs
+    return [unbroadcast(ctx, real(dz), re), unbroadcast(ctx, -imag(dz), im)]
+
+
+COMPLEX = OpDef(
+    name="Complex",
+    signature="re, im -> z",
+    precision="wide",
+    infer=_infer_complex,
+    lower=_lower_complex,
+    gradient=_complex_gradient,
+    layout=additive,
+    fold=lambda re, im: re + np.asarray(1j, COMPLEX64) * im,
+    doc="re + i * im. float32 gives complex64, float64 complex128.",
+)
+
+CONJ = OpDef(
+    name="Conj",
+    signature="x -> y",
+    precision="wide",
+    infer=lambda ctx, x: x,
+    lower=lambda ctx, x: jnp.conj(x),
+    gradient=lambda ctx, node, dy: [conj(dy)],
+    layout=additive,
+    fold=np.conj,
+    doc="The complex conjugate; real x itself. All dtypes.",
+)
+
+
+def real(x: Any, *, name: str | None = None) -> Tensor:
+    """The real part, elementwise: complex64 gives float32; real x is itself."""
+    return emit_one(REAL, (convert(x),), name)
+
+
+def imag(x: Any, *, name: str | None = None) -> Tensor:
+    """The imaginary part, elementwise: complex64 gives float32; zeros for real x."""
+    return emit_one(IMAG, (convert(x),), name)
+
+
+def make_complex(re: Any, im: Any, *, name: str | None = None) -> Tensor:
+    """re + i * im, elementwise with broadcasting and dtype promotion.
+
+    Raises:
+        DTypeError: the operands are not real, or floats narrower than float32.
+    """
+    return emit_one(COMPLEX, promote_inexact(re, im), name)
+
+
+def conj(x: Any, *, name: str | None = None) -> Tensor:
+    """The complex conjugate, elementwise; real x is itself."""
+    return emit_one(CONJ, (convert(x),), name)
+
+
+complex = make_complex
+conjugate = conj
+
+OPS: tuple[OpDef, ...] = (REAL, IMAG, COMPLEX, CONJ)

@@ -1,0 +1,212 @@
+"""Powers and roots, elementwise. A constant exponent gets the operator that costs least."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.errors import AttributeValueError
+from graphc.ir.dtypes import is_inexact
+from graphc.ir.node import Node, Operand, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.core.broadcasting import (
+    Adjoints,
+    align,
+    infer_inexact,
+    infer_numeric,
+    unary,
+    unary_gradient,
+    unbroadcast,
+)
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import (
+    convert,
+    emit_one,
+    promote_inexact,
+    promote_operands,
+    promote_types,
+    scalar_kind,
+    to_dtype,
+)
+from graphc.ops.core.layout_rules import elementwise
+
+# Above this a float exponent that is whole is left to `lax.pow`: repeated multiplication, one
+# rounding each, would be less exact.
+_MAX_WHOLE_EXPONENT = 32
+
+
+def _lower_power(ctx: LowerContext, x: Any, y: Any) -> Any:
+    return lax.pow(*align(x, y)) if is_inexact(np.dtype(x.dtype)) else jnp.power(x, y)
+
+
+def _power_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
+    x, y = node.inputs
+    # log(0) stands beside z = 0 for positive y: there the adjoint of y is 0, not NaN.
+    log_x = ctx.ops.log(ctx.ops.where(ctx.ops.equal(x, 0), 1, x))
+    return [
+        unbroadcast(ctx, dz * (y * power(x, y - 1)), x),
+        unbroadcast(ctx, dz * (log_x * node.outputs[0]), y),
+    ]
+
+
+def _fold_power(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:
+    if not is_inexact(x.dtype) and np.any(y < 0):
+        return None  # NumPy refuses it
+    return np.power(x, y)
+
+
+POWER = OpDef(
+    name="Power",
+    signature="x, y -> z",
+    precision="wide",
+    infer=infer_numeric,
+    lower=_lower_power,
+    gradient=_power_gradient,
+    layout=elementwise,
+    fold=_fold_power,
+    doc="x to the power y. Numeric dtypes.",
+)
+
+
+def _infer_integer_power(ctx: InferContext, x: TensorType, *, exponent: int) -> TensorType:
+    if exponent < 0:
+        return infer_inexact(ctx, x)
+    return infer_numeric(ctx, x)
+
+
+def _integer_power_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    exponent = node.attrs["exponent"]
+    if exponent == 0:
+        return [None]
+    if exponent == 1:
+        return [dy]
+    return [dy * (exponent * power(node.inputs[0], exponent - 1))]
+
+
+INTEGER_POWER = OpDef(
+    name="IntegerPower",
+    signature="x -> y",
+    precision="wide",
+    attrs={"exponent": Attr("int")},
+    infer=_infer_integer_power,
+    lower=lambda ctx, x, *, exponent: lax.integer_pow(x, exponent),
+    gradient=_integer_power_gradient,
+    layout=elementwise,
+    fold=lambda x, *, exponent: np.power(x, np.asarray(exponent, x.dtype)),
+    doc="x to a constant whole power. Numeric dtypes; floating or complex for a negative one.",
+)
+
+SQUARE = OpDef(
+    name="Square",
+    signature="x -> y",
+    precision="wide",
+    infer=infer_numeric,
+    lower=unary(lax.square),
+    gradient=unary_gradient(lambda dy, x, y: dy * (2 * x)),
+    layout=elementwise,
+    fold=np.square,
+    doc="x * x. Numeric dtypes.",
+)
+
+SQRT = OpDef(
+    name="Sqrt",
+    signature="x -> y",
+    precision="wide",
+    infer=infer_inexact,
+    lower=unary(lax.sqrt),
+    gradient=unary_gradient(lambda dy, x, y: dy * (0.5 / y)),
+    layout=elementwise,
+    fold=np.sqrt,
+    doc="The square root. Floating and complex dtypes.",
+)
+
+RSQRT = OpDef(
+    name="Rsqrt",
+    signature="x -> y",
+    precision="wide",
+    infer=infer_inexact,
+    lower=unary(lax.rsqrt),
+    gradient=unary_gradient(lambda dy, x, y: dy * (-0.5 * (y / x))),
+    layout=elementwise,
+    fold=lambda x: np.reciprocal(np.sqrt(x)),
+    doc="1 / sqrt(x). Floating and complex dtypes.",
+)
+
+RECIPROCAL = OpDef(
+    name="Reciprocal",
+    signature="x -> y",
+    precision="wide",
+    infer=infer_inexact,
+    lower=unary(lax.reciprocal),
+    gradient=unary_gradient(lambda dy, x, y: -(dy * square(y))),
+    layout=elementwise,
+    fold=np.reciprocal,
+    doc="1 / x. Floating and complex dtypes.",
+)
+
+_SPECIAL: dict[float, OpDef] = {2: SQUARE, 0.5: SQRT, -0.5: RSQRT, -1: RECIPROCAL}
+
+
+def power(x: Any, y: Any, *, name: str | None = None) -> Tensor:
+    """x to the power y, with broadcasting and dtype promotion.
+
+    A Python number as exponent takes the cheapest way: a square, a root, a few products.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        AttributeValueError: an integer tensor to a negative int.
+    """
+    kind = scalar_kind(y)
+    if kind in (int, float) and isinstance(x, Operand):
+        return _constant_power(x, kind(y), name)
+    return emit_one(POWER, promote_operands(x, y), name)
+
+
+def _constant_power(x: Operand, exponent: float, name: str | None) -> Tensor:
+    base = to_dtype(x, promote_types(x, exponent))
+    inexact = is_inexact(base.type.dtype)
+    if not inexact and exponent < 0:
+        refuse(
+            f"Power: integers cannot be raised to the negative power {exponent}",
+            error=AttributeValueError,
+            mend="gc.cast the base to float32, or write the exponent as a float",
+            x=base,
+        )
+    special = _SPECIAL.get(exponent)
+    if special is not None:
+        return emit_one(special, (base,), name)
+    whole = type(exponent) is int or (
+        exponent.is_integer() and -_MAX_WHOLE_EXPONENT <= exponent <= _MAX_WHOLE_EXPONENT
+    )
+    if whole:
+        return emit_one(INTEGER_POWER, (base,), name, exponent=int(exponent))
+    return emit_one(POWER, (base, to_dtype(exponent, base.type.dtype)), name)
+
+
+def square(x: Any, *, name: str | None = None) -> Tensor:
+    """x * x, elementwise; numeric dtypes."""
+    return emit_one(SQUARE, (convert(x),), name)
+
+
+def sqrt(x: Any, *, name: str | None = None) -> Tensor:
+    """The square root, elementwise; integers give float32."""
+    return emit_one(SQRT, promote_inexact(x), name)
+
+
+def rsqrt(x: Any, *, name: str | None = None) -> Tensor:
+    """1 / sqrt(x), elementwise; integers give float32."""
+    return emit_one(RSQRT, promote_inexact(x), name)
+
+
+def reciprocal(x: Any, *, name: str | None = None) -> Tensor:
+    """1 / x, elementwise; integers give float32."""
+    return emit_one(RECIPROCAL, promote_inexact(x), name)
+
+
+pow = power
+
+OPS: tuple[OpDef, ...] = (POWER, INTEGER_POWER, SQUARE, SQRT, RSQRT, RECIPROCAL)

@@ -1,0 +1,1 @@
+"""Products, decompositions and solvers of matrices. `graphc.ops.linalg` exports their functions."""

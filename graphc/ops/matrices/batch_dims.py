@@ -1,0 +1,39 @@
+"""Operands that hold a matrix or vector for each place of one stack, and go in step along it."""
+
+from __future__ import annotations
+
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, LayoutRule, Sharded
+from graphc.ir.node import Node
+from graphc.ir.opdef import InferContext
+from graphc.ir.types import TensorType
+from graphc.ops.core.layout_rules import replicated
+
+
+def check_stack(ctx: InferContext, *operands: tuple[TensorType, int]) -> None:
+    """Raises unless the operands, of one dtype, have the same axes before so many last ones."""
+    (first, own), *others = operands
+    stack = first.shape[: first.rank - own]
+    for other, axes in others:
+        ctx.require(other.dtype == first.dtype, f"dtypes differ: {first} and {other}", dtype=True)
+        ctx.require(
+            other.rank - axes == len(stack),
+            f"{other} has not as many axes as {first} before its last {axes}",
+        )
+        for a, b in zip(stack, other.shape, strict=False):
+            ctx.unify(a, b, "sizes of the stacks")
+
+
+def of_each(axes: int) -> LayoutRule:
+    """The layout of what holds, in operands and results, something for each place of a stack.
+
+    `axes`: how many the first operand has behind it.
+    """
+
+    def rule(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+        stack = len(node.inputs[0].type.shape) - axes
+        for layout in operands:
+            if isinstance(layout, Sharded) and layout.axis < stack:
+                return LayoutPlan([layout] * len(operands), [layout] * len(node.outputs))
+        return replicated(ctx, node, *operands)
+
+    return rule

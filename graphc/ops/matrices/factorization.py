@@ -1,0 +1,296 @@
+"""Factorizations of matrices: Cholesky, QR, singular values, and eigenvalues of symmetric ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jax import lax
+
+from graphc.errors import AttributeValueError, GradientError
+from graphc.ir.dims import Dim
+from graphc.ir.dtypes import real_of
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.core.broadcasting import Adjoints
+from graphc.ops.core.checks import known_alike, refuse
+from graphc.ops.core.emit import cast, emit, emit_one, promote_inexact
+from graphc.ops.matrices.matrix_checks import (
+    adjoint,
+    check_matrices,
+    check_square,
+    infer_square,
+    lesser,
+    of_each_matrix,
+    on_diagonal,
+)
+
+_DTYPES = "float32, float64 and complex dtypes."
+
+
+# -- Cholesky -------------------------------------------------------------------------------
+
+
+CHOLESKY = OpDef(
+    name="Cholesky",
+    signature="a -> l",
+    precision="wide",
+    infer=infer_square,
+    lower=lambda ctx, a: lax.linalg.cholesky(a, symmetrize_input=True),
+    layout=of_each_matrix,
+    doc="The lower triangular l with a = l l^H of matrices [..., n, n], of which the mean with "
+    f"their adjoint is taken; NaN where that is not positive definite. {_DTYPES}",
+)
+
+
+# -- QR -------------------------------------------------------------------------------------
+
+
+def _infer_qr(ctx: InferContext, a: TensorType, *, full: bool) -> tuple[TensorType, TensorType]:
+    check_matrices(ctx, a)
+    *stack, m, n = a.shape
+    k: Dim = m if full else lesser(ctx, m, n)
+    return TensorType(a.dtype, (*stack, m, k)), TensorType(a.dtype, (*stack, k, n))
+
+
+def _qr_gradient(
+    ctx: GradientContext, node: Node, dq: Tensor | None, dr: Tensor | None
+) -> Sequence[Tensor | None]:
+    q, r = node.outputs
+    if not known_alike(q.shape[-1:], r.shape[-1:], q):
+        raise _no_gradient(node, "a complete factorization, or of matrices wider than high")
+    return ctx.by_vjp(node, dq, dr)
+
+
+def _no_gradient(node: Node, of: str) -> GradientError:
+    return GradientError(
+        f"{node.op.name}: there is no gradient of {of}",
+        source=node.source,
+        mend="the reduced factorization of matrices higher than wide has one",
+    )
+
+
+QR = OpDef(
+    name="QR",
+    signature="a -> q, r",
+    precision="wide",
+    attrs={"full": Attr("bool", default=False, doc="q square")},
+    infer=_infer_qr,
+    lower=lambda ctx, a, *, full: tuple(lax.linalg.qr(a, full_matrices=full)),
+    gradient=_qr_gradient,
+    layout=of_each_matrix,
+    doc="q with orthonormal columns and upper triangular r, a = q r, of matrices [..., m, n]: "
+    f"q is [..., m, k] with k the lesser side, or square where `full`. {_DTYPES}",
+)
+
+
+# -- singular values ------------------------------------------------------------------------
+
+
+def _infer_svd(ctx: InferContext, a: TensorType, *, full: bool) -> tuple[TensorType, ...]:
+    s = _infer_singular_values(ctx, a)
+    *stack, m, n = a.shape
+    k = s.shape[-1]
+    u, vh = (*stack, m, m if full else k), (*stack, n if full else k, n)
+    return TensorType(a.dtype, u), s, TensorType(a.dtype, vh)
+
+
+def _infer_singular_values(ctx: InferContext, a: TensorType) -> TensorType:
+    check_matrices(ctx, a)
+    *stack, m, n = a.shape
+    return TensorType(real_of(a.dtype), (*stack, lesser(ctx, m, n)))
+
+
+def _svd_gradient(
+    ctx: GradientContext, node: Node, du: Tensor | None, ds: Tensor | None, dvh: Tensor | None
+) -> Sequence[Tensor | None]:
+    if node.attrs["full"]:
+        raise _no_gradient(node, "full_matrices")
+    return ctx.by_vjp(node, du, ds, dvh)
+
+
+SVD = OpDef(
+    name="SVD",
+    signature="a -> u, s, vh",
+    precision="wide",
+    attrs={"full": Attr("bool", default=False, doc="u and vh square")},
+    infer=_infer_svd,
+    lower=lambda ctx, a, *, full: tuple(lax.linalg.svd(a, full_matrices=full)),
+    gradient=_svd_gradient,
+    layout=of_each_matrix,
+    doc="u, vh with orthonormal columns and rows, and singular values s, descending, such that "
+    f"a = u diag(s) vh, of matrices [..., m, n]. {_DTYPES}",
+)
+
+SINGULAR_VALUES = OpDef(
+    name="SingularValues",
+    signature="a -> s",
+    precision="wide",
+    infer=_infer_singular_values,
+    lower=lambda ctx, a: lax.linalg.svd(a, compute_uv=False),
+    layout=of_each_matrix,
+    doc=f"The singular values, descending, of matrices [..., m, n]. {_DTYPES}",
+)
+
+
+# -- eigenvalues ----------------------------------------------------------------------------
+
+
+def _infer_eigh(ctx: InferContext, a: TensorType) -> tuple[TensorType, TensorType]:
+    n = check_square(ctx, a)
+    return TensorType(real_of(a.dtype), (*a.shape[:-2], n)), a
+
+
+def _lower_eigh(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
+    vectors, values = lax.linalg.eigh(a)
+    return values, vectors
+
+
+def _eigh_gradient(
+    ctx: GradientContext, node: Node, dw: Tensor | None, dv: Tensor | None
+) -> Adjoints:
+    """By M = v^H da v: dw = diag(M), dv = v (F * M), where F_kj = 1 / (w_j - w_k), k != j.
+
+    Equal eigenvalues harm only where the adjoint of the vectors is asked for.
+    Source: Giles, An extended collection of matrix derivative results, 2008, section 3.1.
+    """
+    ops, (w, v) = ctx.ops, node.outputs
+    diagonal = on_diagonal(v)
+    dm = None
+    if dw is not None:
+        dm = cast(ops.where(diagonal, ops.expand_dims(dw, -1), 0), v.dtype)
+    if dv is not None:
+        gaps = ops.expand_dims(w, -2) - ops.expand_dims(w, -1)
+        inverse = ops.where(diagonal, 0, 1 / ops.where(diagonal, 1, gaps))
+        of_v = cast(inverse, v.dtype) * ops.matmul(v, dv, transpose_a=True)
+        dm = of_v if dm is None else dm + of_v
+    da = ops.matmul(ops.matmul(ops.conj(v), dm), v, transpose_b=True)
+    return [0.5 * (da + adjoint(da))]
+
+
+EIGH = OpDef(
+    name="Eigh",
+    signature="a -> w, v",
+    precision="wide",
+    infer=_infer_eigh,
+    lower=_lower_eigh,
+    gradient=_eigh_gradient,
+    layout=of_each_matrix,
+    doc="The eigenvalues (real, ascending) and the orthonormal eigenvectors, columns of v, of "
+    f"matrices [..., n, n], of which the mean with their adjoint is taken. {_DTYPES}",
+)
+
+
+# -- functions ------------------------------------------------------------------------------
+
+
+def cholesky(a: Any, *, upper: bool = False, name: str | None = None) -> Tensor:
+    """The Cholesky factor l of positive definite matrices: a = l l^H.
+
+    Args:
+        a: [..., n, n]; its mean with its adjoint is taken, so both triangles count.
+        upper: give l^H instead.
+        name: of the node.
+
+    Returns:
+        [..., n, n], lower triangular; NaN where `a` is not positive definite.
+
+    Raises:
+        ShapeError: not square.
+        DTypeError: floats narrower than float32.
+
+    Source: numpy.linalg.cholesky.
+    """
+    lower = emit_one(CHOLESKY, promote_inexact(a), name)
+    return adjoint(lower) if upper else lower
+
+
+def qr(a: Any, mode: str = "reduced", *, name: str | None = None) -> Any:
+    """The factors q, with orthonormal columns, and r, upper triangular: a = q r.
+
+    Args:
+        a: [..., m, n], k the lesser of the two.
+        mode: "reduced", "complete" (q square; no gradient unless a is), or "r".
+        name: of the node.
+
+    Returns:
+        q [..., m, k] and r [..., k, n], k being m for "complete"; for "r" r alone.
+
+    Raises:
+        AttributeValueError: another mode.
+        ShapeError: not a matrix, or sides of unlike names.
+        DTypeError: floats narrower than float32.
+
+    Source: numpy.linalg.qr.
+    """
+    if mode not in ("reduced", "complete", "r"):
+        refuse(
+            f'QR: mode must be "reduced", "complete" or "r", got {mode!r}',
+            error=AttributeValueError,
+        )
+    q, r = emit(QR, promote_inexact(a), name=name, full=mode == "complete")
+    return r if mode == "r" else (q, r)
+
+
+def svd(
+    a: Any, full_matrices: bool = True, compute_uv: bool = True, *, name: str | None = None
+) -> Any:
+    """The singular value decomposition a = u diag(s) vh.
+
+    Args:
+        a: [..., m, n], k the lesser of the two.
+        full_matrices: u and vh square. There is no gradient of that, unless a is square.
+        compute_uv: whether u and vh are wanted. Their gradients are infinite where singular
+            values are equal; those of s alone, with False here, are not.
+        name: of the node.
+
+    Returns:
+        u [..., m, k], s [..., k] (real, descending) and vh [..., k, n]; or s alone.
+
+    Raises:
+        ShapeError: not a matrix, or sides of unlike names.
+        DTypeError: floats narrower than float32.
+
+    Source: numpy.linalg.svd.
+    """
+    (tensor,) = promote_inexact(a)
+    if not compute_uv:
+        return emit_one(SINGULAR_VALUES, (tensor,), name)
+    square = tensor.ndim >= 2 and known_alike(tensor.shape[-1:], tensor.shape[-2:-1], tensor)
+    return emit(SVD, (tensor,), name=name, full=bool(full_matrices) and not square)
+
+
+def svdvals(a: Any, *, name: str | None = None) -> Tensor:
+    """The singular values, descending: `svd(a, compute_uv=False)`."""
+    result: Tensor = svd(a, compute_uv=False, name=name)
+    return result
+
+
+def eigh(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """The eigenvalues and eigenvectors of symmetric or Hermitian matrices.
+
+    Args:
+        a: [..., n, n]; its mean with its adjoint is taken, so both triangles count.
+        name: of the node.
+
+    Returns:
+        The eigenvalues [..., n], real and ascending, and [..., n, n] with the eigenvectors as
+        columns. Gradients of the vectors are infinite where eigenvalues are equal.
+
+    Raises:
+        ShapeError: not square.
+        DTypeError: floats narrower than float32.
+
+    Source: numpy.linalg.eigh.
+    """
+    values, vectors = emit(EIGH, promote_inexact(a), name=name)
+    return values, vectors
+
+
+def eigvalsh(a: Any, *, name: str | None = None) -> Tensor:
+    """The eigenvalues, ascending, of symmetric or Hermitian matrices [..., n, n]: see `eigh`."""
+    return eigh(a, name=name)[0]
+
+
+OPS: tuple[OpDef, ...] = (CHOLESKY, QR, SVD, SINGULAR_VALUES, EIGH)

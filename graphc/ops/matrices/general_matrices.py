@@ -1,0 +1,304 @@
+"""Factorizations and eigenvalues of square matrices of no special form, and of tridiagonal ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from jax import lax
+
+from graphc.errors import GradientError
+from graphc.ir.dtypes import INT32, as_dtype, promote
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.creation import iota
+from graphc.ops.arrays.diagonals import tril, triu
+from graphc.ops.arrays.indexing import take
+from graphc.ops.arrays.shape import expand_dims
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import cast, convert, emit, emit_one, promote_inexact, promote_operands
+from graphc.ops.core.layout_rules import replicated
+from graphc.ops.core.ranges import in_range
+from graphc.ops.elementwise.comparison import equal
+from graphc.ops.matrices.matrix_checks import (
+    check_matrices,
+    check_square,
+    infer_square,
+    lesser,
+    of_each_matrix,
+    on_diagonal,
+)
+from graphc.ops.matrices.solving import triangular_solve
+
+_DTYPES = "float32, float64 and complex dtypes."
+
+
+# -- LU -------------------------------------------------------------------------------------
+
+
+def _infer_lu(ctx: InferContext, a: TensorType) -> tuple[TensorType, ...]:
+    check_matrices(ctx, a)
+    *stack, m, n = a.shape
+    return (
+        a,
+        TensorType(INT32, (*stack, lesser(ctx, m, n))),
+        TensorType(INT32, (*stack, m)),
+    )
+
+
+LU = OpDef(
+    name="LU",
+    signature="a -> lu, pivots, permutation",
+    precision="wide",
+    infer=_infer_lu,
+    lower=lambda ctx, a: tuple(lax.linalg.lu(a)),
+    layout=of_each_matrix,
+    doc="Of matrices [..., m, n] with rows exchanged: l below the diagonal, without its ones, and "
+    "u. Row i was exchanged with row pivots[i] (int32), and came from row permutation[i]. "
+    f"{_DTYPES} Source: jax.lax.linalg.lu.",
+)
+
+
+# -- eigenvalues ----------------------------------------------------------------------------
+
+
+def _infer_eig(ctx: InferContext, a: TensorType) -> tuple[TensorType, TensorType]:
+    n = check_square(ctx, a)
+    dtype = promote(a.dtype, as_dtype("complex64"))
+    return TensorType(dtype, (*a.shape[:-2], n)), TensorType(dtype, a.shape)
+
+
+def _lower_eig(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
+    values, vectors = lax.linalg.eig(a, compute_left_eigenvectors=False, enable_eigvec_derivs=True)
+    return values, vectors
+
+
+EIG = OpDef(
+    name="Eig",
+    signature="a -> w, v",
+    precision="wide",
+    infer=_infer_eig,
+    lower=_lower_eig,
+    layout=of_each_matrix,
+    doc="The eigenvalues, in no order, and the eigenvectors, columns of v of length 1, of matrices "
+    f"[..., n, n]: complex. On CPU and GPU. {_DTYPES} Source: jax.lax.linalg.eig.",
+)
+
+
+def _refuse_schur(ctx: GradientContext, node: Node, *adjoints: Tensor | None) -> NoReturn:
+    raise GradientError(
+        "Schur: there is no gradient of a Schur decomposition",
+        source=node.source,
+        mend="gc.linalg.eig and gc.linalg.eigh have gradients",
+    )
+
+
+def _lower_schur(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
+    upper, vectors = lax.linalg.schur(a)
+    return upper, vectors
+
+
+SCHUR = OpDef(
+    name="Schur",
+    signature="a -> t, z",
+    precision="wide",
+    infer=lambda ctx, a: (infer_square(ctx, a), a),
+    lower=_lower_schur,
+    gradient=_refuse_schur,
+    layout=of_each_matrix,
+    doc="t, upper triangular but for 2x2 blocks on the diagonal of real ones, and unitary z, such "
+    f"that a = z t z^H, of matrices [..., n, n]. On CPU. {_DTYPES} Source: jax.lax.linalg.schur.",
+)
+
+
+# -- tridiagonal systems --------------------------------------------------------------------
+
+
+def _infer_tridiagonal(
+    ctx: InferContext, lower: TensorType, main: TensorType, upper: TensorType, b: TensorType
+) -> TensorType:
+    check_matrices(ctx, b)
+    for diagonal in (lower, main, upper):
+        ctx.require(diagonal.dtype == b.dtype, f"dtypes differ: {diagonal} and {b}", dtype=True)
+        ctx.require(
+            diagonal.rank == b.rank - 1,
+            f"the diagonals of {b} must have the sizes [..., m], got {diagonal}",
+        )
+        for own, other in zip(diagonal.shape, b.shape[:-1], strict=True):
+            ctx.unify(own, other, "sizes of a diagonal and of b")
+    return b
+
+
+def _tridiagonal_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+    """Systems are independent of each other."""
+    stack = len(node.inputs[0].type.shape) - 1
+    for layout in operands:
+        if isinstance(layout, Sharded) and layout.axis < stack:
+            return LayoutPlan([layout] * 4, [layout])
+    return replicated(ctx, node, *operands)
+
+
+TRIDIAGONAL_SOLVE = OpDef(
+    name="TridiagonalSolve",
+    signature="lower, main, upper, b -> x",
+    precision="wide",
+    infer=_infer_tridiagonal,
+    lower=lambda ctx, *operands: lax.linalg.tridiagonal_solve(*operands),
+    layout=_tridiagonal_layout,
+    doc="x [..., m, n] of a x = b, where a [..., m, m] has these diagonals [..., m]: the first of "
+    "`lower` and the last of `upper` do not count. "
+    f"{_DTYPES} Source: jax.lax.linalg.tridiagonal_solve.",
+)
+
+
+# -- functions ------------------------------------------------------------------------------
+
+
+def lu_factor(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """The factors l and u of matrices with rows exchanged, in one, and the exchanges.
+
+    Args:
+        a: [..., m, n].
+        name: of the node.
+
+    Returns:
+        [..., m, n]: u, and below its diagonal l without the ones on its own; and int32
+        [..., min(m, n)]: row i was exchanged with this one.
+
+    Raises:
+        ShapeError: not a matrix, or sides of unlike names.
+        DTypeError: floats narrower than float32.
+
+    Source: scipy.linalg.lu_factor.
+    """
+    factors, pivots, _ = emit(LU, promote_inexact(a), name=name)
+    return factors, pivots
+
+
+def lu(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """The factors of matrices a = p l u: p exchanges rows, l is lower and u upper triangular.
+
+    Args:
+        a: [..., m, n], k the lesser of the two.
+        name: of the node.
+
+    Returns:
+        p [..., m, m], l [..., m, k] with ones on the diagonal, and u [..., k, n].
+
+    Raises:
+        ShapeError, DTypeError: as `lu_factor`.
+
+    Source: scipy.linalg.lu.
+    """
+    factors, pivots, permutation = emit(LU, promote_inexact(a), name=name)
+    count = pivots.shape[-1]
+    left = factors[..., :count]
+    unit = cast(on_diagonal(left), factors.dtype)
+    rows = iota(permutation.shape[-1:], 0)
+    p = equal(expand_dims(rows, -1), expand_dims(permutation, -2))
+    return cast(p, factors.dtype), tril(left, -1) + unit, triu(factors[..., :count, :])
+
+
+def lu_solve(factors: tuple[Any, Any], b: Any, *, name: str | None = None) -> Tensor:
+    """x of a x = b for a square matrix that `lu_factor` factored.
+
+    Args:
+        factors: what `lu_factor` gave: [n, n] and int32 [n]. Pivots out of range are errors of
+            runs with `CompileOptions(check_numerics=True)`.
+        b: [n] or [n, k].
+        name: of the node.
+
+    Raises:
+        ShapeError: not one square matrix, or sizes that do not fit.
+
+    Source: scipy.linalg.lu_solve.
+    """
+    lu, pivots = (convert(part) for part in factors)
+    count = pivots.shape[0] if pivots.ndim else None
+    if lu.ndim != 2 or not isinstance(count, int):
+        refuse("lu_solve: takes one matrix of known size", lu=lu, pivots=pivots)
+    pivots = in_range(pivots, 0, count, "pivots", of="lu_solve")
+    order = iota(pivots.shape, 0)
+    for i in range(count):  # the exchanges, in turn
+        j = pivots[i]
+        here, there = order[i], take(order, j, mode="clip")
+        order = order.at[i].set(there).at[j].set(here)
+    right = take(convert(b), order, mode="clip")
+    columns = right if right.ndim == 2 else expand_dims(right, -1)
+    half = triangular_solve(lu, columns, lower=True, unit_diagonal=True)
+    found = triangular_solve(lu, half, lower=False, name=name)
+    return found if right.ndim == 2 else found[:, 0]
+
+
+def eig(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """The eigenvalues and eigenvectors of any square matrices; on CPU and GPU.
+
+    Args:
+        a: [..., n, n].
+        name: of the node.
+
+    Returns:
+        The eigenvalues [..., n] in no order, and [..., n, n] with the eigenvectors as columns, of
+        length 1; complex. Gradients are infinite where eigenvalues are equal.
+
+    Raises:
+        ShapeError: not square.
+        DTypeError: floats narrower than float32.
+
+    Source: numpy.linalg.eig.
+    """
+    values, vectors = emit(EIG, promote_inexact(a), name=name)
+    return values, vectors
+
+
+def eigvals(a: Any, *, name: str | None = None) -> Tensor:
+    """The eigenvalues of any square matrices: see `eig`. Source: numpy.linalg.eigvals."""
+    return eig(a, name=name)[0]
+
+
+def schur(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """t, upper triangular but for 2x2 blocks of real ones, and unitary z: a = z t z^H; on CPU.
+
+    Args:
+        a: [..., n, n].
+        name: of the node.
+
+    Raises:
+        ShapeError: not square.
+        DTypeError: floats narrower than float32.
+        GradientError: later, of a gradient.
+
+    Source: scipy.linalg.schur.
+    """
+    upper, vectors = emit(SCHUR, promote_inexact(a), name=name)
+    return upper, vectors
+
+
+def tridiagonal_solve(
+    lower: Any, main: Any, upper: Any, b: Any, *, name: str | None = None
+) -> Tensor:
+    """x of a x = b, where a has elements on three diagonals alone.
+
+    Args:
+        lower: [..., m]: below the main diagonal; the first does not count.
+        main: [..., m].
+        upper: [..., m]: above it; the last does not count.
+        b: [..., m, n].
+        name: of the node.
+
+    Returns:
+        [..., m, n].
+
+    Raises:
+        ShapeError: sizes that do not fit.
+        DTypeError: floats narrower than float32.
+
+    Source: jax.lax.linalg.tridiagonal_solve.
+    """
+    operands: Sequence[Tensor] = promote_operands(lower, main, upper, b)
+    return emit_one(TRIDIAGONAL_SOLVE, promote_inexact(*operands), name)
+
+
+OPS: tuple[OpDef, ...] = (LU, EIG, SCHUR, TRIDIAGONAL_SOLVE)

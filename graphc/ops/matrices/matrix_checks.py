@@ -1,0 +1,101 @@
+"""What operators on stacks of matrices [..., m, n] share: checks, layouts, small helpers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphc.ir.dims import Dim
+from graphc.ir.dtypes import DType, is_complex
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import InferContext
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.creation import iota
+from graphc.ops.arrays.shape import swapaxes
+from graphc.ops.core.layout_rules import SUM, follow_axis, map_axis, output_axis, replicated
+from graphc.ops.elementwise.comparison import equal
+from graphc.ops.elementwise.complex_parts import conj
+
+
+def has_lapack(dtype: DType) -> bool:
+    """Whether there are linear algebra routines for `dtype`."""
+    return dtype.name in ("float32", "float64", "complex64", "complex128")
+
+
+def check_matrices(ctx: InferContext, *types: TensorType) -> None:
+    """Raises unless each operand is a stack of matrices of a dtype with routines."""
+    for position, type in enumerate(types):
+        label = ctx.op.operand_label(position)
+        ctx.require(
+            has_lapack(type.dtype),
+            f"{label} must be float32, float64 or complex, got {type.dtype.name}",
+            mend='gc.cast(x, "float32") first',
+            dtype=True,
+        )
+        ctx.require(type.rank >= 2, f"{label} must be a matrix [..., m, n], got {type}")
+
+
+def check_square(ctx: InferContext, a: TensorType) -> Dim:
+    """The side of the square matrices `a`; raises unless that is what it holds."""
+    check_matrices(ctx, a)
+    return ctx.unify(a.shape[-2], a.shape[-1], "the sides of a matrix that must be square")
+
+
+def infer_square(ctx: InferContext, a: TensorType) -> TensorType:
+    """For what makes a square matrix of each."""
+    check_square(ctx, a)
+    return a
+
+
+def lesser(ctx: InferContext, m: Dim, n: Dim) -> Dim:
+    """The lesser of two sizes; raises where a name does not tell which that is."""
+    m, n = ctx.constraints.find(m), ctx.constraints.find(n)
+    if m == n:
+        return m
+    if not (isinstance(m, int) and isinstance(n, int)):
+        ctx.fail(
+            f"the result has min({m}, {n}) columns, which a named size leaves open",
+            mend="declare both sizes of the matrix as ints",
+        )
+    return min(m, n)
+
+
+def matrix_transpose(x: Any, *, name: str | None = None) -> Tensor:
+    """`x` [..., m, n] with its last two axes exchanged. Source: numpy.linalg.matrix_transpose."""
+    return swapaxes(x, -1, -2, name=name)
+
+
+def adjoint(a: Tensor) -> Tensor:
+    """Each matrix transposed and conjugated."""
+    transposed = matrix_transpose(a)
+    return conj(transposed) if is_complex(a.type.dtype) else transposed
+
+
+def on_diagonal(a: Tensor) -> Tensor:
+    """Where the matrices `a` have their diagonal: bool [m, n]."""
+    sides = a.type.shape[-2:]
+    return equal(iota(sides, 0), iota(sides, 1))
+
+
+def _stack_axis(node: Node, axis: int) -> int | None:
+    return axis if axis < node.inputs[0].ndim - 2 else None
+
+
+# For operators of one stack of matrices, whose results hold something for each matrix.
+of_each_matrix = map_axis(_stack_axis)
+
+
+def solve_layout(ctx: LayoutContext, node: Node, a: Layout, b: Layout) -> LayoutPlan:
+    """Of x in `a x = b`: axes before the matrices broadcast; the columns of b are independent."""
+    layouts: Sequence[Layout] = (a, b)
+    shapes = [t.type.shape for t in node.inputs]
+    result = node.outputs[0].type.shape
+    if b == SUM and a == REPLICATED:
+        return LayoutPlan([a, b], [SUM])
+    if b == Sharded(len(shapes[1]) - 1):
+        return LayoutPlan([REPLICATED, b], [Sharded(len(result) - 1)])
+    axis = output_axis(layouts, shapes, result)
+    if axis is None or axis >= len(result) - 2:
+        return replicated(ctx, node, a, b)
+    return LayoutPlan([follow_axis(s, result, axis) for s in shapes], [Sharded(axis)])

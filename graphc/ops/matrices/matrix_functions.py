@@ -1,0 +1,162 @@
+"""Functions of square matrices: determinants, powers, the exponential, the trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax import numpy as jnp
+
+from graphc.errors import AttributeValueError, ShapeError
+from graphc.ir.dtypes import real_of
+from graphc.ir.node import Tensor
+from graphc.ir.opdef import InferContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.creation import zeros_like
+from graphc.ops.arrays.diagonals import diagonal
+from graphc.ops.core.checks import refuse, same_shape
+from graphc.ops.core.emit import convert, emit, emit_one, promote_inexact
+from graphc.ops.elementwise.comparison import where
+from graphc.ops.matrices.matrix_checks import (
+    check_square,
+    infer_square,
+    of_each_matrix,
+    on_diagonal,
+)
+from graphc.ops.matrices.matrix_product import matmul
+from graphc.ops.matrices.solving import inv
+from graphc.ops.reductions.reduction import reduce_sum
+
+
+def _infer_det(ctx: InferContext, a: TensorType) -> TensorType:
+    check_square(ctx, a)
+    return TensorType(a.dtype, a.shape[:-2])
+
+
+def _infer_slogdet(ctx: InferContext, a: TensorType) -> tuple[TensorType, TensorType]:
+    sign = _infer_det(ctx, a)
+    return sign, TensorType(real_of(a.dtype), sign.shape)
+
+
+DETERMINANT = OpDef(
+    name="Determinant",
+    signature="a -> d",
+    precision="wide",
+    infer=_infer_det,
+    lower=lambda ctx, a: jnp.linalg.det(a),
+    layout=of_each_matrix,
+    doc="The determinants of matrices [..., n, n]. float32, float64 and complex dtypes.",
+)
+
+LOG_DETERMINANT = OpDef(
+    name="LogDeterminant",
+    signature="a -> sign, logabs",
+    precision="wide",
+    infer=_infer_slogdet,
+    lower=lambda ctx, a: tuple(jnp.linalg.slogdet(a)),
+    layout=of_each_matrix,
+    doc="The sign (or phase) and the logarithm of the absolute value of the determinants of "
+    "matrices [..., n, n]. float32, float64 and complex dtypes.",
+)
+
+MATRIX_EXPONENTIAL = OpDef(
+    name="MatrixExponential",
+    signature="a -> y",
+    precision="wide",
+    infer=infer_square,
+    lower=lambda ctx, a: jax.scipy.linalg.expm(a),
+    layout=of_each_matrix,
+    doc="The exponentials of matrices [..., n, n]. float32, float64 and complex dtypes. Source: "
+    "Higham, The scaling and squaring method revisited, SIAM J. Matrix Anal. 26, 2005.",
+)
+
+
+def det(a: Any, *, name: str | None = None) -> Tensor:
+    """The determinants [...] of matrices [..., n, n].
+
+    Raises:
+        ShapeError: not square.
+        DTypeError: floats narrower than float32.
+
+    Source: numpy.linalg.det.
+    """
+    return emit_one(DETERMINANT, promote_inexact(a), name)
+
+
+def slogdet(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """The determinants of matrices [..., n, n] without overflow: sign * exp(logabs).
+
+    Returns:
+        The sign [...], 0 where singular and of absolute value 1 for complex numbers, and the
+        logarithm of the absolute value [...], real.
+
+    Raises:
+        ShapeError: not square.
+        DTypeError: floats narrower than float32.
+
+    Source: numpy.linalg.slogdet.
+    """
+    sign, logabs = emit(LOG_DETERMINANT, promote_inexact(a), name=name)
+    return sign, logabs
+
+
+def expm(a: Any, *, name: str | None = None) -> Tensor:
+    """The exponentials of matrices [..., n, n].
+
+    Raises:
+        ShapeError: not square.
+        DTypeError: floats narrower than float32.
+
+    Source: scipy.linalg.expm.
+    """
+    return emit_one(MATRIX_EXPONENTIAL, promote_inexact(a), name)
+
+
+def matrix_power(a: Any, n: int, *, name: str | None = None) -> Tensor:
+    """`a` multiplied by itself: a power of matrices, by repeated squaring.
+
+    Args:
+        a: [..., m, m]; integers stay such where n is not negative.
+        n: an int; a negative one takes the inverse first.
+        name: of the node.
+
+    Raises:
+        ShapeError: not square.
+        AttributeValueError: n is not an int.
+
+    Source: numpy.linalg.matrix_power.
+    """
+    tensor = convert(a)
+    if type(n) is not int:
+        refuse(f"matrix_power: n must be an int, got {n!r}", error=AttributeValueError, a=tensor)
+    if tensor.ndim < 2 or not same_shape(tensor.shape[-1:], tensor.shape[-2:-1], tensor):
+        refuse("matrix_power: a must hold square matrices", error=ShapeError, a=tensor)
+    if n == 0:
+        return where(on_diagonal(tensor), 1, zeros_like(tensor), name=name)
+    return _positive_power(inv(tensor) if n < 0 else tensor, abs(n), name)
+
+
+def _positive_power(a: Tensor, n: int, name: str | None) -> Tensor:
+    if n == 1:
+        return a
+    half = _positive_power(a, n // 2, None)
+    return matmul(matmul(half, half), a, name=name) if n % 2 else matmul(half, half, name=name)
+
+
+def trace(a: Any, offset: int = 0, *, name: str | None = None) -> Tensor:
+    """The sums [...] along the diagonals of matrices [..., m, n], `offset` places to the right.
+
+    Dtypes as in `gc.sum`. (`gc.trace` makes a graph of a Python function.)
+
+    Raises:
+        ShapeError: not a matrix.
+
+    Source: numpy.linalg.trace.
+    """
+    tensor = convert(a)
+    if tensor.ndim < 2:
+        refuse("trace: a must be a matrix [..., m, n]", a=tensor)
+    return reduce_sum(diagonal(tensor, offset, -2, -1), axis=-1, name=name)
+
+
+OPS: tuple[OpDef, ...] = (DETERMINANT, LOG_DETERMINANT, MATRIX_EXPONENTIAL)

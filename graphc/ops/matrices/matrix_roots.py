@@ -1,0 +1,281 @@
+"""Square roots of matrices, polar factors, and the equation a x + x b = c."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.ir.dtypes import as_dtype, promote
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.core.broadcasting import Adjoints
+from graphc.ops.core.emit import emit, emit_one, promote_inexact, to_dtype
+from graphc.ops.elementwise.complex_parts import real
+from graphc.ops.matrices.batch_dims import check_stack, of_each
+from graphc.ops.matrices.matrix_checks import (
+    check_matrices,
+    check_square,
+    matrix_transpose,
+    of_each_matrix,
+)
+from graphc.ops.matrices.matrix_product import matmul
+
+_DTYPES = "float32, float64 and complex dtypes."
+
+
+# -- a x + x b = c ----------------------------------------------------------------------------
+
+
+def _infer_sylvester(ctx: InferContext, a: TensorType, b: TensorType, c: TensorType) -> TensorType:
+    check_matrices(ctx, a, b, c)
+    check_stack(ctx, (c, 2), (a, 2), (b, 2))
+    for label, other, size in (("rows", a, c.shape[-2]), ("columns", b, c.shape[-1])):
+        side = ctx.unify(other.shape[-2], other.shape[-1], "sides of a matrix that must be square")
+        ctx.unify(side, size, f"the side of a square matrix and the {label} of c")
+    return c
+
+
+def _solve_sylvester(a: Any, b: Any, c: Any) -> Any:
+    """x by Schur forms on CPU; elsewhere, where JAX has none of these, by eigenvectors."""
+    # JAX holds sums of eigenvalues below an absolute `tol` for 0.
+    size = jnp.maximum(*[jnp.max(jnp.abs(m), (-2, -1), keepdims=True) for m in (a, b)])
+    size = jnp.where((size > 0) & jnp.isfinite(size), size, 1)
+    a, b, c = a / size, b / size, c / size
+    tol = 4 * float(np.finfo(c.dtype).eps)
+
+    def by(method: str) -> Any:
+        return lambda a, b, c: jax.scipy.linalg.solve_sylvester(a, b, c, method=method, tol=tol)
+
+    by_vectors = by("eigen")
+    if not jnp.iscomplexobj(c):  # the eigenvectors are complex, their product is not
+        by_vectors = lambda a, b, c: by("eigen")(a, b, c).real.astype(c.dtype)  # noqa: E731
+    return lax.platform_dependent(a, b, c, cpu=by("schur"), default=by_vectors)
+
+
+def _sylvester(a: Any, b: Any, c: Any) -> Any:
+    """x with a x + x b = c, of JAX values; with the derivatives of a linear equation."""
+
+    def transposed(x: Any) -> Any:
+        return jnp.swapaxes(x, -1, -2)
+
+    return lax.custom_linear_solve(
+        lambda x: a @ x + x @ b,
+        c,
+        solve=lambda _, c: _solve_sylvester(*lax.stop_gradient((a, b)), c),
+        transpose_solve=lambda _, c: _solve_sylvester(
+            *lax.stop_gradient((transposed(a), transposed(b))), c
+        ),
+    )
+
+
+def _sylvester_gradient(ctx: GradientContext, node: Node, dx: Tensor) -> Adjoints:
+    a, b, _ = node.inputs
+    x = node.outputs[0]
+    dc = emit_one(SYLVESTER, (matrix_transpose(a), matrix_transpose(b), dx))
+    return [-matmul(dc, x, transpose_b=True), -matmul(x, dc, transpose_a=True), dc]
+
+
+SYLVESTER = OpDef(
+    name="Sylvester",
+    signature="a, b, c -> x",
+    precision="wide",
+    infer=_infer_sylvester,
+    lower=lambda ctx, a, b, c: _sylvester(a, b, c),
+    gradient=_sylvester_gradient,
+    layout=of_each(2),
+    doc="x [..., m, n] with a x + x b = c, of matrices a [..., m, m], b [..., n, n] and c "
+    "[..., m, n] of one stack; NaN where an eigenvalue of a is one of -b. On GPU by eigenvectors, "
+    f"which must span the space. {_DTYPES} Source: Bartels & Stewart, CACM 15, 1972.",
+)
+
+
+# -- square roots -----------------------------------------------------------------------------
+
+
+@jax.custom_jvp
+def _root(a: Any) -> Any:
+    """The square roots of a stack of matrices; of complex ones."""
+    return jnp.vectorize(jax.scipy.linalg.sqrtm, signature="(n,n)->(n,n)")(a)
+
+
+@_root.defjvp
+def _root_slope(operands: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    """Of y y = a: dy with y dy + dy y = da."""
+    y = _root(*operands)
+    return y, _sylvester(y, y, tangents[0])
+
+
+def _infer_root(ctx: InferContext, a: TensorType) -> TensorType:
+    check_square(ctx, a)
+    return TensorType(promote(a.dtype, as_dtype("complex64")), a.shape)
+
+
+def _lower_root(ctx: LowerContext, a: Any) -> Any:
+    return _root(a.astype(jnp.result_type(a.dtype, jnp.complex64)))
+
+
+def _root_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    y = matrix_transpose(node.outputs[0])
+    da = emit_one(SYLVESTER, (y, y, dy))
+    own = node.inputs[0].dtype
+    return [da if own == da.dtype else to_dtype(real(da), own)]
+
+
+MATRIX_SQUARE_ROOT = OpDef(
+    name="MatrixSquareRoot",
+    signature="a -> y",
+    precision="wide",
+    infer=_infer_root,
+    lower=_lower_root,
+    gradient=_root_gradient,
+    layout=of_each_matrix,
+    doc="The principal square roots of matrices [..., n, n]: complex, as whether one is real "
+    f"depends on the numbers. On CPU. {_DTYPES} Source: Bjorck & Hammarling, A Schur method for "
+    "the square root of a matrix, Linear Algebra Appl. 52/53, 1983.",
+)
+
+
+# -- polar factors ----------------------------------------------------------------------------
+
+
+def _adjoint(a: Any) -> Any:
+    return jnp.conj(jnp.swapaxes(a, -1, -2))
+
+
+@jax.custom_jvp
+def _nearest_unitary(a: Any) -> Any:
+    """u of the polar factors: with orthonormal columns, or rows where these are fewer."""
+    w, _, vh = jnp.linalg.svd(a, full_matrices=False)
+    return w @ vh
+
+
+@_nearest_unitary.defjvp
+def _nearest_unitary_slope(operands: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    """By singular values, of which only sums stand below a line: equal ones do no harm.
+
+    Source: Higham, Functions of Matrices, SIAM 2008, chapter 8.
+    """
+    (a,), (da,) = operands, tangents
+    wide = a.shape[-2] < a.shape[-1]
+    if wide:
+        a, da = _adjoint(a), _adjoint(da)
+    w, s, vh = jnp.linalg.svd(a, full_matrices=False)
+    turned = _adjoint(w) @ da @ _adjoint(vh)
+    skew = (turned - _adjoint(turned)) / (s[..., :, None] + s[..., None, :])
+    du = w @ skew
+    if a.shape[-2] > a.shape[-1]:  # what lies in no column: of square matrices nothing but rounding
+        du = du + (da @ _adjoint(vh) - w @ turned) / s[..., None, :]
+    du = du @ vh
+    u = w @ vh
+    return (_adjoint(u), _adjoint(du)) if wide else (u, du)
+
+
+def _infer_polar(ctx: InferContext, a: TensorType, *, side: str) -> tuple[TensorType, TensorType]:
+    check_matrices(ctx, a)
+    *stack, m, n = a.shape
+    k = n if side == "right" else m
+    return a, TensorType(a.dtype, (*stack, k, k))
+
+
+def _lower_polar(ctx: LowerContext, a: Any, *, side: str) -> tuple[Any, Any]:
+    u = _nearest_unitary(a)
+    p = _adjoint(u) @ a if side == "right" else a @ _adjoint(u)
+    return u, 0.5 * (p + _adjoint(p))
+
+
+POLAR = OpDef(
+    name="Polar",
+    signature="a -> u, p",
+    precision="wide",
+    attrs={
+        "side": Attr(
+            "str",
+            default="right",
+            check=lambda side: side in ("left", "right"),
+            must="be left or right",
+            doc="of u on which p stands",
+        )
+    },
+    infer=_infer_polar,
+    lower=_lower_polar,
+    layout=of_each_matrix,
+    doc="u with orthonormal columns (rows, where these are fewer) and Hermitian p without negative "
+    "eigenvalues such that a = u p, or a = p u for the left side, of matrices [..., m, n]. u is "
+    f"the nearest such matrix. {_DTYPES} Source: Higham, SIAM J. Sci. Stat. Comput. 7, 1986.",
+)
+
+
+# -- functions --------------------------------------------------------------------------------
+
+
+def solve_sylvester(a: Any, b: Any, c: Any, *, name: str | None = None) -> Tensor:
+    """The solution x of a x + x b = c.
+
+    Args:
+        a: [..., m, m].
+        b: [..., n, n].
+        c: [..., m, n]; the axes before the matrices are the same for all three.
+        name: of the node.
+
+    Returns:
+        [..., m, n]; NaN where the sum of an eigenvalue of `a` and one of `b` is 0, as there is
+        no single solution then.
+
+    Raises:
+        ShapeError: not square, or sizes that do not fit.
+        DTypeError: floats narrower than float32.
+
+    Source: scipy.linalg.solve_sylvester.
+    """
+    return emit_one(SYLVESTER, promote_inexact(a, b, c), name)
+
+
+def sqrtm(a: Any, *, name: str | None = None) -> Tensor:
+    """The principal square roots y of matrices: y y = a; on CPU.
+
+    Args:
+        a: [..., n, n], without eigenvalue 0.
+        name: of the node.
+
+    Returns:
+        [..., n, n], complex: `gc.real` of it where all eigenvalues of `a` are known to be
+        positive. There are no gradients where an eigenvalue of y is minus another one.
+
+    Raises:
+        ShapeError: not square.
+        DTypeError: floats narrower than float32.
+
+    Source: scipy.linalg.sqrtm.
+    """
+    return emit_one(MATRIX_SQUARE_ROOT, promote_inexact(a), name)
+
+
+def polar(a: Any, side: str = "right", *, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """The factors of a = u p ("right") or a = p u ("left").
+
+    Args:
+        a: [..., m, n], of full rank where gradients are asked for.
+        side: of u on which p stands.
+        name: of the node.
+
+    Returns:
+        u [..., m, n], with orthonormal columns, or rows where these are fewer; and p, Hermitian
+        and without negative eigenvalues, [..., n, n] on the right and [..., m, m] on the left.
+
+    Raises:
+        ShapeError: not a matrix.
+        DTypeError: floats narrower than float32.
+        AttributeValueError: another side.
+
+    Source: scipy.linalg.polar.
+    """
+    u, p = emit(POLAR, promote_inexact(a), name=name, side=side)
+    return u, p
+
+
+OPS: tuple[OpDef, ...] = (SYLVESTER, MATRIX_SQUARE_ROOT, POLAR)

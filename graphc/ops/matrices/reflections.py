@@ -1,0 +1,131 @@
+"""Householder's reflections: their products, and the form of matrices that they lead to."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import jax
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.errors import GradientError
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.core.emit import emit, emit_one, promote_inexact
+from graphc.ops.core.jvp_override import with_slope_of
+from graphc.ops.matrices.batch_dims import check_stack, of_each
+from graphc.ops.matrices.matrix_checks import check_matrices, infer_square, of_each_matrix
+
+_DTYPES = "float32, float64 and complex dtypes."
+
+
+def _refuse_hessenberg(ctx: GradientContext, node: Node, *adjoints: Tensor | None) -> NoReturn:
+    raise GradientError(
+        "Hessenberg: there is no gradient of a Hessenberg form",
+        source=node.source,
+        mend="gc.linalg.qr, gc.linalg.eig and gc.linalg.eigh have gradients",
+    )
+
+
+def _lower_hessenberg(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
+    h, q = jax.scipy.linalg.hessenberg(a, calc_q=True)
+    return h, q
+
+
+HESSENBERG = OpDef(
+    name="Hessenberg",
+    signature="a -> h, q",
+    precision="wide",
+    infer=lambda ctx, a: (infer_square(ctx, a), a),
+    lower=_lower_hessenberg,
+    gradient=_refuse_hessenberg,
+    layout=of_each_matrix,
+    doc="h, zero below the diagonal next below the main one, and unitary q such that a = q h q^H, "
+    f"of matrices [..., n, n]. On CPU. {_DTYPES} Source: jax.scipy.linalg.hessenberg.",
+)
+
+
+def _infer_product(ctx: InferContext, a: TensorType, taus: TensorType) -> TensorType:
+    check_matrices(ctx, a)
+    ctx.require(taus.rank > 0, "taus must be a vector, got a scalar")
+    check_stack(ctx, (a, 2), (taus, 1))
+    sizes = (taus.shape[-1], a.shape[-1], a.shape[-2])
+    for i, what in enumerate(("taus than columns", "columns than rows")):
+        least, most = sizes[i], sizes[i + 1]
+        if isinstance(least, int) and isinstance(most, int):
+            ctx.require(least <= most, f"there are more {what}")
+    return a
+
+
+def _compact(a: Any, taus: Any) -> Any:
+    """The product as 1 - v t v^H with triangular t.
+
+    Source: Schreiber & Van Loan, SIAM J. Sci. Stat. Comput. 10, 1989; Puglisi, ibid. 13, 1992.
+    """
+    (m, n), k = a.shape[-2:], taus.shape[-1]
+    v = jnp.tril(a[..., :k], -1) + jnp.eye(m, k, dtype=a.dtype)
+    vh = jnp.conj(jnp.swapaxes(v, -1, -2))
+    scale = taus[..., None] * jnp.eye(k, dtype=a.dtype)
+    t = lax.linalg.triangular_solve(
+        jnp.eye(k, dtype=a.dtype) + scale @ jnp.triu(vh @ v, 1), scale, left_side=True, lower=False
+    )
+    return jnp.eye(m, n, dtype=a.dtype) - v @ (t @ vh[..., :n])
+
+
+_reflected = with_slope_of(_compact, lax.linalg.householder_product)
+
+
+HOUSEHOLDER_PRODUCT = OpDef(
+    name="HouseholderProduct",
+    signature="a, taus -> q",
+    precision="wide",
+    infer=_infer_product,
+    lower=lambda ctx, a, taus: _reflected(a, taus),
+    layout=of_each(2),
+    doc="The first n columns of the product of the reflections 1 - taus[i] v v^H, where v has "
+    "zeros, a 1 at place i, and then column i of a [..., m, n] below its diagonal; taus [..., k], "
+    f"k <= n <= m. {_DTYPES} Source: jax.lax.linalg.householder_product.",
+)
+
+
+def hessenberg(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """h, zero below the diagonal next below the main one, and unitary q: a = q h q^H; on CPU.
+
+    Args:
+        a: [..., n, n].
+        name: of the node.
+
+    Raises:
+        ShapeError: not square.
+        DTypeError: floats narrower than float32.
+        GradientError: later, of a gradient.
+
+    Source: scipy.linalg.hessenberg with calc_q=True.
+    """
+    h, q = emit(HESSENBERG, promote_inexact(a), name=name)
+    return h, q
+
+
+def householder_product(a: Any, taus: Any, *, name: str | None = None) -> Tensor:
+    """The product of Householder's reflections, as its first columns.
+
+    Args:
+        a: [..., m, n], n at most m; below the diagonal, column by column, the vectors of the
+            reflections, of which the element on the diagonal is 1.
+        taus: [..., k], k at most n: what each vector's outer product is multiplied by.
+        name: of the node.
+
+    Returns:
+        [..., m, n], with orthonormal columns where 2 real(tau) = |tau|^2 |v|^2.
+
+    Raises:
+        ShapeError: sizes that do not fit.
+        DTypeError: floats narrower than float32.
+
+    Source: LAPACK's orgqr.
+    """
+    return emit_one(HOUSEHOLDER_PRODUCT, promote_inexact(a, taus), name)
+
+
+OPS: tuple[OpDef, ...] = (HESSENBERG, HOUSEHOLDER_PRODUCT)

@@ -1,0 +1,224 @@
+"""Linear equations, and inverses of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.shape import expand_dims, squeeze
+from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
+from graphc.ops.core.emit import emit_one, promote_inexact
+from graphc.ops.matrices.matrix_checks import (
+    adjoint,
+    check_matrices,
+    check_square,
+    infer_square,
+    of_each_matrix,
+    solve_layout,
+)
+
+
+def _infer_solve(ctx: InferContext, a: TensorType, b: TensorType, **attrs: bool) -> TensorType:
+    require_one_dtype(ctx, a, b)
+    check_matrices(ctx, a, b)
+    n = check_square(ctx, a)
+    ctx.unify(n, b.shape[-2], "the rows of a and b")
+    return TensorType(b.dtype, (*ctx.broadcast(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]))
+
+
+def _stacked_alike(a: Any, b: Any) -> tuple[Any, Any]:
+    """JAX values with the axes before the matrices broadcast together."""
+    stack = lax.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    full_a, full_b = (*stack, *a.shape[-2:]), (*stack, *b.shape[-2:])
+    return jnp.broadcast_to(a, full_a), jnp.broadcast_to(b, full_b)
+
+
+def _lower_triangular_solve(
+    ctx: LowerContext, a: Any, b: Any, *, lower: bool, transpose: bool, unit_diagonal: bool
+) -> Any:
+    a, b = _stacked_alike(a, b)
+    return lax.linalg.triangular_solve(
+        a, b, left_side=True, lower=lower, transpose_a=transpose, unit_diagonal=unit_diagonal
+    )
+
+
+SOLVE = OpDef(
+    name="Solve",
+    signature="a, b -> x",
+    precision="wide",
+    infer=_infer_solve,
+    lower=lambda ctx, a, b: jnp.linalg.solve(*_stacked_alike(a, b)),
+    layout=solve_layout,
+    doc="x with a x = b, of matrices [..., n, n] and [..., n, k]; the axes before them broadcast. "
+    "float32, float64 and complex dtypes.",
+)
+
+TRIANGULAR_SOLVE = OpDef(
+    name="TriangularSolve",
+    signature="a, b -> x",
+    precision="wide",
+    attrs={
+        "lower": Attr("bool", default=True, doc="which triangle of a counts"),
+        "transpose": Attr("bool", default=False, doc="a is transposed first"),
+        "unit_diagonal": Attr("bool", default=False, doc="the diagonal of a counts as ones"),
+    },
+    infer=_infer_solve,
+    lower=_lower_triangular_solve,
+    layout=solve_layout,
+    doc="x with a x = b for triangular a, of matrices [..., n, n] and [..., n, k]; the axes before "
+    "them broadcast. float32, float64 and complex dtypes.",
+)
+
+
+def _inverse_gradient(ctx: GradientContext, node: Node, dx: Tensor) -> Adjoints:
+    x = node.outputs[0]
+    product = ctx.ops.matmul(x, dx, transpose_a=True)
+    return [-ctx.ops.matmul(product, x, transpose_b=True)]
+
+
+def _infer_pseudo_inverse(ctx: InferContext, a: TensorType, *, rtol: float | None) -> TensorType:
+    check_matrices(ctx, a)
+    *stack, m, n = a.shape
+    return TensorType(a.dtype, (*stack, n, m))
+
+
+INVERSE = OpDef(
+    name="Inverse",
+    signature="a -> x",
+    precision="wide",
+    infer=infer_square,
+    lower=lambda ctx, a: jnp.linalg.inv(a),
+    gradient=_inverse_gradient,
+    layout=of_each_matrix,
+    doc="The inverses of matrices [..., n, n]. float32, float64 and complex dtypes.",
+)
+
+PSEUDO_INVERSE = OpDef(
+    name="PseudoInverse",
+    signature="a -> x",
+    precision="wide",
+    attrs={
+        "rtol": Attr(
+            "float",
+            default=None,
+            doc="singular values below rtol times the greatest count as 0; None: 10 times the "
+            "greater side times the dtype's epsilon",
+        )
+    },
+    infer=_infer_pseudo_inverse,
+    lower=lambda ctx, a, *, rtol: jnp.linalg.pinv(a, rtol=rtol),
+    layout=of_each_matrix,
+    doc="The Moore-Penrose inverses [..., n, m] of matrices [..., m, n]. float32, float64 and "
+    "complex dtypes. Source of the gradient: Golub & Pereyra, SIAM J. Numer. Anal. 10, 1973.",
+)
+
+
+def solve(a: Any, b: Any, *, name: str | None = None) -> Tensor:
+    """The solution x of a x = b.
+
+    Args:
+        a: [..., n, n].
+        b: [n], one vector for all; or [..., n, k], the axes before the matrices broadcasting.
+        name: of the node.
+
+    Returns:
+        [..., n] for a vector, else [..., n, k]. Infinite or NaN where `a` is singular.
+
+    Raises:
+        ShapeError: `a` is not square, or has not as many rows as `b`.
+        DTypeError: floats narrower than float32.
+
+    Source: numpy.linalg.solve.
+    """
+    a, b = promote_inexact(a, b)
+    if b.ndim != 1:
+        return emit_one(SOLVE, (a, b), name)
+    return squeeze(emit_one(SOLVE, (a, expand_dims(b, -1)), name), -1)
+
+
+def triangular_solve(
+    a: Any,
+    b: Any,
+    *,
+    lower: bool = True,
+    transpose: bool = False,
+    unit_diagonal: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """The solution x of a x = b for triangular `a`, of which the other triangle is not read.
+
+    Args:
+        a: [..., n, n].
+        b: [n], one vector for all; or [..., n, k], the axes before the matrices broadcasting.
+        lower: which triangle `a` has.
+        transpose: solve a^T x = b instead.
+        unit_diagonal: take the diagonal of `a` as ones.
+        name: of the node.
+
+    Returns:
+        [..., n] for a vector, else [..., n, k].
+
+    Raises:
+        ShapeError: `a` is not square, or has not as many rows as `b`.
+        DTypeError: floats narrower than float32.
+
+    Source: scipy.linalg.solve_triangular.
+    """
+    a, b = promote_inexact(a, b)
+    attrs = {"lower": lower, "transpose": transpose, "unit_diagonal": unit_diagonal}
+    if b.ndim != 1:
+        return emit_one(TRIANGULAR_SOLVE, (a, b), name, **attrs)
+    return squeeze(emit_one(TRIANGULAR_SOLVE, (a, expand_dims(b, -1)), name, **attrs), -1)
+
+
+def cholesky_solve(factor: Any, b: Any, *, name: str | None = None) -> Tensor:
+    """The solution x of l l^H x = b, where the lower triangular l is `cholesky(a)`.
+
+    Shapes and errors as in `triangular_solve`. Source: scipy.linalg.cho_solve.
+    """
+    factor, b = promote_inexact(factor, b)
+    half = triangular_solve(factor, b)
+    return triangular_solve(adjoint(factor), half, lower=False, name=name)
+
+
+def inv(a: Any, *, name: str | None = None) -> Tensor:
+    """The inverses of matrices [..., n, n]; infinite or NaN where one is singular.
+
+    `solve(a, b)` is faster and more exact than `inv(a) @ b`.
+
+    Raises:
+        ShapeError: not square.
+        DTypeError: floats narrower than float32.
+
+    Source: numpy.linalg.inv.
+    """
+    return emit_one(INVERSE, promote_inexact(a), name)
+
+
+def pinv(a: Any, rtol: float | None = None, *, name: str | None = None) -> Tensor:
+    """The Moore-Penrose inverses of matrices.
+
+    Args:
+        a: [..., m, n].
+        rtol: singular values below `rtol` times the greatest count as 0; by default 10 times
+            the greater side times the dtype's epsilon.
+        name: of the node.
+
+    Returns:
+        [..., n, m].
+
+    Raises:
+        ShapeError: not a matrix.
+        DTypeError: floats narrower than float32.
+
+    Source: numpy.linalg.pinv; the default of rtol is jax.numpy.linalg.pinv's.
+    """
+    return emit_one(PSEUDO_INVERSE, promote_inexact(a), name, rtol=rtol)
+
+
+OPS: tuple[OpDef, ...] = (SOLVE, TRIANGULAR_SOLVE, INVERSE, PSEUDO_INVERSE)

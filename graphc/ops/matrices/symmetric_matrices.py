@@ -1,0 +1,161 @@
+"""Short cuts for symmetric matrices of which more is known: three diagonals, or an old factor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.ir.node import Tensor
+from graphc.ir.opdef import InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.core.emit import emit_one, promote_inexact
+from graphc.ops.core.jvp_override import with_slope_of
+from graphc.ops.matrices.batch_dims import check_stack, of_each
+from graphc.ops.matrices.matrix_checks import check_square
+
+_DTYPES = "float32 and float64."
+
+
+def _check_real(ctx: InferContext, *types: TensorType) -> None:
+    real = ("float32", "float64")
+    ctx.require_dtype(types, lambda dtype: dtype.name in real, "float32 or float64")
+
+
+# -- eigenvalues of tridiagonal matrices ------------------------------------------------------
+
+
+def _infer_tridiagonal(ctx: InferContext, d: TensorType, e: TensorType) -> TensorType:
+    _check_real(ctx, d, e)
+    ctx.require(d.rank > 0 and e.rank > 0, f"the diagonals must be vectors, got {d} and {e}")
+    check_stack(ctx, (d, 1), (e, 1))
+    ctx.unify(d.shape[-1] - 1, e.shape[-1], "the places beside the diagonal and the size of e")
+    return d
+
+
+def _from_dense(d: Any, e: Any) -> Any:
+    n = d.shape[-1]
+    beside = jnp.zeros((*d.shape, n), d.dtype).at[..., jnp.arange(1, n), jnp.arange(n - 1)].set(e)
+    dense = d[..., None] * jnp.eye(n, dtype=d.dtype) + beside + jnp.swapaxes(beside, -1, -2)
+    return jnp.linalg.eigvalsh(dense)
+
+
+def _by_bisection(d: Any, e: Any) -> Any:
+    def of_one(d: Any, e: Any) -> Any:
+        return jax.scipy.linalg.eigh_tridiagonal(d, e, eigvals_only=True)
+
+    # It squares e: neither overflow nor underflow shall come of that.
+    size = jnp.maximum(jnp.max(jnp.abs(d), -1), jnp.max(jnp.abs(e), -1))[..., None]
+    size = jnp.where((size > 0) & jnp.isfinite(size), size, 1)
+    return size * jnp.vectorize(of_one, signature="(n),(m)->(n)")(d / size, e / size)
+
+
+_tridiagonal_eigenvalues = with_slope_of(_from_dense, _by_bisection)
+
+EIGH_TRIDIAGONAL = OpDef(
+    name="EighTridiagonal",
+    signature="d, e -> w",
+    precision="wide",
+    infer=_infer_tridiagonal,
+    lower=lambda ctx, d, e: _tridiagonal_eigenvalues(d, e) if d.shape[-1] > 1 else d,
+    layout=of_each(1),
+    doc="The eigenvalues [..., n] in ascending order of symmetric matrices with the diagonal d "
+    "[..., n] and e [..., n - 1] beside it, by bisection; gradients by the eigenvectors of the "
+    f"full matrices. {_DTYPES} Source: Barth, Martin & Wilkinson, Numerische Mathematik 9, 1967.",
+)
+
+
+# -- updates of Cholesky factors --------------------------------------------------------------
+
+
+def _infer_update(ctx: InferContext, factor: TensorType, w: TensorType) -> TensorType:
+    _check_real(ctx, factor, w)
+    n = check_square(ctx, factor)
+    ctx.require(w.rank > 0, "w must be a vector, got a scalar")
+    check_stack(ctx, (factor, 2), (w, 1))
+    ctx.unify(n, w.shape[-1], "the side of factor and the size of w")
+    return factor
+
+
+def _factor_of_sum(factor: Any, w: Any) -> Any:
+    lower = jnp.tril(factor)
+    total = lower @ jnp.swapaxes(lower, -1, -2) + w[..., :, None] * w[..., None, :]
+    return lax.linalg.cholesky(total, symmetrize_input=True)
+
+
+def _by_rotations(factor: Any, w: Any) -> Any:
+    """One after the other: JAX's routine takes no stacks."""
+
+    def of_one(pair: tuple[Any, Any]) -> Any:
+        return lax.linalg.cholesky_update(jnp.tril(pair[0]).T, pair[1]).T
+
+    if factor.ndim == 2:
+        return of_one((factor, w))
+    n = factor.shape[-1]
+    found = lax.map(of_one, (factor.reshape(-1, n, n), w.reshape(-1, n)))
+    return found.reshape(factor.shape)
+
+
+_updated = with_slope_of(_factor_of_sum, _by_rotations)
+
+
+def _lower_update(ctx: LowerContext, factor: Any, w: Any) -> Any:
+    return _updated(factor, w)
+
+
+CHOLESKY_UPDATE = OpDef(
+    name="CholeskyUpdate",
+    signature="factor, w -> updated",
+    precision="wide",
+    infer=_infer_update,
+    lower=_lower_update,
+    layout=of_each(2),
+    doc="The Cholesky factors of l l^T + w w^T, of a lower triangular factor l [..., n, n] and w "
+    f"[..., n], in n^2 steps each. {_DTYPES} Source: jax.lax.linalg.cholesky_update; Golub & Van "
+    "Loan, Matrix Computations, 4th ed. 2013, section 6.5.4.",
+)
+
+
+def eigh_tridiagonal(d: Any, e: Any, *, name: str | None = None) -> Tensor:
+    """The eigenvalues of symmetric tridiagonal matrices, in ascending order.
+
+    Args:
+        d: [..., n]: the diagonal.
+        e: [..., n - 1]: what stands beside it, on both sides.
+        name: of the node.
+
+    Returns:
+        [..., n].
+
+    Raises:
+        ShapeError: sizes that do not fit.
+        DTypeError: neither float32 nor float64.
+
+    Source: scipy.linalg.eigh_tridiagonal with eigvals_only=True.
+    """
+    return emit_one(EIGH_TRIDIAGONAL, promote_inexact(d, e), name)
+
+
+def cholesky_update(factor: Any, w: Any, *, name: str | None = None) -> Tensor:
+    """The Cholesky factors of l l^T + w w^T, from those of l l^T.
+
+    Args:
+        factor: l [..., n, n], as `cholesky` gives it; what stands above the diagonal is not read.
+        w: [..., n].
+        name: of the node.
+
+    Returns:
+        [..., n, n], lower triangular.
+
+    Raises:
+        ShapeError: not square, or sizes that do not fit.
+        DTypeError: neither float32 nor float64.
+
+    Source: jax.lax.linalg.cholesky_update, which takes and gives upper triangles.
+    """
+    return emit_one(CHOLESKY_UPDATE, promote_inexact(factor, w), name)
+
+
+OPS: tuple[OpDef, ...] = (EIGH_TRIDIAGONAL, CHOLESKY_UPDATE)

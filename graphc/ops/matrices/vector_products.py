@@ -1,0 +1,171 @@
+"""Products of vectors, and of many matrices. No operators of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphc.ir.dims import Shape
+from graphc.ir.node import Tensor
+from graphc.ops.arrays.indexing import take
+from graphc.ops.arrays.shape import expand_dims, moveaxis, ravel, squeeze
+from graphc.ops.core.axes import normalize_axis
+from graphc.ops.core.checks import is_static, refuse
+from graphc.ops.core.emit import convert, promote_operands
+from graphc.ops.elementwise.arithmetic import multiply, subtract
+from graphc.ops.elementwise.complex_parts import conj
+from graphc.ops.matrices.contraction import dot_general
+from graphc.ops.matrices.matrix_product import matmul
+
+
+def dot(a: Any, b: Any, *, name: str | None = None) -> Tensor:
+    """The sum over the last axis of `a` and the last but one of `b`, its only one for a vector.
+
+    Axes before these do not go in step as in `matmul`: each of `a` meets each of `b`. A scalar
+    multiplies.
+
+    Raises:
+        ShapeError: sizes differ.
+
+    Source: numpy.dot.
+    """
+    a, b = promote_operands(a, b)
+    if not a.ndim or not b.ndim:
+        return multiply(a, b, name=name)
+    return dot_general(a, b, ((-1,), (-min(b.ndim, 2),)), name=name)
+
+
+def inner(a: Any, b: Any, *, name: str | None = None) -> Tensor:
+    """The sum over the last axes, of each vector of `a` with each of `b`; a scalar multiplies.
+
+    Raises:
+        ShapeError: sizes differ.
+
+    Source: numpy.inner.
+    """
+    a, b = promote_operands(a, b)
+    if not a.ndim or not b.ndim:
+        return multiply(a, b, name=name)
+    return dot_general(a, b, ((-1,), (-1,)), name=name)
+
+
+def vdot(a: Any, b: Any, *, name: str | None = None) -> Tensor:
+    """The sum of conj(a) * b over all elements, both raveled.
+
+    Raises:
+        ShapeError: sizes differ.
+
+    Source: numpy.vdot.
+    """
+    a, b = promote_operands(a, b)
+    return dot_general(_conjugated(ravel(a)), ravel(b), ((0,), (0,)), name=name)
+
+
+def vecdot(a: Any, b: Any, axis: int = -1, *, name: str | None = None) -> Tensor:
+    """The sum of conj(a) * b over `axis`; the other axes broadcast.
+
+    Raises:
+        ShapeError: sizes differ, or a scalar.
+        AttributeValueError: the axis is out of range.
+
+    Source: numpy.vecdot.
+    """
+    a, b = promote_operands(a, b)
+    row = expand_dims(_conjugated(moveaxis(a, axis, -1)), -2)
+    column = expand_dims(moveaxis(b, axis, -1), -1)
+    return squeeze(matmul(row, column), (-2, -1), name=name)
+
+
+def _conjugated(x: Tensor) -> Tensor:
+    return conj(x) if x.type.dtype.kind == "c" else x
+
+
+def matvec(a: Any, b: Any, *, name: str | None = None) -> Tensor:
+    """Matrices [..., m, n] times vectors [..., n]: [..., m]. Source: numpy.matvec."""
+    return squeeze(matmul(a, expand_dims(b, -1)), -1, name=name)
+
+
+def vecmat(a: Any, b: Any, *, name: str | None = None) -> Tensor:
+    """Vectors [..., n], conjugated, times matrices [..., n, m]: [..., m]. Source: numpy.vecmat."""
+    left = _conjugated(convert(a))
+    return squeeze(matmul(expand_dims(left, -2), b), -2, name=name)
+
+
+def cross(a: Any, b: Any, axis: int = -1, *, name: str | None = None) -> Tensor:
+    """The cross products of vectors of three elements along `axis`; the other axes broadcast.
+
+    Raises:
+        ShapeError: not three elements, or shapes that do not broadcast.
+        AttributeValueError: the axis is out of range.
+
+    Source: numpy.linalg.cross.
+    """
+    a, b = promote_operands(a, b)
+    for label, x in (("a", a), ("b", b)):
+        size = x.shape[normalize_axis("cross", x, axis)]
+        if size != 3:
+            refuse(f"cross: {label} must have 3 elements along axis {axis}, not {size}", a=a, b=b)
+    a, b = moveaxis(a, axis, -1), moveaxis(b, axis, -1)
+    following, last = [1, 2, 0], [2, 0, 1]
+    result = subtract(
+        take(a, following, -1) * take(b, last, -1), take(a, last, -1) * take(b, following, -1)
+    )
+    return moveaxis(result, -1, axis, name=name)
+
+
+def multi_dot(arrays: Sequence[Any], *, name: str | None = None) -> Tensor:
+    """The matrix product of all `arrays`, in the order of least multiplications.
+
+    Args:
+        arrays: two or more matrices; the first and the last may be vectors. With named sizes
+            among them the order is from left to right.
+        name: of the node.
+
+    Raises:
+        ShapeError: fewer than two, other ranks, or sizes that do not fit.
+
+    Source: numpy.linalg.multi_dot.
+    """
+    tensors = promote_operands(*arrays) if arrays else []
+    if len(tensors) < 2:
+        refuse(f"multi_dot: two or more arrays are needed, got {len(tensors)}")
+    for i, x in enumerate(tensors):
+        if x.ndim != 2 and not (x.ndim == 1 and i in (0, len(tensors) - 1)):
+            refuse(f"multi_dot: number {i} must be a matrix", x=x)
+    sizes = _chain_sizes(tensors)
+    if not is_static(*sizes):
+        sizes = ()
+    return _chain(tensors, sizes, name)
+
+
+def _chain_sizes(tensors: Sequence[Tensor]) -> Shape:
+    """Rows of the first, then columns of each; 1 for what a vector lacks."""
+    first, *rest = tensors
+    start = (1, first.shape[0]) if first.ndim == 1 else first.shape
+    return (*start, *(1 if x.ndim == 1 else x.shape[1] for x in rest))
+
+
+def _chain(tensors: Sequence[Tensor], sizes: Sequence[Any], name: str | None) -> Tensor:
+    if len(tensors) == 1:
+        return tensors[0]
+    cut = _best_cuts(sizes)[0, len(tensors)] if sizes else len(tensors) - 1
+    left = _chain(tensors[:cut], sizes[: cut + 1], None)
+    return matmul(left, _chain(tensors[cut:], sizes[cut:], None), name=name)
+
+
+def _best_cuts(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
+    """Where to cut each run of matrices first.
+
+    Source: Cormen et al., Introduction to Algorithms, 3rd ed. 2009, section 15.2.
+    """
+    count = len(sizes) - 1
+    cost = {(i, i + 1): 0 for i in range(count)}
+    cuts = {}
+    for length in range(2, count + 1):
+        for i in range(count - length + 1):
+            j = i + length
+            cost[i, j], cuts[i, j] = min(
+                (cost[i, k] + cost[k, j] + sizes[i] * sizes[k] * sizes[j], k)
+                for k in range(i + 1, j)
+            )
+    return cuts

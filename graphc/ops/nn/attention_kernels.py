@@ -1,0 +1,398 @@
+"""The arithmetic of attention, at once or some queries at a time; and that of its adjoints.
+
+At once, the weights of all queries lie in memory: time * source elements for each head. Some
+queries at a time, those of these queries do, so memory grows with the lengths, not with their
+product; the adjoints compute them again. A query's weights need all of its keys and no other
+query, hence no running maximum is kept, and results are those of the plain form.
+
+Source: Rabe & Staats, Self-attention does not need O(n^2) memory, 2021, arXiv:2112.05682; Dao et
+al., FlashAttention, 2022, arXiv:2205.14135.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.ir.dtypes import BOOL, INT32
+from graphc.ops.core.broadcasting import broadcast_axes
+from graphc.ops.core.precision import shifted, wide
+
+_PIECES = 4  # of a causal attention: the queries of each see no later keys than its last one
+
+
+class How(NamedTuple):
+    """What is to be computed, and in which steps: attributes of the operator.
+
+    Attributes:
+        rows: queries at a time; 0 for all.
+        each_entry: one entry of the batch at a time.
+        flash: by cuDNN.
+        mean_if_blind: a query that sees nothing gives the mean of all values in place of 0.
+    """
+
+    scale: float
+    causal: bool
+    dropout: float
+    mean_if_blind: bool = False
+    rows: int = 0
+    each_entry: bool = False
+    flash: bool = False
+
+
+class Operands(NamedTuple):
+    """What attention is computed of.
+
+    Attributes:
+        query, key, value: [batch, time or source, heads, depth].
+        masks: bool ones and floating ones, broadcasting to [batch, heads, time, source].
+        kept: bool [batch, heads, time, source], or None: what dropout leaves.
+        dy: the adjoint of the result, or None.
+    """
+
+    query: Any
+    key: Any
+    value: Any
+    masks: tuple[Any, ...]
+    kept: Any = None
+    dy: Any = None
+
+
+class Adjoints(NamedTuple):
+    """Of what `Operands` names so; the biases are the floating masks, in their order."""
+
+    query: Any
+    key: Any
+    value: Any
+    biases: tuple[Any, ...]
+
+
+def attend(of: Operands, how: How) -> Any:
+    """[batch, time, heads, depth of value]: softmax(scale * query @ key^T + masks) @ value."""
+    return _attend(of._replace(masks=tuple(map(_four_axes, of.masks))), how)
+
+
+def adjoints(of: Operands, how: How) -> tuple[Any, ...]:
+    """The adjoints of query, key, value and the biases, from `of.dy`."""
+    four = of._replace(masks=tuple(map(_four_axes, of.masks)))
+    found = Adjoints(*_by_cudnn(four, how)[1](of.dy)) if how.flash else _adjoints(four, how)
+    like = (of.query, of.key, of.value, *_biases(of))
+    flat = (found.query, found.key, found.value, *found.biases)
+    return tuple(
+        lax.convert_element_type(x, y.dtype).reshape(y.shape)
+        for x, y in zip(flat, like, strict=True)
+    )
+
+
+def _attend(of: Operands, how: How) -> Any:
+    if how.flash:
+        return _by_cudnn(of, how)[0]
+    if how.each_entry and of.query.shape[0] > 1:
+        entries, entry_of = _entries(of)
+        return lax.map(lambda parts: _attend(entry_of(parts), how)[0], entries)
+    if not 0 < how.rows < of.query.shape[1]:
+        return _attend_at_once(of, how, 0)
+    y = jnp.zeros((*of.query.shape[:3], of.value.shape[3]), of.value.dtype)
+    for piece in _pieces(of, how):
+
+        def turn(start: Any, y: Any, piece: _Piece = piece) -> Any:
+            part = _attend_at_once(_rows(of, start, piece), how, start)
+            return lax.dynamic_update_slice_in_dim(y, part, start, 1)
+
+        y = piece.run(turn, y)
+    return y
+
+
+def _adjoints(of: Operands, how: How) -> Adjoints:
+    """In the dtype that sums are made in."""
+    if how.each_entry and of.query.shape[0] > 1:
+        return _adjoints_over_entries(of, how)
+    if not 0 < how.rows < of.query.shape[1]:
+        return _adjoints_at_once(of, how, 0)
+    query, key, value = map(_zeros, (of.query, of.key, of.value))
+    total = Adjoints(query, key, value, tuple(map(_zeros, _biases(of))))
+    for piece in _pieces(of, how):
+
+        def turn(start: Any, sums: Adjoints, piece: _Piece = piece) -> Adjoints:
+            part = _adjoints_at_once(_rows(of, start, piece), how, start)
+            biases = zip(sums.biases, part.biases, strict=True)
+            return Adjoints(
+                lax.dynamic_update_slice_in_dim(sums.query, part.query, start, 1),
+                sums.key + part.key,
+                sums.value + part.value,
+                tuple(_added(whole, bias, start) for whole, bias in biases),
+            )
+
+        key, value = total.key[:, : piece.keys], total.value[:, : piece.keys]
+        sums = piece.run(turn, total._replace(key=key, value=value))
+        total = sums._replace(
+            key=lax.dynamic_update_slice_in_dim(total.key, sums.key, 0, 1),
+            value=lax.dynamic_update_slice_in_dim(total.value, sums.value, 0, 1),
+        )
+    return total
+
+
+def _biases(of: Operands) -> list[Any]:
+    return [mask for mask in of.masks if mask.dtype != BOOL]
+
+
+def _four_axes(mask: Any) -> Any:
+    return mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
+
+
+def _zeros(x: Any) -> Any:
+    return jnp.zeros(x.shape, wide(x.dtype))
+
+
+# -- some of the queries at a time ----------------------------------------------------------
+
+
+class _Piece(NamedTuple):
+    """Turns of equal size: `rows` queries each, from `start` on, among the first `keys` keys."""
+
+    start: int
+    turns: int
+    rows: int
+    keys: int
+
+    def run(self, turn: Callable[[Any, Any], Any], carried: Any) -> Any:
+        """`turn(first query, carried) -> carried`, once for each turn."""
+        if self.turns == 1:
+            return turn(self.start, carried)
+
+        def step(i: Any, carried: Any) -> Any:
+            return turn(self.start + i * self.rows, carried)
+
+        return lax.fori_loop(0, self.turns, step, carried)
+
+
+def _pieces(of: Operands, how: How) -> Iterator[_Piece]:
+    time, source, rows = of.query.shape[1], of.key.shape[1], how.rows
+    turns = time // rows
+    # What sees nothing gives the mean of the values of all keys.
+    spread = how.mean_if_blind and _may_be_blind(of)
+    cut = how.causal and not spread
+    pieces = _PIECES if cut else 1
+    for first, last in pairwise(turns * i // pieces for i in range(pieces + 1)):
+        if first < last:
+            keys = min(last * rows, source) if cut else source
+            yield _Piece(first * rows, last - first, rows, keys)
+    if time % rows:
+        yield _Piece(turns * rows, 1, time % rows, source)
+
+
+def _rows(of: Operands, start: Any, piece: _Piece) -> Operands:
+    """What the queries of one turn need."""
+
+    def queries(x: Any, axis: int) -> Any:
+        return lax.dynamic_slice_in_dim(x, start, piece.rows, axis)
+
+    def pairs(x: Any) -> Any:
+        x = x if x.shape[2] == 1 else queries(x, 2)
+        return x if x.shape[3] == 1 else x[..., : piece.keys]
+
+    return Operands(
+        queries(of.query, 1),
+        of.key[:, : piece.keys],
+        of.value[:, : piece.keys],
+        tuple(map(pairs, of.masks)),
+        None if of.kept is None else pairs(of.kept),
+        None if of.dy is None else queries(of.dy, 1),
+    )
+
+
+def _added(whole: Any, part: Any, start: Any) -> Any:
+    """The adjoint of a bias with that of some queries, and maybe of the first keys only."""
+    if whole.shape[2] != 1:
+        return lax.dynamic_update_slice(whole, part, (0, 0, start, 0))
+    part = whole[..., : part.shape[3]] + part
+    return lax.dynamic_update_slice(whole, part, (0, 0, 0, 0))
+
+
+# -- one entry of the batch at a time -------------------------------------------------------
+
+
+def _entries(of: Operands) -> tuple[list[Any], Callable[[Sequence[Any]], Operands]]:
+    """What `lax.map` is to run over, and what makes operands of a batch of 1 of its slices."""
+    leaves, tree = jax.tree.flatten(of)
+    own = [x.shape[0] == of.query.shape[0] for x in leaves]  # others are masks of all entries
+
+    def entry_of(parts: Sequence[Any]) -> Operands:
+        given = iter(parts)
+        pairs = zip(leaves, own, strict=True)
+        entry = [next(given)[None] if mine else x for x, mine in pairs]
+        made: Operands = jax.tree.unflatten(tree, entry)
+        return made
+
+    return [x for x, mine in zip(leaves, own, strict=True) if mine], entry_of
+
+
+def _adjoints_over_entries(of: Operands, how: How) -> Adjoints:
+    entries, entry_of = _entries(of)
+    shared = [bias.shape[0] == 1 for bias in _biases(of)]
+
+    def turn(sums: list[Any], parts: list[Any]) -> tuple[list[Any], Any]:
+        found = _adjoints(entry_of(parts), how)
+        terms = [b for b, all_ in zip(found.biases, shared, strict=True) if all_]
+        own = [b[0] for b, all_ in zip(found.biases, shared, strict=True) if not all_]
+        sums = [a + b for a, b in zip(sums, terms, strict=True)]
+        return sums, (*(x[0] for x in found[:3]), own)
+
+    zeros = [_zeros(b) for b, all_ in zip(_biases(of), shared, strict=True) if all_]
+    sums, (query, key, value, own) = lax.scan(turn, zeros, entries)
+    each = {True: iter(sums), False: iter(own)}
+    return Adjoints(query, key, value, tuple(next(each[all_]) for all_ in shared))
+
+
+# -- all of the queries given ---------------------------------------------------------------
+
+
+def _grouped(x: Any, shared: int) -> Any:
+    """[batch, time, heads, depth] with the heads as [shared, those that share one]."""
+    batch, time, heads, depth = x.shape
+    return x.reshape(batch, time, shared, heads // shared, depth)
+
+
+def _grouped_pairs(x: Any, shared: int) -> Any:
+    """[batch, heads, time, source] likewise."""
+    batch, heads, time, source = x.shape
+    return x.reshape(batch, shared, heads // shared, time, source)
+
+
+def _product(subscripts: str, a: Any, b: Any) -> Any:
+    """A product of narrow operands, summed in float32."""
+    total = wide(a.dtype)
+    plain = functools.partial(jnp.einsum, subscripts, preferred_element_type=total)
+    if a.dtype == total:
+        return plain(a, b)
+
+    def widened(a: Any, b: Any) -> Any:
+        return plain(a.astype(total), b.astype(total))
+
+    # XLA's products on CPU: bf16 x bf16 = f32 is "unsupported" where an operand was transposed.
+    return lax.platform_dependent(a, b, cpu=widened, default=plain)
+
+
+def _weights(of: Operands, how: How, first: Any) -> Any:
+    """[batch, heads, time, source]: rows that sum to 1, or to 0 where no key may be seen.
+
+    `first` is the place of the first query among all.
+    """
+    query, key = of.query, of.key
+    pairs = _product("btkgd,bskd->bkgts", _grouped(query, key.shape[2]), key)
+    batch, time, heads, _ = query.shape
+    logits = pairs.reshape(batch, heads, time, key.shape[1]) * how.scale
+    for bias in _biases(of):
+        logits = logits + lax.convert_element_type(bias, logits.dtype)
+    seen = _seen(of, how, first)
+    may_be_zero = _may_be_blind(of) and not how.mean_if_blind
+    for mask in seen:
+        logits = jnp.where(mask, logits, np.finfo(logits.dtype).min)
+    if key.shape[1] == 0:  # no greatest logit
+        return logits
+    exponentials = lax.exp(shifted(logits, -1))
+    weights = exponentials / jnp.sum(exponentials, axis=-1, keepdims=True)
+    for mask in seen if may_be_zero else ():
+        weights = jnp.where(mask, weights, 0)
+    return weights
+
+
+def _seen(of: Operands, how: How, first: Any) -> list[Any]:
+    """Which keys each query sees: where all of these are true."""
+    seen = [mask for mask in of.masks if mask.dtype == BOOL]
+    if how.causal:
+        shape = (1, 1, of.query.shape[1], of.key.shape[1])
+        rows, columns = (lax.broadcasted_iota(INT32, shape, axis) for axis in (2, 3))
+        seen.append(rows + lax.convert_element_type(first, INT32) >= columns)
+    return seen
+
+
+def _may_be_blind(of: Operands) -> bool:
+    """Whether some query may see no key; a causal one sees the first."""
+    return any(mask.dtype == BOOL for mask in of.masks)
+
+
+def _dropped(weights: Any, kept: Any, dropout: float) -> Any:
+    return weights if kept is None else jnp.where(kept, weights / (1 - dropout), 0)
+
+
+def _attend_at_once(of: Operands, how: How, first: Any) -> Any:
+    value = of.value
+    weights = _dropped(_weights(of, how, first), of.kept, how.dropout)
+    weights = _grouped_pairs(lax.convert_element_type(weights, value.dtype), of.key.shape[2])
+    mixed = _product("bkgts,bskd->btkgd", weights, value)
+    y = lax.convert_element_type(mixed, value.dtype)
+    return y.reshape(*of.query.shape[:3], value.shape[3])
+
+
+def _adjoints_at_once(of: Operands, how: How, first: Any) -> Adjoints:
+    query, key, value = of.query, of.key, of.value
+    shared, dtype = key.shape[2], query.dtype
+    # The same expressions as in the forward pass: XLA computes them once.
+    weights = _weights(of, how, first)
+    adjoint = _grouped(of.dy, shared)
+    of_mixing = _product("btkgd,bskd->bkgts", adjoint, value).reshape(weights.shape)
+    of_weights = _dropped(of_mixing, of.kept, how.dropout)
+    mean = jnp.sum(of_weights * weights, axis=-1, keepdims=True)
+    of_logits = weights * (of_weights - mean)
+    if how.mean_if_blind and _may_be_blind(of):  # weights of what is not seen, but no adjoints
+        for mask in _seen(of, how, first):
+            of_logits = jnp.where(mask, of_logits, 0)
+    pairs = _grouped_pairs(lax.convert_element_type(of_logits, dtype), shared)
+    mixing = lax.convert_element_type(_dropped(weights, of.kept, how.dropout), dtype)
+    return Adjoints(
+        _product("bkgts,bskd->btkgd", pairs, key).reshape(query.shape) * how.scale,
+        _product("bkgts,btkgd->bskd", pairs, _grouped(query, shared)) * how.scale,
+        _product("bkgts,btkgd->bskd", _grouped_pairs(mixing, shared), adjoint),
+        tuple(_summed_to(of_logits, bias) for bias in _biases(of)),
+    )
+
+
+def _summed_to(adjoint: Any, bias: Any) -> Any:
+    """`adjoint` summed over the axes along which `bias` was broadcast."""
+    return jnp.sum(adjoint, axis=broadcast_axes(bias.shape, adjoint.shape)).reshape(bias.shape)
+
+
+# -- by cuDNN -------------------------------------------------------------------------------
+
+
+def _by_cudnn(of: Operands, how: How) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """The result, and what takes its adjoint to those of query, key, value and the biases.
+
+    Forward passes ask for both too: cuDNN keeps a sum a query for the way back, and a call that
+    keeps it is another one than one that does not. Alike, the two may become one in XLA.
+    """
+
+    def each_pair(x: Any) -> Any:
+        """With its own element for each query and key, as cuDNN wants it; batch and heads may be
+        shared."""
+        return jnp.broadcast_to(x, (*x.shape[:2], of.query.shape[1], of.key.shape[1]))
+
+    def compute(query: Any, key: Any, value: Any, biases: Sequence[Any]) -> Any:
+        seen = [mask for mask in of.masks if mask.dtype == BOOL]
+        mask = functools.reduce(jnp.logical_and, seen) if seen else None
+        y = jax.nn.dot_product_attention(
+            query,
+            key,
+            value,
+            bias=each_pair(sum(biases[1:], biases[0])) if biases else None,
+            mask=None if mask is None else each_pair(mask),
+            scale=how.scale,
+            is_causal=how.causal,
+            implementation="cudnn",
+        )
+        if mask is None or how.mean_if_blind:
+            return y
+        # Queries that see nothing get the mean of all values there.
+        sees = jnp.any(mask, axis=3, keepdims=True)
+        return jnp.where(sees.transpose(0, 2, 1, 3), y, 0)
+
+    y, pull = jax.vjp(compute, *of[:3], tuple(_biases(of)))
+    return y, pull

@@ -1,0 +1,356 @@
+"""Batch and layer normalisation, and the moments batch normalisation needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.ir.dims import product
+from graphc.ir.dtypes import FLOAT32, is_floating
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.shape import reshape
+from graphc.ops.core.axes import normalize_axes
+from graphc.ops.core.broadcasting import Adjoints
+from graphc.ops.core.emit import convert, emit, emit_one, promote_operands, to_dtype
+from graphc.ops.core.layout_rules import SUM, replicated
+from graphc.ops.core.precision import wide
+from graphc.ops.reductions.reduction import reduce_mean
+from graphc.ops.structure.state import dim_value
+
+EPSILON = Attr(
+    "float",
+    check=lambda v: v >= 0,
+    must="be a float of at least 0",
+    doc="added to the variance",
+)
+
+
+def check_channels(ctx: InferContext, x: TensorType, *parameters: TensorType) -> None:
+    """Parameters are [channels] of one dtype: that of x, or float32 beside a narrower x."""
+    ctx.require_dtype([x, *parameters], is_floating, "floating")
+    ctx.require(x.rank > 1, f"x must have two axes or more, got {x.rank}")
+    for position, parameter in enumerate(parameters, start=1):
+        label = ctx.op.operand_label(position)
+        ctx.require(parameter.rank == 1, f"{label} must be [channels], got {parameter.rank} axes")
+        ctx.unify(x.shape[-1], parameter.shape[0], f"channels of x and {label}")
+        dtypes = (x.dtype, wide(x.dtype))
+        ctx.require(
+            parameter.dtype == parameters[0].dtype and parameter.dtype in dtypes,
+            f"{label} must be {' or '.join(sorted({d.name for d in dtypes}))}, as the other "
+            f"parameters, got {parameter.dtype.name}",
+            dtype=True,
+        )
+
+
+# -- batch normalisation --------------------------------------------------------------------
+
+
+def _infer_batch_norm(
+    ctx: InferContext, x: TensorType, *parameters: TensorType, epsilon: float
+) -> TensorType:
+    check_channels(ctx, x, *parameters)
+    return x
+
+
+def _lower_batch_norm(
+    ctx: LowerContext, x: Any, mean: Any, variance: Any, scale: Any, offset: Any, *, epsilon: float
+) -> Any:
+    # The mean comes off first: folding it into the offset cancels where it is large.
+    factor = lax.rsqrt(variance + epsilon) * scale
+    y = (lax.convert_element_type(x, mean.dtype) - mean) * factor + offset
+    return lax.convert_element_type(y, x.dtype)
+
+
+def _batch_norm_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    x, mean, variance, scale, _ = node.inputs
+    axes = tuple(range(x.ndim - 1))
+    adjoint = to_dtype(dy, mean.dtype)
+    inverse = ctx.ops.rsqrt(variance + node.attrs["epsilon"])
+    factor = inverse * scale
+    # Two passes' worth of sums give all four parameters.
+    total = ctx.ops.reduce_sum(adjoint, axis=axes)
+    product = ctx.ops.reduce_sum(adjoint * (to_dtype(x, mean.dtype) - mean), axis=axes)
+    return [
+        to_dtype(adjoint * factor, x.dtype),
+        -(total * factor),
+        product * (factor * inverse * inverse * -0.5),
+        product * inverse,
+        total,
+    ]
+
+
+def _batch_norm_layout(
+    ctx: LayoutContext, node: Node, x: Layout, *parameters: Layout
+) -> LayoutPlan:
+    if not isinstance(x, Sharded):
+        return replicated(ctx, node, x, *parameters)
+    own = Sharded(0) if x.axis == node.inputs[0].ndim - 1 else REPLICATED
+    return LayoutPlan([x] + [own] * len(parameters), [x])
+
+
+BATCH_NORM = OpDef(
+    name="BatchNorm",
+    signature="x, mean, variance, scale, offset -> y",
+    precision="inside",
+    attrs={"epsilon": EPSILON},
+    infer=_infer_batch_norm,
+    lower=_lower_batch_norm,
+    gradient=_batch_norm_gradient,
+    layout=_batch_norm_layout,
+    doc="(x - mean) / sqrt(variance + epsilon) * scale + offset for each channel: x "
+    "[..., channels], the others [channels]. Floating dtypes; the parameters may be float32 "
+    "beside a narrower x. Source: Ioffe & Szegedy, 2015, arXiv:1502.03167.",
+)
+
+
+def _infer_variance(
+    ctx: InferContext, x: TensorType, mean: TensorType, *, axes: tuple[int, ...], count: Any
+) -> TensorType:
+    ctx.require_dtype([x], is_floating, "floating")
+    shape = tuple(1 if i in axes else dim for i, dim in enumerate(x.shape))
+    ctx.unify_types(mean, TensorType(x.dtype, shape), "mean")
+    return mean
+
+
+def _lower_variance(
+    ctx: LowerContext, x: Any, mean: Any, *, axes: tuple[int, ...], count: Any
+) -> Any:
+    squares = lax.square(x - lax.stop_gradient(mean))
+    return jnp.sum(squares, axis=axes, keepdims=True) / jnp.asarray(ctx.dim(count), x.dtype)
+
+
+def _variance_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    x, mean = node.inputs
+    scaled = dy * 2 / dim_value(node.attrs["count"], x.dtype)
+    # The derivative by the mean is -2 times the mean deviation, which is 0.
+    return [(x - mean) * scaled, None]
+
+
+def _variance_layout(ctx: LayoutContext, node: Node, x: Layout, mean: Layout) -> LayoutPlan:
+    if not isinstance(x, Sharded):
+        return replicated(ctx, node, x, mean)
+    if x.axis in node.attrs["axes"]:
+        return LayoutPlan([x, REPLICATED], [SUM], fill={0: 1})  # the mean does not deviate
+    return LayoutPlan([x, x], [x])
+
+
+VARIANCE = OpDef(
+    name="Variance",
+    signature="x, mean -> variance",
+    precision="wide",
+    attrs={
+        "axes": Attr("ints", doc="sorted, counted from the front"),
+        "count": Attr("dim", doc="how many elements each variance is over"),
+    },
+    infer=_infer_variance,
+    lower=_lower_variance,
+    gradient=_variance_gradient,
+    layout=_variance_layout,
+    doc="The mean of (x - mean)^2 along `axes`, which stay with size 1. `mean` must be the mean "
+    "of x along them, and no derivative flows through it: it would be 0. Floating dtypes.",
+)
+
+
+# -- layer normalisation --------------------------------------------------------------------
+
+
+def _normalized(x: Any, epsilon: float) -> tuple[Any, Any]:
+    """The rows of x with mean 0 and variance 1, and the factor that made them so."""
+    size = jnp.asarray(x.shape[-1], x.dtype)
+    centred = x - jnp.sum(x, axis=-1, keepdims=True) / size
+    variance = jnp.sum(lax.square(centred), axis=-1, keepdims=True) / size
+    factor = lax.rsqrt(variance + epsilon)
+    return centred * factor, factor
+
+
+def _infer_layer_norm(
+    ctx: InferContext, x: TensorType, *parameters: TensorType, epsilon: float
+) -> TensorType:
+    check_channels(ctx, x, *parameters)
+    return x
+
+
+def _lower_layer_norm(ctx: LowerContext, x: Any, scale: Any, offset: Any, *, epsilon: float) -> Any:
+    dtype = wide(x.dtype)
+    rows, _ = _normalized(lax.convert_element_type(x, dtype), epsilon)
+    return lax.convert_element_type(
+        rows * lax.convert_element_type(scale, dtype) + lax.convert_element_type(offset, dtype),
+        x.dtype,
+    )
+
+
+def _layer_norm_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    x, scale, _ = node.inputs
+    adjoints: tuple[Tensor, ...] = emit(LAYER_NORM_GRADIENT, (x, scale, dy), **node.attrs)
+    return list(adjoints)
+
+
+def _layer_norm_layout(
+    ctx: LayoutContext, node: Node, x: Layout, *parameters: Layout
+) -> LayoutPlan:
+    if isinstance(x, Sharded) and x.axis != node.inputs[0].ndim - 1:
+        return LayoutPlan([x] + [REPLICATED] * len(parameters), [x])
+    return replicated(ctx, node, x, *parameters)
+
+
+def _infer_layer_norm_gradient(
+    ctx: InferContext, x: TensorType, scale: TensorType, dy: TensorType, *, epsilon: float
+) -> tuple[TensorType, ...]:
+    check_channels(ctx, x, scale)
+    ctx.unify_types(dy, x, "dy")
+    return x, scale, scale
+
+
+def _lower_layer_norm_gradient(
+    ctx: LowerContext, x: Any, scale: Any, dy: Any, *, epsilon: float
+) -> tuple[Any, Any, Any]:
+    dtype = wide(x.dtype)
+    adjoint = lax.convert_element_type(dy, dtype)
+    # The same expressions as in the forward pass: XLA computes them once.
+    rows, factor = _normalized(lax.convert_element_type(x, dtype), epsilon)
+    along = adjoint * lax.convert_element_type(scale, dtype)
+    size = jnp.asarray(x.shape[-1], dtype)
+    mean = jnp.sum(along, axis=-1, keepdims=True) / size
+    projection = jnp.sum(along * rows, axis=-1, keepdims=True) / size
+    dx = factor * (along - mean - rows * projection)
+    axes = tuple(range(x.ndim - 1))
+    dscale, doffset = jnp.sum(adjoint * rows, axis=axes), jnp.sum(adjoint, axis=axes)
+    return (
+        lax.convert_element_type(dx, x.dtype),
+        lax.convert_element_type(dscale, scale.dtype),
+        lax.convert_element_type(doffset, scale.dtype),
+    )
+
+
+def _layer_norm_gradient_layout(
+    ctx: LayoutContext, node: Node, x: Layout, scale: Layout, dy: Layout
+) -> LayoutPlan:
+    for layout in (x, dy):
+        if isinstance(layout, Sharded) and layout.axis != node.inputs[0].ndim - 1:
+            return LayoutPlan(
+                [layout, REPLICATED, layout], [layout, SUM, SUM], fill={0: "sum", 2: "sum"}
+            )
+    return replicated(ctx, node, x, scale, dy)
+
+
+LAYER_NORM = OpDef(
+    name="LayerNorm",
+    signature="x, scale, offset -> y",
+    precision="inside",
+    attrs={"epsilon": EPSILON},
+    infer=_infer_layer_norm,
+    lower=_lower_layer_norm,
+    gradient=_layer_norm_gradient,
+    layout=_layer_norm_layout,
+    doc="x [..., channels] with mean 0 and variance 1 along the last axis (epsilon is added to "
+    "the variance), times scale plus offset, both [channels]. Floating dtypes; narrow ones are "
+    "computed in float32. Source: Ba, Kiros & Hinton, 2016, arXiv:1607.06450.",
+)
+
+LAYER_NORM_GRADIENT = OpDef(
+    name="LayerNormGradient",
+    signature="x, scale, dy -> dx, dscale, doffset",
+    precision="inside",
+    attrs={"epsilon": EPSILON},
+    infer=_infer_layer_norm_gradient,
+    lower=_lower_layer_norm_gradient,
+    layout=_layer_norm_gradient_layout,
+    doc="The adjoints of LayerNorm's operands. x and dy [..., channels], scale [channels].",
+)
+
+
+# -- functions ------------------------------------------------------------------------------
+
+
+def batch_norm(
+    x: Any,
+    mean: Any,
+    variance: Any,
+    scale: Any,
+    offset: Any,
+    epsilon: float = 1e-5,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """(x - mean) / sqrt(variance + epsilon) * scale + offset for each channel.
+
+    Args:
+        x: [..., channels], floating.
+        mean, variance, scale, offset: [channels], of the dtype of `x`, or float32 beside a
+            narrower one.
+
+    Returns:
+        Of the shape and dtype of `x`.
+    """
+    parameters = promote_operands(mean, variance, scale, offset)
+    return emit_one(BATCH_NORM, (convert(x), *parameters), name=name, epsilon=epsilon)
+
+
+def moments(
+    x: Any, axes: int | Sequence[int] | None = None, *, keepdims: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The mean and the variance (over the count, not count - 1) of `x` along `axes`.
+
+    `x` is read twice, and no large numbers are subtracted from each other. In a data-parallel
+    run they are those of the whole batch.
+
+    Args:
+        x: floating.
+        axes: all by default.
+        keepdims: keep the axes with size 1.
+
+    Returns:
+        mean, variance: of the dtype of `x`; float32 for a narrower one.
+    """
+    x = convert(x)
+    kept = normalize_axes("Variance", x, axes)
+    x = to_dtype(x, FLOAT32) if is_floating(x.dtype) and wide(x.dtype) != x.dtype else x
+    mean = reduce_mean(x, axis=kept, keepdims=True)
+    count = product(x.shape[i] for i in kept)
+    variance = emit_one(VARIANCE, (x, mean), axes=kept, count=count)
+    if keepdims:
+        return mean, variance
+    shape = tuple(dim for i, dim in enumerate(x.shape) if i not in kept)
+    return reshape(mean, shape), reshape(variance, shape)
+
+
+def batch_norm_training(
+    x: Any, scale: Any, offset: Any, epsilon: float = 1e-5, *, name: str | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Batch normalisation by the statistics of `x` itself, which the gradient flows through.
+
+    Args:
+        x: [..., channels], floating; the statistics are over all axes but the last.
+        scale, offset: [channels], of the dtype of `x`, or float32 beside a narrower one.
+
+    Returns:
+        y, of the type of `x`; mean and variance, [channels], for moving averages.
+    """
+    x = convert(x)
+    mean, variance = moments(x, tuple(range(x.ndim - 1)))
+    return batch_norm(x, mean, variance, scale, offset, epsilon, name=name), mean, variance
+
+
+def layer_norm(
+    x: Any, scale: Any, offset: Any, epsilon: float = 1e-5, *, name: str | None = None
+) -> Tensor:
+    """`x` with mean 0 and variance 1 along the last axis, times `scale` plus `offset`.
+
+    Args:
+        x: [..., channels], floating.
+        scale, offset: [channels], of the dtype of `x`, or float32 beside a narrower one.
+
+    Returns:
+        Of the shape and dtype of `x`.
+    """
+    operands = (convert(x), *promote_operands(scale, offset))
+    return emit_one(LAYER_NORM, operands, name=name, epsilon=epsilon)
+
+
+OPS: tuple[OpDef, ...] = (BATCH_NORM, VARIANCE, LAYER_NORM, LAYER_NORM_GRADIENT)

@@ -1,0 +1,313 @@
+"""Max and average pooling over the spatial axes of [batch, ..., channels]."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.ir.dtypes import BOOL, is_complex, is_floating
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.core.emit import convert, emit, emit_one
+from graphc.ops.core.layout_rules import map_axis
+from graphc.ops.core.precision import in_wider, summed
+from graphc.ops.nn.pool_taps import lowest, max_by_taps, max_gradient_by_taps
+from graphc.ops.nn.windows import PADDING, positive_ints, sliding, window_sizes
+
+_WINDOW_ATTRS = {
+    "window": positive_ints("sizes of the window"),
+    "strides": positive_ints("steps of the window along each spatial axis"),
+    "padding": PADDING,
+}
+_MAX_ATTRS = {
+    **_WINDOW_ATTRS,
+    "dilation": positive_ints("steps between the taps of the window"),
+    "by_taps": Attr("bool", default=False, doc="how: written out, or by XLA's own operators"),
+}
+_AVG_ATTRS = {
+    **_WINDOW_ATTRS,
+    "count_include_pad": Attr("bool", default=False, doc="whether padding counts as zeros"),
+}
+
+
+def _infer_pool(ctx: InferContext, x: TensorType, **attrs: Any) -> TensorType:
+    window = attrs["window"]
+    _check_axes(ctx, "x", x, len(window))
+    dilation = attrs.setdefault("dilation", (1,) * len(window))
+    sizes = window_sizes(ctx, x.shape[1:-1], window, attrs)
+    for extent, taps, pads in zip(window, dilation, attrs["padding"], strict=True):
+        reach = (extent - 1) * taps + 1
+        ctx.require(
+            max(pads) < reach,
+            f"padding {pads} must be smaller than the window's {reach}",
+            mend="a window may not lie in the padding alone",
+        )
+    return TensorType(x.dtype, (x.shape[0], *sizes, x.shape[-1]))
+
+
+def _check_axes(ctx: InferContext, label: str, type: TensorType, rank: int) -> None:
+    ctx.require(
+        type.rank == rank + 2,
+        f"{label} must be [batch, ..., channels] with {rank} axes between, got {type.rank} axes",
+    )
+
+
+def _over_space(spatial: tuple[Any, ...], outer: Any) -> tuple[Any, ...]:
+    return (outer, *spatial, outer)
+
+
+# -- max ------------------------------------------------------------------------------------
+
+
+def _by_taps(attrs: dict[str, Any]) -> bool:
+    # JAX does not differentiate a dilated reduce_window, select-and-scatter knows no dilation.
+    return bool(attrs["by_taps"]) or max(attrs["dilation"]) > 1
+
+
+def _max_pool(x: Any, attrs: dict[str, Any]) -> Any:
+    if _by_taps(attrs):
+        return max_by_taps(x, attrs)
+    return lax.reduce_window(
+        x,
+        lowest(x.dtype),
+        lax.max,
+        window_dimensions=_over_space(attrs["window"], 1),
+        window_strides=_over_space(attrs["strides"], 1),
+        padding=_over_space(attrs["padding"], (0, 0)),
+    )
+
+
+def _infer_max_pool(ctx: InferContext, x: TensorType, **attrs: Any) -> TensorType:
+    ctx.require_dtype([x], lambda d: not is_complex(d) and d != BOOL, "real numbers")
+    return _infer_pool(ctx, x, **attrs)
+
+
+def _max_pool_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
+    return [emit(MAX_POOL_GRADIENT, (node.inputs[0], dy), **node.attrs)]
+
+
+def _infer_max_pool_gradient(
+    ctx: InferContext, x: TensorType, dy: TensorType, **attrs: Any
+) -> TensorType:
+    ctx.require_dtype([x, dy], is_floating, "floating")
+    y = _infer_pool(ctx, x, **attrs)
+    _check_axes(ctx, "dy", dy, len(attrs["window"]))
+    for got, wanted in zip(dy.shape, y.shape, strict=True):
+        ctx.unify(got, wanted, "sizes of dy and of the pooled x")
+    return x
+
+
+def _lower_max_pool_gradient(ctx: LowerContext, x: Any, dy: Any, **attrs: Any) -> Any:
+    if _by_taps(attrs):
+        return max_gradient_by_taps(x, dy, attrs)
+    return jax.vjp(lambda x: _max_pool(x, attrs), x)[1](dy)[0]
+
+
+def _same_axis(ctx: LayoutContext, node: Node, x: Layout, dy: Layout) -> LayoutPlan:
+    for layout in (x, dy):
+        if isinstance(layout, Sharded) and _not_spatial(node, layout.axis) is not None:
+            return LayoutPlan([layout, layout], [layout])
+    return LayoutPlan([REPLICATED, REPLICATED], [REPLICATED])
+
+
+def _not_spatial(node: Node, axis: int) -> int | None:
+    return axis if axis in (0, node.inputs[0].ndim - 1) else None
+
+
+MAX_POOL = OpDef(
+    name="MaxPool",
+    signature="x -> y",
+    precision="follow",
+    attrs=_MAX_ATTRS,
+    infer=_infer_max_pool,
+    lower=in_wider(lambda ctx, x, **attrs: _max_pool(x, attrs)),
+    gradient=_max_pool_gradient,
+    layout=map_axis(_not_spatial),
+    doc="The maximum of each window of x [batch, ..., channels]; padding never wins. "
+    "Real dtypes. Source: `jax.lax.reduce_window`.",
+)
+
+MAX_POOL_GRADIENT = OpDef(
+    name="MaxPoolGradient",
+    signature="x, dy -> dx",
+    precision="follow",
+    attrs=_MAX_ATTRS,
+    infer=_infer_max_pool_gradient,
+    lower=in_wider(_lower_max_pool_gradient),
+    layout=_same_axis,
+    doc="The adjoint of MaxPool's x: each element of dy goes to the first largest element of its "
+    "window. Floating dtypes. Source: XLA's SelectAndScatter.",
+)
+
+
+# -- average --------------------------------------------------------------------------------
+
+
+def _sum_pool(x: Any, attrs: dict[str, Any]) -> Any:
+    return lax.reduce_window(
+        x,
+        np.zeros((), x.dtype),
+        lax.add,
+        window_dimensions=_over_space(attrs["window"], 1),
+        window_strides=_over_space(attrs["strides"], 1),
+        padding=_over_space(attrs["padding"], (0, 0)),
+    )
+
+
+def _counts(size: tuple[Any, ...], dtype: np.dtype[Any], attrs: dict[str, Any]) -> Any:
+    """How many elements each window averages: a scalar where all are full."""
+    if attrs["count_include_pad"] or not any(map(any, attrs["padding"])):
+        return np.array(np.prod(attrs["window"]), dtype)
+    if not all(type(n) is int for n in size):
+        return _sum_pool(jnp.ones((1, *size, 1), dtype), attrs)
+    along = []
+    rows = zip(size, attrs["window"], attrs["strides"], attrs["padding"], strict=True)
+    for elements, extent, step, pads in rows:
+        ones = np.pad(np.ones(elements, np.int64), pads)
+        windows = np.lib.stride_tricks.sliding_window_view(ones, extent)
+        along.append(windows[::step].sum(-1))
+    counts = functools.reduce(np.multiply.outer, along)
+    return counts[None, ..., None].astype(dtype)
+
+
+def _infer_avg_pool(ctx: InferContext, x: TensorType, **attrs: Any) -> TensorType:
+    ctx.require_dtype([x], is_floating, "floating")
+    return _infer_pool(ctx, x, **attrs)
+
+
+def _lower_avg_pool(ctx: LowerContext, x: Any, **attrs: Any) -> Any:
+    return _sum_pool(x, attrs) / _counts(x.shape[1:-1], x.dtype, attrs)
+
+
+def _avg_pool_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
+    return [emit(AVG_POOL_GRADIENT, (dy,), size=node.inputs[0].shape[1:-1], **node.attrs)]
+
+
+def _infer_avg_pool_gradient(
+    ctx: InferContext, dy: TensorType, *, size: Any, **attrs: Any
+) -> TensorType:
+    ctx.require_dtype([dy], is_floating, "floating")
+    _check_axes(ctx, "dy", dy, len(attrs["window"]))
+    x = TensorType(dy.dtype, (dy.shape[0], *size, dy.shape[-1]))
+    for got, wanted in zip(dy.shape, _infer_pool(ctx, x, **attrs).shape, strict=True):
+        ctx.unify(got, wanted, "sizes of dy and of the pooled x")
+    return x
+
+
+def _lower_avg_pool_gradient(ctx: LowerContext, dy: Any, *, size: Any, **attrs: Any) -> Any:
+    spatial = ctx.shape(size)
+    x = jax.ShapeDtypeStruct((dy.shape[0], *spatial, dy.shape[-1]), dy.dtype)
+    scaled = dy / _counts(spatial, dy.dtype, attrs)
+    return jax.linear_transpose(lambda x: _sum_pool(x, attrs), x)(scaled)[0]
+
+
+def _avg_pool_gradient_gradient(
+    ctx: GradientContext, node: Node, dx: Tensor
+) -> list[Tensor | None]:
+    return [emit(AVG_POOL, (dx,), **{name: node.attrs[name] for name in _AVG_ATTRS})]
+
+
+AVG_POOL = OpDef(
+    name="AvgPool",
+    signature="x -> y",
+    precision="wide",
+    attrs=_AVG_ATTRS,
+    infer=_infer_avg_pool,
+    lower=summed(_lower_avg_pool),
+    gradient=_avg_pool_gradient,
+    layout=map_axis(_not_spatial, linear=True),
+    doc="The mean of each window of x [batch, ..., channels], over the elements that "
+    "are not padding unless `count_include_pad`. Floating dtypes. Source: "
+    "`jax.lax.reduce_window`.",
+)
+
+AVG_POOL_GRADIENT = OpDef(
+    name="AvgPoolGradient",
+    signature="dy -> dx",
+    precision="wide",
+    attrs={
+        "size": Attr("dims", doc="the spatial sizes of x"),
+        **_AVG_ATTRS,
+    },
+    infer=_infer_avg_pool_gradient,
+    lower=summed(_lower_avg_pool_gradient),
+    gradient=_avg_pool_gradient_gradient,
+    layout=map_axis(_not_spatial, linear=True),
+    doc="The adjoint of AvgPool's x: each element of dy is spread evenly over its window. "
+    "Floating dtypes.",
+)
+
+
+# -- functions ------------------------------------------------------------------------------
+
+
+def max_pool(
+    x: Any,
+    window: int | tuple[int, ...],
+    strides: int | tuple[int, ...] | None = None,
+    padding: Any = "valid",
+    dilation: int | tuple[int, ...] = 1,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """The maximum of each window.
+
+    Args:
+        x: [batch, ..., channels], real, with any number of spatial axes.
+        window: its size, one int or one for each spatial axis.
+        strides: steps of the window; by default the window itself.
+        padding: "valid", "same", an int, or a pair (before, after) for each spatial axis.
+        dilation: steps between the taps of the window.
+
+    Returns:
+        [batch, ..., channels].
+
+    Raises:
+        ShapeError: a window larger than the padded input, or padding "same" with a stride over
+            a size that is not known yet.
+        AttributeValueError: a window, stride, padding or dilation of another form.
+    """
+    x = convert(x)
+    attrs = sliding("MaxPool", x, window, strides, padding, dilation)
+    return emit_one(MAX_POOL, (x,), name=name, **attrs)
+
+
+def avg_pool(
+    x: Any,
+    window: int | tuple[int, ...],
+    strides: int | tuple[int, ...] | None = None,
+    padding: Any = "valid",
+    *,
+    count_include_pad: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """The mean of each window.
+
+    Args:
+        x: [batch, ..., channels], floating, with any number of spatial axes.
+        window: its size, one int or one for each spatial axis.
+        strides: steps of the window; by default the window itself.
+        padding: "valid", "same", an int, or a pair (before, after) for each spatial axis.
+        count_include_pad: divide by the full window everywhere, padding counted as zeros;
+            otherwise padding does not count (as TensorFlow does).
+
+    Returns:
+        [batch, ..., channels].
+
+    Raises:
+        ShapeError, AttributeValueError: as `max_pool`.
+    """
+    x = convert(x)
+    attrs = sliding("AvgPool", x, window, strides, padding)
+    del attrs["dilation"]
+    return emit_one(AVG_POOL, (x,), name=name, count_include_pad=count_include_pad, **attrs)
+
+
+OPS: tuple[OpDef, ...] = (MAX_POOL, MAX_POOL_GRADIENT, AVG_POOL, AVG_POOL_GRADIENT)

@@ -1,0 +1,159 @@
+"""Windows that slide over the spatial axes of [batch, ..., channels]: sizes and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphc.errors import AttributeValueError
+from graphc.ir.dims import Dim, Shape
+from graphc.ir.node import Tensor
+from graphc.ir.opdef import Attr, InferContext
+from graphc.ops.core.checks import refuse
+
+Ints = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+
+def positive_ints(doc: str) -> Attr:
+    """An attribute with one positive int per spatial axis."""
+    return Attr("ints", check=lambda v: min(v, default=1) > 0, must="be positive ints", doc=doc)
+
+
+PADDING = Attr(
+    "pairs",
+    check=lambda v: all(len(p) == 2 and all(type(i) is int for i in p) for p in v),
+    must="be a pair of ints (before, after) for each spatial axis",
+    doc="elements added before and after each spatial axis",
+)
+
+
+def per_axis(op: str, what: str, value: Any, rank: int) -> Ints:
+    """`value` for each of `rank` spatial axes: one positive int for all, or one for each.
+
+    Raises:
+        AttributeValueError: neither.
+    """
+    ints = (value,) * rank if type(value) is int else value
+    if (
+        isinstance(ints, (tuple, list))
+        and len(ints) == rank
+        and all(type(v) is int and v > 0 for v in ints)
+    ):
+        return tuple(ints)
+    refuse(
+        f"{op}: {what} must be a positive int or {rank} of them, got {value!r}",
+        error=AttributeValueError,
+    )
+
+
+def explicit_padding(
+    op: str, padding: Any, x: Tensor, window: Ints, strides: Ints, dilation: Ints
+) -> Pairs:
+    """`padding` as a pair (before, after) for each spatial axis of `x`.
+
+    Args:
+        padding: "valid" (none), "same" (the result has ceil(size / stride) elements along an
+            axis; an odd rest goes to the end, as in TensorFlow and JAX), one int for all sides,
+            or the pairs.
+
+    Raises:
+        AttributeValueError: something else.
+        ShapeError: "same" with a stride over a size that is not known yet.
+    """
+    rank = len(window)
+    check_spatial(op, x, rank)
+    if isinstance(padding, str) and padding.lower() == "valid":
+        return ((0, 0),) * rank
+    if isinstance(padding, str) and padding.lower() == "same":
+        rows = zip(x.shape[1:-1], window, strides, dilation, strict=True)
+        return tuple(same_padding(op, x, *row) for row in rows)
+    if type(padding) is int and padding >= 0:
+        return ((padding, padding),) * rank
+    if isinstance(padding, Sequence) and not isinstance(padding, str) and len(padding) == rank:
+        pairs = tuple(tuple(p) if isinstance(p, Sequence) else () for p in padding)
+        if all(len(p) == 2 and all(type(i) is int and i >= 0 for i in p) for p in pairs):
+            return pairs
+    refuse(
+        f'{op}: padding must be "same", "valid", an int of at least 0, or '
+        f"a pair (before, after) for each of {rank} spatial axes, got {padding!r}",
+        error=AttributeValueError,
+    )
+
+
+def sliding(
+    op: str, x: Tensor, window: Any, strides: Any, padding: Any, dilation: Any = 1
+) -> dict[str, Any]:
+    """The attributes window, strides, padding and dilation, one entry for each spatial axis.
+
+    Args: as of `max_pool`: without strides the window moves by its own size.
+
+    Raises:
+        ShapeError: `x` has no spatial axes.
+        AttributeValueError: one of the others has another form.
+    """
+    rank = x.ndim - 2
+    if rank < 1:
+        refuse(f"{op}: x must be [batch, ..., channels] with spatial axes, got {x.ndim} axes", x=x)
+    extent = per_axis(op, "window", window, rank)
+    steps = extent if strides is None else per_axis(op, "strides", strides, rank)
+    taps = per_axis(op, "dilation", dilation, rank)
+    pairs = explicit_padding(op, padding, x, extent, steps, taps)
+    return {"window": extent, "strides": steps, "padding": pairs, "dilation": taps}
+
+
+_SPACE = {1: "width", 2: "height, width", 3: "depth, height, width"}
+
+
+def check_spatial(op: str, x: Tensor, rank: int) -> None:
+    """Raises `ShapeError` unless `x` has the batch, `rank` spatial axes and channels."""
+    if x.ndim != rank + 2:
+        space = _SPACE.get(rank, f"{rank} spatial axes")
+        refuse(f"{op}: x must be [batch, {space}, channels], got {x.ndim} axes", x=x)
+
+
+def same_padding(
+    op: str, x: Tensor, size: Dim, window: int, stride: int, dilation: int
+) -> tuple[int, int]:
+    """Elements before and after, so that the result has ceil(size / stride) of them."""
+    extent = (window - 1) * dilation + 1
+    if stride == 1:
+        total = extent - 1
+    elif isinstance(size, int):
+        total = max((-(-size // stride) - 1) * stride + extent - size, 0)
+    else:
+        refuse(
+            f'{op}: padding="same" with stride {stride} depends on the size {size!s}, '
+            "which is not known yet",
+            x=x,
+            mend="give the padding as a pair (before, after) for each axis, or fix the size",
+        )
+    return total // 2, total - total // 2
+
+
+def window_sizes(
+    ctx: InferContext, sizes: Shape, window: Sequence[Dim], attrs: dict[str, Any]
+) -> Shape:
+    """How many places the window takes along each spatial axis.
+
+    Raises:
+        ShapeError: it is larger than the padded input, or the attributes are for other axes.
+    """
+    for name in ("strides", "padding", "dilation"):
+        ctx.require(
+            len(attrs[name]) == len(sizes),
+            f"{name} must have one entry for each of {len(sizes)} spatial axes, got {attrs[name]}",
+        )
+    results: list[Dim] = []
+    for axis, (size, extent) in enumerate(zip(sizes, window, strict=True)):
+        low, high = attrs["padding"][axis]
+        padded = size + low + high
+        reach = (extent - 1) * attrs["dilation"][axis] + 1
+        if isinstance(padded, int) and isinstance(reach, int) and padded < reach:
+            ctx.fail(
+                f"a window of {reach} does not fit into {padded} elements of axis {axis + 1}, "
+                "padding included",
+                mend='use padding="same", or a smaller window or dilation',
+            )
+        results.append((padded - reach) // attrs["strides"][axis] + 1)
+    return tuple(results)

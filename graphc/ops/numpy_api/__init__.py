@@ -1,0 +1,1 @@
+"""Functions with NumPy's names and meanings, composed of other operators."""

@@ -1,0 +1,207 @@
+"""Neighbours along an axis, and functions given by points or coefficients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from graphc.errors import AttributeValueError
+from graphc.ir.dtypes import BOOL
+from graphc.ir.node import Tensor
+from graphc.ops.arrays.creation import zeros_like
+from graphc.ops.arrays.indexing import take
+from graphc.ops.arrays.joining import concatenate
+from graphc.ops.arrays.shape import broadcast_to, moveaxis, ravel
+from graphc.ops.arrays.subscript import getitem
+from graphc.ops.core.axes import normalize_axis
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert, promote_inexact, promote_operands, to_dtype
+from graphc.ops.elementwise.arithmetic import clip, remainder, subtract
+from graphc.ops.elementwise.comparison import equal, not_equal, where
+from graphc.ops.numpy_api.searching import searchsorted
+from graphc.ops.reductions.axiswise import cumsum
+from graphc.ops.reductions.reduction import reduce_sum
+
+
+def _neighbours(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """All elements along `axis` but the last, and all but the first."""
+    before = (slice(None),) * axis
+    return getitem(x, (*before, slice(None, -1))), getitem(x, (*before, slice(1, None)))
+
+
+def _row(value: Any, x: Tensor, axis: int) -> Tensor:
+    """A number as a row of `x` across `axis`."""
+    tensor = convert(value)
+    if tensor.ndim:
+        return tensor
+    return broadcast_to(tensor, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+
+
+def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
+    """Each element less the one before it along `axis`, `n` times over; bools: whether they differ.
+
+    Args:
+        x: any tensor.
+        n: how often.
+        axis: the axis the neighbours lie along.
+        prepend, append: what stands before the first element and after the last: a number, or a
+            tensor like `x` but for the size along `axis`.
+
+    Raises:
+        AttributeValueError: a negative `n`, or an axis out of range.
+
+    Source: numpy.diff.
+    """
+    found = convert(x)
+    place = normalize_axis("diff", found, axis)
+    if n < 0:
+        refuse(f"diff: n must not be negative, got {n}", error=AttributeValueError, x=found)
+    if n and not (prepend is None and append is None):
+        parts = (prepend, found, append)
+        found = concatenate([_row(p, found, place) for p in parts if p is not None], place)
+    for _ in range(n):
+        low, high = _neighbours(found, place)
+        found = not_equal(high, low) if found.dtype == BOOL else subtract(high, low)
+    return found
+
+
+def ediff1d(x: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
+    """`diff` of the raveled `x`, between `to_begin` and `to_end`. Source: numpy.ediff1d."""
+    found = diff(ravel(x))
+    parts = [p if p is found else ravel(p) for p in (to_begin, found, to_end) if p is not None]
+    return concatenate(parts) if len(parts) > 1 else found
+
+
+def gradient(f: Any, *spacing: Any, axis: int | Sequence[int] | None = None) -> Any:
+    """The slope of `f` along axes, from the neighbours on both sides; at the ends from one.
+
+    Args:
+        f: [n, ...], floating or complex; integers give float32. At least 2 elements along each
+            of the axes.
+        spacing: one number for all axes, or one for each: the distance of the elements, or a
+            vector of their places.
+        axis: one, several, or None for all.
+
+    Returns:
+        A tensor of f's type for one axis, else a list of them.
+
+    Raises:
+        AttributeValueError: an axis is out of range, or another number of spacings than axes.
+        ShapeError: fewer than 2 elements along an axis.
+
+    Source: numpy.gradient with edge_order=1.
+    """
+    (values,) = promote_inexact(f)
+    asked = range(values.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    axes = [normalize_axis("gradient", values, one) for one in asked]
+    if any(isinstance(size := values.shape[one], int) and size < 2 for one in axes):
+        refuse("gradient: needs 2 elements along each of the axes", f=values)
+    steps = list(spacing) or [1.0]
+    if len(steps) == 1:
+        steps *= len(axes)
+    if len(steps) != len(axes):
+        refuse(
+            f"gradient: {len(steps)} spacings for {len(axes)} axes",
+            error=AttributeValueError,
+            f=values,
+        )
+    found = [_slope(values, step, place) for step, place in zip(steps, axes, strict=True)]
+    return found[0] if (axis is None and values.ndim == 1) or isinstance(axis, int) else found
+
+
+def _slope(f: Tensor, step: Any, axis: int) -> Tensor:
+    moved = moveaxis(f, axis, -1)
+    places = convert(step)
+    if places.ndim == 0:
+        rises = diff(moved) / to_dtype(places, f.dtype)
+        inner = (rises[..., :-1] + rises[..., 1:]) * 0.5
+    else:
+        widths = diff(to_dtype(places, f.dtype))
+        before, after = widths[:-1], widths[1:]
+        rises = diff(moved) / widths
+        inner = (rises[..., :-1] * after + rises[..., 1:] * before) / (before + after)
+    whole = concatenate([rises[..., :1], inner, rises[..., -1:]], -1)
+    return moveaxis(whole, -1, axis)
+
+
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
+    """The integral along `axis` of the function that is straight between the points.
+
+    Args:
+        y: values, of any shape.
+        x: where they are taken: of the shape of `y`, or a vector along `axis`.
+        dx: the distance between them where there is no `x`.
+        axis: the axis the points lie along.
+
+    Source: numpy.trapezoid.
+    """
+    (values,) = promote_inexact(y)
+    place = normalize_axis("trapezoid", values, axis)
+    low, high = _neighbours(moveaxis(values, place, -1), values.ndim - 1)
+    if x is None:
+        widths = dx
+    else:
+        points = convert(x)
+        widths = diff(points if points.ndim == 1 else moveaxis(points, place, -1))
+    return reduce_sum((low + high) * widths, -1) * 0.5
+
+
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Tensor:
+    """The function that is straight between the points (xp, fp), at `x`.
+
+    Args:
+        x: real, of any shape.
+        xp: [n], in ascending order.
+        fp: [n]: the values there.
+        left, right: the values before the first point and after the last; by default theirs.
+
+    Source: numpy.interp.
+    """
+    x, points, values = promote_inexact(x, xp, fp)
+    last = points.shape[0] - 1
+    place = clip(searchsorted(points, x, "right"), 1, last)
+    x0, x1 = take(points, place - 1), take(points, place)
+    y0, y1 = take(values, place - 1), take(values, place)
+    width = x1 - x0
+    share = where(equal(width, 0), 0, (x - x0) / where(equal(width, 0), 1, width))
+    found = y0 + (y1 - y0) * share
+    found = where(x > points[-1], values[-1] if right is None else right, found)
+    return where(x < points[0], values[0] if left is None else left, found)
+
+
+def polyval(coefficients: Any, x: Any) -> Tensor:
+    """The polynomial of these coefficients, that of the greatest power first, at `x`.
+
+    Args:
+        coefficients: a vector of known size.
+        x: of any shape.
+
+    Raises:
+        AttributeValueError: the number of coefficients is not known.
+
+    Source: numpy.polyval.
+    """
+    p, x = promote_operands(coefficients, x)
+    if p.ndim != 1 or not isinstance(p.shape[0], int):
+        refuse("polyval: needs a vector of known size", error=AttributeValueError, p=p)
+    result = zeros_like(x)
+    for i in range(p.shape[0]):
+        result = result * x + p[i]
+    return result
+
+
+def unwrap(x: Any, period: float = 2 * math.pi, axis: int = -1) -> Tensor:
+    """Angles with whole periods added, so that neighbours differ by half a one at most.
+
+    Source: numpy.unwrap, of floating dtypes.
+    """
+    (angles,) = promote_inexact(x)
+    place = normalize_axis("unwrap", angles, axis)
+    steps = diff(angles, axis=place)
+    half = period / 2
+    near = remainder(steps + half, period) - half
+    near = where(equal(near, -half) & (steps > 0), half, near)
+    moved = where((steps < half) & (steps > -half), 0, near - steps)
+    first = getitem(angles, (*(slice(None),) * place, slice(0, 1)))
+    return angles + concatenate([zeros_like(first), cumsum(moved, place)], place)

@@ -1,0 +1,169 @@
+"""Tensors of evenly spaced numbers and of indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.errors import AttributeValueError
+from graphc.ir.dims import Dim, product
+from graphc.ir.dtypes import INT32, as_dtype, is_complex, is_integer
+from graphc.ir.node import Tensor
+from graphc.ops.arrays.creation import iota
+from graphc.ops.arrays.shape import broadcast_to, reshape
+from graphc.ops.arrays.stacking import stack
+from graphc.ops.core.checks import as_dims, refuse
+from graphc.ops.core.emit import convert, promote_inexact, to_dtype
+from graphc.ops.core.precision import wide, wide_integer
+from graphc.ops.core.ranges import in_range
+from graphc.ops.elementwise.arithmetic import floor_divide, multiply, remainder
+from graphc.ops.elementwise.comparison import equal, less, where
+from graphc.ops.elementwise.powers import power
+from graphc.ops.elementwise.rounding import floor
+from graphc.ops.elementwise.transcendental import exp, log
+from graphc.ops.structure.state import dim_value
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    num: Dim = 50,
+    endpoint: bool = True,
+    dtype: Any = None,
+) -> Tensor:
+    """`num` evenly spaced numbers from `start` to `stop`, along a new first axis.
+
+    Args:
+        start, stop: numbers or tensors, which broadcast together; integers give float32.
+        num: how many: an int or a named size.
+        endpoint: whether `stop` is the last of them.
+        dtype: of the result; by default that of the ends. Integers are rounded down.
+
+    Source: numpy.linspace.
+    """
+    given = promote_inexact(start, stop)
+    wanted = given[0].dtype if dtype is None else as_dtype(dtype)
+    first, last = (to_dtype(end, wide(end.dtype)) for end in given)
+    (count,) = as_dims("linspace", (num,))
+    rank = max(first.ndim, last.ndim)
+    steps = iota((count, *(1,) * rank), 0, INT32)
+    number = dim_value(count - 1 if endpoint else count)
+    past, whole = (to_dtype(n, first.dtype) for n in (steps, where(equal(number, 0), 1, number)))
+    if is_integer(wanted):  # divided last: a whole number must not fall below itself
+        return to_dtype(floor(first + past * (last - first) / whole), wanted)
+    # XLA may multiply by 1 / whole: the last must be `stop` exactly.
+    share = where(equal(past, whole), 1, past / whole)
+    return to_dtype(first * (1 - share) + last * share, wanted)
+
+
+def logspace(
+    start: Any,
+    stop: Any,
+    num: Dim = 50,
+    endpoint: bool = True,
+    base: float = 10.0,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """`base` to the powers of `linspace`. Source: numpy.logspace."""
+    return power(base, linspace(start, stop, num, endpoint), name=name)
+
+
+def geomspace(
+    start: Any, stop: Any, num: Dim = 50, endpoint: bool = True, *, name: str | None = None
+) -> Tensor:
+    """`num` numbers of one sign from `start` to `stop` in equal ratios.
+
+    NaN where their signs differ. Source: numpy.geomspace.
+    """
+    given = promote_inexact(start, stop)
+    first, last = (to_dtype(end, wide(end.dtype)) for end in given)
+    sign = 1 if is_complex(first.dtype) else where(less(first, 0), -1, 1)
+    sizes = exp(linspace(log(first * sign), log(last * sign), num, endpoint))
+    return to_dtype(multiply(sizes, sign, name=name), given[0].dtype)
+
+
+def meshgrid(*xs: Any, indexing: str = "xy", sparse: bool = False) -> tuple[Tensor, ...]:
+    """The vectors repeated to grids, one for each: coordinates of all points.
+
+    Args:
+        xs: vectors or scalars.
+        indexing: "xy" exchanges the first two axes, as plots do; "ij" does not.
+        sparse: leaves axes of size 1 in place of repeating.
+
+    Raises:
+        AttributeValueError: another `indexing`.
+
+    Source: numpy.meshgrid.
+    """
+    if indexing not in ("xy", "ij"):
+        refuse(
+            f'meshgrid: indexing must be "xy" or "ij", got {indexing!r}', error=AttributeValueError
+        )
+    vectors = [reshape(x, (-1,)) for x in xs]
+    axes = list(range(len(xs)))
+    if indexing == "xy" and len(xs) > 1:
+        axes[:2] = [1, 0]
+    open_ones = [
+        reshape(v, [v.shape[0] if i == axis else 1 for i in range(len(xs))])
+        for v, axis in zip(vectors, axes, strict=True)
+    ]
+    if sparse:
+        return tuple(open_ones)
+    shape: list[Dim] = [1] * len(xs)
+    for vector, axis in zip(vectors, axes, strict=True):
+        shape[axis] = vector.shape[0]
+    return tuple(broadcast_to(x, shape) for x in open_ones)
+
+
+def indices(shape: Any, dtype: Any = INT32, *, name: str | None = None) -> Tensor:
+    """Each point's index along each axis of a grid of `shape`: [rank, *shape].
+
+    Source: numpy.indices.
+    """
+    dims = as_dims("indices", shape)
+    return stack([iota(dims, axis, dtype) for axis in range(len(dims))], name=name)
+
+
+def _index(value: Any, end: Dim, what: str, function: str) -> Tensor:
+    tensor = in_range(convert(value), 0, end, what, of=function)
+    return to_dtype(tensor, wide_integer(tensor.dtype))
+
+
+def unravel_index(places: Any, shape: Any) -> tuple[Tensor, ...]:
+    """The indices along each axis of `shape` of places in row-major order.
+
+    Places out of range give indices out of range along the first axis, and are an error of runs
+    with `CompileOptions(check_numerics=True)`.
+
+    Source: numpy.unravel_index, for places in range.
+    """
+    dims = as_dims("unravel_index", shape)
+    rest = _index(places, product(dims), "places", "unravel_index")
+    found = []
+    for size in dims[:0:-1]:
+        length = dim_value(size, rest.dtype)
+        found.append(remainder(rest, length))
+        rest = floor_divide(rest, length)
+    return (rest, *found[::-1])
+
+
+def ravel_multi_index(index: Any, shape: Any) -> Tensor:
+    """The places in row-major order of indices along each axis of `shape`.
+
+    Indices out of range give the place of another element, or of none, and are an error of runs
+    with `CompileOptions(check_numerics=True)`.
+
+    Source: numpy.ravel_multi_index, for indices in range.
+    """
+    dims = as_dims("ravel_multi_index", shape)
+    given = list(index)
+    if len(given) != len(dims):
+        refuse(f"ravel_multi_index: {len(given)} indices for {len(dims)} axes")
+    parts = [
+        _index(part, size, "indices", "ravel_multi_index")
+        for part, size in zip(given, dims, strict=True)
+    ]
+    place = parts[0]
+    for part, size in zip(parts[1:], dims[1:], strict=True):
+        place = multiply(place, dim_value(size, place.dtype)) + part
+    return place

@@ -1,0 +1,377 @@
+"""Tensors turned, shifted, joined and cut as NumPy does, with slices, flips and concatenations."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import AttributeValueError
+from graphc.ir.dims import Shape
+from graphc.ir.node import Operand, Tensor
+from graphc.ops.arrays.creation import iota
+from graphc.ops.arrays.indexing import take
+from graphc.ops.arrays.joining import concatenate, several, split
+from graphc.ops.arrays.shape import broadcast_to, expand_dims, moveaxis, ravel, reshape, swapaxes
+from graphc.ops.arrays.shape import repeat as _repeat_all
+from graphc.ops.arrays.slicing import flip
+from graphc.ops.core.axes import normalize_axis
+from graphc.ops.core.broadcasting import joint_shape
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import as_array, convert, promote_operands, to_dtype
+from graphc.ops.elementwise.arithmetic import remainder
+from graphc.ops.structure.state import dim_value
+
+# -- turned and shifted ----------------------------------------------------------------------
+
+
+def roll(x: Any, shift: Any, axis: int | Sequence[int] | None = None) -> Tensor:
+    """`x` moved on by `shift` places; what leaves at the end comes in at the front.
+
+    Args:
+        x: any tensor.
+        shift: an int, or a scalar tensor of integers; or one for each axis.
+        axis: one, which several shifts add up along, or several; None rolls the raveled `x`.
+
+    Raises:
+        AttributeValueError: not one shift, nor one for each axis.
+
+    Source: numpy.roll.
+    """
+    tensor = convert(x)
+    if axis is None:
+        return reshape(roll(ravel(tensor), shift, 0), tensor.shape)
+    axes = list(axis) if isinstance(axis, Sequence) else [axis]
+    shift = shift.tolist() if isinstance(shift, np.ndarray) else shift
+    shifts = list(shift) if isinstance(shift, Sequence) else [shift]
+    if len(shifts) == 1:
+        shifts *= len(axes)
+    elif len(axes) == 1:
+        axes *= len(shifts)
+    if len(shifts) != len(axes):
+        refuse(
+            f"roll: {len(shifts)} shifts for {len(axes)} axes", error=AttributeValueError, x=tensor
+        )
+    for each, places in zip(axes, shifts, strict=True):
+        tensor = _rolled(tensor, places, normalize_axis("roll", tensor, each))
+    return tensor
+
+
+def _rolled(x: Tensor, shift: Any, axis: int) -> Tensor:
+    size = x.shape[axis]
+    if isinstance(shift, Operand) or not isinstance(size, int):
+        length = dim_value(size)
+        return take(x, remainder(iota((size,)) - shift, length), axis)
+    places = operator.index(shift) % size if size else 0
+    if places == 0:
+        return x
+    head, tail = split(x, [size - places, places], axis)
+    return concatenate([tail, head], axis)
+
+
+def fliplr(x: Any, *, name: str | None = None) -> Tensor:
+    """`x` backwards along axis 1. Source: numpy.fliplr."""
+    return flip(x, 1, name=name)
+
+
+def flipud(x: Any, *, name: str | None = None) -> Tensor:
+    """`x` backwards along axis 0. Source: numpy.flipud."""
+    return flip(x, 0, name=name)
+
+
+def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
+    """`x` turned by `k` right angles, from the first of the `axes` to the second.
+
+    Source: numpy.rot90.
+    """
+    tensor = convert(x)
+    first, second = (normalize_axis("rot90", tensor, axis) for axis in axes)
+    if first == second:
+        refuse(f"rot90: needs two different axes, got {axes}", error=AttributeValueError, x=tensor)
+    turns = k % 4
+    if turns == 0:
+        return tensor
+    if turns == 2:
+        return flip(tensor, (first, second))
+    if turns == 1:
+        return swapaxes(flip(tensor, second), first, second)
+    return flip(swapaxes(tensor, first, second), second)
+
+
+# -- more axes -------------------------------------------------------------------------------
+
+
+def atleast_1d(x: Any) -> Tensor:
+    """`x` with one axis or more. Source: numpy.atleast_1d."""
+    tensor = convert(x)
+    return tensor if tensor.ndim else reshape(tensor, (1,))
+
+
+def atleast_2d(x: Any) -> Tensor:
+    """`x` with two axes or more, new ones in front. Source: numpy.atleast_2d."""
+    x = atleast_1d(x)
+    return x if x.ndim > 1 else expand_dims(x, 0)
+
+
+def atleast_3d(x: Any) -> Tensor:
+    """`x` with three axes or more: a vector becomes [1, n, 1], a matrix [m, n, 1].
+
+    Source: numpy.atleast_3d.
+    """
+    x = atleast_2d(x)
+    return x if x.ndim > 2 else expand_dims(x, 2)
+
+
+def broadcast_arrays(*xs: Any) -> list[Tensor]:
+    """The tensors repeated to the shape they have together. Source: numpy.broadcast_arrays."""
+    tensors = [convert(x) for x in xs]
+    shape = broadcast_shapes(*[t.shape for t in tensors])
+    return [t if t.shape == shape else broadcast_to(t, shape) for t in tensors]
+
+
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """The shape these broadcast to; a named size never counts as 1.
+
+    Raises:
+        ShapeError: they do not fit together.
+
+    Source: numpy.broadcast_shapes.
+    """
+    shape = joint_shape(shapes)
+    if shape is None:
+        refuse(f"shapes {' and '.join(map(str, shapes))} do not broadcast together")
+    return shape
+
+
+# -- joined ----------------------------------------------------------------------------------
+
+
+def hstack(tensors: Sequence[Any], *, name: str | None = None) -> Tensor:
+    """The tensors side by side: along axis 1, vectors along axis 0. Source: numpy.hstack."""
+    xs = [atleast_1d(x) for x in several("hstack", tensors)]
+    return concatenate(xs, 0 if xs[0].ndim == 1 else 1, name=name)
+
+
+def vstack(tensors: Sequence[Any], *, name: str | None = None) -> Tensor:
+    """The tensors under one another, vectors as rows. Source: numpy.vstack."""
+    return concatenate([atleast_2d(x) for x in several("vstack", tensors)], 0, name=name)
+
+
+def dstack(tensors: Sequence[Any], *, name: str | None = None) -> Tensor:
+    """The tensors behind one another, along axis 2. Source: numpy.dstack."""
+    return concatenate([atleast_3d(x) for x in several("dstack", tensors)], 2, name=name)
+
+
+def column_stack(tensors: Sequence[Any], *, name: str | None = None) -> Tensor:
+    """Vectors and matrices side by side as columns. Source: numpy.column_stack."""
+    xs = [
+        expand_dims(atleast_1d(x), 1) if x.ndim < 2 else x for x in several("column_stack", tensors)
+    ]
+    return concatenate(xs, 1, name=name)
+
+
+def block(blocks: Any) -> Tensor:
+    """Nested lists of tensors as one: the innermost lists along the last axis, and so on.
+
+    Raises:
+        ShapeError: the blocks do not fit together, or lie at different depths.
+
+    Source: numpy.block.
+    """
+    depths = set(_depths(blocks))
+    if len(depths) != 1:
+        refuse("block: the tensors must lie equally deep in the lists")
+    (depth,) = depths
+    leaves = promote_operands(*_leaves(blocks))
+    rank = max(depth, *(leaf.ndim for leaf in leaves))
+    return _block(blocks, iter(leaves), rank, rank - depth)
+
+
+def _depths(blocks: Any, depth: int = 0) -> list[int]:
+    if isinstance(blocks, list):
+        return [d for part in blocks for d in _depths(part, depth + 1)]
+    return [depth]
+
+
+def _leaves(blocks: Any) -> list[Any]:
+    if isinstance(blocks, list):
+        return [leaf for part in blocks for leaf in _leaves(part)]
+    return [blocks]
+
+
+def _block(blocks: Any, leaves: Any, rank: int, axis: int) -> Tensor:
+    if not isinstance(blocks, list):
+        leaf: Tensor = next(leaves)
+        return reshape(leaf, (*(1,) * (rank - leaf.ndim), *leaf.shape))
+    return concatenate([_block(part, leaves, rank, axis + 1) for part in blocks], axis)
+
+
+def append(x: Any, values: Any, axis: int | None = None, *, name: str | None = None) -> Tensor:
+    """`values` joined to `x` along `axis`; both raveled by default. Source: numpy.append."""
+    pair = [ravel(x), ravel(values)] if axis is None else [x, values]
+    return concatenate(pair, axis or 0, name=name)
+
+
+# -- cut -------------------------------------------------------------------------------------
+
+
+def array_split(x: Any, sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
+    """`x` cut into pieces: before given places, or to nearly equal sizes, the greater ones first.
+
+    Args:
+        x: any tensor.
+        sections: the number of pieces; or the places to cut before, as bounds of slices.
+        axis: the axis to cut along.
+
+    Raises:
+        AttributeValueError: fewer than one piece, or a size that is not known.
+
+    Source: numpy.array_split.
+    """
+    x = convert(x)
+    place = normalize_axis("array_split", x, axis)
+    if not isinstance(sections, (int, np.integer)):
+        ends = [None, *(operator.index(end) for end in sections), None]
+        return tuple(
+            x[(*(slice(None),) * place, slice(start, end))] for start, end in pairwise(ends)
+        )
+    size = x.shape[place]
+    if not isinstance(size, int) or sections < 1:
+        refuse(
+            f"array_split: cannot cut size {size} into {sections} pieces",
+            error=AttributeValueError,
+            x=x,
+        )
+    each, more = divmod(size, sections)
+    return split(x, [each + (i < more) for i in range(sections)], place)
+
+
+def hsplit(x: Any, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """`array_split` into equal pieces along axis 1, or along the only one. Source: numpy.hsplit."""
+    tensor = convert(x)
+    return _equal_pieces("hsplit", tensor, sections, min(1, tensor.ndim - 1))
+
+
+def vsplit(x: Any, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """`array_split` into equal pieces along axis 0. Source: numpy.vsplit."""
+    return _equal_pieces("vsplit", convert(x), sections, 0)
+
+
+def dsplit(x: Any, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """`array_split` into equal pieces along axis 2. Source: numpy.dsplit."""
+    return _equal_pieces("dsplit", convert(x), sections, 2)
+
+
+def _equal_pieces(
+    op: str, x: Tensor, sections: int | Sequence[int], axis: int
+) -> tuple[Tensor, ...]:
+    place = normalize_axis(op, x, axis)
+    size = x.shape[place]
+    if isinstance(sections, int) and isinstance(size, int) and size % sections:
+        refuse(f"{op}: {size} elements are not {sections} equal pieces", x=x)
+    return array_split(x, sections, place)
+
+
+def repeat(x: Any, repeats: Any, axis: int | None = None, *, name: str | None = None) -> Tensor:
+    """`x` with each element along `axis` `repeats` times in a row; raveled first by default.
+
+    Args:
+        x: any tensor.
+        repeats: one size for all, or known ints, one for each element.
+        axis: the axis the elements lie along.
+        name: of the node.
+
+    Raises:
+        AttributeValueError: `repeats` is a tensor: the result would have no known size.
+        ShapeError: not one number for each element.
+
+    Source: numpy.repeat.
+    """
+    if isinstance(repeats, Operand) or not np.ndim(repeats):
+        return _repeat_all(x, repeats, axis, name=name)
+    tensor, place = (ravel(x), 0) if axis is None else (convert(x), axis)
+    places = _all_places("repeat", tensor, normalize_axis("repeat", tensor, place))
+    counts = np.asarray(repeats, np.int64 if np.size(repeats) == 0 else None)
+    if counts.dtype.kind not in "iub" or (counts < 0).any():
+        refuse(f"repeat: takes ints of 0 or more, got {repeats!r}", error=AttributeValueError)
+    if counts.shape not in (places.shape, (1,)):
+        refuse(f"repeat: {counts.size} numbers for {places.size} elements", x=tensor)
+    return take(tensor, np.repeat(places, counts), place, name=name)
+
+
+def delete(x: Any, places: Any, axis: int | None = None) -> Tensor:
+    """`x` without the slices at `places` along `axis`; raveled by default.
+
+    Args:
+        x: any tensor, of a known size along `axis`.
+        places: ints, a slice or an array of ints; known while the graph is built.
+        axis: the axis they lie along.
+
+    Raises:
+        ShapeError: a place out of range.
+        AttributeValueError: a size that is not known.
+
+    Source: numpy.delete.
+    """
+    x, place = (ravel(x), 0) if axis is None else (convert(x), axis)
+    place = normalize_axis("delete", x, place)
+    every = _all_places("delete", x, place)
+    return take(x, np.delete(every, _named("delete", x, places, len(every), len(every) - 1)), place)
+
+
+def insert(x: Any, places: Any, values: Any, axis: int | None = None) -> Tensor:
+    """`x` with `values` before the slices at `places` along `axis`; raveled by default.
+
+    Args:
+        x: any tensor, of a known size along `axis`.
+        places: an int, a slice or a vector of ints or bools; known while the graph is built.
+        values: one slice, or one for each place, or all that go to a single one. They become of
+            the dtype of `x`.
+        axis: the axis they lie along.
+
+    Raises:
+        ShapeError: values that do not fit, or a place out of range.
+        AttributeValueError: a size that is not known.
+
+    Source: numpy.insert.
+    """
+    x, place = (ravel(x), 0) if axis is None else (convert(x), axis)
+    added = to_dtype(values, x.dtype)
+    place = normalize_axis("insert", x, place)
+    size = len(_all_places("insert", x, place))
+    known = _named("insert", x, places, size, size)
+    if known.size == 1:  # all values go there; for a plain int they lie along their first axis
+        added = reshape(added, (*(1,) * (x.ndim - added.ndim), *added.shape))
+        added = added if known.ndim else moveaxis(added, 0, place)
+        known = np.repeat(known, len(_all_places("insert", added, place)))
+    slices = (*x.shape[:place], len(known), *x.shape[place + 1 :])
+    both = concatenate([x, broadcast_to(added, slices)], place)
+    # Where each slice of both goes, found by NumPy on their numbers.
+    order = np.insert(np.arange(size), known, size + np.arange(len(known)))
+    return take(both, order.astype(np.int32), place)
+
+
+def _named(op: str, x: Tensor, places: Any, size: int, last: int) -> np.ndarray[Any, Any]:
+    """The places from 0 to `last` that an int, a slice, ints or bools name; of `size` slices."""
+    if isinstance(places, slice):
+        return np.arange(size)[places]
+    given = as_array(places)
+    if given.size == 0:
+        return np.arange(0)
+    if given.dtype.kind == "b" and given.shape == (size,):
+        return np.flatnonzero(given)
+    if given.dtype.kind not in "iu" or given.ndim > 1:
+        refuse(f"{op}: no places: {places!r}", error=AttributeValueError, x=x)
+    if not ((given >= -size) & (given <= last)).all():
+        refuse(f"{op}: a place out of range: {places!r}", x=x)
+    return np.where(given < 0, given.astype(np.int64) + size, given)
+
+
+def _all_places(op: str, x: Tensor, axis: int) -> np.ndarray[Any, Any]:
+    size = x.shape[axis]
+    if not isinstance(size, int):
+        refuse(f"{op}: axis {axis} has no known size", error=AttributeValueError, x=x)
+    return np.arange(size, dtype=np.int32)

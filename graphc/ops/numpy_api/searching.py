@@ -1,0 +1,184 @@
+"""Places in order: searchsorted, and the counts that rest on it: digitize, histogram, bincount."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import numpy as jnp
+
+from graphc.ir.dims import Dim
+from graphc.ir.dtypes import INT32
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.creation import ones
+from graphc.ops.arrays.shape import broadcast_to, ravel
+from graphc.ops.arrays.slicing import flip
+from graphc.ops.core.broadcasting import infer_ordered, require_one_dtype
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert, emit_one, promote_inexact, promote_operands
+from graphc.ops.core.layout_rules import replicated
+from graphc.ops.core.precision import in_wider
+from graphc.ops.elementwise.arithmetic import divide
+from graphc.ops.elementwise.comparison import equal, where
+from graphc.ops.numpy_api.grids import linspace
+from graphc.ops.numpy_api.segments import segment_sum
+from graphc.ops.reductions.reduction import reduce_max, reduce_min, reduce_sum
+
+
+def _infer_search(ctx: InferContext, x: TensorType, values: TensorType, *, side: str) -> TensorType:
+    infer_ordered(ctx, x)
+    require_one_dtype(ctx, x, values)
+    ctx.require(x.rank == 1, f"x must be a vector, in ascending order; got rank {x.rank}")
+    return TensorType(INT32, values.shape)
+
+
+def _lower_search(ctx: LowerContext, x: Any, values: Any, *, side: str) -> Any:
+    return jnp.searchsorted(x, values, side=side).astype(INT32)
+
+
+def _search_layout(ctx: LayoutContext, node: Node, x: Layout, values: Layout) -> LayoutPlan:
+    if isinstance(values, Sharded):
+        return LayoutPlan([REPLICATED, values], [values])
+    return replicated(ctx, node, x, values)
+
+
+SEARCH_SORTED = OpDef(
+    name="SearchSorted",
+    signature="x, values -> y",
+    precision="wide",
+    attrs={
+        "side": Attr(
+            "str",
+            default="left",
+            check=lambda side: side in ("left", "right"),
+            must='be "left" or "right"',
+        )
+    },
+    infer=_infer_search,
+    lower=in_wider(_lower_search),
+    differentiable=False,
+    layout=_search_layout,
+    fold=lambda x, values, *, side: np.searchsorted(x, values, side).astype(INT32),
+    doc="Where in the vector x, in ascending order, each of the values belongs (int32): before "
+    'equal elements, or after them for "right". Real dtypes and bool. '
+    "Source: numpy.searchsorted.",
+)
+
+
+def searchsorted(x: Any, values: Any, side: str = "left", *, name: str | None = None) -> Tensor:
+    """Where in `x` each of the `values` belongs, so that the order stays.
+
+    Args:
+        x: a vector in ascending order.
+        values: real, of any shape.
+        side: "left" gives the place before equal elements, "right" the one after them.
+        name: of the node.
+
+    Returns:
+        Places from 0 to the size of `x`, int32, in the shape of `values`.
+
+    Raises:
+        ShapeError: `x` is not a vector.
+        AttributeValueError: another `side`.
+
+    Source: numpy.searchsorted.
+    """
+    return emit_one(SEARCH_SORTED, promote_operands(x, values), name, side=side)
+
+
+def digitize(x: Any, bins: Any, right: bool = False, *, name: str | None = None) -> Tensor:
+    """The number (int32) of the bin that each element lies in.
+
+    Args:
+        x: real, of any shape.
+        bins: the edges, a vector in ascending or descending order.
+        right: whether a bin holds its upper edge rather than the lower one.
+        name: of the node.
+
+    Source: numpy.digitize.
+    """
+    x, edges = promote_operands(x, bins)
+    side = "left" if right else "right"
+    up = searchsorted(edges, x, side)
+    down = edges.shape[0] - searchsorted(flip(edges), x, side)
+    return where(edges[-1] >= edges[0], up, down, name=name)
+
+
+def bincount(x: Any, length: Dim, weights: Any = None, *, name: str | None = None) -> Tensor:
+    """How often each of 0, 1, ..., length - 1 stands in `x`, or the sum of its weights.
+
+    Args:
+        x: integers; others than those count nowhere.
+        length: the number of counts: an int or a named size.
+        weights: numeric, of the shape of `x`.
+        name: of the node.
+
+    Returns:
+        [length], int32 or in the dtype of the weights.
+
+    Source: numpy.bincount, with `length` known.
+    """
+    places = ravel(x)
+    rows = ones(places.shape, INT32) if weights is None else ravel(weights)
+    return segment_sum(rows, places, length, name=name)
+
+
+def histogram_bin_edges(x: Any, bins: Any = 10, range: tuple[Any, Any] | None = None) -> Tensor:
+    """The edges that `histogram` counts between. Source: numpy.histogram_bin_edges."""
+    if not isinstance(bins, int):
+        edges = convert(bins)
+        if edges.ndim != 1:
+            refuse("histogram: bins must be a number or a vector of edges", bins=edges)
+        return edges
+    (values,) = promote_inexact(x)
+    if range is None and 0 in values.shape:
+        range = (0, 1)  # as in NumPy
+    low, high = (reduce_min(values), reduce_max(values)) if range is None else range
+    low, high = promote_operands(low, high, cast_to=values.dtype)
+    same = equal(low, high)
+    return linspace(where(same, low - 0.5, low), where(same, high + 0.5, high), bins + 1)
+
+
+def histogram(
+    x: Any,
+    bins: Any = 10,
+    range: tuple[Any, Any] | None = None,
+    weights: Any = None,
+    density: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """How many elements of `x` lie in each bin, and the edges of the bins.
+
+    Args:
+        x: real, of any shape.
+        bins: a number of equal bins, or a vector [bins + 1] of edges in ascending order. A bin
+            holds its lower edge; the last one both. Elements outside count nowhere.
+        range: the least and greatest edge of equal bins; by default those of `x`.
+        weights: what each element counts, of the shape of `x`.
+        density: divide by the whole and by the widths: a density with integral 1.
+
+    Returns:
+        The counts [bins]: int32, or in the dtype of the weights, floating for a density; and
+        the edges [bins + 1].
+
+    Raises:
+        ShapeError: edges that are no vector, or weights of another shape.
+
+    Source: numpy.histogram.
+    """
+    edges = histogram_bin_edges(x, bins, range)
+    values, edges = promote_operands(ravel(x), edges)
+    number = edges.shape[0] - 1
+    places = searchsorted(edges, values, "right") - 1
+    places = where(equal(values, edges[-1]), number - 1, places)
+    weights = None if weights is None else broadcast_to(weights, convert(x).shape)
+    counts = bincount(places, number, weights)
+    if not density:
+        return counts, edges
+    (shares,) = promote_inexact(counts)
+    return divide(shares, reduce_sum(shares) * (edges[1:] - edges[:-1])), edges
+
+
+OPS: tuple[OpDef, ...] = (SEARCH_SORTED,)

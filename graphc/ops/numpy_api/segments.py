@@ -1,0 +1,115 @@
+"""Rows reduced by groups: segment_sum and its kin, with the number of groups known.
+
+Rows of one segment need not stand together; an id outside 0 <= id < num_segments counts nowhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.errors import DTypeError
+from graphc.ir.dims import Dim
+from graphc.ir.dtypes import INT32, short_name
+from graphc.ir.node import Tensor
+from graphc.ops.arrays.creation import full, ones
+from graphc.ops.arrays.scattering import scatter
+from graphc.ops.arrays.shape import reshape
+from graphc.ops.core.checks import as_dims, refuse, same_shape
+from graphc.ops.core.emit import convert, promote_inexact, to_dtype
+from graphc.ops.core.precision import highest, lowest, wide, wide_integer
+from graphc.ops.elementwise.arithmetic import divide, maximum
+from graphc.ops.elementwise.comparison import where
+from graphc.ops.structure.state import dim_value
+
+
+def _reduce(
+    op: str, data: Tensor, segment_ids: Any, num_segments: Dim, start: Any, name: str | None
+) -> Tensor:
+    ids = convert(segment_ids)
+    if ids.dtype.kind not in "iu":
+        refuse(f"segments: ids must be integers, got {ids.dtype.name}", error=DTypeError, ids=ids)
+    if not same_shape(data.shape[: ids.ndim], ids.shape, data):
+        refuse(
+            "segments: the data must have a row for each id",
+            data=data,
+            ids=ids,
+            mend="the first axes of the data are those of the ids",
+        )
+    (count,) = as_dims("segments", (num_segments,))
+    ids = to_dtype(ids, wide_integer(ids.dtype))
+    if not short_name(ids.dtype).startswith("u"):  # a scatter would count from the end
+        ids = where(ids < 0, dim_value(count, ids.dtype), ids)
+    into = full((count, *data.shape[ids.ndim :]), start, data.dtype)
+    return scatter(into, ids, data, 0, op, name=name)
+
+
+def segment_sum(
+    data: Any, segment_ids: Any, num_segments: Dim, *, name: str | None = None
+) -> Tensor:
+    """The sum of the rows of each segment; 0 for a segment without rows.
+
+    Args:
+        data: numeric, [rows, ...] (or as many first axes as the ids have).
+        segment_ids: integers [rows]: the segment of each row, in any order. An id outside
+            0 <= id < num_segments counts nowhere.
+        num_segments: how many there are: an int or a named size.
+
+    Returns:
+        [num_segments, ...], in the dtype of `data`.
+
+    Raises:
+        DTypeError: ids that are not integers.
+        ShapeError: not one id for each row.
+
+    Source: jax.ops.segment_sum.
+    """
+    return _reduce("add", convert(data), segment_ids, num_segments, 0, name)
+
+
+def segment_prod(
+    data: Any, segment_ids: Any, num_segments: Dim, *, name: str | None = None
+) -> Tensor:
+    """The product of the rows of each segment; 1 for a segment without rows.
+
+    The rest as of `segment_sum`. Source: jax.ops.segment_prod.
+    """
+    return _reduce("mul", convert(data), segment_ids, num_segments, 1, name)
+
+
+def segment_max(
+    data: Any, segment_ids: Any, num_segments: Dim, *, name: str | None = None
+) -> Tensor:
+    """The greatest of the rows of each segment, by elements.
+
+    A segment without rows has minus infinity; of integers, the least there is. The rest as of
+    `segment_sum`. Source: jax.ops.segment_max.
+    """
+    rows = convert(data)
+    return _reduce("max", rows, segment_ids, num_segments, lowest(rows.dtype), name)
+
+
+def segment_min(
+    data: Any, segment_ids: Any, num_segments: Dim, *, name: str | None = None
+) -> Tensor:
+    """The least of the rows of each segment, by elements.
+
+    A segment without rows has infinity; of integers, the greatest there is. The rest as of
+    `segment_sum`. Source: jax.ops.segment_min.
+    """
+    rows = convert(data)
+    return _reduce("min", rows, segment_ids, num_segments, highest(rows.dtype), name)
+
+
+def segment_mean(
+    data: Any, segment_ids: Any, num_segments: Dim, *, name: str | None = None
+) -> Tensor:
+    """The mean of the rows of each segment; 0 for a segment without rows.
+
+    Integers give float32. The rest as of `segment_sum`. Source: tf.math.unsorted_segment_mean.
+    """
+    (data,) = promote_inexact(data)
+    rows, ids = to_dtype(data, wide(data.dtype)), convert(segment_ids)
+    total = _reduce("add", rows, ids, num_segments, 0, None)
+    counts = maximum(segment_sum(ones(ids.shape, INT32), ids, num_segments), 1)
+    counts = reshape(counts, (*counts.shape, *(1,) * (total.ndim - 1)))
+    return to_dtype(divide(total, to_dtype(counts, rows.dtype), name=name), data.dtype)

@@ -1,0 +1,238 @@
+"""What NumPy gives in numbers that depend on values, in a size that is given instead.
+
+As in `jax.numpy`, `size` says how many elements the result has: what is more is cut off, and
+`fill_value` stands for what is missing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.ir.dims import Dim, product
+from graphc.ir.dtypes import INT32, is_inexact
+from graphc.ir.node import Tensor
+from graphc.ops.arrays.creation import full, iota, ones, zeros_like
+from graphc.ops.arrays.indexing import take
+from graphc.ops.arrays.joining import concatenate
+from graphc.ops.arrays.scattering import scatter
+from graphc.ops.arrays.shape import broadcast_to, ravel, reshape
+from graphc.ops.arrays.stacking import stack
+from graphc.ops.core.checks import as_dims, refuse
+from graphc.ops.core.emit import convert, promote_operands, to_dtype
+from graphc.ops.elementwise.comparison import equal, isnan, not_equal, where
+from graphc.ops.numpy_api.grids import unravel_index
+from graphc.ops.numpy_api.searching import searchsorted
+from graphc.ops.numpy_api.segments import segment_sum
+from graphc.ops.reductions.axiswise import cumsum
+from graphc.ops.reductions.sorting import argsort, sort
+from graphc.ops.structure.state import dim_value
+
+
+def _true(mask: Any) -> Tensor:
+    """`mask` as a vector of bools."""
+    tensor = ravel(mask)
+    return not_equal(tensor, 0) if tensor.dtype.kind != "b" else tensor
+
+
+def _numbers(mask: Tensor) -> Tensor:
+    """For each true element of a vector the number of those before it."""
+    return cumsum(to_dtype(mask, INT32)) - 1
+
+
+def _packed(mask: Tensor, values: Tensor, size: Any, fill_value: Any) -> Tensor:
+    """The first `size` of the `values` where the vector `mask` is true, then `fill_value`."""
+    (count,) = as_dims("size", (size,))
+    places = where(mask, _numbers(mask), dim_value(count))
+    into = broadcast_to(to_dtype(fill_value, values.dtype), (count, *values.shape[1:]))
+    return scatter(into, places, values)
+
+
+# -- places and elements that a mask chooses -------------------------------------------------
+
+
+def flatnonzero(x: Any, size: Dim, fill_value: int = 0) -> Tensor:
+    """The places (int32) in row-major order of the first `size` elements that are not zero.
+
+    Args:
+        x: any tensor.
+        size: how many places: an int or a named size.
+        fill_value: stands for places that are missing.
+
+    Source: numpy.flatnonzero, jax.numpy.flatnonzero.
+    """
+    mask = _true(x)
+    return _packed(mask, iota(mask.shape), size, fill_value)
+
+
+def nonzero(x: Any, size: Dim, fill_value: int = 0) -> tuple[Tensor, ...]:
+    """The indices (int32) along each axis of the first `size` elements that are not zero.
+
+    Args:
+        x: any tensor of an axis or more.
+        size: how many indices: an int or a named size.
+        fill_value: stands for indices that are missing.
+
+    Returns:
+        A vector [size] for each axis.
+
+    Raises:
+        ShapeError: a scalar.
+
+    Source: numpy.nonzero, jax.numpy.nonzero.
+    """
+    x = convert(x)
+    if not x.ndim:
+        refuse("nonzero: a scalar has no axes", x=x)
+    places = flatnonzero(x, size, -1)
+    missing = places < 0
+    return tuple(where(missing, fill_value, i) for i in unravel_index(places, x.shape))
+
+
+def argwhere(x: Any, size: Dim, fill_value: int = 0) -> Tensor:
+    """The indices of `nonzero` as rows: [size, rank of x]. Source: numpy.argwhere."""
+    return stack(nonzero(x, size, fill_value), 1)
+
+
+def extract(condition: Any, x: Any, size: Dim, fill_value: Any = 0) -> Tensor:
+    """The first `size` elements or rows of `x` where the condition holds: `x[condition]`.
+
+    Args:
+        condition: bool (others hold where not zero), of the shape of `x` or of its first axes.
+        x: any tensor.
+        size: how many: an int or a named size.
+        fill_value: stands for those that are missing.
+
+    Returns:
+        [size, ...], in the dtype of `x`.
+
+    Raises:
+        ShapeError: the shapes do not fit.
+
+    Source: numpy's indexing by a mask; jax.numpy.extract.
+    """
+    mask, values = convert(condition), convert(x)
+    if mask.ndim > values.ndim:
+        refuse("extract: the condition has more axes than x", condition=mask, x=values)
+    rest = values.shape[mask.ndim :]
+    rows = reshape(values, (product(mask.shape), *rest))
+    return _packed(_true(mask), rows, size, fill_value)
+
+
+# -- sets ------------------------------------------------------------------------------------
+
+
+def _differ(x: Tensor, y: Tensor) -> Tensor:
+    """Whether neighbours in order differ; NaN equals NaN."""
+    differ = not_equal(x, y)
+    return differ & ~(isnan(x) & isnan(y)) if is_inexact(x.dtype) else differ
+
+
+def _firsts(ordered: Tensor) -> Tensor:
+    """Whether each element of a vector in order is the first of its value."""
+    if ordered.shape[0] == 0:
+        return zeros_like(ordered, "bool")
+    return concatenate([ones((1,), "bool"), _differ(ordered[1:], ordered[:-1])])
+
+
+def unique(
+    x: Any,
+    size: Dim,
+    fill_value: Any = None,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> Any:
+    """The different elements of `x` in ascending order, NaN once and last.
+
+    Args:
+        x: any tensor of a real dtype, not empty; raveled.
+        size: how many: an int or a named size. What is beyond is cut off.
+        fill_value: stands for those that are missing; by default the smallest element.
+        return_index: also the place (int32) of the first of each in `x`.
+        return_inverse: also the place in the result of each element, in the shape of `x`.
+        return_counts: also how often each stands in `x`; 0 for those that are missing.
+
+    Returns:
+        [size], or a tuple of that and what else is asked for, in this order.
+
+    Source: numpy.unique, jax.numpy.unique.
+    """
+    x = convert(x)
+    values = ravel(x)
+    order = argsort(values)
+    ordered = take(values, order)
+    first = _firsts(ordered)
+    results = [_packed(first, ordered, size, ordered[0] if fill_value is None else fill_value)]
+    if return_index:
+        results.append(_packed(first, order, size, order[0]))
+    if return_inverse:
+        number = _numbers(first)
+        results.append(reshape(scatter(zeros_like(number), order, number), x.shape))
+    if return_counts:
+        results.append(segment_sum(ones(values.shape, INT32), _numbers(first), size))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def isin(x: Any, values: Any, invert: bool = False, *, name: str | None = None) -> Tensor:
+    """Whether each element of `x` is among the `values`, as bool; real dtypes.
+
+    `invert` asks whether it is not. NaN is nowhere. Source: numpy.isin.
+    """
+    x, known = promote_operands(x, values)
+    known = sort(ravel(known))
+    if known.shape[0] == 0:
+        return full(x.shape, invert)
+    found = take(known, searchsorted(known, x), mode="clip")  # beyond the end, the greatest
+    return not_equal(x, found, name=name) if invert else equal(x, found, name=name)
+
+
+def _chosen(values: Tensor, keep: Tensor, size: Dim, fill_value: Any) -> Tensor:
+    """The different ones of the vector `values`, in order, that are to be kept.
+
+    `keep` is the same for equal elements.
+    """
+    order = argsort(values)
+    ordered = take(values, order)
+    return _packed(_firsts(ordered) & take(keep, order), ordered, size, fill_value)
+
+
+def intersect1d(x: Any, y: Any, size: Dim, fill_value: Any = 0) -> Tensor:
+    """The different elements that are in `x` and in `y`, in ascending order.
+
+    Args:
+        x, y: real, raveled; dtypes promote.
+        size: how many: an int or a named size.
+        fill_value: stands for those that are missing.
+
+    Source: numpy.intersect1d, jax.numpy.intersect1d.
+    """
+    x, y = (ravel(t) for t in promote_operands(x, y))
+    return _chosen(x, isin(x, y), size, fill_value)
+
+
+def setdiff1d(x: Any, y: Any, size: Dim, fill_value: Any = 0) -> Tensor:
+    """The different elements that are in `x` and not in `y`, in ascending order.
+
+    Arguments as of `intersect1d`. Source: numpy.setdiff1d, jax.numpy.setdiff1d.
+    """
+    x, y = (ravel(t) for t in promote_operands(x, y))
+    return _chosen(x, isin(x, y, invert=True), size, fill_value)
+
+
+def union1d(x: Any, y: Any, size: Dim, fill_value: Any = 0) -> Tensor:
+    """The different elements that are in `x` or in `y`, in ascending order.
+
+    Arguments as of `intersect1d`. Source: numpy.union1d, jax.numpy.union1d.
+    """
+    both = concatenate([ravel(t) for t in promote_operands(x, y)])
+    return _chosen(both, ones(both.shape, "bool"), size, fill_value)
+
+
+def setxor1d(x: Any, y: Any, size: Dim, fill_value: Any = 0) -> Tensor:
+    """The different elements that are in only one of `x` and `y`, in ascending order.
+
+    Arguments as of `intersect1d`. Source: numpy.setxor1d, jax.numpy.setxor1d.
+    """
+    x, y = (ravel(t) for t in promote_operands(x, y))
+    both = concatenate([x, y])
+    return _chosen(both, not_equal(isin(both, x), isin(both, y)), size, fill_value)

@@ -1,0 +1,398 @@
+"""Statistics over axes: spreads, weighted means, quantiles; and reductions that skip NaN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import AttributeValueError
+from graphc.ir.dims import Dim, product
+from graphc.ir.dtypes import INT32, DType, is_inexact, real_of
+from graphc.ir.node import Operand, Tensor
+from graphc.ops.arrays.along_axis import take_along_axis
+from graphc.ops.arrays.shape import broadcast_to, expand_dims, moveaxis, reshape, squeeze, transpose
+from graphc.ops.core.axes import normalize_axes, normalize_axis
+from graphc.ops.core.checks import is_static, refuse
+from graphc.ops.core.emit import as_array, constant, convert, promote_inexact, to_dtype
+from graphc.ops.core.precision import highest, lowest, wide
+from graphc.ops.elementwise.arithmetic import divide, maximum, subtract
+from graphc.ops.elementwise.comparison import equal, isnan, not_equal, where
+from graphc.ops.elementwise.powers import sqrt, square
+from graphc.ops.elementwise.roots import flat_at_zero
+from graphc.ops.elementwise.rounding import ceil, floor, rint
+from graphc.ops.numpy_api.ufuncs import isinf
+from graphc.ops.reductions.axiswise import argmax, argmin, cumsum
+from graphc.ops.reductions.reduction import (
+    Axes,
+    reduce_all,
+    reduce_max,
+    reduce_mean,
+    reduce_min,
+    reduce_prod,
+    reduce_sum,
+    reduce_variance,
+)
+from graphc.ops.reductions.sorting import sort
+from graphc.ops.structure.state import dim_value
+
+# -- spreads and means -----------------------------------------------------------------------
+
+
+def std(
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    ddof: int = 0,
+    *,
+    where: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """The square root of `var`, for the same arguments; its gradient is 0 where it is 0.
+
+    Source: numpy.std.
+    """
+    (x,) = promote_inexact(x)
+    variance = reduce_variance(to_dtype(x, wide(x.dtype)), axis, keepdims, ddof, where=where)
+    return to_dtype(flat_at_zero(sqrt, variance, name), real_of(x.dtype))
+
+
+def ptp(x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
+    """The greatest element over `axis` less the smallest. Source: numpy.ptp."""
+    x = convert(x)
+    return subtract(reduce_max(x, axis, keepdims), reduce_min(x, axis, keepdims), name=name)
+
+
+def count_nonzero(
+    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+) -> Tensor:
+    """The number (int32) of elements over `axis` that are not zero.
+
+    Source: numpy.count_nonzero.
+    """
+    hits = to_dtype(not_equal(convert(x), 0), INT32)
+    return reduce_sum(hits, axis, keepdims, name=name)
+
+
+def average(
+    x: Any,
+    axis: Axes = None,
+    weights: Any = None,
+    keepdims: bool = False,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """The mean over `axis`, each element counted `weights` times.
+
+    Args:
+        x: any tensor; integers give float32.
+        axis: one, several, or None for all.
+        weights: of the shape of `x`, or of its `axis` alone, in the order that this names them;
+            None weighs all alike.
+        keepdims: leaves axes of size 1.
+        name: of the node.
+
+    Raises:
+        ShapeError: weights of another shape.
+
+    Source: numpy.average.
+    """
+    if weights is None:
+        return reduce_mean(x, axis, keepdims, name=name)
+    x, weights = promote_inexact(x, weights)
+    if not _may_be(weights.shape, x.shape):
+        axes = normalize_axes("average", x, axis)
+        named = list(axes)
+        if isinstance(axis, Iterable):  # in the caller's order
+            named = [normalize_axis("average", x, i) for i in axis]
+        if not _may_be(weights.shape, [x.shape[i] for i in named]):
+            refuse("average: weights must be of the shape of x or of its axes", x=x, w=weights)
+        weights = transpose(weights, [named.index(i) for i in axes])
+        weights = expand_dims(weights, [i for i in range(x.ndim) if i not in axes])
+    weights = broadcast_to(weights, x.shape)
+    total = reduce_sum(weights, axis, keepdims)
+    return divide(reduce_sum(x * weights, axis, keepdims), total, name=name)
+
+
+def _may_be(shape: Sequence[Dim], wanted: Sequence[Dim]) -> bool:
+    """Whether a shape is the one wanted, as far as its sizes are known."""
+    return len(shape) == len(wanted) and not any(
+        is_static(a, b) and a != b for a, b in zip(shape, wanted, strict=True)
+    )
+
+
+# -- quantiles -------------------------------------------------------------------------------
+
+
+def _rows(x: Tensor, axis: Axes) -> tuple[Tensor, tuple[int, ...]]:
+    """`x` in order along one last axis, made of the axes that are reduced; and those."""
+    axes = normalize_axes("quantile", x, axis)
+    last = moveaxis(x, axes, range(x.ndim - len(axes), x.ndim))
+    size = product(x.shape[i] for i in axes)
+    if is_static(size) and size == 0:
+        refuse("quantile: there are no elements", x=x)
+    return sort(reshape(last, (*last.shape[: x.ndim - len(axes)], size))), axes
+
+
+_ROUNDED = {"lower": floor, "higher": ceil, "nearest": rint}
+
+
+def _at_quantile(rows: Tensor, counts: Tensor, q: Tensor, method: str) -> Tensor:
+    """The quantiles [..., k] of the first `counts` ([..., 1]) elements of each row."""
+    place = q * to_dtype(counts - 1, rows.dtype)
+    if method in _ROUNDED:
+        return _pick(rows, _ROUNDED[method](place))
+    below = floor(place)
+    low, high = _pick(rows, below), _pick(rows, ceil(place))
+    share = 0.5 * to_dtype(not_equal(place, below), rows.dtype)
+    if method == "linear":
+        share = place - below
+    gap = where(equal(low, high) & isinf(low), 0, high - low)  # of equal infinities: NaN
+    return low + gap * share
+
+
+def _pick(rows: Tensor, place: Tensor) -> Tensor:
+    whole = to_dtype(place, INT32)
+    each = reshape(whole, (*(1,) * (rows.ndim - whole.ndim), *whole.shape))
+    return take_along_axis(rows, each, mode="clip")  # q = 1 may be rounded to one place more
+
+
+def _shares(q: Any, whole: int, dtype: DType) -> Tensor:
+    """The shares `q` of a whole; those that are known now must be some."""
+    if isinstance(q, Operand):
+        return to_dtype(q, dtype) if whole == 1 else to_dtype(q, dtype) / whole
+    known = as_array(q, np.dtype(np.float64))
+    if not ((known >= 0) & (known <= whole)).all():
+        refuse(
+            f"quantile: shares must be from 0 to {whole}, got {q!r}",
+            error=AttributeValueError,
+            mend="quantile takes shares of 1, percentile those of 100",
+        )
+    return constant(known / whole, dtype)
+
+
+def _quantile(
+    x: Any,
+    q: Any,
+    axis: Axes,
+    method: str,
+    keepdims: bool,
+    name: str | None,
+    *,
+    whole: int = 1,
+    skip_nan: bool = False,
+) -> Tensor:
+    methods = ("linear", "lower", "higher", "midpoint", "nearest")
+    if method not in methods:
+        refuse(
+            f"quantile: method must be one of {', '.join(methods)}, got {method!r}",
+            error=AttributeValueError,
+        )
+    (given,) = promote_inexact(x)
+    tensor = to_dtype(given, wide(given.dtype))  # as bfloat16 has no place 257
+    wanted = _shares(q, whole, tensor.dtype)
+    if wanted.ndim > 1:
+        refuse("quantile: q must be a number or a vector", q=wanted)
+    rows, axes = _rows(tensor, axis)
+    holes = isnan(rows)
+    if skip_nan:
+        counts = reduce_sum(to_dtype(~holes, INT32), -1, keepdims=True)
+        found = _at_quantile(rows, maximum(counts, 1), reshape(wanted, (-1,)), method)
+    else:
+        counts = reshape(dim_value(rows.shape[-1]), (1,))
+        found = _at_quantile(rows, counts, reshape(wanted, (-1,)), method)
+        found = where(holes[..., -1:], math.nan, found)
+    if keepdims:
+        found = reshape(
+            found,
+            (*(1 if i in axes else d for i, d in enumerate(tensor.shape)), found.shape[-1]),
+        )
+    found = moveaxis(found, -1, 0) if wanted.ndim else squeeze(found, -1, name=name)
+    return to_dtype(found, given.dtype)
+
+
+def quantile(
+    x: Any,
+    q: Any,
+    axis: Axes = None,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """The values below which the shares `q` of the elements over `axis` lie.
+
+    Args:
+        x: any real tensor; integers give float32. NaN among the elements gives NaN.
+        q: shares from 0 to 1: a number, or a vector [k].
+        axis: one, several, or None for all.
+        method: between two elements "linear", "lower", "higher", "midpoint" or "nearest".
+        keepdims: leaves axes of size 1.
+        name: of the node.
+
+    Returns:
+        The shape of a reduction; for a vector of shares with k in front.
+
+    Raises:
+        AttributeValueError: an unknown method, an axis out of range, or shares that are known
+            and not from 0 to 1.
+        ShapeError: there are no elements, or `q` is neither a number nor a vector.
+
+    Source: numpy.quantile.
+    """
+    return _quantile(x, q, axis, method, keepdims, name)
+
+
+def nanquantile(
+    x: Any,
+    q: Any,
+    axis: Axes = None,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """`quantile` of the elements that are not NaN. Source: numpy.nanquantile."""
+    return _quantile(x, q, axis, method, keepdims, name, skip_nan=True)
+
+
+def percentile(
+    x: Any,
+    q: Any,
+    axis: Axes = None,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """`quantile` of shares in percent. Source: numpy.percentile."""
+    return _quantile(x, q, axis, method, keepdims, name, whole=100)
+
+
+def nanpercentile(
+    x: Any,
+    q: Any,
+    axis: Axes = None,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """`nanquantile` of shares in percent. Source: numpy.nanpercentile."""
+    return _quantile(x, q, axis, method, keepdims, name, whole=100, skip_nan=True)
+
+
+def median(x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
+    """The middle element over `axis`, or the mean of the middle two. Source: numpy.median."""
+    return quantile(x, 0.5, axis, "linear", keepdims, name=name)
+
+
+def nanmedian(
+    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+) -> Tensor:
+    """`median` of the elements that are not NaN. Source: numpy.nanmedian."""
+    return nanquantile(x, 0.5, axis, "linear", keepdims, name=name)
+
+
+# -- without NaN -----------------------------------------------------------------------------
+
+
+def _filled(x: Any, value: Any) -> Tensor:
+    tensor = convert(x)
+    return where(isnan(tensor), value, tensor) if is_inexact(tensor.dtype) else tensor
+
+
+def _unless_all_nan(x: Tensor, y: Tensor, axis: Axes, keepdims: bool, name: str | None) -> Tensor:
+    if not is_inexact(x.dtype):
+        return y
+    return where(reduce_all(isnan(x), axis, keepdims), math.nan, y, name=name)
+
+
+def nansum(x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
+    """The sum over `axis` with 0 for NaN. Source: numpy.nansum."""
+    return reduce_sum(_filled(x, 0), axis, keepdims, name=name)
+
+
+def nanprod(
+    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+) -> Tensor:
+    """The product over `axis` with 1 for NaN. Source: numpy.nanprod."""
+    return reduce_prod(_filled(x, 1), axis, keepdims, name=name)
+
+
+def nanmax(x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
+    """The greatest element over `axis` that is not NaN, if one is. Source: numpy.nanmax."""
+    x = convert(x)
+    found = reduce_max(_filled(x, lowest(x.dtype)), axis, keepdims)
+    return _unless_all_nan(x, found, axis, keepdims, name)
+
+
+def nanmin(x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
+    """The smallest element over `axis` that is not NaN, if one is. Source: numpy.nanmin."""
+    x = convert(x)
+    found = reduce_min(_filled(x, highest(x.dtype)), axis, keepdims)
+    return _unless_all_nan(x, found, axis, keepdims, name)
+
+
+def nanargmax(x: Any, axis: int | None = None, *, name: str | None = None) -> Tensor:
+    """The position of the greatest element along `axis` that is not NaN.
+
+    0 where all are; the rest as of `argmax`. Source: numpy.nanargmax.
+    """
+    x = convert(x)
+    return argmax(_filled(x, lowest(x.dtype)), axis, name=name)
+
+
+def nanargmin(x: Any, axis: int | None = None, *, name: str | None = None) -> Tensor:
+    """The position of the smallest element along `axis` that is not NaN.
+
+    0 where all are; the rest as of `argmin`. Source: numpy.nanargmin.
+    """
+    x = convert(x)
+    return argmin(_filled(x, highest(x.dtype)), axis, name=name)
+
+
+def nancumsum(x: Any, axis: int | None = None, *, name: str | None = None) -> Tensor:
+    """`cumsum` with 0 for NaN. Source: numpy.nancumsum."""
+    return cumsum(_filled(x, 0), axis, name=name)
+
+
+def _present(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
+    """How many elements are not NaN, in the dtype of `x`."""
+    return to_dtype(reduce_sum(to_dtype(~isnan(x), INT32), axis, keepdims), x.dtype)
+
+
+def nanmean(
+    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+) -> Tensor:
+    """The mean over `axis` of the elements that are not NaN. Source: numpy.nanmean."""
+    (x,) = promote_inexact(x)
+    rows = to_dtype(x, wide(x.dtype))
+    mean = divide(nansum(rows, axis, keepdims), _present(rows, axis, keepdims), name=name)
+    return to_dtype(mean, x.dtype)
+
+
+def nanvar(
+    x: Any, axis: Axes = None, keepdims: bool = False, ddof: int = 0, *, name: str | None = None
+) -> Tensor:
+    """`var` of the elements that are not NaN. Source: numpy.nanvar, of real dtypes."""
+    (x,) = promote_inexact(x)
+    rows = to_dtype(x, wide(x.dtype))
+    centred = _filled(rows - nanmean(rows, axis, keepdims=True), 0)
+    count = _present(rows, axis, keepdims) - ddof
+    variance = divide(reduce_sum(square(centred), axis, keepdims), count, name=name)
+    return to_dtype(variance, x.dtype)
+
+
+def nanstd(
+    x: Any, axis: Axes = None, keepdims: bool = False, ddof: int = 0, *, name: str | None = None
+) -> Tensor:
+    """The square root of `nanvar`; its gradient is 0 where it is 0.
+
+    Source: numpy.nanstd, of real dtypes.
+    """
+    (x,) = promote_inexact(x)
+    variance = nanvar(to_dtype(x, wide(x.dtype)), axis, keepdims, ddof)
+    return to_dtype(flat_at_zero(sqrt, variance, name), x.dtype)

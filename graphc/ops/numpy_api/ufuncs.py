@@ -1,0 +1,291 @@
+"""NumPy's elementwise functions that are short expressions of others."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+
+from graphc.ir.dtypes import BOOL, is_complex, is_inexact
+from graphc.ir.node import Tensor
+from graphc.ops.arrays.creation import zeros_like
+from graphc.ops.core.checks import is_static
+from graphc.ops.core.emit import cast, constant, convert, promote_inexact, promote_operands
+from graphc.ops.core.precision import greatest_finite
+from graphc.ops.elementwise.arithmetic import (
+    absolute,
+    divide,
+    floor_divide,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    remainder,
+)
+from graphc.ops.elementwise.comparison import (
+    equal,
+    isfinite,
+    isnan,
+    logical_and,
+    logical_not,
+    where,
+)
+from graphc.ops.elementwise.complex_parts import imag, real
+from graphc.ops.elementwise.floats import logaddexp, signbit
+from graphc.ops.elementwise.integers import population_count
+from graphc.ops.elementwise.rounding import ceil, floor, rint
+from graphc.ops.elementwise.transcendental import atan2, log
+from graphc.ops.reductions.reduction import reduce_all
+
+# -- powers and logarithms -------------------------------------------------------------------
+
+
+def log2(x: Any, *, name: str | None = None) -> Tensor:
+    """The logarithm to base 2, elementwise; integers give float32. Source: numpy.log2."""
+    return multiply(log(x), 1 / math.log(2), name=name)
+
+
+def log10(x: Any, *, name: str | None = None) -> Tensor:
+    """The logarithm to base 10, elementwise; integers give float32. Source: numpy.log10."""
+    return multiply(log(x), 1 / math.log(10), name=name)
+
+
+def logaddexp2(x: Any, y: Any, *, name: str | None = None) -> Tensor:
+    """log2(2**x + 2**y), without overflow, with broadcasting. Source: numpy.logaddexp2."""
+    x, y = promote_inexact(x, y)
+    return multiply(logaddexp(x * math.log(2), y * math.log(2)), 1 / math.log(2), name=name)
+
+
+# -- rounding, signs and special values ------------------------------------------------------
+
+
+def trunc(x: Any, *, name: str | None = None) -> Tensor:
+    """The nearest integer towards zero, elementwise, in x's dtype. Source: numpy.trunc."""
+    x = convert(x)
+    return where(x < 0, ceil(x), floor(x), name=name)
+
+
+def around(x: Any, decimals: int = 0, *, name: str | None = None) -> Tensor:
+    """`x` rounded to `decimals` digits, of two the even one; in its dtype.
+
+    Source: numpy.around.
+    """
+    tensor = convert(x)
+    if decimals == 0 or tensor.dtype == BOOL:  # which rint refuses
+        return rint(tensor, name=name)
+    if is_inexact(tensor.dtype):
+        scale = 10.0**decimals
+        return divide(rint(tensor * scale), scale, name=name)
+    if decimals > 0:
+        return tensor
+    return _to_tens(tensor, 10**-decimals, name)
+
+
+def _to_tens(x: Tensor, unit: int, name: str | None) -> Tensor:
+    """Integers rounded to multiples of `unit`: no float holds all of 32 bits."""
+    if unit > ml_dtypes.iinfo(x.dtype).max:  # type: ignore[no-untyped-call]
+        return zeros_like(x)
+    below = floor_divide(x, unit)
+    rest = x - below * unit
+    other = unit - rest
+    odd = equal(remainder(below, 2), 1)
+    up = (rest > other) | (equal(rest, other) & odd)
+    return multiply(below + cast(up, x.dtype), unit, name=name)
+
+
+def copysign(x: Any, y: Any, *, name: str | None = None) -> Tensor:
+    """|x| with the sign of `y`, with broadcasting; integers give float32.
+
+    Source: numpy.copysign.
+    """
+    x, y = promote_inexact(x, y)
+    length = absolute(x)
+    return where(signbit(y), negative(length), length, name=name)
+
+
+def fabs(x: Any, *, name: str | None = None) -> Tensor:
+    """|x|, elementwise, as a float. Source: numpy.fabs."""
+    return absolute(*promote_inexact(x), name=name)
+
+
+def positive(x: Any) -> Tensor:
+    """`x` as it is. Source: numpy.positive."""
+    return convert(x)
+
+
+def heaviside(x: Any, at_zero: Any, *, name: str | None = None) -> Tensor:
+    """0 below 0, 1 above and `at_zero` at 0, with broadcasting. Source: numpy.heaviside."""
+    x, middle = promote_inexact(x, at_zero)
+    beside = where(isnan(x), x, where(x < 0, zeros_like(x), 1))
+    return where(equal(x, 0), middle, beside, name=name)
+
+
+def isinf(x: Any, *, name: str | None = None) -> Tensor:
+    """Whether x is infinite, elementwise, as bool. Source: numpy.isinf."""
+    x = convert(x)
+    if is_complex(x.dtype):
+        return isinf(real(x)) | isinf(imag(x))
+    return logical_and(~isfinite(x), ~isnan(x), name=name)
+
+
+def isposinf(x: Any, *, name: str | None = None) -> Tensor:
+    """Whether x is plus infinity, elementwise, as bool. Source: numpy.isposinf."""
+    x = convert(x)
+    return logical_and(isinf(x), x > 0, name=name)
+
+
+def isneginf(x: Any, *, name: str | None = None) -> Tensor:
+    """Whether x is minus infinity, elementwise, as bool. Source: numpy.isneginf."""
+    x = convert(x)
+    return logical_and(isinf(x), x < 0, name=name)
+
+
+def nan_to_num(
+    x: Any,
+    nan: float = 0.0,
+    posinf: float | None = None,
+    neginf: float | None = None,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """`x` with numbers for NaN and the infinities: by default 0 and the ends of the range.
+
+    Source: numpy.nan_to_num, of real dtypes.
+    """
+    tensor = convert(x)
+    if not is_inexact(tensor.dtype):
+        return tensor
+    end = greatest_finite(tensor.dtype)
+    above = end if posinf is None else posinf
+    below = -end if neginf is None else neginf
+    bounded = where(isposinf(tensor), above, where(isneginf(tensor), below, tensor))
+    return where(isnan(tensor), nan, bounded, name=name)
+
+
+def isreal(x: Any, *, name: str | None = None) -> Tensor:
+    """Whether the imaginary part is zero, elementwise, as bool. Source: numpy.isreal."""
+    x = convert(x)
+    return equal(imag(x) if is_complex(x.dtype) else zeros_like(x), 0, name=name)
+
+
+def iscomplex(x: Any, *, name: str | None = None) -> Tensor:
+    """Whether the imaginary part is not zero, elementwise, as bool. Source: numpy.iscomplex."""
+    return logical_not(isreal(x), name=name)
+
+
+def bitwise_count(x: Any, *, name: str | None = None) -> Tensor:
+    """The number of ones among the bits of |x|, of integers. Source: numpy.bitwise_count."""
+    return population_count(absolute(x), name=name)
+
+
+# -- pairs -----------------------------------------------------------------------------------
+
+
+def fmax(x: Any, y: Any, *, name: str | None = None) -> Tensor:
+    """The greater of x and y, with broadcasting; the other where one is NaN.
+
+    Source: numpy.fmax.
+    """
+    x, y = promote_operands(x, y)
+    return where(isnan(x), y, where(isnan(y), x, maximum(x, y)), name=name)
+
+
+def fmin(x: Any, y: Any, *, name: str | None = None) -> Tensor:
+    """The smaller of x and y, with broadcasting; the other where one is NaN.
+
+    Source: numpy.fmin.
+    """
+    x, y = promote_operands(x, y)
+    return where(isnan(x), y, where(isnan(y), x, minimum(x, y)), name=name)
+
+
+def divmod(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    """`floor_divide(x, y)` and `remainder(x, y)`. Source: numpy.divmod."""
+    return floor_divide(x, y), remainder(x, y)
+
+
+def modf(x: Any) -> tuple[Tensor, Tensor]:
+    """The parts of `x` behind the point and before it, both of its sign. Source: numpy.modf."""
+    (x,) = promote_inexact(x)
+    whole = trunc(x)
+    return copysign(where(isinf(x), 0, x - whole), x), whole
+
+
+def isclose(
+    x: Any,
+    y: Any,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    equal_nan: bool = False,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """Whether |x - y| <= atol + rtol |y|, with broadcasting, as bool.
+
+    Infinities are close to themselves; NaN is, to NaN, with `equal_nan`. Source: numpy.isclose.
+    """
+    x, y = promote_inexact(x, y)
+    near = absolute(x - y) <= absolute(y) * rtol + atol
+    close = (near & isfinite(y)) | equal(x, y)
+    return where(isnan(x) & isnan(y), equal_nan, close, name=name)
+
+
+def allclose(
+    x: Any,
+    y: Any,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    equal_nan: bool = False,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """Whether `isclose` holds everywhere, as a bool scalar. Source: numpy.allclose."""
+    return reduce_all(isclose(x, y, rtol, atol, equal_nan), name=name)
+
+
+def array_equal(x: Any, y: Any, *, name: str | None = None) -> Tensor:
+    """Whether x and y have one shape and equal elements, as a bool scalar.
+
+    Source: numpy.array_equal.
+    """
+    x, y = convert(x), convert(y)
+    if x.ndim != y.ndim or any(
+        is_static(a, b) and a != b for a, b in zip(x.shape, y.shape, strict=True)
+    ):
+        return constant(False)
+    return reduce_all(equal(x, y), name=name)
+
+
+# -- angles and complex numbers --------------------------------------------------------------
+
+
+def deg2rad(x: Any, *, name: str | None = None) -> Tensor:
+    """Degrees as radians, elementwise. Source: numpy.deg2rad."""
+    (x,) = promote_inexact(x)
+    return multiply(x, math.pi / 180, name=name)
+
+
+def rad2deg(x: Any, *, name: str | None = None) -> Tensor:
+    """Radians as degrees, elementwise. Source: numpy.rad2deg."""
+    (x,) = promote_inexact(x)
+    return multiply(x, 180 / math.pi, name=name)
+
+
+def angle(z: Any, deg: bool = False, *, name: str | None = None) -> Tensor:
+    """The angle of complex numbers in radians, from -pi to pi; or in degrees.
+
+    Source: numpy.angle.
+    """
+    (z,) = promote_inexact(z)
+    if deg:
+        return rad2deg(angle(z), name=name)
+    if not is_complex(z.dtype):
+        return atan2(zeros_like(z), z, name=name)
+    return atan2(imag(z), real(z), name=name)
+
+
+fix = trunc
+radians = deg2rad
+degrees = rad2deg
+round = around

@@ -1,0 +1,1 @@
+"""Operators that reduce along axes, scan along them, or sort them."""

@@ -1,0 +1,325 @@
+"""Operators that look along one axis: positions of extremes, running sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from graphc.ir.dims import Dim
+from graphc.ir.dtypes import BOOL, INT32, DType, as_dtype, is_integer
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.shape import reshape
+from graphc.ops.core.axes import normalize_axis
+from graphc.ops.core.broadcasting import (
+    Adjoints,
+    infer_floating,
+    infer_numeric,
+    infer_ordered,
+    infer_real,
+)
+from graphc.ops.core.emit import convert, emit_one, promote_inexact, to_dtype
+from graphc.ops.core.layout_rules import map_axis
+from graphc.ops.core.precision import wide
+
+_AXIS = Attr("int", check=lambda axis: axis >= 0, must="be counted from the front")
+
+
+def _infer_position(ctx: InferContext, x: TensorType, *, axis: int, dtype: DType) -> TensorType:
+    infer_ordered(ctx, x)
+    ctx.require(axis < x.rank, f"axis {axis} is out of range for rank {x.rank}")
+    ctx.require(x.shape[axis] != 0, "there are no elements to choose from")
+    return TensorType(dtype, x.shape[:axis] + x.shape[axis + 1 :])
+
+
+def _place_position(node: Node, axis: int) -> int | None:
+    reduced: int = node.attrs["axis"]
+    return None if axis == reduced else axis - (axis > reduced)
+
+
+def _position(
+    name: str, function: Callable[..., Any], fold: Callable[..., Any], word: str
+) -> OpDef:
+    def lower(ctx: LowerContext, x: Any, *, axis: int, dtype: DType) -> Any:
+        if x.dtype == BOOL:
+            x = lax.convert_element_type(x, np.uint8)
+        return function(x, axis, dtype)
+
+    return OpDef(
+        name=name,
+        signature="x -> y",
+        precision="follow",
+        attrs={
+            "axis": _AXIS,
+            "dtype": Attr("dtype", default=INT32, check=is_integer, must="be an integer dtype"),
+        },
+        infer=_infer_position,
+        lower=lower,
+        differentiable=False,
+        layout=map_axis(_place_position),
+        fold=lambda x, *, axis, dtype: np.asarray(fold(x, axis=axis)).astype(dtype),
+        doc=f"The position of the first of the {word} elements along `axis`, as `dtype`; of the "
+        "first NaN where there is one. Real dtypes and bool.",
+    )
+
+
+ARG_MAX = _position("ArgMax", lax.argmax, np.argmax, "greatest")
+ARG_MIN = _position("ArgMin", lax.argmin, np.argmin, "smallest")
+
+
+def _cumulative(
+    name: str,
+    infer: Callable[..., TensorType],
+    function: Callable[..., Any],
+    accumulate: Callable[..., Any],
+    words: str,
+    *,
+    gradient: Callable[..., Adjoints] | None = None,
+    linear: bool = False,
+) -> OpDef:
+    """An operator that combines the elements up to each one; `accumulate` does so in NumPy."""
+
+    def infer_cumulative(
+        ctx: InferContext, x: TensorType, *, axis: int, reverse: bool
+    ) -> TensorType:
+        ctx.require(axis < x.rank, f"axis {axis} is out of range for rank {x.rank}")
+        return infer(ctx, x)
+
+    def fold(x: np.ndarray[Any, Any], *, axis: int, reverse: bool) -> Any:
+        if not reverse:
+            return accumulate(x, axis, dtype=x.dtype)
+        return np.flip(accumulate(np.flip(x, axis), axis, dtype=x.dtype), axis)
+
+    return OpDef(
+        name=name,
+        signature="x -> y",
+        precision="wide",
+        attrs={"axis": _AXIS, "reverse": Attr("bool", default=False, doc="begin at the far end")},
+        infer=infer_cumulative,
+        lower=lambda ctx, x, *, axis, reverse: function(x, axis, reverse=reverse),
+        gradient=gradient,
+        layout=map_axis(_place_cumulative, linear=linear),
+        fold=fold,
+        doc=f"The {words} the elements up to each one along `axis`, in x's dtype; `reverse`: "
+        f"from each one on.",
+    )
+
+
+def _place_cumulative(node: Node, axis: int) -> int | None:
+    return None if axis == node.attrs["axis"] else axis
+
+
+def _cumsum_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    return [cumsum(dy, node.attrs["axis"], reverse=not node.attrs["reverse"])]
+
+
+def _in_wide(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A cumulative function of JAX that computes narrow floats in float32."""
+    return lambda x, axis, *, reverse: function(
+        x.astype(wide(x.dtype)), axis, reverse=reverse
+    ).astype(x.dtype)
+
+
+def _accumulate_in_wide(accumulate: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of a function of NumPy."""
+    return lambda x, axis, dtype: accumulate(x.astype(wide(dtype)), axis).astype(dtype)
+
+
+CUM_SUM = _cumulative(
+    "CumSum",
+    infer_numeric,
+    _in_wide(lax.cumsum),
+    _accumulate_in_wide(np.add.accumulate),
+    "sums of",
+    gradient=_cumsum_gradient,
+    linear=True,
+)
+CUM_PROD = _cumulative(
+    "CumProd",
+    infer_numeric,
+    _in_wide(lax.cumprod),
+    _accumulate_in_wide(np.multiply.accumulate),
+    "products of",
+)
+CUM_MAX = _cumulative(
+    "CumMax",
+    infer_real,
+    lax.cummax,
+    np.maximum.accumulate,
+    "greatest of",
+)
+CUM_MIN = _cumulative("CumMin", infer_real, lax.cummin, np.minimum.accumulate, "smallest of")
+
+
+CUM_LOG_SUM_EXP = _cumulative(
+    "CumLogSumExp",
+    infer_floating,
+    _in_wide(lax.cumlogsumexp),
+    _accumulate_in_wide(np.logaddexp.accumulate),
+    "logarithms of the sums of the exponentials of",
+)
+
+
+def _emit_position(
+    op: OpDef, x: Any, axis: int | None, keepdims: bool, dtype: Any, name: str | None
+) -> Tensor:
+    tensor = convert(x)
+    kept: tuple[Dim, ...] = (1,) * tensor.ndim
+    if axis is None:
+        tensor, axis = reshape(tensor, (-1,)), 0
+    else:
+        axis = normalize_axis(op.name, tensor, axis)
+        kept = (*tensor.shape[:axis], 1, *tensor.shape[axis + 1 :])
+    if not keepdims:
+        return emit_one(op, (tensor,), name, axis=axis, dtype=as_dtype(dtype))
+    return reshape(emit_one(op, (tensor,), axis=axis, dtype=as_dtype(dtype)), kept, name=name)
+
+
+def argmax(
+    x: Any,
+    axis: int | None = None,
+    *,
+    keepdims: bool = False,
+    dtype: Any = INT32,
+    name: str | None = None,
+) -> Tensor:
+    """The position of the greatest element along `axis`, the first of equal ones.
+
+    `axis` None counts through all elements, in row-major order. `keepdims` leaves axes of size 1.
+
+    Raises:
+        AttributeValueError: the axis is out of range, or `dtype` not an integer's.
+        ShapeError: there are no elements.
+
+    Source: numpy.argmax.
+    """
+    return _emit_position(ARG_MAX, x, axis, keepdims, dtype, name)
+
+
+def argmin(
+    x: Any,
+    axis: int | None = None,
+    *,
+    keepdims: bool = False,
+    dtype: Any = INT32,
+    name: str | None = None,
+) -> Tensor:
+    """The position of the smallest element along `axis`, the first of equal ones.
+
+    `axis` None counts through all elements, in row-major order. `keepdims` leaves axes of size 1.
+
+    Raises:
+        AttributeValueError: the axis is out of range, or `dtype` not an integer's.
+        ShapeError: there are no elements.
+
+    Source: numpy.argmin.
+    """
+    return _emit_position(ARG_MIN, x, axis, keepdims, dtype, name)
+
+
+def cumsum(
+    x: Any, axis: int | None = None, *, reverse: bool = False, name: str | None = None
+) -> Tensor:
+    """The sums of the elements up to each one along `axis`; `reverse` sums from the far end.
+
+    `axis` None flattens first. Bools are summed as int32; other dtypes stay.
+
+    Raises:
+        AttributeValueError: the axis is out of range.
+
+    Source: numpy.cumsum.
+    """
+    return _emit_cumulative(CUM_SUM, _countable(x), axis, reverse, name)
+
+
+def cumprod(
+    x: Any, axis: int | None = None, *, reverse: bool = False, name: str | None = None
+) -> Tensor:
+    """The products of the elements up to each one along `axis`; `reverse` from the far end.
+
+    `axis` None flattens first. Bools are multiplied as int32; other dtypes stay.
+
+    Raises:
+        AttributeValueError: the axis is out of range.
+
+    Source: numpy.cumprod.
+    """
+    return _emit_cumulative(CUM_PROD, _countable(x), axis, reverse, name)
+
+
+def cummax(
+    x: Any, axis: int | None = None, *, reverse: bool = False, name: str | None = None
+) -> Tensor:
+    """The greatest of the elements up to each one along `axis`; `reverse` from the far end.
+
+    `axis` None flattens first. From the first NaN on all are NaN.
+
+    Raises:
+        AttributeValueError: the axis is out of range.
+        DTypeError: bools or complex numbers.
+
+    Source: numpy.maximum.accumulate, jax.lax.cummax.
+    """
+    return _emit_cumulative(CUM_MAX, convert(x), axis, reverse, name)
+
+
+def cummin(
+    x: Any, axis: int | None = None, *, reverse: bool = False, name: str | None = None
+) -> Tensor:
+    """The smallest of the elements up to each one along `axis`; `reverse` from the far end.
+
+    `axis` None flattens first. From the first NaN on all are NaN.
+
+    Raises:
+        AttributeValueError: the axis is out of range.
+        DTypeError: bools or complex numbers.
+
+    Source: numpy.minimum.accumulate, jax.lax.cummin.
+    """
+    return _emit_cumulative(CUM_MIN, convert(x), axis, reverse, name)
+
+
+def cumlogsumexp(
+    x: Any, axis: int | None = None, *, reverse: bool = False, name: str | None = None
+) -> Tensor:
+    """The logarithm of `cumsum(exp(x))` along `axis`, without overflow; integers give float32.
+
+    `axis` None flattens first.
+
+    Raises:
+        AttributeValueError: the axis is out of range.
+        DTypeError: complex numbers.
+
+    Source: numpy.logaddexp.accumulate, jax.lax.cumlogsumexp.
+    """
+    (tensor,) = promote_inexact(x)
+    return _emit_cumulative(CUM_LOG_SUM_EXP, tensor, axis, reverse, name)
+
+
+def _countable(x: Any) -> Tensor:
+    tensor = convert(x)
+    return to_dtype(tensor, INT32) if tensor.type.dtype == BOOL else tensor
+
+
+def _emit_cumulative(
+    op: OpDef, tensor: Tensor, axis: int | None, reverse: bool, name: str | None
+) -> Tensor:
+    if axis is None:
+        tensor, axis = reshape(tensor, (-1,)), 0
+    axis = normalize_axis(op.name, tensor, axis)
+    return emit_one(op, (tensor,), name, axis=axis, reverse=bool(reverse))
+
+
+OPS: tuple[OpDef, ...] = (
+    ARG_MAX,
+    ARG_MIN,
+    CUM_SUM,
+    CUM_PROD,
+    CUM_MAX,
+    CUM_MIN,
+    CUM_LOG_SUM_EXP,
+)

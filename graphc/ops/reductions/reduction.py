@@ -1,0 +1,379 @@
+"""Reductions over axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphc.errors import AttributeValueError, DTypeError
+from graphc.ir.dims import product
+from graphc.ir.dtypes import (
+    BOOL,
+    INT32,
+    UINT32,
+    DType,
+    as_dtype,
+    is_complex,
+    is_inexact,
+    is_integer,
+    real_of,
+    short_name,
+)
+from graphc.ir.node import Tensor
+from graphc.ir.opdef import OpDef
+from graphc.ops.arrays.shape import broadcast_to
+from graphc.ops.core.axes import normalize_axes
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert, emit_one, promote_inexact, to_dtype
+from graphc.ops.core.precision import wide
+from graphc.ops.elementwise.arithmetic import add, divide, maximum, minimum, multiply
+from graphc.ops.elementwise.comparison import not_equal
+from graphc.ops.elementwise.comparison import where as select
+from graphc.ops.elementwise.complex_parts import conj, real
+from graphc.ops.elementwise.powers import square
+from graphc.ops.reductions.reduction_rules import LOG_SUM_EXP as LOG_SUM_EXP
+from graphc.ops.reductions.reduction_rules import REDUCE_ALL as REDUCE_ALL
+from graphc.ops.reductions.reduction_rules import REDUCE_ANY as REDUCE_ANY
+from graphc.ops.reductions.reduction_rules import REDUCE_MAX as REDUCE_MAX
+from graphc.ops.reductions.reduction_rules import REDUCE_MEAN as REDUCE_MEAN
+from graphc.ops.reductions.reduction_rules import REDUCE_MIN as REDUCE_MIN
+from graphc.ops.reductions.reduction_rules import REDUCE_PROD as REDUCE_PROD
+from graphc.ops.reductions.reduction_rules import REDUCE_SUM as REDUCE_SUM
+from graphc.ops.reductions.reduction_rules import reduced_shape
+from graphc.ops.structure.state import dim_value
+
+Axes = int | Sequence[int] | None
+
+
+def _sum_dtype(dtype: DType) -> DType:
+    """The dtype sums have: integers below 32 bits give int32 or uint32, as in JAX."""
+    if dtype == BOOL:
+        return INT32
+    if is_integer(dtype) and dtype.itemsize < 4:
+        return UINT32 if short_name(dtype)[0] == "u" else INT32
+    return dtype
+
+
+def _countable(x: Any, dtype: Any) -> Tensor:
+    tensor = convert(x)
+    own = _sum_dtype(tensor.type.dtype) if dtype is None else as_dtype(dtype)
+    return to_dtype(tensor, own)
+
+
+def _chosen(x: Tensor, where: Any, otherwise: Any) -> Tensor:
+    """`x` with `otherwise` in the place of what does not count."""
+    if where is None:
+        return x
+    return select(_mask(x, where), x, to_dtype(otherwise, x.dtype))
+
+
+def _mask(x: Tensor, where: Any) -> Tensor:
+    mask = convert(where)
+    if mask.dtype != BOOL:
+        refuse(f"where must be bool, got {mask.type}", error=DTypeError, x=x, where=mask)
+    return broadcast_to(mask, x.shape)
+
+
+def _counted(x: Tensor, axis: Axes, keepdims: bool, where: Any) -> Tensor:
+    """How many elements count, in x's dtype."""
+    return reduce_sum(to_dtype(_mask(x, where), x.dtype), axis, keepdims)
+
+
+def _refuse_where(x: Tensor, where: Any) -> None:
+    if where is not None:
+        refuse(
+            "where= needs initial=: the result where no element counts",
+            error=AttributeValueError,
+            mend="pass initial=-np.inf, say",
+            x=x,
+        )
+
+
+def _emit_reduction(op: OpDef, x: Tensor, axis: Axes, keepdims: bool, name: str | None) -> Tensor:
+    axes = normalize_axes(op.name, x, axis)
+    return emit_one(op, (x,), name, axes=axes, keepdims=bool(keepdims))
+
+
+def reduce_sum(
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    dtype: Any = None,
+    where: Any = None,
+    initial: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """The sum over `axis` (one, several, or None for all); `keepdims` leaves axes of size 1.
+
+    Args:
+        x: any numeric tensor, or bools.
+        axis: one, several, or None for all.
+        keepdims: leaves axes of size 1.
+        dtype: to convert to first; by default bools and integers below 32 bits are summed as
+            int32 or uint32, and other dtypes stay.
+        where: bools that broadcast to `x`: which elements count; by default all.
+        initial: what is added to the sum.
+        name: of the node.
+
+    Raises:
+        AttributeValueError: an axis is out of range or named twice.
+
+    Source: numpy.sum.
+    """
+    tensor = _chosen(_countable(x, dtype), where, 0)
+    if initial is None:
+        return _emit_reduction(REDUCE_SUM, tensor, axis, keepdims, name)
+    found = _emit_reduction(REDUCE_SUM, tensor, axis, keepdims, None)
+    return add(found, to_dtype(initial, found.dtype), name=name)
+
+
+def reduce_mean(
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    dtype: Any = None,
+    where: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """The mean over `axis` (one, several, or None for all); of integers and bools in float32.
+
+    Args:
+        x, axis, keepdims, where, name: as of `reduce_sum`; NaN where no element counts.
+        dtype: to convert to first, floating or complex.
+
+    Raises:
+        AttributeValueError: an axis is out of range or named twice.
+        DTypeError: another dtype.
+
+    Source: numpy.mean.
+    """
+    if dtype is not None and not is_inexact(as_dtype(dtype)):
+        refuse(
+            f"ReduceMean: dtype must be floating or complex, got {as_dtype(dtype).name}",
+            error=DTypeError,
+            mend="gc.cast the mean, which rounds it",
+        )
+    (tensor,) = promote_inexact(x if dtype is None else to_dtype(convert(x), as_dtype(dtype)))
+    if where is None:
+        return _emit_reduction(REDUCE_MEAN, tensor, axis, keepdims, name)
+    rows = to_dtype(tensor, wide(tensor.dtype))
+    count = _counted(rows, axis, keepdims, where)
+    total = reduce_sum(rows, axis, keepdims, where=where)
+    return to_dtype(divide(total, count, name=name), tensor.dtype)
+
+
+def reduce_max(
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    initial: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """The greatest element over `axis` (one, several, or None for all); NaN where one is.
+
+    Args:
+        x, axis, keepdims, name: as of `reduce_sum`.
+        where: bools that broadcast to `x`: which elements count. It needs `initial`.
+        initial: one more element.
+
+    Raises:
+        AttributeValueError: an axis is out of range or named twice; `where` alone.
+        ShapeError: there are no elements, and no `initial`.
+
+    Source: numpy.max.
+    """
+    tensor = convert(x)
+    if initial is None:
+        _refuse_where(tensor, where)
+        return _emit_reduction(REDUCE_MAX, tensor, axis, keepdims, name)
+    tensor = _chosen(tensor, where, initial)
+    axes = normalize_axes(REDUCE_MAX.name, tensor, axis)
+    if 0 in [tensor.shape[i] for i in axes]:
+        shape = reduced_shape(tensor.shape, axes, keepdims)
+        return broadcast_to(to_dtype(initial, tensor.dtype), shape, name=name)
+    found = _emit_reduction(REDUCE_MAX, tensor, axis, keepdims, None)
+    return maximum(found, to_dtype(initial, found.dtype), name=name)
+
+
+def reduce_min(
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    initial: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """The smallest element over `axis` (one, several, or None for all); NaN where one is.
+
+    Args:
+        x, axis, keepdims, name: as of `reduce_sum`.
+        where: bools that broadcast to `x`: which elements count. It needs `initial`.
+        initial: one more element.
+
+    Raises:
+        AttributeValueError: an axis is out of range or named twice; `where` alone.
+        ShapeError: there are no elements, and no `initial`.
+
+    Source: numpy.min.
+    """
+    tensor = convert(x)
+    if initial is None:
+        _refuse_where(tensor, where)
+        return _emit_reduction(REDUCE_MIN, tensor, axis, keepdims, name)
+    tensor = _chosen(tensor, where, initial)
+    axes = normalize_axes(REDUCE_MIN.name, tensor, axis)
+    if 0 in [tensor.shape[i] for i in axes]:
+        shape = reduced_shape(tensor.shape, axes, keepdims)
+        return broadcast_to(to_dtype(initial, tensor.dtype), shape, name=name)
+    found = _emit_reduction(REDUCE_MIN, tensor, axis, keepdims, None)
+    return minimum(found, to_dtype(initial, found.dtype), name=name)
+
+
+def reduce_prod(
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    dtype: Any = None,
+    where: Any = None,
+    initial: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """The product over `axis` (one, several, or None for all).
+
+    Args:
+        x, axis, keepdims, dtype, where, name: as of `reduce_sum`.
+        initial: what the product is multiplied by.
+
+    Raises:
+        AttributeValueError: an axis is out of range or named twice.
+
+    Source: numpy.prod.
+    """
+    tensor = _chosen(_countable(x, dtype), where, 1)
+    if initial is None:
+        return _emit_reduction(REDUCE_PROD, tensor, axis, keepdims, name)
+    found = _emit_reduction(REDUCE_PROD, tensor, axis, keepdims, None)
+    return multiply(found, to_dtype(initial, found.dtype), name=name)
+
+
+def _as_bool(x: Any) -> Tensor:
+    tensor = convert(x)
+    return tensor if tensor.type.dtype == BOOL else not_equal(tensor, 0)
+
+
+def reduce_any(
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Whether any element over `axis` (one, several, or None for all) is not zero, as bool.
+
+    `where`, bools that broadcast to `x`, says which elements count.
+
+    Raises:
+        AttributeValueError: an axis is out of range or named twice.
+    """
+    return _emit_reduction(REDUCE_ANY, _chosen(_as_bool(x), where, False), axis, keepdims, name)
+
+
+def reduce_all(
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Whether no element over `axis` (one, several, or None for all) is zero, as bool.
+
+    `where`, bools that broadcast to `x`, says which elements count.
+
+    Raises:
+        AttributeValueError: an axis is out of range or named twice.
+    """
+    return _emit_reduction(REDUCE_ALL, _chosen(_as_bool(x), where, True), axis, keepdims, name)
+
+
+def logsumexp(
+    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+) -> Tensor:
+    """log(sum(exp(x))) over `axis` (one, several, or None for all), without overflow.
+
+    Raises:
+        AttributeValueError: an axis is out of range or named twice.
+        ShapeError: there are no elements.
+    """
+    return _emit_reduction(LOG_SUM_EXP, promote_inexact(x)[0], axis, keepdims, name)
+
+
+def reduce_variance(
+    x: Any,
+    axis: Axes = None,
+    keepdims: bool = False,
+    ddof: int = 0,
+    *,
+    where: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """The mean of the squared distance from the mean over `axis`; real for complex x.
+
+    Args:
+        x: any tensor; integers give float32.
+        axis: one, several, or None for all.
+        keepdims: leaves axes of size 1.
+        ddof: what is taken off the number of elements that the sum is divided by.
+        where: bools that broadcast to `x`: which elements count; by default all.
+        name: of the node.
+
+    Raises:
+        AttributeValueError: an axis is out of range or named twice.
+
+    Source: numpy.var.
+    """
+    tensor = promote_inexact(x)[0]
+    rows = to_dtype(tensor, wide(tensor.dtype))
+    centred = rows - reduce_mean(rows, axis, keepdims=True, where=where)
+    squares = real(centred * conj(centred)) if is_complex(rows.dtype) else square(centred)
+    if ddof == 0:
+        found = reduce_mean(squares, axis, keepdims, where=where, name=name)
+    elif where is not None:
+        total = reduce_sum(squares, axis, keepdims, where=where)
+        found = divide(total, _counted(squares, axis, keepdims, where) - ddof, name=name)
+    else:
+        axes = normalize_axes("ReduceSum", rows, axis)
+        count = product(rows.shape[i] for i in axes) - ddof
+        total = reduce_sum(squares, axis, keepdims)
+        found = divide(total, dim_value(count, total.dtype), name=name)
+    return to_dtype(found, real_of(tensor.dtype))
+
+
+sum = reduce_sum
+mean = reduce_mean
+max = reduce_max
+amax = reduce_max
+amin = reduce_min
+min = reduce_min
+prod = reduce_prod
+any = reduce_any
+all = reduce_all
+var = reduce_variance
+
+OPS: tuple[OpDef, ...] = (
+    REDUCE_SUM,
+    REDUCE_MEAN,
+    REDUCE_MAX,
+    REDUCE_MIN,
+    REDUCE_PROD,
+    REDUCE_ANY,
+    REDUCE_ALL,
+    LOG_SUM_EXP,
+)

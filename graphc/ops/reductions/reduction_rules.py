@@ -1,0 +1,358 @@
+"""What reductions over axes share: types, lowering, gradients, layouts and folding.
+
+(Apart from `graphc.ops.reductions.reduction`, which gives `all`, `sum` and others a new meaning.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.ir.dims import Dim, Shape, product
+from graphc.ir.dtypes import BOOL, FLOAT32, DType, is_floating
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, LayoutRule, Partial, Sharded
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.shape import broadcast_to, reshape
+from graphc.ops.core.broadcasting import (
+    Adjoints,
+    infer_floating,
+    infer_inexact,
+    infer_numeric,
+    infer_ordered,
+)
+from graphc.ops.core.checks import known_alike
+from graphc.ops.core.emit import to_dtype
+from graphc.ops.core.layout_rules import SUM, map_axis, replicated
+from graphc.ops.core.precision import in_wider
+from graphc.ops.elementwise.transcendental import exp
+
+AXES = {
+    "axes": Attr(
+        "ints",
+        check=lambda axes: all(a >= 0 for a in axes) and list(axes) == sorted(set(axes)),
+        must="be different axes, sorted and counted from the front",
+    ),
+    "keepdims": Attr("bool", default=False, doc="whether reduced axes stay, with size 1"),
+}
+
+
+# -- types -----------------------------------------------------------------------------------
+
+
+def reduced_shape(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
+    """The shape left of `shape`; `keepdims` leaves the reduced axes with size 1."""
+    if keepdims:
+        return tuple(1 if i in axes else dim for i, dim in enumerate(shape))
+    return tuple(dim for i, dim in enumerate(shape) if i not in axes)
+
+
+def infer_reduction(
+    operand: Callable[..., TensorType], *, nonempty: bool = False
+) -> Callable[..., Any]:
+    """Types of a reduction whose operand passes `operand`; `nonempty`: it has no value for none."""
+
+    def infer(
+        ctx: InferContext, x: TensorType, *, axes: tuple[int, ...], keepdims: bool, **attrs: Any
+    ) -> TensorType:
+        operand(ctx, x)
+        if axes:
+            ctx.require(axes[-1] < x.rank, f"axis {axes[-1]} is out of range for rank {x.rank}")
+        if nonempty:
+            ctx.require(all(x.shape[a] != 0 for a in axes), "there are no elements to reduce")
+        return TensorType(x.dtype, reduced_shape(x.shape, axes, keepdims))
+
+    return infer
+
+
+def infer_bool(ctx: InferContext, x: TensorType) -> TensorType:
+    """A bool operand."""
+    ctx.require_dtype((x,), lambda dtype: dtype == BOOL, "bool")
+    return x
+
+
+# -- lowering --------------------------------------------------------------------------------
+
+
+def _is_narrow(dtype: DType) -> bool:
+    return dtype.itemsize < 4 and is_floating(dtype)
+
+
+def _reduce(
+    function: Callable[[Any, tuple[int, ...]], Any], x: Any, axes: tuple[int, ...], keepdims: bool
+) -> Any:
+    result = function(x, axes)
+    return lax.expand_dims(result, axes) if keepdims else result
+
+
+def lower_reduction(function: Callable[[Any, tuple[int, ...]], Any]) -> Callable[..., Any]:
+    """The lowering to a `jax.lax` function of operand and axes."""
+
+    def lower(ctx: LowerContext, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+        return _reduce(function, x, axes, keepdims)
+
+    return lower
+
+
+def lower_wide(function: Callable[[Any, tuple[int, ...]], Any]) -> Callable[..., Any]:
+    """Like `_lower`, but narrow floats accumulate in float32, as in `jax.numpy`."""
+
+    def lower(ctx: LowerContext, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+        dtype = np.dtype(x.dtype)
+        if not _is_narrow(dtype):
+            return _reduce(function, x, axes, keepdims)
+        wide = lax.convert_element_type(x, FLOAT32)
+        return lax.convert_element_type(_reduce(function, wide, axes, keepdims), dtype)
+
+    return lower
+
+
+def lower_mean(
+    ctx: LowerContext, x: Any, *, axes: tuple[int, ...], keepdims: bool, count: Dim | None
+) -> Any:
+    """The sum divided by `count`; narrow floats in float32, as in `jax.numpy`."""
+    dtype = np.dtype(x.dtype)
+    wide = lax.convert_element_type(x, FLOAT32) if _is_narrow(dtype) else x
+    total = _reduce(lax.reduce_sum, wide, axes, keepdims)
+    number = product(x.shape[a] for a in axes) if count is None else ctx.dim(count)
+    divisor = (
+        np.asarray(number, total.dtype) if type(number) is int else jnp.asarray(number, total.dtype)
+    )
+    return lax.convert_element_type(lax.div(total, divisor), dtype)
+
+
+# -- gradients -------------------------------------------------------------------------------
+
+
+def _kept(node: Node, reduced: Tensor) -> Tensor:
+    """`reduced`, of the result's shape, so that it broadcasts against the operand."""
+    axes, shape = node.attrs["axes"], node.inputs[0].type.shape
+    if node.attrs["keepdims"] or axes == tuple(range(len(axes))):
+        return reduced
+    return reshape(reduced, reduced_shape(shape, axes, True))
+
+
+def spread(node: Node, reduced: Tensor) -> Tensor:
+    """`reduced`, of the result's shape, repeated to the operand's."""
+    shape = node.inputs[0].type.shape
+    if known_alike(reduced.shape, shape, reduced):
+        return reduced
+    return broadcast_to(_kept(node, reduced), shape)
+
+
+def mean_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    """The adjoint divided by the count while it is small, then repeated."""
+    x, dtype = node.inputs[0], dy.type.dtype
+    count = node.attrs["count"]
+    if count is None:
+        count = product(x.type.shape[a] for a in node.attrs["axes"])
+    wide = to_dtype(dy, FLOAT32) if _is_narrow(dtype) else dy
+    if isinstance(count, int):
+        wide = wide * (1.0 / count if count else 0.0)
+    else:
+        wide = wide / ctx.ops.dim_value(count, wide.type.dtype)
+    return [spread(node, to_dtype(wide, dtype))]
+
+
+def extreme_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    """Every element that equals the extreme takes an equal share, as in JAX."""
+    x, y = node.inputs[0], node.outputs[0]
+    hit = ctx.ops.equal(x, _kept(node, y))
+    hits = ctx.ops.reduce_sum(
+        to_dtype(hit, x.type.dtype), node.attrs["axes"], keepdims=node.attrs["keepdims"]
+    )
+    return [ctx.ops.where(hit, _kept(node, dy / hits), 0.0)]
+
+
+def logsumexp_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    """The adjoint times the softmax, `exp(x - y)`."""
+    x, y = node.inputs[0], node.outputs[0]
+    return [_kept(node, dy) * exp(x - _kept(node, y))]
+
+
+# -- layouts ---------------------------------------------------------------------------------
+
+
+def result_axis(node: Node, axis: int) -> int | None:
+    """Where the operand's `axis` lies in the result; None where it is reduced."""
+    axes = node.attrs["axes"]
+    if axis in axes:
+        return None
+    return axis if node.attrs["keepdims"] else axis - len([a for a in axes if a < axis])
+
+
+def partial_over(op: str) -> LayoutRule:
+    """Reducing the sharded axis leaves a term of the whole, `Partial(op)`, on each replica."""
+
+    def rule(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+        (x,) = operands
+        if x == Partial(op):
+            return LayoutPlan([x], [x])
+        if not isinstance(x, Sharded):
+            return replicated(ctx, node, x)
+        axis = result_axis(node, x.axis)
+        if axis is None:
+            return LayoutPlan([x], [Partial(op)], fill={0: op})
+        return LayoutPlan([x], [Sharded(axis)])
+
+    return rule
+
+
+def mean_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+    """As a sum, each replica's divided by the global count."""
+    plan = partial_over("sum")(ctx, node, *operands)
+    if operands[0] == SUM or plan.results[0] != SUM or node.attrs["count"] is not None:
+        return plan
+    count = product(node.inputs[0].type.shape[a] for a in node.attrs["axes"])
+    return replace(plan, attrs={"count": count})
+
+
+# -- folding -------------------------------------------------------------------------------
+
+
+def fold_reduction(function: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy's reduction; narrow floats in float32, every result of the operand's dtype."""
+
+    def fold(x: np.ndarray[Any, Any], *, axes: tuple[int, ...], keepdims: bool) -> Any:
+        wide = x.astype(np.float32) if _is_narrow(x.dtype) else x
+        return np.asarray(function(wide, axis=axes, keepdims=keepdims)).astype(x.dtype)
+
+    return fold
+
+
+def fold_mean(x: np.ndarray[Any, Any], *, count: Dim | None, **attrs: Any) -> Any:
+    """NumPy's mean, or None for a count that is a named size."""
+    if not isinstance(count, (int, type(None))):
+        return None
+    wide = x.astype(np.float32) if _is_narrow(x.dtype) else x
+    total = fold_reduction(np.sum)(wide, **attrs)
+    number = product(x.shape[a] for a in attrs["axes"]) if count is None else count
+    return np.asarray(total / np.asarray(number, total.dtype)).astype(x.dtype)
+
+
+def fold_logsumexp(x: np.ndarray[Any, Any], *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """In float64, with the greatest element taken out."""
+    wide = x.astype(np.float64)
+    top = np.max(wide, axis=axes, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    total = np.log(np.sum(np.exp(wide - top), axis=axes, keepdims=True)) + top
+    return (total if keepdims else np.squeeze(total, axes)).astype(x.dtype)
+
+
+REDUCE_SUM = OpDef(
+    name="ReduceSum",
+    signature="x -> y",
+    precision="wide",
+    attrs=AXES,
+    infer=infer_reduction(infer_numeric),
+    lower=lower_wide(lax.reduce_sum),
+    gradient=lambda ctx, node, dy: [spread(node, dy)],
+    layout=partial_over("sum"),
+    fold=fold_reduction(np.sum),
+    doc="The sum over `axes`, in x's dtype. Numeric dtypes.",
+)
+
+REDUCE_MEAN = OpDef(
+    name="ReduceMean",
+    signature="x -> y",
+    precision="wide",
+    attrs={
+        **AXES,
+        "count": Attr("dim", default=None, doc="what to divide by; None: the reduced elements"),
+    },
+    infer=infer_reduction(infer_inexact),
+    lower=lower_mean,
+    gradient=mean_gradient,
+    layout=mean_layout,
+    fold=fold_mean,
+    doc="The sum over `axes` divided by `count`. Floating and complex dtypes.",
+)
+
+REDUCE_MAX = OpDef(
+    name="ReduceMax",
+    signature="x -> y",
+    precision="follow",
+    attrs=AXES,
+    infer=infer_reduction(infer_ordered, nonempty=True),
+    lower=lower_reduction(lax.reduce_max),
+    gradient=extreme_gradient,
+    layout=partial_over("max"),
+    fold=fold_reduction(np.max),
+    doc="The greatest element over `axes`; equal ones share the adjoint. Real dtypes and bool.",
+)
+
+REDUCE_MIN = OpDef(
+    name="ReduceMin",
+    signature="x -> y",
+    precision="follow",
+    attrs=AXES,
+    infer=infer_reduction(infer_ordered, nonempty=True),
+    lower=lower_reduction(lax.reduce_min),
+    gradient=extreme_gradient,
+    layout=partial_over("min"),
+    fold=fold_reduction(np.min),
+    doc="The smallest element over `axes`; equal ones share the adjoint. Real dtypes and bool.",
+)
+
+REDUCE_PROD = OpDef(
+    name="ReduceProd",
+    signature="x -> y",
+    precision="wide",
+    attrs=AXES,
+    infer=infer_reduction(infer_numeric),
+    lower=lower_wide(lax.reduce_prod),
+    # No rule: written with graph operators it needs y / x, which fails at zeros.
+    gradient=None,
+    layout=map_axis(result_axis),
+    fold=fold_reduction(np.prod),
+    doc="The product over `axes`, in x's dtype. Numeric dtypes.",
+)
+
+
+REDUCE_ANY = OpDef(
+    name="ReduceAny",
+    signature="x -> y",
+    precision="wide",
+    attrs=AXES,
+    infer=infer_reduction(infer_bool),
+    lower=lower_reduction(lax.reduce_or),
+    differentiable=False,
+    layout=map_axis(result_axis),
+    fold=fold_reduction(np.any),
+    doc="Whether any element over `axes` is true. Bool.",
+)
+
+REDUCE_ALL = OpDef(
+    name="ReduceAll",
+    signature="x -> y",
+    precision="wide",
+    attrs=AXES,
+    infer=infer_reduction(infer_bool),
+    lower=lower_reduction(lax.reduce_and),
+    differentiable=False,
+    layout=map_axis(result_axis),
+    fold=fold_reduction(np.all),
+    doc="Whether all elements over `axes` are true. Bool.",
+)
+
+LOG_SUM_EXP = OpDef(
+    name="LogSumExp",
+    signature="x -> y",
+    precision="wide",
+    attrs=AXES,
+    infer=infer_reduction(infer_floating, nonempty=True),
+    lower=in_wider(
+        lambda ctx, x, *, axes, keepdims: jax.nn.logsumexp(x, axis=axes, keepdims=keepdims)
+    ),
+    gradient=logsumexp_gradient,
+    layout=map_axis(result_axis),
+    fold=fold_logsumexp,
+    doc="log(sum(exp(x))) over `axes`, without overflow. Floating dtypes.",
+)

@@ -1,0 +1,270 @@
+"""Order along an axis: sort, argsort, and the greatest few."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from graphc.errors import AttributeValueError
+from graphc.ir.dims import Dim, product
+from graphc.ir.dtypes import INT32
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
+from graphc.ir.node import Node, Operand, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.along_axis import scatter_add_along_axis
+from graphc.ops.arrays.creation import iota, zeros_like
+from graphc.ops.arrays.shape import reshape
+from graphc.ops.arrays.slicing import flip
+from graphc.ops.core.axes import normalize_axis
+from graphc.ops.core.broadcasting import Adjoints, infer_ordered
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert, emit
+from graphc.ops.core.layout_rules import map_axis, replicated
+from graphc.ops.core.precision import in_wider
+
+_AXIS = Attr("int", check=lambda axis: axis >= 0, must="be counted from the front")
+
+
+def _infer_sort(
+    ctx: InferContext, *types: TensorType, axis: int, keys: int
+) -> tuple[TensorType, ...]:
+    ctx.require(keys <= len(types), f"there are {keys} keys for {len(types)} operands")
+    for key in types[:keys]:
+        infer_ordered(ctx, key)
+    first = types[0]
+    ctx.require(axis < first.rank, f"axis {axis} is out of range for rank {first.rank}")
+    for other in types[1:]:
+        ctx.require(other.rank == first.rank, f"operands differ in rank: {first} and {other}")
+        for a, b in zip(first.shape, other.shape, strict=True):
+            ctx.unify(a, b, "sizes of the operands")
+    return types
+
+
+def _lower_sort(ctx: LowerContext, *operands: Any, axis: int, keys: int) -> tuple[Any, ...]:
+    return tuple(lax.sort(operands, dimension=axis, is_stable=True, num_keys=keys))
+
+
+def _sort_gradient(ctx: GradientContext, node: Node, *dys: Tensor | None) -> Adjoints:
+    axis, keys = node.attrs["axis"], node.attrs["keys"]
+    places = iota(node.inputs[0].shape, axis, INT32)
+    order = emit(SORT, (*node.inputs[:keys], places), axis=axis, keys=keys)[-1]
+    return [
+        None if dy is None else scatter_add_along_axis(zeros_like(x), order, dy, axis)
+        for x, dy in zip(node.inputs, dys, strict=True)
+    ]
+
+
+def _sort_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+    for layout in operands:
+        if isinstance(layout, Sharded) and layout.axis != node.attrs["axis"]:
+            return LayoutPlan([layout] * len(operands), [layout] * len(operands))
+    return replicated(ctx, node, *operands)
+
+
+SORT = OpDef(
+    name="Sort",
+    signature="*xs -> *ys",
+    precision="follow",
+    attrs={
+        "axis": _AXIS,
+        "keys": Attr(
+            "int", default=1, check=lambda v: v > 0, must="be positive", doc="operands compared"
+        ),
+    },
+    infer=_infer_sort,
+    lower=_lower_sort,
+    gradient=_sort_gradient,
+    layout=_sort_layout,
+    doc="The operands, of one shape, in the order along `axis` that sorts the first of them; the "
+    "next keys decide between equal ones, and then their places. NaN comes last. Keys of real "
+    "dtypes and bool, others of any.",
+)
+
+
+def _infer_top_k(ctx: InferContext, x: TensorType, *, k: int) -> tuple[TensorType, TensorType]:
+    infer_ordered(ctx, x)
+    ctx.require(x.rank > 0, "x must have an axis, got a scalar")
+    size: Dim = x.shape[-1]
+    ctx.require(not isinstance(size, int) or k <= size, f"k is {k} of {size} elements")
+    shape = (*x.shape[:-1], k)
+    return TensorType(x.dtype, shape), TensorType(INT32, shape)
+
+
+def _top_k_gradient(
+    ctx: GradientContext, node: Node, dy: Tensor | None, dindices: Tensor | None
+) -> Adjoints:
+    if dy is None:
+        return [None]
+    return [scatter_add_along_axis(zeros_like(node.inputs[0]), node.outputs[1], dy, -1)]
+
+
+def _not_last(node: Node, axis: int) -> int | None:
+    return None if axis == node.inputs[0].ndim - 1 else axis
+
+
+TOP_K = OpDef(
+    name="TopK",
+    signature="x -> y, indices",
+    precision="follow",
+    attrs={"k": Attr("int", check=lambda v: v >= 0, must="not be negative")},
+    infer=_infer_top_k,
+    lower=in_wider(lambda ctx, x, *, k: tuple(lax.top_k(x, k))),
+    gradient=_top_k_gradient,
+    layout=map_axis(_not_last),
+    doc="The k greatest elements along the last axis, the greatest first and of equal ones the "
+    "first, and their places (int32). Real dtypes.",
+)
+
+
+def sort(
+    x: Any, axis: int | None = -1, *, descending: bool = False, name: str | None = None
+) -> Tensor:
+    """`x` in ascending order along `axis`, NaN last; `descending` turns that round.
+
+    `axis` None ravels first.
+
+    Raises:
+        AttributeValueError: the axis is out of range.
+        DTypeError: complex numbers.
+
+    Source: numpy.sort.
+    """
+    tensor = convert(x)
+    if axis is None:
+        tensor, axis = reshape(tensor, (-1,)), 0
+    place = normalize_axis("Sort", tensor, axis)
+    result: Tensor = emit(SORT, (tensor,), name=name, axis=place, keys=1)
+    return flip(result, place) if descending else result
+
+
+def argsort(x: Any, axis: int | None = -1, *, name: str | None = None) -> Tensor:
+    """The places (int32) along `axis` that put `x` in ascending order; equal ones in theirs.
+
+    `axis` None ravels first.
+
+    Raises:
+        AttributeValueError: the axis is out of range.
+        DTypeError: complex numbers.
+
+    Source: numpy.argsort with kind="stable".
+    """
+    tensor = convert(x)
+    if axis is None:
+        tensor, axis = reshape(tensor, (-1,)), 0
+    place = normalize_axis("Sort", tensor, axis)
+    places = iota(tensor.shape, place, INT32)
+    order: Tensor = emit(SORT, (tensor, places), name=name, axis=place, keys=1)[1]
+    return order
+
+
+def partition(
+    x: Any, kth: int | Sequence[int], axis: int | None = -1, *, name: str | None = None
+) -> Tensor:
+    """`x` with what is less than element `kth` of the sorted order before it, along `axis`.
+
+    All of it is sorted, which is one such order, and of several `kth`; `axis` None ravels first.
+
+    Raises:
+        AttributeValueError, ShapeError: the axis or `kth` is out of range, or `kth` not ints.
+        DTypeError: complex numbers.
+
+    Source: numpy.partition.
+    """
+    return sort(_with_place(x, kth, axis), axis, name=name)
+
+
+def argpartition(
+    x: Any, kth: int | Sequence[int], axis: int | None = -1, *, name: str | None = None
+) -> Tensor:
+    """The places (int32) that `partition` takes its elements from.
+
+    Raises:
+        AttributeValueError, ShapeError, DTypeError: as `partition`.
+
+    Source: numpy.argpartition.
+    """
+    return argsort(_with_place(x, kth, axis), axis, name=name)
+
+
+def _with_place(x: Any, kth: Any, axis: int | None) -> Tensor:
+    tensor = convert(x)
+    size = (
+        product(tensor.shape)
+        if axis is None
+        else tensor.shape[normalize_axis("partition", tensor, axis)]
+    )
+    places = np.asarray(kth) if not isinstance(kth, Operand) else np.empty(0)
+    if places.dtype.kind not in "iu" or places.ndim > 1:
+        refuse(
+            f"partition: kth must be an int, or several, got {kth!r}",
+            error=AttributeValueError,
+            x=tensor,
+        )
+    for place in places.ravel().tolist():
+        if isinstance(size, int) and not -size <= place < size:
+            refuse(f"partition: there is no element {place} of {size}", x=tensor)
+    return tensor
+
+
+def sort_together(
+    operands: Sequence[Any], axis: int = -1, keys: int = 1, *, name: str | None = None
+) -> tuple[Tensor, ...]:
+    """Tensors of one shape, all in the order that sorts the first of them.
+
+    Args:
+        operands: one or more; the first `keys` of them real.
+        axis: the axis they are sorted along.
+        keys: how many of them decide, the later ones between equals of the earlier. Rows equal
+            in all keys stay in their order.
+        name: of the node.
+
+    Raises:
+        AttributeValueError: the axis is out of range.
+        ShapeError: shapes differ, or there are fewer operands than keys.
+        DTypeError: complex keys.
+
+    Source: jax.lax.sort.
+    """
+    tensors = [convert(x) for x in operands]
+    place = normalize_axis("Sort", tensors[0], axis)
+    found = emit(SORT, tensors, name=name, axis=place, keys=keys)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def lexsort(keys: Sequence[Any], axis: int = -1, *, name: str | None = None) -> Tensor:
+    """The places (int32) along `axis` that sort by several keys, the last of them first.
+
+    Raises:
+        ShapeError, DTypeError, AttributeValueError: as `sort_together`.
+
+    Source: numpy.lexsort.
+    """
+    tensors = [convert(key) for key in keys][::-1]
+    place = normalize_axis("Sort", tensors[0], axis)
+    places = iota(tensors[0].shape, place, INT32)
+    return sort_together([*tensors, places], place, len(tensors), name=name)[-1]
+
+
+def top_k(x: Any, k: int, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """The `k` greatest elements along the last axis, the greatest first; and their places.
+
+    Args:
+        x: [..., n], real.
+        k: at most n.
+
+    Returns:
+        The elements [..., k], and int32 [..., k].
+
+    Raises:
+        ShapeError: a scalar, or fewer than k elements.
+        DTypeError: complex numbers.
+    """
+    values, indices = emit(TOP_K, (convert(x),), name=name, k=k)
+    return values, indices
+
+
+OPS: tuple[OpDef, ...] = (SORT, TOP_K)

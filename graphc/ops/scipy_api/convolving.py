@@ -1,0 +1,90 @@
+"""Convolution of signals: vectors slid along each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax import numpy as jnp
+
+from graphc.ir.dims import Dim
+from graphc.ir.node import Tensor
+from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.slicing import flip
+from graphc.ops.core.broadcasting import infer_inexact, require_one_dtype
+from graphc.ops.core.emit import emit_one, promote_inexact
+from graphc.ops.core.layout_rules import replicated
+from graphc.ops.core.precision import in_wider
+from graphc.ops.elementwise.complex_parts import conj
+
+
+def _infer_convolve(ctx: InferContext, x: TensorType, y: TensorType, *, mode: str) -> TensorType:
+    infer_inexact(ctx, x)
+    require_one_dtype(ctx, x, y)
+    ctx.require(x.rank == y.rank == 1, f"x and y must be vectors, got ranks {x.rank} and {y.rank}")
+    return TensorType(x.dtype, (_size(ctx, x.shape[0], y.shape[0], mode),))
+
+
+def _size(ctx: InferContext, n: Dim, m: Dim, mode: str) -> Dim:
+    ctx.require(n != 0 and m != 0, "there are no elements")
+    if mode == "full":
+        return n + m - 1
+    if not isinstance(n, int) or not isinstance(m, int):
+        ctx.fail(f'mode "{mode}" needs known sizes, got {n} and {m}', mend='use "full" and slice')
+    return max(n, m) if mode == "same" else max(n, m) - min(n, m) + 1
+
+
+def _lower_convolve(ctx: LowerContext, x: Any, y: Any, *, mode: str) -> Any:
+    return jnp.convolve(x, y, mode=mode, precision="highest")
+
+
+CONVOLVE = OpDef(
+    name="Convolve",
+    signature="x, y -> z",
+    precision="wide",
+    attrs={
+        "mode": Attr(
+            "str",
+            default="full",
+            check=lambda mode: mode in ("full", "same", "valid"),
+            must='be "full", "same" or "valid"',
+        )
+    },
+    infer=_infer_convolve,
+    lower=in_wider(_lower_convolve),
+    layout=replicated,
+    doc="The sums of x[i] * y[k - i], for each k at which the vectors meet at all (full), at which "
+    "they meet whole (valid), or for as many in the middle as the longer has elements (same). "
+    "Floating and complex dtypes. Source: numpy.convolve.",
+)
+
+
+def convolve(x: Any, y: Any, mode: str = "full", *, name: str | None = None) -> Tensor:
+    """The vectors `x` and `y` slid along each other, one backwards, multiplied and summed.
+
+    Args:
+        x: [n]; integers give float32.
+        y: [m].
+        mode: "full" gives n + m - 1 elements, "same" max(n, m), and "valid" those at which one
+            vector lies whole inside the other.
+        name: of the node.
+
+    Raises:
+        ShapeError: not vectors, or named sizes with a mode other than "full".
+        AttributeValueError: another mode.
+
+    Source: numpy.convolve.
+    """
+    return emit_one(CONVOLVE, promote_inexact(x, y), name, mode=mode)
+
+
+def correlate(x: Any, y: Any, mode: str = "valid", *, name: str | None = None) -> Tensor:
+    """The sums of `x[i + k] * conj(y[i])`; arguments and errors as of `convolve`.
+
+    Source: numpy.correlate.
+    """
+    x, y = promote_inexact(x, y)
+    return convolve(x, flip(conj(y)), mode, name=name)
+
+
+OPS: tuple[OpDef, ...] = (CONVOLVE,)

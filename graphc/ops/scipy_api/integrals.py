@@ -1,0 +1,240 @@
+"""Integrals without an elementary form, elementwise: exponential, Fresnel, sine, Spence's.
+
+JAX computes them; what it leaves open at the ends of the range is filled in here. Source:
+Abramowitz & Stegun, Handbook of Mathematical Functions, chapters 5, 7 and 27.7.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.creation import full_like
+from graphc.ops.core.broadcasting import (
+    Adjoints,
+    broadcast_all,
+    infer_floating,
+    unary_gradient,
+    unbroadcast,
+)
+from graphc.ops.core.emit import emit, emit_one, promote_inexact
+from graphc.ops.core.layout_rules import elementwise
+from graphc.ops.core.precision import summed
+from graphc.ops.elementwise.comparison import equal, where
+from graphc.ops.elementwise.powers import square
+from graphc.ops.elementwise.transcendental import cos, exp, log, sin
+
+
+def _integral(
+    name: str,
+    signature: str,
+    lower: Callable[..., Any],
+    gradient: Callable[..., Adjoints],
+    doc: str,
+    *,
+    infer: Callable[..., Any] = infer_floating,
+) -> OpDef:
+    """An operator on floats, those narrower than float32 computed in float32."""
+    return OpDef(
+        name=name,
+        signature=signature,
+        precision="wide",
+        infer=infer,
+        lower=summed(lower),
+        gradient=gradient,
+        layout=elementwise,
+        doc=f"{doc} Floating dtypes.",
+    )
+
+
+# -- exponential integrals ---------------------------------------------------------------------
+
+
+def _lower_expi(ctx: LowerContext, x: Any) -> Any:
+    end = (x == 0) | ~jnp.isfinite(x)
+    at_end = jnp.where(x == 0, -math.inf, jnp.where(x == -math.inf, 0, x))
+    return jnp.where(end, at_end, jax.scipy.special.expi(jnp.where(end, 1, x)))
+
+
+def _lower_expn(ctx: LowerContext, n: Any, x: Any) -> Any:
+    n, x = broadcast_all(lax.stop_gradient(n), x)
+    outside = (x < 0) | (n < 0) | jnp.isnan(x)
+    at_zero = jnp.where(n > 1, 1 / jnp.where(n > 1, n - 1, 1), math.inf)
+    at_end = jnp.where(outside, math.nan, jnp.where(x == 0, at_zero, 0))
+    end = outside | (x == 0) | (x == math.inf)
+    small = x <= 1
+    # JAX takes its continued fraction at every x, however near to 0: some 1 / x steps.
+    far = jax.scipy.special.expn(jnp.where(end | small, 1, n), jnp.where(end | small, 2, x))
+    near = _expn_near_zero(jnp.where(end | ~small, 1, n), jnp.where(end | ~small, 1, x))
+    return jnp.where(end, at_end, jnp.where(small, near, far))
+
+
+def _expn_near_zero(n: Any, x: Any) -> Any:
+    """The power series for 0 < x <= 1: Abramowitz & Stegun, 5.1.12."""
+    total = jnp.zeros_like(x)
+    for m in range(24):  # 1 / 24! is beyond float64
+        gap = m + 1 - n
+        term = (-x) ** m / (float(math.factorial(m)) * jnp.where(gap == 0, 1, gap))
+        total -= jnp.where(gap == 0, 0, term)
+    sign = jnp.where(n % 2 == 1, 1, -1)
+    at_least_one = jnp.maximum(n, 1)
+    size = jnp.exp((at_least_one - 1) * jnp.log(x) - lax.lgamma(at_least_one))
+    logarithmic = sign * size * (lax.digamma(at_least_one) - jnp.log(x))
+    return jnp.where(n == 0, jnp.exp(-x) / x, logarithmic + total)
+
+
+def _expn_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    n, x = node.inputs
+    first = equal(n, 0.0)
+    below = expn(where(first, 1.0, n) - 1.0, x)
+    slope = where(first, exp(-x) * (x + 1.0) / square(x), below)
+    return [full_like(n, math.nan), -unbroadcast(ctx, dy * slope, x)]
+
+
+EXPI = _integral(
+    "Expi",
+    "x -> y",
+    _lower_expi,
+    unary_gradient(lambda dy, x, y: dy * (exp(x) / x)),
+    "The integral of exp(t) / t from minus infinity to x, its principal value above 0.",
+)
+EXP_N = _integral(
+    "ExpN",
+    "n, x -> y",
+    _lower_expn,
+    _expn_gradient,
+    "The integral of exp(-x t) / t^n from 1 to infinity, for whole n >= 0 and x >= 0, else NaN; "
+    "the adjoint of n is NaN.",
+)
+
+
+# -- Spence's function -------------------------------------------------------------------------
+
+
+def _spence_slope(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """log(x) / (1 - x), and its series at 1, so that further derivatives are right there."""
+    one = equal(x, 1.0)
+    off = x - 1.0
+    series = (off * 0.5 - 1.0) - square(off) / 3.0
+    return dy * where(one, series, log(x) / where(one, 1.0, -off))
+
+
+SPENCE = _integral(
+    "Spence",
+    "x -> y",
+    lambda ctx, x: jax.scipy.special.spence(x),
+    unary_gradient(_spence_slope),
+    "The integral of log(t) / (1 - t) from 1 to x, the dilogarithm of 1 - x; NaN below 0.",
+)
+
+
+# -- integrals in pairs ------------------------------------------------------------------------
+
+
+def _infer_pair(ctx: InferContext, x: TensorType) -> tuple[TensorType, TensorType]:
+    result = infer_floating(ctx, x)
+    return result, result
+
+
+def _pair_gradient(
+    slopes: Callable[[Tensor], tuple[Tensor, Tensor]],
+) -> Callable[..., Adjoints]:
+    """The rule of an operator of two results, whose derivatives are `slopes(x)`."""
+
+    def gradient(ctx: GradientContext, node: Node, *adjoints: Tensor | None) -> Adjoints:
+        (x,) = node.inputs
+        pairs = zip(adjoints, slopes(x), strict=True)
+        terms = [adjoint * slope for adjoint, slope in pairs if adjoint is not None]
+        return [terms[0] + terms[1] if len(terms) == 2 else terms[0]]
+
+    return gradient
+
+
+def _fresnel_slopes(x: Tensor) -> tuple[Tensor, Tensor]:
+    angle = square(x) * (math.pi / 2)
+    return sin(angle), cos(angle)
+
+
+def _sici_slopes(x: Tensor) -> tuple[Tensor, Tensor]:
+    zero = equal(x, 0.0)
+    around_zero = 1.0 - square(x) / 6.0
+    return where(zero, around_zero, sin(x) / where(zero, 1.0, x)), cos(x) / x
+
+
+FRESNEL = _integral(
+    "Fresnel",
+    "x -> s, c",
+    lambda ctx, x: tuple(jax.scipy.special.fresnel(x)),
+    _pair_gradient(_fresnel_slopes),
+    "The integrals of sin(pi t^2 / 2) and of cos(pi t^2 / 2) from 0 to x.",
+    infer=_infer_pair,
+)
+SICI = _integral(
+    "Sici",
+    "x -> si, ci",
+    lambda ctx, x: tuple(jax.scipy.special.sici(x)),
+    _pair_gradient(_sici_slopes),
+    "The integral of sin(t) / t from 0 to x, and that of cos(t) / t from infinity to |x|.",
+    infer=_infer_pair,
+)
+
+
+# -- functions ---------------------------------------------------------------------------------
+
+
+def expi(x: Any, *, name: str | None = None) -> Tensor:
+    """The exponential integral Ei, elementwise; integers give float32, -inf at 0.
+
+    Source: scipy.special.expi.
+    """
+    return emit_one(EXPI, promote_inexact(x), name)
+
+
+def expn(n: Any, x: Any, *, name: str | None = None) -> Tensor:
+    """The exponential integral E_n for whole `n` >= 0 and `x` >= 0, with broadcasting.
+
+    NaN outside; the gradient in `n` is NaN. Source: scipy.special.expn.
+    """
+    return emit_one(EXP_N, promote_inexact(n, x), name)
+
+
+def exp1(x: Any, *, name: str | None = None) -> Tensor:
+    """The exponential integral E_1, elementwise; NaN below 0. Source: scipy.special.exp1."""
+    return expn(1, x, name=name)
+
+
+def spence(x: Any, *, name: str | None = None) -> Tensor:
+    """The integral of log(t) / (1 - t) from 1 to x, elementwise; NaN below 0.
+
+    The dilogarithm Li2(z) is `spence(1 - z)`. Source: scipy.special.spence.
+    """
+    return emit_one(SPENCE, promote_inexact(x), name)
+
+
+def fresnel(x: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """The Fresnel integrals S (of the sine) and C (of the cosine), elementwise.
+
+    Source: scipy.special.fresnel.
+    """
+    s, c = emit(FRESNEL, promote_inexact(x), name=name)
+    return s, c
+
+
+def sici(x: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """The sine integral Si and the cosine integral Ci, elementwise; Ci is -inf at 0.
+
+    Ci of a number below 0 is that of its absolute value. Source: scipy.special.sici.
+    """
+    si, ci = emit(SICI, promote_inexact(x), name=name)
+    return si, ci
+
+
+OPS: tuple[OpDef, ...] = (EXPI, EXP_N, SPENCE, FRESNEL, SICI)

@@ -1,0 +1,1 @@
+"""Operators that connect programs: state, collectives, host calls, order, JAX primitives."""

@@ -1,0 +1,78 @@
+"""After and Fence: operators that constrain when XLA computes a value, not what it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
+from graphc.ir.node import Node
+from graphc.ir.opdef import Attr, LowerContext, OpDef
+from graphc.ops.core.layout_rules import moves
+
+
+def _lower_after(ctx: LowerContext, x: Any, *others: Any) -> Any:
+    waiting = [_never(other) for other in others if other.size]
+    if not waiting:
+        return x
+    flag = waiting[0]
+    for other in waiting[1:]:
+        flag = flag | other
+    return lax.select(lax.broadcast(flag, x.shape), lax.full_like(x, 0), x)
+
+
+def _never(x: jax.Array) -> jax.Array:
+    """False, which XLA cannot know without the first element of x.
+
+    A barrier would not do: XLA drops barriers before it looks at the order.
+    """
+    first = lax.reshape(lax.slice(x, (0,) * x.ndim, (1,) * x.ndim), ())
+    if first.dtype == jnp.bool_ or jnp.issubdtype(first.dtype, jnp.integer):
+        number = first.astype(jnp.int32)
+        return (number * number) & 3 == 2  # squares leave 0 or 1
+    number = jnp.real(first).astype(jnp.float32)
+    return jnp.isnan(number) & jnp.isinf(number)
+
+
+def _layout_after(ctx: LayoutContext, node: Node, x: Layout, *others: Layout) -> LayoutPlan:
+    return LayoutPlan([x, *others], [x], fill={})
+
+
+AFTER = OpDef(
+    name="After",
+    signature="x, *others -> y",
+    precision="follow",
+    infer=lambda ctx, x, *others: x,
+    lower=_lower_after,
+    gradient=lambda ctx, node, dy: [dy, *[None] * (len(node.inputs) - 1)],
+    layout=_layout_after,
+    fold=lambda x, *others: x,
+    doc="The operand x, computed after `others`: XLA may then write it over what they are computed "
+    "from. One element of each of these is looked at. All dtypes and shapes.",
+)
+
+
+def _lower_fence(ctx: LowerContext, x: Any, *, number: int) -> Any:
+    value, _ = lax.optimization_barrier((x, np.int32(number)))
+    return value
+
+
+FENCE = OpDef(
+    name="Fence",
+    signature="x -> y",
+    precision="follow",
+    attrs={"number": Attr("int", doc="fences of one value with different numbers stay apart")},
+    infer=lambda ctx, x, *, number: x,
+    lower=_lower_fence,
+    gradient=lambda ctx, node, dy: [dy],
+    layout=moves(lambda ctx, node, axis: (axis, None)),
+    doc="The operand, which XLA may not merge with x or look through: what is computed from it is "
+    "computed a second time, rather than kept for two uses. All dtypes. Source: "
+    "`jax.lax.optimization_barrier`.",
+)
+
+OPS: tuple[OpDef, ...] = (AFTER, FENCE)

@@ -1,0 +1,90 @@
+"""`Primitive`: any primitive of JAX's as a node, for those that no operator of ours stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+from jax import lax
+from jax import numpy as jnp
+from jax.extend.core import primitives
+
+from graphc.errors import LoweringError
+from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.core.declared import ATTRS, checked, declared, structs
+from graphc.ops.structure.primitive_params import decode
+
+# Those whose parameters hold functions, which JAX's own function for the user puts there.
+_SCATTERS: Mapping[str, Callable[..., Any]] = {
+    "scatter": lax.scatter,
+    "scatter-add": lax.scatter_add,
+    "scatter-max": lax.scatter_max,
+    "scatter-min": lax.scatter_min,
+    "scatter-mul": lax.scatter_mul,
+    "scatter-sub": lax.scatter_sub,
+}
+_PRIMITIVES: Mapping[str, Any] = {
+    primitive.name: primitive
+    for module in (lax, lax.linalg, primitives)
+    for name, primitive in vars(module).items()
+    if name.endswith("_p")
+}
+
+
+def is_scatter(name: str) -> bool:
+    """Whether a primitive scatters, which `Primitive` knows without the function it holds."""
+    return name in _SCATTERS
+
+
+def is_known(name: str) -> bool:
+    """Whether JAX has a primitive of that name where everybody may reach it."""
+    return name in _PRIMITIVES
+
+
+def _infer(
+    ctx: InferContext, *types: TensorType, primitive: str, params: Any, keys: Any, **given: Any
+) -> tuple[TensorType, ...]:
+    return declared(ctx, **given)
+
+
+def _lower(
+    ctx: LowerContext, *operands: Any, primitive: str, params: Any, keys: Any, **given: Any
+) -> tuple[Any, ...]:
+    values = [
+        jax.random.wrap_key_data(x, impl="threefry2x32") if i in keys else jnp.asarray(x)
+        for i, x in enumerate(operands)
+    ]
+    given_params = decode(params, ctx.dim)
+    if primitive in _SCATTERS:
+        return (_SCATTERS[primitive](*values, **given_params),)
+    known = _PRIMITIVES.get(primitive)
+    if known is None:
+        raise LoweringError(
+            f"Primitive {ctx.node.name!r}: JAX {jax.__version__} has no primitive {primitive!r}",
+            source=ctx.node.source,
+            mend="run it with the JAX that it was imported with, or import it again",
+        )
+    results = known.bind(*values, **given_params)
+    listed = results if known.multiple_results else [results]
+    return checked(ctx.node, listed, structs(ctx, **given))
+
+
+PRIMITIVE = OpDef(
+    name="Primitive",
+    signature="*operands -> *results",
+    precision="wide",
+    attrs={
+        "primitive": Attr("str", doc="its name"),
+        "params": Attr("attrs", doc="its parameters: see `ops.primitive_params`"),
+        "keys": Attr("ints", default=(), doc="the operands that are words of random keys"),
+        **ATTRS,
+    },
+    infer=_infer,
+    lower=_lower,
+    doc="A primitive of JAX's. `gc.from_jax` makes it of what has no operator. Differentiated by "
+    "`jax.vjp`. All dtypes.",
+)
+
+OPS: tuple[OpDef, ...] = (PRIMITIVE,)

@@ -1,0 +1,366 @@
+"""Where values enter and leave a graph: placeholders, variables, sizes; and identities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+
+from graphc.errors import DTypeError, FetchError, GradientError, GraphError, ShapeError
+from graphc.ir.dims import Dim, product
+from graphc.ir.dtypes import INT32, as_dtype, is_inexact
+from graphc.ir.graph import Graph
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
+from graphc.ir.node import Node, Operand, Tensor, describe_tensors
+from graphc.ir.opdef import (
+    Attr,
+    Effects,
+    GradientContext,
+    InferContext,
+    LowerContext,
+    OpDef,
+)
+from graphc.ir.scopes import AMBIENT, absolute_scope, control_inputs
+from graphc.ir.source import current_source
+from graphc.ir.types import TensorType
+from graphc.ir.variable import Variable
+from graphc.ops.core.checks import same_shape
+from graphc.ops.core.emit import (
+    CAST,
+    CONSTANT,
+    constant,
+    convert,
+    emit_node,
+    emit_one,
+    graph_of,
+    is_weak,
+    promote_types,
+)
+from graphc.ops.core.layout_rules import replicated
+from graphc.ops.structure.vjp_layout import vjp_layout
+
+
+def _not_lowered(ctx: LowerContext, *operands: Any, **attrs: Any) -> Any:
+    raise GraphError(f"{ctx.node.op.name} must be gone before lowering: run functionalize")
+
+
+def same_layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
+    """The result lies as the operand does, partial sums too."""
+    return LayoutPlan([x], [x])
+
+
+PLACEHOLDER = OpDef(
+    name="Placeholder",
+    signature="-> x",
+    precision="wide",
+    attrs={
+        "dtype": Attr("dtype"),
+        "shape": Attr("dims"),
+        "batch_axis": Attr("int", default=None, doc="the axis that may be sharded"),
+    },
+    infer=lambda ctx, *, dtype, shape, batch_axis: TensorType(dtype, shape),
+    lower=_not_lowered,
+    effects=Effects.FEED,
+    differentiable=False,
+    doc="A value that the caller feeds.",
+)
+
+READ_VARIABLE = OpDef(
+    name="ReadVariable",
+    signature="-> value",
+    precision="wide",
+    attrs={"variable": Attr("str"), "dtype": Attr("dtype"), "shape": Attr("ints")},
+    infer=lambda ctx, *, variable, dtype, shape: TensorType(dtype, shape),
+    lower=_not_lowered,
+    effects=Effects.READ,
+    differentiable=False,
+    doc="The variable's value after the last chosen assignment before it.",
+)
+
+
+def _refuse_assign_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
+    raise GradientError(
+        f"Assign: the gradient does not pass through the assignment of {node.attrs['variable']!r}",
+        source=node.source,
+        mend="differentiate with respect to the value before it is assigned",
+    )
+
+
+ASSIGN = OpDef(
+    name="Assign",
+    signature="value -> value",
+    precision="wide",
+    attrs={"variable": Attr("str")},
+    infer=lambda ctx, value, *, variable: value,
+    lower=_not_lowered,
+    gradient=_refuse_assign_gradient,
+    effects=Effects.WRITE,
+    doc="Assigns `value` to the variable; the result is the value assigned.",
+)
+
+
+GROUP = OpDef(
+    name="Group",
+    signature="->",
+    precision="wide",
+    infer=lambda ctx: (),
+    lower=lambda ctx: (),
+    differentiable=False,
+    layout=replicated,
+    doc="Nothing by itself: a fetch that chooses its control inputs.",
+)
+
+STOP_GRADIENT = OpDef(
+    name="StopGradient",
+    signature="x -> y",
+    precision="follow",
+    infer=lambda ctx, x: x,
+    lower=lambda ctx, x: x,
+    differentiable=False,
+    layout=same_layout,
+    fold=lambda x: x,
+    doc="The operand; its gradient is zero. All dtypes.",
+)
+
+IDENTITY = OpDef(
+    name="Identity",
+    signature="x -> y",
+    precision="follow",
+    infer=lambda ctx, x: x,
+    lower=lambda ctx, x: x,
+    gradient=lambda ctx, node, dy: [dy],
+    layout=same_layout,
+    fold=lambda x: x,
+    doc="The operand, under a name of its own. All dtypes.",
+)
+
+
+DIM_VALUE = OpDef(
+    name="DimValue",
+    signature="-> n",
+    precision="wide",
+    attrs={"dim": Attr("dim"), "dtype": Attr("dtype")},
+    infer=lambda ctx, *, dim, dtype: TensorType(dtype, ()),
+    lower=lambda ctx, *, dim, dtype: jnp.asarray(ctx.dim(dim), dtype),
+    differentiable=False,
+    layout=replicated,
+    fold=lambda *, dim, dtype: np.asarray(dim, dtype) if isinstance(dim, int) else None,
+    doc="The size `dim` as a scalar; the global size in a data-parallel run.",
+)
+
+
+def _infer_vjp(
+    ctx: InferContext,
+    *types: TensorType,
+    op: str,
+    count: int,
+    wrt: tuple[int, ...],
+    attrs: Any,
+    content: str,
+) -> tuple[TensorType, ...]:
+    return tuple(types[i] for i in wrt)
+
+
+def _lower_vjp(
+    ctx: LowerContext,
+    *operands: Any,
+    op: str,
+    count: int,
+    wrt: tuple[int, ...],
+    attrs: Mapping[str, Any],
+    content: str,
+) -> tuple[Any, ...]:
+    forward = ctx.catalogue[op]
+    inputs, adjoints = operands[:count], operands[count:]
+
+    def of_wrt(*values: Any) -> Any:
+        given = dict(zip(wrt, values, strict=True))
+        full = [given.get(i, x) for i, x in enumerate(inputs)]
+        return forward.lower(ctx, *full, **attrs)
+
+    out, pull = jax.vjp(of_wrt, *[inputs[i] for i in wrt])
+    moving = tuple(
+        [
+            dy if is_inexact(dy.dtype) else np.zeros(dy.shape, jax.dtypes.float0)  # of an integer
+            for dy in adjoints
+        ]
+    )
+    return tuple(pull(moving if isinstance(out, tuple) else moving[0]))
+
+
+VJP = OpDef(
+    name="VJP",
+    signature="*operands -> *adjoints",
+    precision="wide",
+    attrs={
+        "op": Attr("str"),
+        "count": Attr("int", doc="how many of the operands are the operator's own"),
+        "wrt": Attr("ints", doc="the operands differentiated with respect to"),
+        "attrs": Attr("attrs", doc="the operator's attributes"),
+        "content": Attr("str", default="", doc="what a registered operator calculates: a digest"),
+    },
+    infer=_infer_vjp,
+    lower=_lower_vjp,
+    layout=vjp_layout,
+    doc="Adjoints of the operator `op` without a rule of its own, by `jax.vjp` of its lowering: "
+    "operands are its inputs, then the adjoints of its results.",
+)
+
+
+def read(variable: Variable) -> Tensor:
+    """The variable's value here; repeated reads with no assignment between are one node.
+
+    A read under control inputs is one of its own: who reads elsewhere must not choose them.
+    """
+    graph = graph_of([variable])
+    _check_owner(variable, graph)
+    alone = bool(AMBIENT.control_inputs)
+    found = None if alone else graph.last_reads.get(variable)
+    if found is not None:
+        return found
+    with absolute_scope(""):  # named after the variable, wherever it is read
+        value = emit_one(
+            READ_VARIABLE,
+            (),
+            f"{variable.name}/read",
+            variable=variable.name,
+            dtype=variable.type.dtype,
+            shape=variable.type.shape,
+        )
+    if not alone:
+        graph.last_reads[variable] = value
+    return value
+
+
+def _check_owner(variable: Variable, graph: Graph) -> None:
+    if graph.root is not variable.graph.root:
+        raise GraphError(
+            f"variable {variable.name!r} belongs to another graph",
+            source=AMBIENT.source or current_source(),
+            mend="build both in one graph",
+        )
+
+
+def assign(variable: Variable, value: Any, *, name: str | None = None) -> Tensor:
+    """Assigns `value`, of the variable's shape and dtype (Python numbers adapt).
+
+    Raises:
+        ShapeError, DTypeError: the value does not fit the variable.
+    """
+    graph = graph_of([variable])
+    _check_owner(variable, graph)
+    wanted = variable.type
+    adapts = is_weak(value) and promote_types(variable, value) == wanted.dtype
+    tensor = convert(value, wanted.dtype if adapts else None)
+    got = tensor.type
+    error = DTypeError if wanted.dtype != got.dtype else ShapeError
+    if wanted.dtype != got.dtype or not same_shape(wanted.shape, got.shape, tensor):
+        raise error(
+            f"Assign: variable {variable.name!r} is {wanted}, the value {got}",
+            details=describe_tensors({"value": tensor}),
+            source=AMBIENT.source or current_source(),
+            mend="gc.cast or gc.reshape the value",
+        )
+    result = emit_one(ASSIGN, (tensor,), name, variable=variable.name)
+    graph.last_reads.pop(variable, None)
+    return result
+
+
+def assign_add(variable: Variable, value: Any) -> Tensor:
+    """Assigns the variable's value plus `value`."""
+    return assign(variable, variable.read() + value)
+
+
+def assign_sub(variable: Variable, value: Any) -> Tensor:
+    """Assigns the variable's value minus `value`."""
+    return assign(variable, variable.read() - value)
+
+
+def group(*items: Any, name: str | None = None) -> Node:
+    """One fetch that runs all of `items` (tensors, nodes, nested lists) and gives None."""
+    return _group(node_names(items), name)
+
+
+def _group(names: tuple[str, ...], name: str | None) -> Node:
+    with control_inputs(names):
+        return emit_node(GROUP, (), name=name)
+
+
+def node_names(items: Any) -> tuple[str, ...]:
+    """The names of the nodes behind a nest of tensors and nodes.
+
+    Raises:
+        FetchError: something else is among them.
+    """
+    if isinstance(items, (list, tuple)):
+        return tuple(name for item in items for name in node_names(item))
+    if isinstance(items, Node):
+        return (items.name,)
+    if isinstance(items, Tensor):
+        _check_visible(items)
+        return (items.node.name,)
+    raise FetchError(
+        f"{items!r} is neither a tensor nor a node",
+        source=current_source(),
+        mend="pass what gc.* functions, v.assign or gc.minimize returned",
+    )
+
+
+def _check_visible(tensor: Tensor) -> None:
+    """Raises `GraphError` unless `tensor` is of the graph being built or one around it."""
+    graph = AMBIENT.graphs[-1] if AMBIENT.graphs else tensor.graph
+    while graph is not None and tensor.graph is not graph:
+        graph = graph.parent
+    if graph is None:
+        raise GraphError(
+            f"tensor {tensor.name!r} belongs to another graph, or to a body that is closed",
+            details=describe_tensors({"tensor": tensor}),
+            source=AMBIENT.source or current_source(),
+            mend="name what was built in this graph, outside bodies",
+        )
+
+
+def stop_gradient(x: Any, *, name: str | None = None) -> Tensor:
+    """`x`, treated as a constant by `gc.gradients`."""
+    result = emit_one(STOP_GRADIENT, (convert(x),), name)
+    return result
+
+
+def identity(x: Any, *, name: str | None = None) -> Tensor:
+    """`x` under a name of its own."""
+    result = emit_one(IDENTITY, (convert(x),), name)
+    return result
+
+
+def dim_value(dim: Dim, dtype: Any = INT32) -> Tensor:
+    """The size `dim` as a scalar; a constant where it is known."""
+    if isinstance(dim, int):
+        return constant(dim, dtype)
+    result = emit_one(DIM_VALUE, (), dim=dim, dtype=as_dtype(dtype))
+    return result
+
+
+def size(x: Any, axis: int | None = None) -> Tensor:
+    """The number of elements of `x`, or its size along `axis`, as an int32 scalar.
+
+    In a data-parallel run this is the global size.
+    """
+    shape = x.shape if isinstance(x, Operand) else np.shape(x)
+    return dim_value(product(shape) if axis is None else shape[axis])
+
+
+OPS: tuple[OpDef, ...] = (
+    PLACEHOLDER,
+    CONSTANT,
+    READ_VARIABLE,
+    ASSIGN,
+    GROUP,
+    IDENTITY,
+    STOP_GRADIENT,
+    DIM_VALUE,
+    VJP,
+    CAST,
+)

@@ -1,0 +1,116 @@
+"""Marks of a training step: where its gradients begin and end, and what it updates.
+
+`minimize` sets them, for passes that change how a step is calculated to find it by: the scale of
+the loss, micro-batches, float32 for all that comes after the gradients. They do nothing by
+themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.core.emit import emit_node, emit_one
+from graphc.ops.structure.state import same_layout
+
+_STEP = Attr("str", doc="the name of the training step")
+
+
+def _each_as_it_lies(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+    return LayoutPlan(operands, operands, fill={})
+
+
+LOSS_ADJOINT = OpDef(
+    name="LossAdjoint",
+    signature="one -> adjoint",
+    precision="wide",
+    attrs={"step": _STEP},
+    infer=lambda ctx, one, *, step: one,
+    lower=lambda ctx, one, *, step: one,
+    differentiable=False,
+    layout=same_layout,
+    doc="The adjoint that the gradients of a training step begin with: the operand. Floating.",
+)
+
+GRADIENTS = OpDef(
+    name="Gradients",
+    signature="*gradients -> *gradients",
+    precision="wide",
+    attrs={
+        "step": _STEP,
+        "accumulate": Attr(
+            "int",
+            default=1,
+            check=lambda count: count > 0,
+            must="be how many micro-batches they are summed over, at least 1",
+        ),
+    },
+    infer=lambda ctx, *types, step, accumulate: types,
+    lower=lambda ctx, *values, step, accumulate: values,
+    gradient=lambda ctx, node, *adjoints: list(adjoints),
+    layout=_each_as_it_lies,
+    doc="The gradients of a training step, as they are: what comes before is calculated once for "
+    "each of `accumulate` micro-batches, where a pass sees to it. All dtypes.",
+)
+
+
+def _infer_updated(ctx: InferContext, *types: TensorType, step: str) -> tuple[TensorType, ...]:
+    count = len(types) // 2
+    ctx.require(len(types) == 2 * count, "as many new values as old ones are needed")
+    for old, new in zip(types[:count], types[count:], strict=True):
+        ctx.require(old == new, f"an old value is {old}, and the new one {new}")
+    return types[count:]
+
+
+def _updated_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+    """Old values in pieces where new ones are, and the other way round: their types are equal."""
+    old, new = operands[: len(node.outputs)], operands[len(node.outputs) :]
+    beside = [b if Sharded in (type(a), type(b)) else a for a, b in zip(old, new, strict=True)]
+    return LayoutPlan([*beside, *new], new, fill={})
+
+
+def _updated_gradient(
+    ctx: GradientContext, node: Node, *adjoints: Tensor | None
+) -> list[Tensor | None]:
+    return [*[None] * len(adjoints), *adjoints]
+
+
+UPDATED = OpDef(
+    name="Updated",
+    signature="*values -> *new",
+    precision="wide",
+    attrs={"step": _STEP},
+    infer=_infer_updated,
+    lower=lambda ctx, *values, step: values[len(values) // 2 :],
+    gradient=_updated_gradient,
+    layout=_updated_layout,
+    doc="The new values of what a training step updates; operands are the old values, then the "
+    "new ones. All dtypes.",
+)
+
+
+def loss_adjoint(one: Tensor, step: str) -> Tensor:
+    """`one`, marked as the adjoint of the loss of the training step `step`."""
+    return emit_one(LOSS_ADJOINT, (one,), step=step)
+
+
+def step_gradients(
+    gradients: Sequence[Tensor], step: str, accumulate: int = 1
+) -> tuple[Tensor, ...]:
+    """`gradients`, marked as those of the training step `step`."""
+    return emit_node(GRADIENTS, gradients, step=step, accumulate=accumulate).outputs
+
+
+def step_updates(old: Sequence[Tensor], new: Sequence[Tensor], step: str) -> tuple[Tensor, ...]:
+    """`new`, marked as what the training step `step` makes of `old`.
+
+    Raises:
+        ShapeError: their types differ.
+    """
+    return emit_node(UPDATED, (*old, *new), step=step).outputs
+
+
+OPS: tuple[OpDef, ...] = (LOSS_ADJOINT, GRADIENTS, UPDATED)

@@ -1,0 +1,1 @@
+"""Operators of one task: morphology, beam search, edit distance, sampling, suppression."""

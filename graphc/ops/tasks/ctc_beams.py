@@ -1,0 +1,213 @@
+"""The likeliest labels of sequences under CTC, by a search with a beam of prefixes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.ir.dims import Dim
+from graphc.ir.dtypes import INT32, is_floating, is_integer
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.shape import broadcast_to
+from graphc.ops.core.emit import convert, emit, promote_inexact
+from graphc.ops.core.precision import summed
+from graphc.ops.core.ranges import in_range
+from graphc.ops.structure.state import dim_value
+
+_COUNT: dict[str, Any] = {"check": lambda v: v > 0, "must": "be positive"}
+
+
+def _infer(
+    ctx: InferContext,
+    logits: TensorType,
+    lengths: TensorType,
+    *,
+    beams: int,
+    paths: int,
+    blank: int,
+) -> tuple[TensorType, TensorType, TensorType]:
+    ctx.require_dtype([logits], is_floating, "floating")
+    if not is_integer(lengths.dtype):
+        ctx.require(False, f"lengths must be integers, got {lengths.dtype.name}", dtype=True)
+    ctx.require(
+        logits.rank == 3 and lengths.rank == 1,
+        f"logits must be [batch, time, classes] and lengths [batch], got {logits} and {lengths}",
+    )
+    batch: Dim = ctx.unify(logits.shape[0], lengths.shape[0], "numbers of sequences")
+    time, classes = logits.shape[1:]
+    ctx.require(time != 0, "there are no steps")
+    ctx.require(isinstance(classes, int), f"the number of classes must be known, got {logits}")
+    ctx.require(0 <= blank < classes, f"blank must be one of {classes} classes, got {blank}")  # type: ignore[operator]
+    ctx.require(paths <= beams, f"{paths} paths cannot come of {beams} beams")
+    return (
+        TensorType(INT32, (batch, paths, time)),
+        TensorType(INT32, (batch, paths)),
+        TensorType(logits.dtype, (batch, paths)),
+    )
+
+
+def _lower(
+    ctx: LowerContext, logits: Any, lengths: Any, *, beams: int, paths: int, blank: int
+) -> tuple[Any, Any, Any]:
+    log_p = jax.nn.log_softmax(logits)
+
+    def search(log_p: Any, length: Any) -> tuple[Any, Any, Any]:
+        def step(beam: tuple[Any, ...], at: tuple[Any, Any]) -> tuple[Any, None]:
+            after = _advanced(beam, at[1], blank)
+            goes_on = at[0] < length
+            return tuple(jnp.where(goes_on, a, b) for a, b in zip(after, beam, strict=True)), None
+
+        times = lax.iota(np.int32, log_p.shape[0])
+        beam, _ = lax.scan(step, _start(log_p, beams), (times, log_p))
+        prefixes, sizes, *ends = beam
+        best, order = lax.top_k(jnp.logaddexp(*ends), paths)
+        is_path = best > -np.inf
+        labels = jnp.where(is_path[:, None], prefixes[order], -1)
+        return labels, jnp.where(is_path, sizes[order], 0), best
+
+    return jax.vmap(search)(log_p, lengths)
+
+
+def _start(log_p: Any, beams: int) -> tuple[Any, ...]:
+    """The empty prefix, as if it had ended in a blank, and beams that are not there.
+
+    Returns:
+        The prefixes [beams, time], filled up with -1; their lengths [beams]; and the logarithms
+        of the probabilities of their alignments that end in a blank, and in a label, [beams].
+    """
+    never = jnp.full((beams,), -np.inf, log_p.dtype)
+    prefixes = jnp.full((beams, log_p.shape[0]), -1, np.int32)
+    return prefixes, jnp.zeros((beams,), np.int32), never.at[0].set(0), never
+
+
+def _advanced(beam: tuple[Any, ...], log_p: Any, blank: int) -> tuple[Any, ...]:
+    """The beam a step later, for the logarithms of its probabilities [classes]."""
+    prefixes, sizes, in_blank, in_label = beam
+    beams, classes = sizes.shape[0], log_p.shape[0]
+    rows = lax.iota(np.int32, beams)
+    total = jnp.logaddexp(in_blank, in_label)
+    last = jnp.where(sizes > 0, prefixes[rows, jnp.maximum(sizes - 1, 0)], -1)
+    label = jnp.maximum(last, 0)  # of the empty prefix any: it does not end in a label
+
+    # A prefix with one more label; the same label once more needs a blank between.
+    again = last[:, None] == lax.iota(np.int32, classes)
+    longer = jnp.where(again, in_blank[:, None], total[:, None]) + log_p
+    longer = longer.at[:, blank].set(-np.inf)
+
+    # Prefixes that stay as they are, joined by those that become equal to them.
+    equal = _is_parent(prefixes, sizes, last) & (total > -np.inf)
+    joined = jnp.max(jnp.where(equal, longer[:, label], -np.inf), 0)
+    stay_label = jnp.logaddexp(in_label + log_p[label], joined)
+    stay_blank = total + log_p[blank]
+    gone = jnp.zeros((beams, classes), bool).at[rows[:, None], label[None, :]].max(equal)
+    longer = jnp.where(gone, -np.inf, longer)
+
+    # The place of the blank stands for those that stay.
+    stay = jnp.logaddexp(stay_blank, stay_label)
+    best, chosen = lax.top_k(longer.at[:, blank].set(stay).ravel(), beams)
+    origin, added = chosen // classes, chosen % classes
+    stays = added == blank
+    end = (lax.iota(np.int32, prefixes.shape[1]) == sizes[origin][:, None]) & ~stays[:, None]
+    return (
+        jnp.where(end, added[:, None], prefixes[origin]),
+        sizes[origin] + ~stays,
+        jnp.where(stays, stay_blank[origin], -np.inf),
+        jnp.where(stays, stay_label[origin], best),
+    )
+
+
+def _is_parent(prefixes: Any, sizes: Any, last: Any) -> Any:
+    """Whether prefix i (rows) is prefix j (columns) without its last label: [beams, beams].
+
+    No two prefixes that are there are equal, so that each has one parent at most.
+    """
+    steps = lax.iota(np.int32, prefixes.shape[1])
+    without = jnp.where(steps == sizes[:, None] - 1, -1, prefixes)
+    same = jnp.all(prefixes[:, None] == without[None], -1)
+    return same & (sizes[:, None] + 1 == sizes[None])
+
+
+def _layout(ctx: LayoutContext, node: Node, logits: Layout, lengths: Layout) -> LayoutPlan:
+    lies = Sharded(0) if Sharded(0) in (logits, lengths) else REPLICATED
+    return LayoutPlan([lies] * 2, [lies] * 3)
+
+
+CTC_BEAM_SEARCH = OpDef(
+    name="CTCBeamSearch",
+    signature="logits, lengths -> labels, label_lengths, log_probability",
+    precision="wide",
+    attrs={
+        "beams": Attr("int", doc="how many prefixes are kept at each step", **_COUNT),
+        "paths": Attr("int", doc="how many of them are given in the end", **_COUNT),
+        "blank": Attr("int", default=0, doc="the class that is no label"),
+    },
+    infer=_infer,
+    lower=summed(_lower),
+    differentiable=False,
+    layout=_layout,
+    doc="The likeliest labels of logits [batch, time, classes], of which `lengths` [batch] steps "
+    "count: [batch, paths, time] (int32), the likeliest first, each filled up with -1; their "
+    "lengths; and the logarithms of their probabilities, summed over all alignments that went "
+    "through the beam. Floating dtypes, lengths integers. Source: Graves, 2012, "
+    "doi:10.1007/978-3-642-24797-2.",
+)
+
+
+def ctc_beam_search(
+    logits: Any,
+    lengths: Any = None,
+    beams: int = 100,
+    paths: int = 1,
+    blank: int = 0,
+    *,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The likeliest labels of sequences, by a search with a beam of prefixes.
+
+    Alignments of the same labels are summed, as in `ctc_loss`, as long as their prefix is among
+    the likeliest `beams`.
+
+    Args:
+        logits: [batch, time, classes], floating; integers give float32.
+        lengths: [batch], integers: how many steps count; all by default. One that is too great
+            counts as all, one below 0 as none; both are errors of runs with
+            `CompileOptions(check_numerics=True)`.
+        beams: how many prefixes are kept at each step.
+        paths: how many of them are given, at most `beams`.
+        blank: the class that is no label.
+        name: of the node.
+
+    Returns:
+        The labels [batch, paths, time], int32, the likeliest path first, each filled up with -1;
+        their lengths [batch, paths], int32; and the logarithms of their probabilities
+        [batch, paths], -inf for paths that there are not.
+
+    Raises:
+        ShapeError: other ranks, classes of an unknown number, a blank that is no class, or more
+            paths than beams.
+        AttributeValueError: beams or paths that are not positive.
+        DTypeError: complex logits, lengths that are not integers.
+
+    Source: Graves, Supervised sequence labelling with recurrent neural networks, 2012; TensorFlow's
+    `tf.nn.ctc_beam_search_decoder`, whose blank is the last class.
+    """
+    (x,) = promote_inexact(logits)
+    if lengths is None and x.ndim == 3:
+        lengths = broadcast_to(dim_value(x.shape[1]), x.shape[:1])
+    elif lengths is not None and x.ndim == 3:
+        lengths = in_range(convert(lengths), 0, x.shape[1] + 1, "lengths", of="ctc_beam_search")
+    steps = convert(0 if lengths is None else lengths)  # other ranks the operator refuses
+    labels, sizes, scores = emit(
+        CTC_BEAM_SEARCH, (x, steps), name=name, beams=beams, paths=paths, blank=blank
+    )
+    return labels, sizes, scores
+
+
+OPS: tuple[OpDef, ...] = (CTC_BEAM_SEARCH,)

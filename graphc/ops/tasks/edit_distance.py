@@ -1,0 +1,148 @@
+"""The Levenshtein distance of sequences, anti-diagonal by anti-diagonal of its table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from graphc.ir.dims import Dim
+from graphc.ir.dtypes import FLOAT32, INT32, is_integer
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.shape import broadcast_to
+from graphc.ops.core.broadcasting import require_one_dtype
+from graphc.ops.core.emit import convert, emit_one, promote_operands, to_dtype
+from graphc.ops.core.precision import in_wider
+from graphc.ops.core.ranges import in_range
+from graphc.ops.elementwise.arithmetic import divide, maximum, minimum
+from graphc.ops.elementwise.comparison import equal, where
+from graphc.ops.structure.state import dim_value
+
+
+def _infer(
+    ctx: InferContext, x: TensorType, y: TensorType, x_lengths: TensorType, y_lengths: TensorType
+) -> TensorType:
+    ctx.require_dtype([x, y, x_lengths, y_lengths], is_integer, "integers")
+    require_one_dtype(ctx, x, y)
+    ctx.require(
+        x.rank == y.rank == 2 and x_lengths.rank == y_lengths.rank == 1,
+        "x and y must be [batch, steps] and their lengths [batch], "
+        f"got {x}, {y}, {x_lengths} and {y_lengths}",
+    )
+    batch: Dim = x.shape[0]
+    for other in (y, x_lengths, y_lengths):
+        batch = ctx.unify(batch, other.shape[0], "numbers of sequences")
+    return TensorType(INT32, (batch,))
+
+
+def _lower(ctx: LowerContext, x: Any, y: Any, x_lengths: Any, y_lengths: Any) -> Any:
+    lengths = [
+        jnp.clip(n.astype(np.int32), 0, t.shape[1]) for n, t in ((x_lengths, x), (y_lengths, y))
+    ]
+    return jax.vmap(_distance)(x, y, *lengths)
+
+
+def _distance(x: Any, y: Any, n: Any, m: Any) -> Any:
+    """The distance between the first n elements of x and the first m of y.
+
+    Element i of anti-diagonal k of the table is the distance between i elements of x and k - i
+    of y: all of them follow from the two anti-diagonals before, at once.
+    """
+    size, other = x.shape[0], y.shape[0]
+    i = lax.iota(np.int32, size + 1)
+    many = np.int32(2**30)  # outside of the table, less than overflows
+    turned = jnp.pad(y[::-1], (size, size))
+    before_each = jnp.pad(x, (1, 0))
+
+    def turn(k: Any, state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        before, last, found = state
+        # y[k - 1 - i], which stands at size + other - k + i of y turned round.
+        met = lax.dynamic_slice(turned, (size + other - k,), (size + 1,))
+        changed = _next(before) + (before_each != met)
+        here = jnp.minimum(jnp.minimum(last, _next(last)) + 1, changed)
+        here = jnp.where((i == 0) | (i == k), k, jnp.where(k - i > other, many, here))
+        here = jnp.where(i > k, many, here)
+        return last, here, jnp.where(k == n + m, here[n], found)
+
+    def _next(row: Any) -> Any:
+        return jnp.pad(row[:-1], (1, 0), constant_values=many)
+
+    first = jnp.where(i == 0, 0, many)
+    start = (jnp.full_like(first, many), first, jnp.zeros((), np.int32))
+    return lax.fori_loop(1, size + other + 1, turn, start)[2]
+
+
+def _layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+    lies = Sharded(0) if Sharded(0) in operands else REPLICATED
+    return LayoutPlan([lies] * 4, [lies])
+
+
+EDIT_DISTANCE = OpDef(
+    name="EditDistance",
+    signature="x, y, x_lengths, y_lengths -> distance",
+    precision="wide",
+    infer=_infer,
+    lower=in_wider(_lower),
+    differentiable=False,
+    layout=_layout,
+    doc="The least number of elements inserted, deleted and exchanged (int32) that turns the "
+    "first x_lengths [batch] elements of x [batch, steps] into the first y_lengths of y. Integers. "
+    "Source: Levenshtein, 1966; Wagner & Fischer, 1974, doi:10.1145/321796.321811.",
+)
+
+
+def edit_distance(
+    x: Any,
+    y: Any,
+    x_lengths: Any = None,
+    y_lengths: Any = None,
+    normalize: bool = False,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """How many elements must be inserted, deleted and exchanged to turn `x` into `y`.
+
+    Args:
+        x: [batch, n], integers: what was found.
+        y: [batch, m], integers: what is true.
+        x_lengths, y_lengths: [batch], integers: how many elements count; all by default. One out
+            of range counts as the nearest in range, and is an error of runs with
+            `CompileOptions(check_numerics=True)`.
+        normalize: divide by the length of `y`; infinite where that is 0 and the distance not.
+        name: of the last node.
+
+    Returns:
+        [batch], int32; float32 if it is normalised.
+
+    Raises:
+        ShapeError: other ranks, or batches of different size.
+        DTypeError: something that is not integers.
+
+    Source: Levenshtein, 1966; TensorFlow's `tf.edit_distance`.
+    """
+    x, y = promote_operands(x, y)
+    n, m = _lengths(x, x_lengths, "x_lengths"), _lengths(y, y_lengths, "y_lengths")
+    if not normalize:
+        return emit_one(EDIT_DISTANCE, (x, y, n, m), name)
+    distance = to_dtype(emit_one(EDIT_DISTANCE, (x, y, n, m)), FLOAT32)
+    m = minimum(maximum(m, 0), dim_value(y.shape[1]))  # as the operator takes it
+    share = divide(distance, to_dtype(maximum(m, 1), FLOAT32))
+    endless = where(equal(distance, 0), 0.0, np.float32(np.inf))
+    return where(equal(m, 0), endless, share, name=name)
+
+
+def _lengths(x: Tensor, given: Any, what: str) -> Tensor:
+    if x.ndim < 2:  # refused by the operator, in its words
+        return to_dtype(0, INT32) if given is None else convert(given)
+    if given is not None:
+        return in_range(convert(given), 0, x.shape[1] + 1, what, of="edit_distance")
+    return broadcast_to(dim_value(x.shape[1]), x.shape[:1])
+
+
+OPS: tuple[OpDef, ...] = (EDIT_DISTANCE,)

@@ -1,0 +1,1 @@
+"""Where variables reside: layouts, packing, and the rewrite from variables to buffers."""

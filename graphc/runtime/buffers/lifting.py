@@ -1,0 +1,127 @@
+"""Updates of many small variables as one: elementwise operators on raveled, joined operands.
+
+An optimizer updates each parameter by the same few elementwise operators. Where parameters,
+and what an optimizer keeps for each, lie in flat buffers in one order, those operators work on
+the buffers at once, and only gradients have to be joined. XLA would compile and run a kernel for
+each variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from graphc.ir.dims import DimConstraints
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import OpDef
+from graphc.ir.program import Program
+from graphc.ops.arrays.joining import CONCATENATE
+from graphc.ops.arrays.shape import RESHAPE
+from graphc.ops.arrays.slicing import SLICE
+from graphc.passes.core.elementwise import is_elementwise
+from graphc.runtime.buffers.layout import elements
+from graphc.runtime.buffers.update_signatures import STATE, Role, Roles
+
+
+class Lifting:
+    """Joins tensors raveled, one after the other, by as few nodes as it can.
+
+    Args:
+        places: the flat buffer's value and the first element, of tensors that lie in one.
+        added: takes the new nodes, in order.
+    """
+
+    def __init__(
+        self, program: Program, places: Mapping[Tensor, tuple[Tensor, int]], added: list[Node]
+    ) -> None:
+        self._roles = Roles(program)
+        self._places = places
+        self._added = added
+        self._known: dict[tuple[Tensor, ...], Tensor] = {}
+
+    def role(self, tensor: Tensor) -> Role:
+        """See `Roles`."""
+        return self._roles.of(tensor)
+
+    def flat(self, tensors: tuple[Tensor, ...]) -> Tensor:
+        """The tensors raveled and joined: `[sum of sizes]`."""
+        found = self._known.get(tensors)
+        if found is None:
+            for way in (self._in_place, self._lifted):
+                found = way(tensors) if found is None else found
+            found = self._joined(tensors) if found is None else found
+            self._known[tensors] = found
+        return found
+
+    def _add(self, node: Node) -> Tensor:
+        self._added.append(node)
+        return node.outputs[0]
+
+    def _in_place(self, tensors: tuple[Tensor, ...]) -> Tensor | None:
+        """The piece of a flat buffer in which they lie so already."""
+        value, first = self._places.get(tensors[0], (None, 0))
+        stop = first
+        for tensor in tensors:
+            home, start = self._places.get(tensor, (None, -1))
+            if value is None or home is not value or start != stop:
+                return None
+            stop += elements(tensor.type)
+        if value is None or (stop - first,) == value.type.shape:
+            return value
+        return self._add(node_of(SLICE, (value,), starts=(first,), limits=(stop,), strides=(1,)))
+
+    def _alike(self, tensors: tuple[Tensor, ...]) -> list[Node] | None:
+        """The nodes that make them, where one on joined operands would do as well."""
+        role = self.role(tensors[0])
+        if role == STATE or len(tensors) < 2 or any(self.role(t) != role for t in tensors):
+            return None
+        nodes = [node for t in tensors if (node := self._roles.producers.get(t)) is not None]
+        if len(nodes) < len(tensors):
+            return None
+        if role is None:  # of elsewhere: worth it only where there is not more to join then
+            first = nodes[0]
+            if any(n.op is not first.op or n.attrs != first.attrs for n in nodes):
+                return None
+            if not all(map(is_elementwise, nodes)):
+                return None
+            if any(sum(t.type.shape != () for t in n.inputs) != 1 for n in nodes):
+                return None
+        return nodes
+
+    def _lifted(self, tensors: tuple[Tensor, ...]) -> Tensor | None:
+        """The one operator that makes each of them, applied to its joined operands."""
+        nodes = self._alike(tensors)
+        if nodes is None:
+            return None
+        operands: list[Tensor | tuple[Tensor, ...]] = []
+        for column in zip(*[node.inputs for node in nodes], strict=True):
+            if all(t.type.shape == r.type.shape for t, r in zip(column, tensors, strict=True)):
+                same = column[0].type.shape == () and len({*column}) == 1
+                operands.append(column[0] if same else tuple(column))
+            elif column[0].type.shape == () and all(t is column[0] for t in column):
+                operands.append(column[0])
+            else:
+                return None  # broadcast in another way
+        if all(isinstance(operand, Tensor) for operand in operands):
+            return None
+        joined = [o if isinstance(o, Tensor) else self.flat(o) for o in operands]
+        return self._add(node_of(nodes[0].op, joined, **nodes[0].attrs))
+
+    def _joined(self, tensors: tuple[Tensor, ...]) -> Tensor:
+        pieces = [
+            tensor
+            if tensor.type.rank == 1
+            else self._add(node_of(RESHAPE, (tensor,), shape=(elements(tensor.type),)))
+            for tensor in tensors
+        ]
+        return pieces[0] if len(pieces) == 1 else self._add(node_of(CONCATENATE, pieces, axis=0))
+
+
+def node_of(
+    op: OpDef, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None = None, **attrs: object
+) -> Node:
+    """A node of a physical program; it defines `outputs`, or new tensors."""
+    attributes = op.complete(attrs)
+    if outputs is None:
+        types = op.infer_types(inputs, attributes, DimConstraints())
+        outputs = [Tensor(type, f"state/{op.name}:{i}") for i, type in enumerate(types)]
+    return Node(op, tuple(inputs), tuple(outputs), attributes, name=f"state/{op.name}")

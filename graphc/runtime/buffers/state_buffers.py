@@ -1,0 +1,295 @@
+"""The last step before lowering: state ports that are variables become ports that are buffers.
+
+`propose` says which variables a program would have share a buffer, `physical` rewrites it for
+the buffers there are: reads become slices, assignments make new buffers. Both depend on nothing
+but the program and the layout, so the same program after the same programs is the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from graphc.errors import StateError
+from graphc.ir.dtypes import DType, short_name
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Port, Program, is_pure
+from graphc.ir.rewrite import substitute, used_from
+from graphc.ops.arrays.joining import CONCATENATE, SPLIT
+from graphc.ops.arrays.shape import RESHAPE
+from graphc.ops.arrays.slicing import SLICE
+from graphc.ops.arrays.stacking import STACK, UNSTACK
+from graphc.runtime.buffers.layout import FLAT, OWN, STACKED, Buffer, Group, StateLayout, elements
+from graphc.runtime.buffers.lifting import Lifting, node_of
+from graphc.runtime.buffers.update_signatures import Roles
+
+# Small: what a copy of costs less than one more argument of a call does (about 2 us).
+SMALL = 4096
+
+
+# -- which variables share a buffer ----------------------------------------------------------
+
+
+def propose(program: Program, layout: StateLayout) -> list[Group]:
+    """The groups that a bound, optimised program would like, those it needs most first.
+
+    Stacked: what a `Stack` node takes from state, all of one type. Flat: the small rest that
+    still has buffers of its own, by dtype and by the way it is updated. A program that only
+    reads groups what it reads as one that trains will, so that their layouts agree. What the user
+    says of where variables lie on a mesh holds them out of flat buffers, on any devices, and out
+    of stacks with such as lie otherwise; what lies on several devices shares no buffer.
+    """
+    state = {port.tensor: port.name for port in program.ports("state")}
+    groups: list[Group] = []
+    grouped: set[str] = set()
+    for node in program.nodes:
+        if node.op is not STACK or node.attrs["axis"] != 0 or len(node.inputs) < 2:
+            continue
+        members = tuple([state[t] for t in node.inputs if t in state])
+        places = {(program.shards.get(name), program.homes.get(name)) for name in members}
+        alike = len(places) == 1
+        if len(members) == len(node.inputs) and alike and grouped.isdisjoint(members):
+            grouped.update(members)
+            groups.append(Group(STACKED, members))
+    return groups + _flat_groups(program, layout.with_groups(groups))
+
+
+def _flat_groups(program: Program, layout: StateLayout) -> list[Group]:
+    roles = Roles(program)
+    role_of = roles.of_variables()
+    order = _order(program, layout, roles)
+    found: dict[object, list[str]] = {}
+    for name in sorted(role_of, key=order.__getitem__):
+        type = layout.types[name]
+        own = layout.buffer_of(name).kind == OWN and name not in program.shards
+        if own and elements(type) <= SMALL and _fills_bytes(type.dtype):
+            key = (type.dtype, role_of[name], program.homes.get(name))
+            found.setdefault(key, []).append(name)
+    return [Group(FLAT, tuple(names)) for names in found.values() if len(names) > 1]
+
+
+def _order(program: Program, layout: StateLayout, roles: Roles) -> dict[str, tuple[int, int]]:
+    """What to sort variables by: the order of the layout, but what an optimizer keeps for each
+    parameter comes in the order of the parameters."""
+    number = {name: i for i, name in enumerate(layout.types)}
+    name_of = {port.tensor: port.name for port in program.ports("state")}
+    order = {name: (i, i) for name, i in number.items()}
+    for port in program.new_state():
+        for source in roles.sources(port.tensor):
+            name = name_of[source]
+            order[name] = min(order[name], (number[port.name], number[name]))
+    return order
+
+
+def _fills_bytes(dtype: DType) -> bool:
+    """Whether each element begins with a byte: those of 4 bits share one."""
+    return short_name(dtype) not in ("i4", "u4")
+
+
+# -- the program for them --------------------------------------------------------------------
+
+
+def physical(program: Program, layout: StateLayout) -> Program:
+    """The program with the buffers of `layout` for its state, means the same.
+
+    Args:
+        program: bound, its state ports named by variable.
+
+    Raises:
+        StateError: the program has a variable that the layout has not, or of another type.
+    """
+    rewriting = _Rewriting(program, layout)
+    return rewriting.run() if rewriting.buffers else program
+
+
+class _Rewriting:
+    """One run of `physical`."""
+
+    def __init__(self, program: Program, layout: StateLayout) -> None:
+        self.program = program
+        self.reads = {port.name: port.tensor for port in program.ports("state")}
+        self.writes = {port.name: port.tensor for port in program.new_state()}
+        self.buffers: dict[Buffer, Tensor] = {}  # with what stands for its old value
+        self.before: list[Node] = []
+        self.after: list[Node] = []
+        self.of: dict[str, Buffer] = {}
+        for name, tensor in {**self.writes, **self.reads}.items():
+            if layout.types.get(name) != tensor.type:
+                raise StateError(f"{program.name}: the layout has no {name!r} of {tensor.type}")
+            buffer = layout.buffer_of(name)
+            if buffer.kind != OWN:
+                self.of[name] = buffer
+                if buffer not in self.buffers:
+                    self.buffers[buffer] = Tensor(buffer.type, buffer.name)
+
+    def run(self) -> Program:
+        self.program = substitute(self.program, self._whole_stacks())
+        self.writes = {port.name: port.tensor for port in self.program.new_state()}
+        lifting = Lifting(self.program, self._places(), self.after)
+        wholes: dict[tuple[Tensor | None, ...], Tensor] = {
+            node.outputs: node.inputs[0]
+            for node in self.program.nodes
+            if node.op is UNSTACK and node.attrs["axis"] == 0
+        }
+        new = {
+            buffer: self._written(buffer, value, lifting, wholes)
+            for buffer, value in self.buffers.items()
+            if not self.writes.keys().isdisjoint(buffer.members)
+        }
+        outputs = self._ports(self.program.outputs, new)
+        nodes = used_from(
+            [*self.program.nodes, *self.after],
+            [port.tensor for port in outputs],
+            keep=lambda node: not is_pure(node),
+        )
+        used = {t for node in nodes for t in node.inputs} | {port.tensor for port in outputs}
+        for buffer, value in self.buffers.items():
+            self._read(buffer, value, used)
+        used.update(t for node in self.before for t in node.inputs)
+        # A buffer that is written whole and not read is no input, as a variable would not be.
+        idle = set(self.buffers.values()) - used
+        inputs = self._ports(self.program.inputs, self.buffers)
+        return self.program.replace(
+            inputs=tuple([port for port in inputs if port.tensor not in idle]),
+            nodes=(*self.before, *nodes),
+            outputs=tuple(outputs),
+        )
+
+    def _ports(self, ports: Sequence[Port], values: dict[Buffer, Tensor]) -> list[Port]:
+        """The ports with each buffer's once, where the first of its members was.
+
+        An input that is only written is added behind, for what it keeps.
+        """
+        result: dict[str, Port] = {}
+        done: list[Port] = []
+        for port in ports:
+            buffer = self.of.get(port.name) if port.kind == "state" else None
+            if buffer is None:
+                done.append(port)
+            elif buffer.name not in result:
+                result[buffer.name] = Port(buffer.name, "state", values[buffer])
+                done.append(result[buffer.name])
+        missing = [b for b in values if b.name not in result]
+        return [*done, *(Port(b.name, "state", values[b]) for b in missing)]
+
+    # -- reading ----------------------------------------------------------------------------
+
+    def _whole_stacks(self) -> dict[Tensor, Tensor]:
+        """The results of `Stack` nodes that stand in stacked buffers as they lie."""
+        place = {
+            self.reads[name]: (buffer, number)
+            for buffer in self.buffers
+            if buffer.kind == STACKED
+            for number, name in enumerate(buffer.members)
+            if name in self.reads
+        }
+        found: dict[Tensor, Tensor] = {}
+        for node in self.program.nodes:
+            if node.op is not STACK or node.attrs["axis"] != 0 or node.inputs[0] not in place:
+                continue
+            buffer, first = place[node.inputs[0]]
+            stop = first + len(node.inputs)
+            if [place.get(t) for t in node.inputs] != [(buffer, i) for i in range(first, stop)]:
+                continue
+            value = self.buffers[buffer]
+            if stop - first < len(buffer.members):
+                self.before.append(_slice(value, buffer, first, stop))
+                value = self.before[-1].outputs[0]
+            found[node.outputs[0]] = value
+        return found
+
+    def _read(self, buffer: Buffer, value: Tensor, used: set[Tensor]) -> None:
+        """Nodes that cut from the buffer what the program takes: the tensors of its old ports."""
+        members = [self.reads.get(name) for name in buffer.members]
+        if all(tensor in used for tensor in members):
+            results = [tensor for tensor in members if tensor is not None]
+            if buffer.kind == STACKED:
+                self.before.append(node_of(UNSTACK, (value,), results))
+                return
+            sizes = tuple(map(elements, buffer.types))
+            pieces = node_of(SPLIT, (value,), axis=0, sizes=sizes)
+            ranks = [result.type.rank for result in results]
+            given = zip(pieces.outputs, results, ranks, strict=True)
+            self.before.append(
+                pieces.replace(outputs=tuple([r if rank == 1 else p for p, r, rank in given]))
+            )
+            self.before += [
+                node_of(RESHAPE, (piece,), [result], shape=result.type.shape)
+                for piece, result in zip(pieces.outputs, results, strict=True)
+                if result.type.rank != 1
+            ]
+            return
+        for number, tensor in enumerate(members):
+            if tensor is not None and tensor in used:
+                piece = _slice(value, buffer, number, number + 1)
+                shape = node_of(RESHAPE, piece.outputs, [tensor], shape=tensor.type.shape)
+                self.before += [piece, shape]
+
+    def _places(self) -> dict[Tensor, tuple[Tensor, int]]:
+        """Where the old values of members of flat buffers lie."""
+        return {
+            self.reads[name]: (value, start)
+            for buffer, value in self.buffers.items()
+            if buffer.kind == FLAT
+            for name, start in zip(buffer.members, buffer.starts, strict=True)
+            if name in self.reads
+        }
+
+    # -- writing ----------------------------------------------------------------------------
+
+    def _written(
+        self,
+        buffer: Buffer,
+        value: Tensor,
+        lifting: Lifting,
+        wholes: Mapping[tuple[Tensor | None, ...], Tensor],
+    ) -> Tensor:
+        """The buffer's new value; `wholes`: what `Unstack` nodes take, by what they give."""
+        new = tuple([self.writes.get(name) for name in buffer.members])
+        if buffer.kind == STACKED and new in wholes:
+            return wholes[new]
+        pieces: list[Tensor] = []
+        for first, stop, tensors in _runs(new, lifting):
+            if not tensors:
+                pieces.append(self._add(_slice(value, buffer, first, stop)))
+            elif buffer.kind == FLAT:
+                pieces.append(lifting.flat(tensors))
+            else:
+                pieces.append(self._add(node_of(STACK, tensors, axis=0)))
+        if len(pieces) == 1:
+            return pieces[0]
+        return self._add(node_of(CONCATENATE, pieces, axis=0))
+
+    def _add(self, node: Node) -> Tensor:
+        self.after.append(node)
+        return node.outputs[0]
+
+
+def _runs(
+    new: Sequence[Tensor | None], lifting: Lifting
+) -> list[tuple[int, int, tuple[Tensor, ...]]]:
+    """(first, stop, tensors) of neighbours that are updated alike; no tensors: not assigned."""
+    runs: list[tuple[int, int, tuple[Tensor, ...]]] = []
+    last: object = None
+    for number, tensor in enumerate(new):
+        kind = (False, None) if tensor is None else (True, lifting.role(tensor))
+        if runs and kind == last:
+            first, _, tensors = runs.pop()
+        else:
+            first, tensors = number, ()
+        runs.append((first, number + 1, tensors if tensor is None else (*tensors, tensor)))
+        last = kind
+    return runs
+
+
+def _slice(value: Tensor, buffer: Buffer, first: int, stop: int) -> Node:
+    """Members `first` to `stop` of a buffer, side by side as they lie in it."""
+    shape = buffer.type.shape
+    starts = (*buffer.starts, shape[0])
+    rest = shape[1:]
+    return node_of(
+        SLICE,
+        (value,),
+        starts=(starts[first], *[0] * len(rest)),
+        limits=(starts[stop], *rest),
+        strides=(1,) * len(shape),
+    )

@@ -1,0 +1,63 @@
+"""Several steps as one program: a loop around the program of one, on the device."""
+
+from __future__ import annotations
+
+from graphc.ir.dims import DimConstraints
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Port, Program, region
+from graphc.ir.types import TensorType
+from graphc.ops.control.scan import SCAN
+from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.buffers.state_buffers import physical
+
+
+def physical_steps(program: Program, layout: StateLayout, count: int) -> Program:
+    """The program of `count` steps, its state in the buffers of `layout`: they go through the
+    loop as they are.
+
+    Raises:
+        StateError: see `physical`.
+    """
+    return looped(physical(program, layout), count)
+
+
+def looped(program: Program, count: int) -> Program:
+    """The program that runs a bound one `count` times, each time on the state the last one left.
+
+    Feeds have a leading axis of size `count`, of which each step takes its slice; fetched values
+    are stacked likewise. Draws differ from step to step as they do from run to run, for what
+    counts the runs is state.
+    """
+    read = {port.name: port.tensor for port in program.ports("state")}
+    new = {port.name: port.tensor for port in program.new_state()}
+    taken = {n: read[n] if n in read else Tensor(t.type, n) for n, t in new.items()}
+    consts = {name: tensor for name, tensor in read.items() if name not in new}
+    feeds, fetches = program.ports("feed"), program.ports("fetch")
+    body = region(
+        "step",
+        [*consts.values(), *taken.values(), *(port.tensor for port in feeds)],
+        program.nodes,
+        [*new.values(), *(port.tensor for port in fetches)],
+    )
+    state = {n: Tensor(t.type, n) for n, t in {**consts, **taken}.items()}
+    stacked = [Tensor(_times(count, port.tensor.type), port.name) for port in feeds]
+    attrs = SCAN.complete({"consts": len(consts), "carries": len(new), "length": count})
+    operands = (*state.values(), *stacked)
+    types = SCAN.infer_types(operands, attrs, DimConstraints(), regions=(body,))
+    results = tuple([Tensor(type, f"steps:{i}") for i, type in enumerate(types)])
+    return program.replace(
+        inputs=(
+            *(Port(port.name, "feed", t) for port, t in zip(feeds, stacked, strict=True)),
+            *(Port(name, "state", tensor) for name, tensor in state.items()),
+        ),
+        nodes=(Node(SCAN, operands, results, attrs, (body,), "steps"),),
+        outputs=(
+            *(Port(p.name, "fetch", t) for p, t in zip(fetches, results[len(new) :], strict=True)),
+            *(Port(name, "state", t) for name, t in zip(new, results, strict=False)),
+        ),
+        batch_axes={name: axis + 1 for name, axis in program.batch_axes.items()},
+    )
+
+
+def _times(count: int, type: TensorType) -> TensorType:
+    return TensorType(type.dtype, (count, *type.shape))

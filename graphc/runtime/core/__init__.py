@@ -1,0 +1,1 @@
+"""What all of the runtime uses: lazy values, counters, threads, signals, forks, failures."""

@@ -1,0 +1,1 @@
+"""Values from the user: fetches, feeds, batches. Nothing about compiled programs."""

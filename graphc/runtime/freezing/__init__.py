@@ -1,0 +1,1 @@
+"""`gc.freeze`: a graph for inference with variables as constants."""

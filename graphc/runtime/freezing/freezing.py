@@ -1,0 +1,288 @@
+"""`freeze`: what a graph gives when nothing is learnt any more, as a graph of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from graphc.collection import without_collection
+from graphc.config import CompileOptions
+from graphc.errors import AttributeValueError, FeedError, FetchError
+from graphc.ir.capture import Fetch
+from graphc.ir.graph import Graph
+from graphc.ir.node import Node, Tensor, is_among
+from graphc.ir.program import Program
+from graphc.ir.source import current_source
+from graphc.ir.verify import verify
+from graphc.ops.core.emit import CONSTANT
+from graphc.passes.core.base import Pass
+from graphc.passes.frozen.fold_norms import FoldNorms
+from graphc.passes.frozen.frozen import split_frozen
+from graphc.passes.frozen.hoist_frozen import HoistFrozen
+from graphc.passes.frozen.remove_dropout import RemoveDropout
+from graphc.passes.manager import PassManager
+from graphc.passes.pass_filter import without
+from graphc.passes.pipelines import pipeline
+from graphc.passes.simplify.functionalize import RNG_COUNTER, RNG_KEY
+from graphc.passes.simplify.prune import Prune
+from graphc.passes.simplify.sink_constants import SinkConstants
+from graphc.runtime.core.forking import FORKING
+from graphc.runtime.feeds.fetches import resolve_feed, resolve_feeds, resolve_fetch
+from graphc.runtime.freezing.freeze_capture import (
+    by_name,
+    captured,
+    feed_name,
+    fetch_name,
+    state_of,
+)
+from graphc.runtime.freezing.regraph import RANDOM_STATE, as_graph
+from graphc.runtime.session import Session
+from graphc.runtime.targets.prepare import evaluate
+
+Array = np.ndarray[Any, Any]
+LITERALS = 256  # bytes: numbers, and vectors of a few channels
+
+
+def freeze(
+    session: Session,
+    inputs: Any,
+    outputs: Any,
+    *,
+    given: Mapping[Any, Any] | None = None,
+    literals: int = LITERALS,
+) -> Graph:
+    """A new graph that computes `outputs` from `inputs` with the variables as they are now.
+
+    What depends on variables and constants alone is computed here, once. What is left takes it as
+    variables that nothing assigns, so that programs stay small; only small values stand in the
+    program. Dropout is removed; branches that `given` decides are too. Batch normalisation uses
+    its moving averages, also where it was called with `training=True`, and goes into the kernel
+    and bias of the layer before it, where that is a convolution or a product and nothing else
+    uses what the layer gives. Results are the same but for rounding. Gradients through such a
+    layer keep the terms of a batch's own statistics: take gradients of the frozen graph instead.
+
+    The graph is one as any other: a session runs it, `gc.save` writes it. Its collections
+    "inputs" and "outputs" hold its ends.
+
+    Args:
+        inputs: name -> tensor that is fed, or a list of tensors or names.
+        outputs: name -> tensor or variable that is fetched; or a list of them, or a single one.
+            Without names they keep those they have.
+        given: tensor or name -> the value that it has from now on, such as `{training: False}`.
+        literals: values of up to so many bytes stand in the program. A large number makes
+            constants of all variables.
+
+    Raises:
+        FeedError, UnknownNameError: something else is needed to compute the outputs, or is no
+            value for `given`.
+        FetchError: an output has no value, or assigns a variable.
+        StateError: the session is closed or broken.
+
+    >>> import graphc as gc
+    >>> with gc.Graph() as g:
+    ...     x = gc.placeholder((None, 2), name="x")
+    ...     w = gc.variable([[1.0], [2.0]], name="w")
+    ...     y = gc.matmul(x, gc.exp(w) * 2, name="y")
+    >>> frozen = gc.freeze(gc.Session(g), [x], [y], literals=0)
+    >>> [node.op.name for node in frozen.nodes], list(frozen.variables)
+    (['Placeholder', 'ReadVariable', 'MatMul'], ['Multiply'])
+    """
+    FORKING.use_devices()
+    if not isinstance(session, Session):
+        raise AttributeValueError(
+            f"freeze: the first argument must be a session, got {type(session).__name__}",
+            source=current_source(),
+            mend="gc.freeze(gc.Session(graph), inputs, outputs) freezes the initial values",
+        )
+    if type(literals) is not int or literals < 0:
+        raise AttributeValueError(
+            f"freeze: literals must be a number of bytes, got {literals!r}",
+            source=current_source(),
+        )
+    graph = session.graph
+    feeds = {n: resolve_feed(graph, t) for n, t in by_name(inputs, feed_name(graph)).items()}
+    fetches = {n: resolve_fetch(graph, t) for n, t in by_name(outputs, fetch_name(graph)).items()}
+    named: dict[Tensor, str] = {}
+    for name, tensor in feeds.items():
+        if named.setdefault(tensor, name) != name:
+            raise FeedError(
+                f"freeze: inputs {named[tensor]!r} and {name!r} are one tensor, {tensor.name!r}",
+                source=current_source(),
+                mend="give it one name",
+            )
+    if not fetches:
+        raise FetchError("freeze: there are no outputs", source=current_source())
+    frozen = freeze_program(
+        session, list(feeds.values()), fetches, {} if given is None else given, literals=literals
+    )
+    program = _renamed(frozen.program, list(feeds))
+    sources = {name: t.node.source for name, t in feeds.items()}
+    return as_graph(program, frozen.values, name=graph.name, seed=graph.seed, sources=sources)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A pure program whose state is constant, but for the random state of one that draws.
+
+    Attributes:
+        program: optimised; its fetches are named as asked for.
+        values: of the program's state by name, but for the random state. Those under names of
+            variables are these; others are made of several.
+    """
+
+    program: Program
+    values: Mapping[str, Array]
+
+
+@without_collection()
+def freeze_program(
+    session: Session,
+    feeds: Sequence[Tensor],
+    fetches: Mapping[str, Fetch],
+    given: Mapping[Any, Any],
+    *,
+    options: CompileOptions | None = None,
+    literals: int = LITERALS,
+    scope: str = "",
+) -> Frozen:
+    """What `freeze` makes a graph of.
+
+    Args:
+        fetches: result name -> what is fetched; each has a port of its own.
+        options: of the passes; those of the session otherwise.
+        scope: put before names of values that are not those of variables.
+
+    Raises:
+        FeedError, FetchError, StateError: see `freeze`.
+    """
+    options = session.options if options is None else options
+    known = resolve_feeds(session.graph, given)
+    both = [t.name for t in known if is_among(t, feeds)]
+    if both:
+        raise FeedError(f"freeze: {both[0]!r} is an input and given", source=current_source())
+    program = captured(session.graph, feeds, fetches, known)
+    plain = replace(options, pipeline="O1", precision=None, sparse_updates="off")
+    program = _by(RemoveDropout(), program, options)
+    program = _by(SinkConstants(), _through(program, plain), options)
+    program = _without_state(_through(program, plain), session.graph)
+    program = Prune().run(_by(FoldNorms(RANDOM_STATE), program, options)).program
+    program = _through(program, replace(options, pipeline="O1"))
+    program = Prune().run(_by(HoistFrozen(RANDOM_STATE), program, options)).program
+    before, program = split_frozen(program, RANDOM_STATE, literals)
+    taken = dict.fromkeys(p.name for p in (*before.inputs, *program.ports("state")))
+    values = session.values([name for name in taken if name in session.graph.variables])
+    made = evaluate(before, [values[p.name] for p in before.inputs]) if before.outputs else []
+    values.update(zip([port.name for port in before.outputs], made, strict=True))
+    program, values = _with_literals(program, values, literals)
+    program = _through(program, plain)
+    return _scoped(Frozen(program, values), session.graph, scope)
+
+
+def _by(a_pass: Pass, program: Program, options: CompileOptions) -> Program:
+    """The program after a pass that the options do not leave out."""
+    for each in without([a_pass], options):
+        program = each.run(program).program
+        if options.verify:
+            verify(program, "functional")
+    return program
+
+
+def _through(program: Program, options: CompileOptions) -> Program:
+    manager = PassManager(
+        without(pipeline(options), options),
+        verify=options.verify,
+        validate=options.validate,
+        evaluator=evaluate,
+    )
+    return manager.run(program)[0]
+
+
+def _without_state(program: Program, graph: Graph) -> Program:
+    """The program without the state that it does not need any more.
+
+    Raises:
+        FetchError: it assigns a variable.
+    """
+    taken = state_of(program)
+    for port in program.new_state():
+        if port.name not in RANDOM_STATE and taken.get(port.name) is not port.tensor:
+            variable = graph.variables.get(port.name)
+            raise FetchError(
+                f"freeze: the outputs assign the variable {port.name!r}",
+                source=None if variable is None else variable.source,
+                mend="fetch what does not: the layer called with training=False, or "
+                "given={training: False} where a branch assigns",
+            )
+    random = tuple(port for port in program.new_state() if port.name in RANDOM_STATE)
+    fetches = tuple(program.ports("fetch"))
+    quiet = Prune().run(program.replace(outputs=fetches)).program
+    used = {t for node in quiet.nodes for t in node.inputs} | set(quiet.output_tensors())
+    draws = RNG_KEY in taken and taken[RNG_KEY] in used
+    if draws:
+        program = program.replace(outputs=(*fetches, *random))
+        used.add(taken[RNG_COUNTER])
+    else:
+        program = quiet
+    inputs = tuple(p for p in program.inputs if p.kind != "state" or p.tensor in used)
+    return program.replace(inputs=inputs)
+
+
+def _with_literals(
+    program: Program, values: Mapping[str, Array], limit: int
+) -> tuple[Program, dict[str, Array]]:
+    """The program with small state as constants, and the values of what is state still."""
+    ports = program.ports("state")
+    small = [p for p in ports if p.name in values and values[p.name].nbytes <= limit]
+    constants = []
+    for port in small:
+        value = np.array(values[port.name])
+        value.flags.writeable = False
+        attrs = CONSTANT.complete({"value": value})
+        constants.append(Node(CONSTANT, (), (port.tensor,), attrs, name=port.name))
+    program = program.replace(
+        inputs=tuple(port for port in program.inputs if port not in small),
+        nodes=(*constants, *program.nodes),
+    )
+    left = [port.name for port in program.ports("state")]
+    return program, {name: values[name] for name in left if name in values}
+
+
+def _scoped(frozen: Frozen, graph: Graph, scope: str) -> Frozen:
+    """What is made of several variables under names with `scope` before them."""
+    program, values = frozen.program, frozen.values
+    used = {t for node in program.nodes for t in node.inputs} | set(program.output_tensors())
+
+    def renamed(name: str) -> str:
+        if name in graph.variables or name in RANDOM_STATE:
+            return name
+        new = f"{scope}{name}"
+        while new in graph.variables:
+            new += "_"
+        return new
+
+    inputs = tuple(
+        port._replace(name=renamed(port.name)) if port.kind == "state" else port
+        for port in program.inputs
+        if port.kind != "state" or port.tensor in used or port.name in RANDOM_STATE
+    )
+    names = {port.name for port in inputs}
+    kept = {renamed(n): value for n, value in values.items() if renamed(n) in names}
+    return Frozen(program.replace(inputs=inputs), kept)
+
+
+def _renamed(program: Program, names: Sequence[str]) -> Program:
+    """The program with its feeds under the names asked for."""
+    new = iter(names)
+    inputs = []
+    axes: dict[str, int] = {}
+    for port in program.inputs:
+        if port.kind == "feed":
+            name = next(new)
+            if port.name in program.batch_axes:
+                axes[name] = program.batch_axes[port.name]
+            port = port._replace(name=name)
+        inputs.append(port)
+    return program.replace(inputs=tuple(inputs), batch_axes=axes)

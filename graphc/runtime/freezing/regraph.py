@@ -1,0 +1,147 @@
+"""A functional program as a graph again: what `gc.freeze` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from graphc.ir.graph import Graph
+from graphc.ir.node import EMPTY, Node, Tensor, same_items
+from graphc.ir.program import Port, Program
+from graphc.ir.rewrite import clone
+from graphc.ir.source import Source
+from graphc.ir.variable import Variable
+from graphc.ops.core.emit import CONSTANT
+from graphc.ops.draws.random_keys import FOLD_IN, RANDOM_KEY
+from graphc.ops.structure.state import IDENTITY, PLACEHOLDER, READ_VARIABLE
+from graphc.passes.simplify.functionalize import RNG_COUNTER, RNG_KEY
+
+Array = np.ndarray[Any, Any]
+RANDOM_STATE = (RNG_KEY, RNG_COUNTER)
+
+
+def as_graph(
+    program: Program,
+    values: Mapping[str, Array],
+    *,
+    name: str,
+    seed: int,
+    sources: Mapping[str, Source | None] = EMPTY,
+) -> Graph:
+    """The graph of a pure program: feeds are placeholders, state is variables that stay.
+
+    Draws of the program become draws of the graph, whose streams are its own. Inputs stand in
+    the collection "inputs" and results in "outputs", under the names of the program's ports.
+
+    Args:
+        values: of the program's state by name, but for the random state.
+        sources: feed name -> the user's line of the placeholder.
+    """
+    graph = Graph(seed=seed, name=name)
+    writer = _Writer(graph, _drawing(clone(program)))
+    for port in writer.program.ports("feed"):
+        writer.placeholder(port, program.batch_axes.get(port.name), sources.get(port.name))
+    for port in writer.program.ports("state"):
+        if port.name not in RANDOM_STATE:
+            writer.variable(port, values[port.name])
+    for node in writer.program.nodes:
+        writer.node(node)
+    for port in writer.program.ports("fetch"):
+        graph.add_to_collection("outputs", writer.output(port))
+    for a, b in program.equalities:
+        graph.constraints.unify(a, b)
+    return graph
+
+
+def _drawing(program: Program) -> Program:
+    """The program with a draw of its own in the place of the run's key."""
+    state = {port.name: port.tensor for port in program.ports("state")}
+    if RNG_KEY not in state:
+        return program
+    root, counter = state[RNG_KEY], state.get(RNG_COUNTER)
+    nodes: list[Node] = []
+    for node in program.nodes:
+        if node.op is FOLD_IN and same_items(node.inputs, (root, counter)):
+            seed = Tensor(node.inputs[1].type)
+            zero = np.zeros((), np.int32)
+            nodes.append(Node(CONSTANT, (), (seed,), {"value": zero}, name="random/seed"))
+            node = node.replace(op=RANDOM_KEY, inputs=(seed,), attrs=RANDOM_KEY.complete())
+        nodes.append(node)
+    kept = tuple(port for port in program.outputs if port.kind == "fetch")
+    used = {port.tensor for port in kept}
+    needed: list[Node] = []
+    for node in reversed(nodes):
+        if not node.outputs or not used.isdisjoint(node.outputs):
+            used.update(node.inputs)
+            needed.append(node)
+    return program.replace(nodes=tuple(reversed(needed)), outputs=kept)
+
+
+class _Writer:
+    """Gives nodes and tensors names of their own; those of the ports are kept for the ports."""
+
+    def __init__(self, graph: Graph, program: Program) -> None:
+        self.graph, self.program = graph, program
+        self._makers = program.producers()
+        ports = (*program.ports("feed"), *program.ports("fetch"))
+        self._ports = {_node_name(port.name): port.tensor for port in ports}
+        state = [port.name for port in program.ports("state")]
+        self._taken = {*self._ports, *state}
+
+    def placeholder(self, port: Port, batch_axis: int | None, source: Source | None) -> None:
+        dtype, shape = port.tensor.type
+        attrs = PLACEHOLDER.complete({"dtype": dtype, "shape": shape, "batch_axis": batch_axis})
+        name = _node_name(port.name)
+        self._restore(Node(PLACEHOLDER, (), (port.tensor,), attrs, name=name, source=source))
+        self.graph.add_to_collection("inputs", port.tensor)
+
+    def variable(self, port: Port, value: Array) -> None:
+        value = np.array(value)
+        value.flags.writeable = False
+        type = port.tensor.type
+        self.graph.restore_variable(Variable(self.graph, port.name, type, value, trainable=False))
+        attrs = {"variable": port.name, "dtype": type.dtype, "shape": type.shape}
+        name = self._unique(f"{port.name}/read")
+        self._restore(
+            Node(READ_VARIABLE, (), (port.tensor,), READ_VARIABLE.complete(attrs), name=name)
+        )
+
+    def node(self, node: Node) -> None:
+        wanted = node.name or node.op.name
+        mine = node.outputs and self._ports.get(wanted) is node.outputs[0]
+        name = wanted if mine and not self._is_input(wanted) else self._unique(wanted)
+        self._restore(node.replace(name=name))
+
+    def output(self, port: Port) -> Tensor:
+        """The result under the port's name: of an identity, where it has another."""
+        name = _node_name(port.name)
+        if port.tensor.name in (name, f"{name}:0"):
+            return port.tensor
+        if self.graph.find_node(name) is not None:  # an input, or a variable, of that name
+            name = self._unique(name)
+        result = Tensor(port.tensor.type)
+        self._restore(Node(IDENTITY, (port.tensor,), (result,), name=name))
+        return result
+
+    def _is_input(self, name: str) -> bool:
+        return self.graph.find_node(name) is not None
+
+    def _unique(self, wanted: str) -> str:
+        name, number = wanted, 0
+        while name in self._taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._taken.add(name)
+        return name
+
+    def _restore(self, node: Node) -> None:
+        for i, tensor in enumerate(node.outputs):
+            tensor.name = f"{node.name}:{i}"
+        self.graph.restore(node)
+
+
+def _node_name(port: str) -> str:
+    """The name of a second result, `x:1`, is none for a node."""
+    return port.replace(":", "_")

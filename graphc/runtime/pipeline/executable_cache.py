@@ -1,0 +1,211 @@
+"""Executables in the cache: under which key one is looked up and kept, and what is kept of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+from graphc.config import DEFAULT
+from graphc.errors import CacheError
+from graphc.passes.manager import PassReport, PassRow
+from graphc.runtime.buffers.layout import Buffer, StateLayout, groups_of
+from graphc.runtime.core.counters import COUNTERS
+from graphc.runtime.pipeline.compilation import Insides, Making
+from graphc.runtime.targets.interface import PARTITIONED, Interface
+from graphc.runtime.targets.loading import Code, from_bytes, to_bytes
+from graphc.runtime.targets.scripts import CompiledPartition
+from graphc.store.files import Entry
+from graphc.store.folder import ExecutableCache, open_cache, warn_once
+
+
+class Found(NamedTuple):
+    """An executable from the cache.
+
+    Attributes:
+        interface, compiled: what an `Executor` takes.
+        layout: of the state; it has the buffers of the interface.
+        report: what the passes did when it was compiled.
+        seconds: that reading it took.
+        budget: of memory that it was made within; see `Insides`.
+    """
+
+    interface: Interface
+    compiled: jax.stages.Compiled
+    layout: StateLayout
+    report: PassReport
+    seconds: float
+    budget: int | None = None
+
+
+class Place(Protocol):
+    """Where an executable is looked up, and given to when it was compiled."""
+
+    def find(self) -> Found | None:
+        """The executable, if it is there."""
+
+    def keep(self, insides: Insides, compiled: jax.stages.Compiled) -> None:
+        """Takes one that was compiled."""
+
+
+class Shelf:
+    """The place of one executable in the cache, or nowhere.
+
+    An executable fits the layouts that have, or can be given, the buffers of its interface. The
+    first that is compiled of a program is kept under the program's key; one for a layout that the
+    first does not fit is kept beside it, under a key with that layout in it.
+    """
+
+    def __init__(self, making: Making, layout: StateLayout) -> None:
+        self._making, self._layout = making, layout
+        self._cache, self._key = cache_for(making), making.key or ""
+
+    def find(self) -> Found | None:
+        """The executable, if it is there; then no stage of `making` is needed."""
+        cache, making = self._cache, self._making
+        if cache is None or making.machine is not None:  # what cannot run here cannot be loaded
+            return None
+        found = self._found(cache)
+        COUNTERS.add(**{"cache_misses" if found is None else "cache_hits": 1})
+        if found is None and making.devices[0].platform == "gpu":
+            making.notes += _shipped_for_others(cache, making)
+        return found
+
+    def keep(self, insides: Insides, compiled: jax.stages.Compiled) -> None:
+        """Puts a compiled executable where `find` looked for it in vain."""
+        if self._cache is None:
+            return
+        making, interface = self._making, insides.interface
+        if making.machine is not None:
+            why = self._why_not_shipped(self._cache, insides)
+            if why is not None:
+                warn_once(f"not kept for {making.machine}: {why}")
+                return
+        try:
+            if isinstance(compiled, CompiledPartition):
+                code = compiled.to_bytes()
+            else:
+                code = to_bytes(compiled, making.devices[0])
+        except CacheError as error:
+            warn_once(error.what)
+            return
+        report = insides.report
+        seconds = {"passes": report.milliseconds / 1e3, **insides.seconds}
+        metadata = {
+            "program": interface.name,
+            "environment": making.environment,
+            "seconds": seconds,
+            "interface": interface.to_json(),
+            "passes": report.to_json(),
+            "budget": insides.budget,
+            "targets": code.targets,
+            "shipped": None if making.machine is None else making.program_key,
+        }
+        kept = self._cache.put(self._key, metadata, code.payload)
+        if not kept and making.machine is not None:
+            warn_once(f"not kept for {making.machine}: the cache folder does not take it")
+
+    def _why_not_shipped(self, cache: ExecutableCache, insides: Insides) -> str | None:
+        """Why an executable for another machine must not stand under its key, if there is a reason:
+        the key says neither how much memory that machine has, nor who compiled the program."""
+        options = self._making.options
+        if options.memory_limit is None and insides.recomputes:
+            return (
+                "it recomputes values to fit into the memory; CompileOptions(memory_limit=...) on "
+                "both machines says that you want that"
+            )
+        entry = cache.get(self._key)
+        facts: Any = {} if entry is None else entry.metadata
+        if entry is not None and facts.get("shipped") is None:
+            return "the folder has one that was compiled on such GPUs, whose kernels were timed"
+        return None
+
+    def _found(self, cache: ExecutableCache) -> Found | None:
+        entry = cache.get(self._key)
+        if entry is None:
+            return None
+        try:
+            found = self._load(entry)
+        except CacheError:
+            return None  # the program is compiled, and replaces the entry
+        if found is not None:
+            return found
+        program = self._making.prepared.functional
+        names = {port.name for port in (*program.ports("state"), *program.new_state())}
+        buffers = [buffer.to_json() for buffer in self._layout.touched(names)]
+        text = json.dumps([self._key, buffers])
+        self._key = hashlib.sha256(text.encode()).hexdigest()
+        entry = cache.get(self._key)
+        try:
+            return None if entry is None else self._load(entry)
+        except CacheError:
+            return None
+
+    def _load(self, entry: Entry) -> Found | None:
+        """The program of an entry; None if the state has other buffers.
+
+        Raises:
+            CacheError: XLA cannot load it, or it calls a function that this process may not have.
+        """
+        start = time.perf_counter()
+        facts: Any = entry.metadata
+        interface = Interface.from_json(facts["interface"])
+        layout = fitted(self._layout, interface.buffers)
+        if layout is None:
+            return None
+        devices, code = self._making.devices, Code(entry.payload, facts.get("targets"))
+        if interface.kind == PARTITIONED:
+            compiled: Any = CompiledPartition.from_bytes(code, devices)
+        else:
+            compiled = from_bytes(code, interface.arguments, interface.results, devices)
+        if facts.get("shipped") is not None:
+            self._making.notes.append(_SHIPPED)
+        report = PassReport(
+            tuple(PassRow(**{**row, "notes": tuple(row["notes"])}) for row in facts["passes"])
+        )
+        seconds, budget = time.perf_counter() - start, facts.get("budget")
+        return Found(interface, compiled, layout, report, seconds, budget)
+
+
+def fitted(layout: StateLayout, buffers: Sequence[Buffer]) -> StateLayout | None:
+    """`layout` with these buffers in it; None where it cannot be given them."""
+    layout = layout.with_groups(groups_of(buffers))
+    return layout if layout.has(buffers) else None
+
+
+_SHIPPED = (
+    "compiled on a machine without these devices, so XLA has not timed kernels on them; compile it "
+    "here, with another cache, to compare"
+)
+
+
+def _shipped_for_others(cache: ExecutableCache, making: Making) -> list[str]:
+    """Why executables of this program that were compiled for GPUs elsewhere are not used here."""
+    here, notes = making.environment, []
+    for entry in cache.entries():
+        facts: Any = entry.metadata or {}
+        if facts.get("shipped") != making.program_key:
+            continue
+        there = facts.get("environment", {})
+        other = [k for k in here if here[k] != there.get(k)]
+        if not other:
+            notes.append("compiled here; what the cache has for such GPUs cannot be used")
+            continue
+        rows = [f"{k}: {str(there.get(k))[:80]}, here {here[k][:80]}" for k in other]
+        notes.append(f"compiled here; the cache has it for another machine ({'; '.join(rows)})")
+    return notes
+
+
+def cache_for(making: Making) -> ExecutableCache | None:
+    """None where the user wants none, or wants to see the passes at work; where several processes
+    have to compile together; or for another machine, unless the user names a folder to ship."""
+    options = making.options
+    if making.machine is not None and options.cache is DEFAULT:
+        return None
+    if options.validate or options.dump is not None or jax.process_count() > 1:
+        return None
+    return open_cache(options) if making.key is not None else None

@@ -1,0 +1,140 @@
+"""What `gc.tune` found fastest for a program, kept beside the executables.
+
+It is found by the key that the program has under the options that were tuned, so that whatever
+would make another executable of it (sizes, versions, the machine) finds nothing here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from graphc.config import CompileOptions
+from graphc.errors import GraphcError
+from graphc.ir.node import EMPTY
+from graphc.runtime.buffers.layout import OWN, Buffer, StateLayout
+from graphc.runtime.pipeline.compilation import Making
+from graphc.runtime.pipeline.executable_cache import cache_for, fitted
+from graphc.runtime.targets.interface import Interface
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How to compile otherwise than the user's options say.
+
+    Attributes:
+        name: for people.
+        options: fields of `CompileOptions`, and what they become.
+        xla_options: what is added to those of XLA; what the user set stays as it is.
+    """
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    xla_options: Mapping[str, str | int | bool | float] = field(default_factory=dict, hash=False)
+
+    def apply(self, options: CompileOptions) -> CompileOptions:
+        """`options` with these changes.
+
+        Raises:
+            AttributeValueError: an option that there is not, or with a value it cannot have.
+        """
+        xla = {**self.xla_options, **options.xla_options}
+        return replace(options, **{**self.options, "xla_options": xla})
+
+    def __add__(self, other: Choice) -> Choice:
+        """Both, where they do not contradict each other."""
+        return Choice(
+            f"{self.name}, {other.name}",
+            {**self.options, **other.options},
+            {**self.xla_options, **other.xla_options},
+        )
+
+    def contradicts(self, other: Choice) -> bool:
+        """Whether both change the same thing."""
+        same = self.options.keys() & other.options.keys()
+        return bool(same or self.xla_options.keys() & other.xla_options.keys())
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "name": self.name,
+            "options": dict(self.options),
+            "xla_options": dict(self.xla_options),
+        }
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The choice that won.
+
+    Attributes:
+        choice: how to compile; of no changes where the options as they are were as fast.
+        ratio: its time as a part of that of the options as they are.
+        buffers: those of its state, in which it was measured.
+    """
+
+    choice: Choice
+    ratio: float
+    buffers: tuple[Buffer, ...]
+
+    def __str__(self) -> str:
+        return f"tuned: {self.choice.name}, {self.ratio:.2f} of the time without"
+
+
+def find_tuned(making: Making, layout: StateLayout) -> Tuned | None:
+    """What was kept for this program, where its options allow it and the state lies as it did when
+    it was measured, or can lie so and all other programs find theirs where it was: else this one,
+    or they, might be slower."""
+    cache = cache_for(making) if making.options.tuned else None
+    if cache is None or making.key is None:
+        return None
+    entry = cache.get(_key(making.key))
+    if entry is None:
+        return None
+    tuned = _from_json(entry.metadata.get("tuned", EMPTY), making.options)
+    after = None if tuned is None else fitted(layout, tuned.buffers)
+    shared = [buffer for buffer in layout.buffers if buffer.kind != OWN]
+    return None if after is None or not after.has(shared) else tuned
+
+
+def keep_tuned(making: Making, tuned: Tuned | None, interface: Interface) -> bool:
+    """Has later compilations of what `making` is of take this choice; None: the options as they
+    are, whatever was kept before.
+
+    Returns:
+        whether it will: not where there is no cache, none for such programs, or one that cannot be
+        written.
+    """
+    cache = cache_for(making)
+    if cache is None or making.key is None:
+        return False
+    if tuned is None:
+        return cache.remove(_key(making.key))
+    metadata = {
+        "program": f"{interface.name} ({tuned})",
+        "environment": making.environment,
+        "tuned": {
+            **tuned.choice.to_json(),
+            "ratio": tuned.ratio,
+            "buffers": [buffer.to_json() for buffer in tuned.buffers],
+        },
+    }
+    return cache.put(_key(making.key), metadata, b"")
+
+
+def _key(program: str) -> str:
+    return hashlib.sha256(f"tuned {program}".encode()).hexdigest()
+
+
+def _from_json(data: Mapping[str, Any], options: CompileOptions) -> Tuned | None:
+    """None for what `keep_tuned` did not write: the options as they are will do."""
+    try:
+        options_of = {k: tuple(v) if type(v) is list else v for k, v in data["options"].items()}
+        choice = Choice(data["name"], options_of, data["xla_options"])
+        choice.apply(options)
+        buffers = tuple(Buffer.from_json(buffer) for buffer in data["buffers"])
+        return Tuned(choice, float(data["ratio"]), buffers)
+    except (KeyError, TypeError, ValueError, AttributeError, GraphcError):
+        return None

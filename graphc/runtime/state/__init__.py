@@ -1,0 +1,1 @@
+"""The values of variables: initial, live, and as users see them."""

@@ -1,0 +1,152 @@
+"""State behind names: what buffers hold a variable's value, no user sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from threading import RLock
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+
+from graphc.copying import Uncopied
+from graphc.errors import DTypeError, ShapeError, StateError
+from graphc.runtime.buffers.layout import Buffer, StateLayout, public_names
+from graphc.runtime.buffers.packing import put, repack, take
+from graphc.runtime.core.failures import what_was_lost
+from graphc.runtime.core.forking import FORKING
+from graphc.runtime.core.interrupts import uninterrupted
+from graphc.runtime.feeds.feeds import variable_value
+from graphc.runtime.targets.executors import ONE_AT_A_TIME
+
+
+class State(Mapping[str, jax.Array], Uncopied):
+    """The values of all variables at one moment; reads like a mapping from name to array.
+
+    An executable that assigns variables consumes the state it is given and gives a new one. If an
+    interrupt (Ctrl-C) stops the call, the state that was passed has the values: those from before
+    the step or, if the step was carried out, those from after it. Values are lost only if the
+    interrupt comes after the call and before its results are assigned to names; a `Session` does
+    not lose them even then.
+
+    Attributes:
+        lock: held while an executable uses the state.
+        uncertain: whether the step that made it may still fail for lack of memory.
+    """
+
+    instead = "copy its values: {name: np.asarray(value) for name, value in state.items()}"
+
+    def __init__(self, layout: StateLayout, buffers: list[jax.Array]) -> None:
+        self.layout = layout
+        self._buffers = buffers
+        self._consumed_by: str | None = None
+        self._shares = False  # some buffers with another state, which may be consumed
+        self.lock = RLock()
+        self.uncertain = False
+        self.settled: object = None  # the executor whose buffers lie here where it wants them
+
+    @property
+    def buffers(self) -> list[jax.Array]:
+        """The physical buffers, for executors: in the order of the layout.
+
+        Raises:
+            StateError: the state was consumed, or the step that made it failed.
+        """
+        FORKING.check()
+        if self._consumed_by is not None:
+            raise StateError(
+                f"this state was consumed by {self._consumed_by}",
+                mend="go on with the state that call returned; options=CompileOptions("
+                "donate=False) keeps the old one alive",
+            )
+        if self._shares and any(buffer.is_deleted() for buffer in self._buffers):
+            raise StateError(
+                "this state shares variables with one that was consumed by a step",
+                mend="go on with the state that the step returned",
+            )
+        if self.uncertain:
+            lost = what_was_lost(self._buffers)
+            if lost is not None:
+                raise StateError(
+                    f"this state is lost: {lost}",
+                    mend="start again from a state that was saved, or from init()",
+                )
+            self.uncertain = False
+        return self._buffers
+
+    def consume(self, by: str) -> None:
+        """Marks the state as given away."""
+        self._consumed_by = by
+
+    def revive(self, buffers: list[jax.Array]) -> None:
+        """Gives the state these buffers; it is no longer consumed."""
+        self._buffers = buffers
+        self._consumed_by = None
+
+    def rearrange(
+        self, layout: StateLayout, home_of: Callable[[Buffer], jax.sharding.Sharding]
+    ) -> None:
+        """Moves the values into the buffers of another layout of the same variables, in place.
+
+        Args:
+            home_of: where a buffer is wanted.
+        """
+        uninterrupted(self._have, repack(self.layout, self.buffers, layout, home_of), layout)
+
+    def _have(self, buffers: list[jax.Array], layout: StateLayout) -> None:
+        self._buffers, self.layout = buffers, layout
+
+    def __getitem__(self, name: str) -> jax.Array:
+        FORKING.check()  # before the lock, which a thread of the parent process may hold
+        with self.lock, ONE_AT_A_TIME.lock:
+            slot = self.layout.slot(name)
+            array = self.buffers[slot.buffer]
+            if slot.member is None:
+                return array
+            return take(array, self.layout.buffers[slot.buffer], slot.member)
+
+    def with_value(self, name: str, value: jax.Array) -> State:
+        """A state that differs in one variable; this one stays valid until a step consumes one.
+
+        Raises:
+            UnknownNameError: no such variable.
+            ShapeError, DTypeError: the value is not of its type.
+            StateError: see `buffers`.
+        """
+        FORKING.check()
+        with self.lock:
+            return self._with_value(name, value)
+
+    def _with_value(self, name: str, value: jax.Array) -> State:
+        slot = self.layout.slot(name)
+        type = self.layout.types[name]
+        shape, dtype = np.shape(value), getattr(value, "dtype", None)
+        if shape != type.shape or dtype != type.dtype:
+            error = ShapeError if shape != type.shape else DTypeError
+            raise error(f"variable {name!r} is {type}, the value {dtype} of shape {shape}")
+        value = variable_value(name, type, value)
+        buffers = list(self.buffers)
+        old = buffers[slot.buffer]
+        if slot.member is None:
+            with jax.enable_x64(True):
+                buffers[slot.buffer] = jax.device_put(jnp.array(value, copy=True), old.sharding)
+        else:
+            buffer = self.layout.buffers[slot.buffer]
+            buffers[slot.buffer] = put(old, buffer, slot.member, np.array(value))
+        return self.followed_by(buffers)
+
+    def followed_by(self, buffers: list[jax.Array], settled: object = None) -> State:
+        """A state of the same layout, some of whose buffers may be this one's."""
+        other = State(self.layout, buffers)
+        other.settled = settled
+        self._shares = other._shares = self._consumed_by is None
+        return other
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(public_names(self.layout.types))
+
+    def __len__(self) -> int:
+        return len(public_names(self.layout.types))
+
+    def __repr__(self) -> str:
+        return f"<State of {len(self)} variables" + (", consumed>" if self._consumed_by else ">")

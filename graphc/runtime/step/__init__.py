@@ -1,0 +1,1 @@
+"""Executables and plans: what a call of a step does."""

@@ -1,0 +1,312 @@
+"""`gc.compile`: graph -> functionalize -> passes -> bind sizes -> replicate -> JAX -> XLA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Literal, NamedTuple, overload
+from weakref import WeakKeyDictionary
+
+import jax
+
+from graphc.build.specs import TensorSpec
+from graphc.config import CompileOptions
+from graphc.devices.asynchronous import AsyncDataParallel
+from graphc.devices.machine import Machine
+from graphc.devices.mesh import Strategy
+from graphc.errors import AttributeValueError, FeedError, GraphError
+from graphc.ir.dtypes import as_dtype
+from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor
+from graphc.ir.stack import within_stack
+from graphc.passes.manager import PassReport
+from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.buffers.state_buffers import propose
+from graphc.runtime.core.background import in_background
+from graphc.runtime.core.forking import FORKING, SharedLock
+from graphc.runtime.feeds.batches import checked_count
+from graphc.runtime.feeds.fetches import FetchNest, in_program_order, resolve_feeds
+from graphc.runtime.pipeline.compilation import Insides, Making
+from graphc.runtime.pipeline.executable_cache import Place, Shelf
+from graphc.runtime.pipeline.placement_log import PlacementLog
+from graphc.runtime.pipeline.tuned import find_tuned
+from graphc.runtime.state.initial import state_types
+from graphc.runtime.step.executable import Executable
+from graphc.runtime.targets.executors import Executor
+from graphc.runtime.targets.prepare import Prepared, prepare
+
+
+@overload
+def compile(
+    graph: Graph,
+    fetches: Any,
+    feeds: Mapping[Any, Any] | None = None,
+    *,
+    strategy: Strategy | None = None,
+    options: CompileOptions | None = None,
+    soft_placement: bool = True,
+    log_placement: bool = False,
+    steps: int | None = None,
+    machine: Machine | str | None = None,
+    wait: Literal[True] = True,
+) -> Executable: ...
+@overload
+def compile(
+    graph: Graph,
+    fetches: Any,
+    feeds: Mapping[Any, Any] | None = None,
+    *,
+    strategy: Strategy | None = None,
+    options: CompileOptions | None = None,
+    soft_placement: bool = True,
+    log_placement: bool = False,
+    steps: int | None = None,
+    machine: Machine | str | None = None,
+    wait: Literal[False],
+) -> Future[Executable]: ...
+def compile(
+    graph: Graph,
+    fetches: Any,
+    feeds: Mapping[Any, Any] | None = None,
+    *,
+    strategy: Strategy | None = None,
+    options: CompileOptions | None = None,
+    soft_placement: bool = True,
+    log_placement: bool = False,
+    steps: int | None = None,
+    machine: Machine | str | None = None,
+    wait: bool = True,
+) -> Executable | Future[Executable]:
+    """Compiles one step ahead of time, or finds it in the cache. Finalizes the graph.
+
+    Args:
+        fetches: a nest (lists, tuples, dicts) of tensors, variables, nodes and names.
+        feeds: tensor or name -> the global shape it will be fed with, as a tuple, a
+            `TensorSpec`, or anything with a shape and a dtype.
+        strategy: a `gc.devices.DataParallel`, a `gc.devices.Mesh`, or None for one device.
+        options: see `CompileOptions`.
+        soft_placement, log_placement: as for `Session`.
+        steps: how many steps a call makes, in a loop on the device: feeds and fetched values
+            then have a leading axis of that size, beside the shapes in `feeds`. None for one
+            step without such an axis. See `Session.run_steps`.
+        wait: False to lower and compile in the background, several at a time: the result is
+            then a `concurrent.futures.Future`. What is wrong with the program is said at once.
+
+    Raises:
+        FeedError, FetchError, UnknownNameError: feeds and fetches that do not fit the graph.
+        AttributeValueError: `steps` is no number of them.
+        LayoutError, DeviceError: the strategy cannot be followed.
+        MissingExtraError: `machine` was given, and JAX's CUDA plugin is not installed.
+        MemoryLimitError: the program does not fit into the memory of `machine`.
+        CacheError: the folder that `options.cache` names is open to other users.
+    """
+    if not isinstance(graph, Graph):
+        raise GraphError(
+            f"the first argument must be a graph, got {type(graph).__name__}",
+            mend="gc.compile(graph, fetches, feeds)",
+        )
+    options = checked_options(options)
+    refuse_workers(strategy, "compile")
+    count = None if steps is None else checked_count(steps, "compile: steps")
+    nest = FetchNest(graph, fetches)
+    by_tensor = resolve_feeds(graph, {} if feeds is None else feeds)
+    given = {tensor: by_tensor[tensor] for tensor in in_program_order(graph, by_tensor)}
+    prepared = prepare(graph, nest.distinct, list(given), options)
+    shapes = [shape_of(tensor, value) for tensor, value in given.items()]
+    described = checked_machine(machine, "compile")
+    with _LOCK.lock:
+        layout = _LAYOUTS.get(graph, StateLayout({})).with_variables(state_types(graph))
+        step = build(
+            graph,
+            nest,
+            list(given),
+            prepared,
+            shapes,
+            layout,
+            strategy,
+            options,
+            steps=count,
+            soft=soft_placement,
+            log=PlacementLog(described) if log_placement else None,
+            machine=described,
+        )
+        _LAYOUTS[graph] = step.layout
+    return step.wait() if wait else in_background(step.wait)
+
+
+# How states of executables lie: those of one graph agree, as far as they can.
+_LAYOUTS: WeakKeyDictionary[Graph, StateLayout] = WeakKeyDictionary()
+_LOCK = SharedLock()
+
+
+def checked_options(options: CompileOptions | None) -> CompileOptions:
+    """`options`, or the defaults.
+
+    Raises:
+        AttributeValueError: something else was given.
+    """
+    if options is None:
+        return CompileOptions()
+    if not isinstance(options, CompileOptions):
+        raise AttributeValueError(
+            f"options must be a gc.CompileOptions, got {type(options).__name__}"
+        )
+    return options
+
+
+def checked_machine(machine: Machine | str | None, function: str) -> Machine | None:
+    """`machine` as a record.
+
+    Raises:
+        AttributeValueError: it is none.
+    """
+    if machine is None or isinstance(machine, Machine):
+        return machine
+    if isinstance(machine, str):
+        return Machine(machine)
+    raise AttributeValueError(
+        f"{function}: machine must be a gc.devices.Machine, got {type(machine).__name__}",
+        mend='pass machine="8xh100"',
+    )
+
+
+def refuse_workers(strategy: object, function: str) -> None:
+    """Raises `AttributeValueError` for a strategy that says nothing of single steps."""
+    if isinstance(strategy, AsyncDataParallel):
+        raise AttributeValueError(
+            f"{function}: AsyncDataParallel is for sessions, and a step by itself has no workers",
+            mend="gc.Session(graph, strategy=...).run_workers(fetches, batches)",
+        )
+
+
+@within_stack
+def build(
+    graph: Graph,
+    nest: FetchNest,
+    feeds: Sequence[Tensor],
+    prepared: Prepared,
+    shapes: Sequence[Sequence[int]],
+    layout: StateLayout,
+    strategy: Strategy | None,
+    options: CompileOptions,
+    device: jax.Device | None = None,
+    steps: int | None = None,
+    *,
+    base: str | None = None,
+    soft: bool = True,
+    log: PlacementLog | None = None,
+    machine: Machine | None = None,
+) -> Executable:
+    """The executable of a fetch set for feeds of these shapes: from the cache, or one that lowers
+    and compiles when it is first asked to, and has gone through the passes. Finalizes the graph.
+
+    Args:
+        layout: of the state there is; that of the executable may have further groups.
+        device: the one that everything is to run on, whatever the program asks for.
+        steps: None, or how many steps it is to make in a loop on the device; `shapes` are then
+            those of one step.
+        base, soft, machine: see `Making`.
+        log: is told where everything is.
+    """
+    FORKING.use_devices()
+    making = Making(
+        prepared, shapes, strategy, options, device, steps, base=base, soft=soft, machine=machine
+    )
+    if log is not None:
+        log.add(making)
+    if making.placement is not None:
+        layout = layout.parted(making.placement.homes)
+    tuned = find_tuned(making, layout)
+    if tuned is not None:
+        making = making.under(tuned.choice.apply(options))
+        making.notes.append(str(tuned))
+    executable = assemble(graph, nest, feeds, making, Shelf(making, layout), layout)
+    graph.finalize()
+    return executable
+
+
+def assemble(
+    graph: Graph,
+    nest: FetchNest,
+    feeds: Sequence[Tensor],
+    making: Making,
+    shelf: Place,
+    layout: StateLayout,
+) -> Executable:
+    """The executable of what is to be made: found in `shelf`, or made and kept there."""
+    made = make(making, shelf, layout)
+    return Executable(
+        graph,
+        made.executor,
+        feeds=feeds,
+        rebuild=nest.rebuild,
+        layout=made.layout,
+        report=made.report,
+        key=making.key,
+        insides=made.insides,
+        load_seconds=made.seconds,
+        notes=making.notes,
+    )
+
+
+class Made(NamedTuple):
+    """A program through the compiler: found in the cache, or compiled when it first runs.
+
+    Attributes:
+        executor: runs it.
+        insides: what it is made from.
+        layout: of the state; it has the buffers that the program touches.
+        report: what the passes did.
+        seconds: that reading it from the cache took; None where it was not there.
+    """
+
+    executor: Executor
+    insides: Insides
+    layout: StateLayout
+    report: PassReport
+    seconds: float | None
+
+
+def make(making: Making, shelf: Place, layout: StateLayout, *, grow: bool = True) -> Made:
+    """What is to be made: found in `shelf`, or made and kept there.
+
+    Args:
+        layout: of the state there is.
+        grow: whether state may be put into further groups; otherwise it stays as it is.
+    """
+    found = shelf.find()
+    if found is not None and (grow or found.layout.buffers == layout.buffers):
+        insides = Insides(making, found.layout, budget=found.budget)
+        executor = Executor(
+            found.interface, lambda: found.compiled, making.devices, making.options.max_in_flight
+        )
+        return Made(executor, insides, found.layout, found.report, found.seconds)
+    if grow:
+        layout = layout.with_groups(propose(making.program, layout))
+    insides = Insides(making, layout, shelf.keep if found is None else None)
+    executor = Executor(
+        insides.interface, lambda: insides.compiled, making.devices, making.options.max_in_flight
+    )
+    return Made(executor, insides, layout, making.report, None)
+
+
+def shape_of(tensor: Tensor, value: Any) -> tuple[int, ...]:
+    """The shape that a feed of `gc.compile` declares."""
+    if isinstance(value, TensorSpec) or hasattr(value, "shape"):
+        dtype = getattr(value, "dtype", None)
+        if dtype is not None and as_dtype(dtype) != tensor.type.dtype:
+            raise FeedError(
+                f"feed {tensor.name!r} is {tensor.type.dtype.name} in the graph, "
+                f"{as_dtype(dtype).name} in feeds",
+                source=tensor.node.source,
+            )
+        value = value.shape
+    if isinstance(value, int):
+        value = (value,)
+    if not isinstance(value, (tuple, list)) or not all(type(d) is int and d >= 0 for d in value):
+        raise FeedError(
+            f"feed {tensor.name!r}: {value!r} is not a shape",
+            source=tensor.node.source,
+            mend="give a tuple of ints: feeds={x: (128, 784)}",
+        )
+    return tuple(value)

@@ -1,0 +1,497 @@
+"""`Executable`: one compiled program with names for its feeds, fetches and state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import jax
+import numpy as np
+
+from graphc.copying import Uncopied
+from graphc.devices.partition import Partition
+from graphc.devices.schedule import Span
+from graphc.devices.topology import is_here
+from graphc.errors import DeviceError, FeedError, GraphError, StateError
+from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor, is_among
+from graphc.ir.program import Port, Program
+from graphc.passes.manager import PassReport
+from graphc.runtime.buffers.layout import Buffer, StateLayout
+from graphc.runtime.buffers.packing import filled
+from graphc.runtime.core.failures import what_was_lost
+from graphc.runtime.core.forking import FORKING
+from graphc.runtime.feeds.feed_memory import own
+from graphc.runtime.feeds.feeds import FeedSpec
+from graphc.runtime.feeds.fetches import resolve_feeds
+from graphc.runtime.hlo.hlo_cost import HloCost, hlo_cost
+from graphc.runtime.pipeline.compilation import Insides
+from graphc.runtime.state.initial import InitialValues
+from graphc.runtime.state.state import State
+from graphc.runtime.step.pass_history import PassHistory, pass_history
+from graphc.runtime.step.timing import measured_timeline
+from graphc.runtime.targets.executors import Executor, Places, put_on
+from graphc.runtime.targets.partitioned import PartitionedProgram
+from graphc.runtime.targets.running import run_step
+from graphc.runtime.targets.scripts import CompiledPartition
+
+
+class Executable(Uncopied):
+    """A compiled step: `fetched, state = step(state, feeds)`.
+
+    Pure in values: everything that it changes is in the state it returns. It consumes the state
+    it is given where it assigns variables (unless `CompileOptions(donate=False)`). Made by
+    `gc.compile`; stays valid when the graph is extended. Any number of threads may call it, each
+    with a state of its own.
+
+    Attributes:
+        cache_key: the same for the same program, sizes, options and environment; None where
+            the program calls back into Python.
+        cached: whether it was found in the cache of compiled programs.
+        insides: what it is made from.
+        devices: those it runs on.
+        notes: what could not be done as asked (placement, layouts), one line each.
+        is_compiled: whether it is known to be compiled.
+        is_dropped: whether its session has moved the state into buffers that it does not take,
+            and will compile another.
+    """
+
+    instead = (
+        "save it with gc.save; or compile it again, which the cache of compiled programs makes fast"
+    )
+
+    def __init__(
+        self,
+        graph: Graph,
+        executor: Executor,
+        *,
+        feeds: Sequence[Tensor],
+        rebuild: Callable[[Sequence[Any]], Any],
+        layout: StateLayout,
+        report: PassReport,
+        key: str | None,
+        insides: Insides,
+        load_seconds: float | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        self._graph = graph
+        self._executor = executor
+        self._feeds = list(feeds)
+        self._rebuild = rebuild
+        self._report = report
+        self._load_seconds = load_seconds
+        self.insides = insides
+        self.interface = executor.interface
+        self.consumes = self.interface.consumes
+        self.cache_key = key
+        self.cached = load_seconds is not None
+        self.devices = executor.devices
+        self._is_absent = not all(map(is_here, self.devices))
+        self.notes = [*notes, *self.interface.notes]
+        on_cpu = any(device.platform == "cpu" for device in self.devices)
+        self._specs = [
+            FeedSpec(Port(feed.name, "feed", Tensor(feed.type, feed.name)), source, copy=on_cpu)
+            for feed, source in zip(
+                self.interface.feeds, [t.node.source for t in self._feeds], strict=True
+            )
+        ]
+        # One attribute, since another thread may replace both.
+        self._own = layout, self._find(layout)
+        self._elsewhere: WeakKeyDictionary[StateLayout, Places] = WeakKeyDictionary()
+        self._lock = Lock()  # of `_elsewhere`
+        self.is_compiled = False
+        self.is_dropped = False
+
+    # -- running ----------------------------------------------------------------------------
+
+    def init(self) -> State:
+        """The state at the start: every variable's initial value, on the step's devices.
+
+        Raises:
+            DeviceError: it was compiled for a machine that is not here.
+        """
+        self._check_can_run()
+        values, home = InitialValues(self._graph), self._executor.home
+        buffers = [filled(buffer, values.take, home(buffer)) for buffer in self.layout.buffers]
+        state = State(self.layout, buffers)
+        state.settled = self._executor
+        return state
+
+    def __call__(self, state: State, feeds: Mapping[Any, Any] | None = None) -> tuple[Any, State]:
+        """Runs the step once.
+
+        Args:
+            state: from `init()` or from the call before; consumed if the step assigns.
+            feeds: values by tensor or name.
+
+        Returns:
+            (the fetched values in the nest of the fetches, the new state)
+
+        Raises:
+            FeedError: a wrong, missing or superfluous feed; nothing has run, the state is valid.
+            StateError: the state was consumed already.
+            DeviceError: it was compiled for a machine that is not here.
+        """
+        if not isinstance(state, State):
+            raise StateError(
+                f"the first argument must be a state, got {type(state).__name__}",
+                mend="state = step.init(); fetched, state = step(state, feeds)",
+            )
+        self._check_can_run()
+        values = self.convert_feeds(self._ordered({} if feeds is None else feeds))
+        if not self.is_compiled:
+            self.wait()
+        with state.lock:
+            return self._run_on(state, values)
+
+    def _check_can_run(self) -> None:
+        """Raises `StateError` in a forked process, `DeviceError` if the devices are not here."""
+        FORKING.check()
+        if self._is_absent:
+            raise DeviceError(
+                f"this step was compiled for {len(self.devices)} x {self.devices[0].device_kind}, "
+                "which this process does not have",
+                mend="look at it: memory(), hlo(), cost(); ship it: graphc compile --machine; or "
+                "compile it without machine= to run it here",
+            )
+
+    def _run_on(self, state: State, values: list[Any]) -> tuple[Any, State]:
+        """One run. It marks the state as consumed before it starts: whatever stops the run then
+        leaves no usable state whose buffers are gone."""
+        places = self._places_of(state)
+        buffers = list(state.buffers)
+        if state.settled is not self._executor and not self._settle(buffers, state.layout):
+            state.settled = self._executor
+        if self.consumes:
+            state.consume("a run that was interrupted")
+        try:
+            fetched = self.step(buffers, values, places)
+            after = state.followed_by(buffers, self._executor) if places.assigned else state
+            rebuilt = self._rebuild(fetched)
+        except BaseException as error:
+            if self.consumes:
+                self._give_back(state, buffers, error)
+            raise
+        if self.consumes:
+            state.consume("a step that assigns variables")
+            after.uncertain = self.is_uncertain
+        return rebuilt, after
+
+    @staticmethod
+    def _give_back(state: State, buffers: list[Any], error: BaseException) -> None:
+        """After an exception, gives the state its values back: those from before the run or, if the
+        step was carried out, those from after it.
+
+        Only after a `StateError` does this wait for the values. After an interrupt it does not,
+        since another interrupt could come while it waits; the next use of the state waits then.
+        """
+        if isinstance(error, StateError):
+            if what_was_lost(buffers) is None:  # another call failed
+                state.revive(buffers)
+            else:
+                state.consume("a run that failed")
+        elif not any(buffer.is_deleted() for buffer in buffers):
+            state.uncertain = True
+            state.revive(buffers)
+
+    def put(self, feeds: Mapping[Any, Any]) -> dict[Any, jax.Array]:
+        """Starts copying feeds to where this step takes them: see `Session.put`.
+
+        Raises:
+            FeedError: a wrong, missing or superfluous feed.
+            DeviceError: it was compiled for a machine that is not here.
+        """
+        self._check_can_run()
+        given = self._ordered(feeds)
+        values = self.convert_feeds(given)
+        for i, value in enumerate(values):
+            if value is given[i] and isinstance(value, np.ndarray):
+                values[i] = own(value)  # the transfer may go on while the caller writes to it
+        placed = dict(zip(self._feeds, put_on(values, self.feed_homes), strict=True))
+        return dict(zip(feeds, [placed[t] for t in resolve_feeds(self._graph, feeds)], strict=True))
+
+    def step(self, buffers: list[Any], feeds: Sequence[Any], places: Places | None = None) -> Any:
+        """Runs on `buffers` and puts the new ones in their places; gives the fetched values.
+
+        Args:
+            places: where state lies in `buffers`, if not as in this executable's own layout.
+
+        Raises:
+            StateError: the run failed after it had consumed state.
+            ExecutionError: it failed, and the buffers are as they were.
+            NumericsError: it made a NaN or an infinity, likewise.
+
+        An exception that a signal handler raises passes through.
+        """
+        return run_step(self._executor, buffers, places or self._own[1], feeds)
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether a dispatched run may still fail for lack of memory, and lose the state."""
+        return self.consumes and self._executor.need.large > 0
+
+    def _places_of(self, state: State) -> Places:
+        layout, places = self._own
+        return places if state.layout is layout else self._places_in(state)
+
+    @property
+    def layout(self) -> StateLayout:
+        """The layout of the states that it takes without moving them."""
+        return self._own[0]
+
+    def _places_in(self, state: State) -> Places:
+        """Where this step's buffers are in a state of another layout, which is moved into them
+        if it has not got them.
+
+        Raises:
+            StateError: a variable is not there, or of another type.
+        """
+        with self._lock:
+            found = self._elsewhere.get(state.layout)
+        if found is None:
+            self._check(state.layout)
+            if not state.layout.has(self.interface.buffers):
+                own, wanted = self.layout, state.layout.with_buffers(self.interface.buffers)
+                agrees = wanted.buffers == own.buffers and wanted.types == own.types
+                state.rearrange(own if agrees else wanted, self._executor.home)
+            found = self._find(state.layout)
+            with self._lock:
+                self._elsewhere[state.layout] = found
+        return found
+
+    def _check(self, layout: StateLayout) -> None:
+        """Refuses a state without a variable that this step touches, or with another type of it.
+
+        Raises:
+            StateError: so it is.
+        """
+        for buffer in self.interface.buffers:
+            for name, type in zip(buffer.members, buffer.types, strict=True):
+                found = layout.types.get(name)
+                if found != type:
+                    raise StateError(
+                        f"this step takes {name!r} as {type}, and the state "
+                        + ("has no such variable" if found is None else f"has it as {found}"),
+                        mend="start from this step's own init(), or from a state of the same "
+                        "graph that was made after its last variable",
+                    )
+
+    def _find(self, layout: StateLayout) -> Places:
+        """Where the buffers that this step touches are in `layout`, which has them."""
+        number = {buffer: i for i, buffer in enumerate(layout.buffers)}
+        interface = self.interface
+        rows = (interface.written, interface.read, interface.assigned)
+        return Places(*([number[buffer] for buffer in row] for row in rows))
+
+    def move_to(self, layout: StateLayout) -> bool:
+        """Makes `layout` its own, that of the states it is given; False where it lacks a buffer
+        that this step needs, which then has to be compiled again."""
+        if not layout.has(self.interface.buffers):
+            return False
+        self._own = layout, self._find(layout)
+        return True
+
+    def convert_feeds(self, values: Sequence[Any]) -> list[Any]:
+        """The feeds in order, checked, as the executor takes them."""
+        converted = []
+        for spec, value in zip(self._specs, values, strict=True):
+            array = spec.convert(value)
+            if array.shape != spec.shape:
+                raise FeedError(
+                    f"feed {spec.label!r} must be {spec.type}, got shape {tuple(array.shape)}",
+                    source=spec.source,
+                    mend="this executable was compiled for that shape; gc.compile another, or "
+                    "use gc.Session, which compiles per shape",
+                )
+            converted.append(array)
+        return converted
+
+    def _ordered(self, feeds: Mapping[Any, Any]) -> list[Any]:
+        given = resolve_feeds(self._graph, feeds)
+        missing = [t for t in self._feeds if t not in given]
+        if missing:
+            raise FeedError(
+                f"feed {missing[0].name.removesuffix(':0')!r} is missing",
+                source=missing[0].node.source,
+                mend=f"this executable takes {self._feed_names()}",
+            )
+        for tensor in given:
+            if not is_among(tensor, self._feeds):
+                raise FeedError(
+                    f"feed {tensor.name.removesuffix(':0')!r} is not one of this executable's",
+                    mend=f"it takes {self._feed_names()}",
+                )
+        return [given[t] for t in self._feeds]
+
+    def _feed_names(self) -> str:
+        return ", ".join(repr(spec.label) for spec in self._specs) or "no feeds"
+
+    def place(self, value: Any, buffer: Buffer) -> jax.Array:
+        """The value of a buffer of state where this step wants it."""
+        return self._executor.place(value, buffer)
+
+    @property
+    def homes(self) -> Mapping[Buffer, jax.sharding.Sharding]:
+        """Where each buffer of state lies that this step touches."""
+        return self._executor.homes
+
+    @property
+    def feed_homes(self) -> Sequence[jax.sharding.Sharding]:
+        """Where each feed lies that this step takes without moving it."""
+        return self._executor.feed_homes
+
+    def _settle(self, buffers: list[Any], layout: StateLayout) -> bool:
+        """Moves those of `buffers` that this step touches to where it wants them; whether any
+        had to be moved."""
+        moved = False
+        for buffer, home in self.homes.items():
+            number = layout.number(buffer)
+            if number is not None and buffers[number].sharding != home:
+                buffers[number], moved = self.place(buffers[number], buffer), True
+        return moved
+
+    # -- looking inside ---------------------------------------------------------------------
+
+    def wait(self) -> Executable:
+        """Returns when it is compiled, which `gc.compile(..., wait=False)` does not wait for.
+
+        Raises:
+            ExecutionError: XLA refuses the program.
+        """
+        self._executor.compiled  # noqa: B018  asking makes it
+        self.is_compiled = True
+        return self
+
+    @property
+    def compiled(self) -> Any:
+        """The compiled program, as JAX has it; of a program over several devices, its parts."""
+        return self._executor.compiled
+
+    @property
+    def program(self) -> Program:
+        """The optimised program, with its state by variable: what is lowered, but for what a
+        strategy and a limit of memory make of it for each device (`insides.local`)."""
+        return self.insides.program
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Seconds that making it took in this process: "layout", "lower" (tracing included) and
+        "compile"; or "load", where it was found in the cache."""
+        if self._load_seconds is not None:
+            return {"load": self._load_seconds}
+        return self.wait().insides.seconds
+
+    def stablehlo(self) -> str:
+        """The StableHLO text that JAX lowered the program to."""
+        return str(self.insides.lowered.as_text())
+
+    def hlo(self) -> str:
+        """The HLO text after XLA's own passes."""
+        return str(self._executor.compiled.as_text())
+
+    def cost(self) -> dict[str, float]:
+        """What one run costs each device; for a program on several devices by `gc.device`, all of
+        them together.
+
+        Two kinds of figures, under names of their own, since they count loops differently:
+
+        - XLA's estimate, where it makes one: "flops", "bytes accessed" and more. What is in a loop
+          counts once, however often the loop runs it.
+        - For a machine that is not here XLA makes none. What graphc counts from the HLO text (see
+          `hlo_cost`) is given in its place: "total flops", "total bytes accessed" and "total
+          kernels", the number of launches. What is in a loop counts as often as it runs.
+        """
+        analysis = self._executor.compiled.cost_analysis()
+        found = analysis[0] if isinstance(analysis, list) else analysis
+        if found:
+            return dict(found)
+        counted = self.hlo_cost()
+        return {
+            "total flops": counted.flops,
+            "total bytes accessed": float(counted.bytes_accessed),
+            "total kernels": float(counted.kernels),
+        }
+
+    def hlo_cost(self) -> HloCost:
+        """What one run costs each device, counted from the HLO text: FLOPs by unit and dtype,
+        bytes, kernels, collectives. For a program on several devices by `gc.device`, all of them
+        together. It counts what loops run as often as they run.
+
+        Raises:
+            ExecutionError: the text is not HLO that graphc can read.
+        """
+        compiled = self._executor.compiled
+        if isinstance(compiled, CompiledPartition):
+            return compiled.hlo_cost()
+        return hlo_cost(str(compiled.as_text()))
+
+    def memory(self) -> dict[str, int]:
+        """Bytes of one run on each device: "arguments", "outputs", "temporaries", "aliased"
+        (outputs that reuse donated arguments), "code"."""
+        analysis = self._executor.compiled.memory_analysis()
+        return {
+            "arguments": int(analysis.argument_size_in_bytes),
+            "outputs": int(analysis.output_size_in_bytes),
+            "temporaries": int(analysis.temp_size_in_bytes),
+            "aliased": int(analysis.alias_size_in_bytes),
+            "code": int(analysis.generated_code_size_in_bytes),
+        }
+
+    def pass_report(self) -> PassReport:
+        """What each pass did, on the symbolic program and again after sizes were bound: when it
+        was compiled, if it was found in the cache."""
+        return self._report if self.cached else self.insides.report
+
+    def pass_history(self) -> PassHistory:
+        """The passes run once more, with the program before and after each, and what it costs:
+        operations, bytes moved and bytes at once, estimated from shapes.
+
+        Raises:
+            LayoutError: the strategy cannot be followed.
+        """
+        return pass_history(self.insides.making, self.layout, self.insides.budget)
+
+    @property
+    def partition(self) -> Partition | None:
+        """What each device runs, where the program is on several; printing it shows all clusters
+        and what is sent. None on one device, and under a strategy."""
+        made = self.insides.in_jax
+        return made.partition if isinstance(made, PartitionedProgram) else None
+
+    def timeline(self, state: State, feeds: Mapping[Any, Any] | None = None) -> list[Span]:
+        """When each cluster of a program over several devices would run in a step, in seconds, if
+        devices did not share processors: each is run alone, and timed.
+
+        `gc.devices.idle_part` of it is the part of the time in which devices wait.
+
+        Args:
+            state, feeds: as for a call; the state is not consumed.
+
+        Raises:
+            GraphError: the program is not on several devices, or makes several steps in a call.
+            FeedError: as for a call.
+        """
+        parts = self.partition
+        compiled = self._executor.compiled
+        if parts is None or compiled.script.turns is not None:
+            raise GraphError(
+                "timeline: the program is not on several devices, or makes several steps",
+                mend="place parts of it with gc.device; compile it for one step",
+            )
+        self._check_can_run()
+        places = self._places_of(state)
+        buffers = list(state.buffers)
+        self._settle(buffers, state.layout)
+        values = self.convert_feeds(self._ordered({} if feeds is None else feeds))
+        taken = [buffers[i] for i in (*places.written, *places.read)]
+        return measured_timeline(parts.clusters, compiled, taken, values, self.interface.wide)
+
+    def __repr__(self) -> str:
+        found = self.interface
+        assigned = sum(len(buffer.members) for buffer in found.assigned)
+        return (
+            f"<Executable {found.name}: {found.nodes} nodes, {len(found.feeds)} feeds, "
+            f"{len(found.fetches)} fetches, {assigned} variables assigned>"
+        )

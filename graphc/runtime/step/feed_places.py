@@ -1,0 +1,157 @@
+"""Feeds on their way: onto the devices where a session's steps will take them, before they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, Sharding, SingleDeviceSharding
+
+from graphc.devices.mesh import Mesh as DeviceMesh
+from graphc.devices.strategy import DataParallel
+from graphc.ir.capture import capture
+from graphc.ir.graph import Graph
+from graphc.ir.node import same_items
+from graphc.ops.structure.state import READ_VARIABLE
+from graphc.runtime.buffers.annotated import specs_of
+from graphc.runtime.feeds.batches import checked_count, leading, stack, take_batches
+from graphc.runtime.feeds.feeds import FeedSpec, bind_feeds
+from graphc.runtime.feeds.fetches import in_program_order, resolve_feeds
+from graphc.runtime.step.plans import Plan
+from graphc.runtime.targets.executors import AXIS_NAME, cut_along, put_on
+from graphc.runtime.targets.sharded import feed_places
+
+
+class FeedPlacer:
+    """Puts feeds where the steps of a session take them; from any thread.
+
+    A step that has been compiled for feeds of these shapes says where. Until there is one, what
+    replicas share is cut along its batch axis, and all else goes to a session's first device,
+    or to JAX's default one: a step that takes it elsewhere moves it once more.
+    """
+
+    def __init__(self, graph: Graph, strategy: Any) -> None:
+        self._graph = graph
+        self._strategy = strategy
+        self._known: dict[Any, FeedPlaces] = {}
+
+    def put(self, feeds: Any, steps: int | None, plans: Iterable[Plan]) -> dict[Any, jax.Array]:
+        """See `Session.put`.
+
+        Args:
+            plans: those of the session.
+        """
+        if steps is None:
+            return self._places_of(feeds).put(feeds, plans)
+        n = checked_count(steps, "put: steps")
+        if isinstance(feeds, Mapping):
+            return self._places_of(feeds).put_stacked(feeds, n, plans)
+        batches = take_batches(feeds, n)
+        return self._places_of(batches[0]).put_steps(batches, plans)
+
+    def _places_of(self, feeds: Any) -> FeedPlaces:
+        if not isinstance(feeds, Mapping):
+            resolve_feeds(self._graph, feeds)  # says what it must be
+        keys = tuple(feeds)
+        if keys not in self._known:
+            self._known[keys] = FeedPlaces(self._graph, keys, self._strategy)
+        return self._known[keys]
+
+
+class FeedPlaces:
+    """Where steps take the feeds of some tensors.
+
+    Args:
+        graph: of the tensors.
+        keys: those of the feeds, as the caller writes them.
+        strategy: of the session.
+
+    Raises:
+        FeedError, UnknownNameError: keys that do not fit the graph.
+    """
+
+    def __init__(self, graph: Graph, keys: Sequence[Any], strategy: Any) -> None:
+        tensors = resolve_feeds(graph, dict.fromkeys(keys))
+        by_tensor = dict(zip(tensors, keys, strict=True))
+        self._tensors = in_program_order(graph, tensors)
+        self._program = capture(graph, [], self._tensors, READ_VARIABLE)
+        ports = self._program.ports("feed")
+        sources = [tensor.node.source for tensor in self._tensors]
+        self._sources = {p.name: s for p, s in zip(ports, sources, strict=True)}
+        # Copied for any device: the caller may write to a buffer while its transfer goes on.
+        specs = [FeedSpec(port, self._sources[port.name], copy=True) for port in ports]
+        self._specs = list(zip([by_tensor[t] for t in self._tensors], specs, strict=True))
+        self._graph = graph
+        self._strategy = strategy
+        # By the keys that plans have for executables: as a step says, and as it is guessed.
+        self._found: dict[tuple[Any, ...], Sequence[Sharding]] = {}
+        self._guessed: dict[tuple[Any, ...], Sequence[Sharding]] = {}
+
+    def put(self, feeds: Mapping[Any, Any], plans: Iterable[Plan]) -> dict[Any, jax.Array]:
+        """The feeds of one step, under the same keys; the copies are under way.
+
+        Raises:
+            FeedError: they do not fit the graph.
+        """
+        values = [spec.convert(feeds[key]) for key, spec in self._specs]
+        return self._put(feeds, values, tuple([value.shape for value in values]), plans)
+
+    def put_stacked(
+        self, feeds: Mapping[Any, Any], n: int, plans: Iterable[Plan]
+    ) -> dict[Any, jax.Array]:
+        """The feeds of `n` steps, which have a leading axis of that size; as `put`."""
+        values = [leading(spec, feeds[key], n) for key, spec in self._specs]
+        return self._put(feeds, values, (n, *[value.shape[1:] for value in values]), plans)
+
+    def put_steps(
+        self, batches: Sequence[Mapping[Any, Any]], plans: Iterable[Plan]
+    ) -> dict[Any, jax.Array]:
+        """The feeds of several steps, side by side along a leading axis; as `put`."""
+        values = [stack(spec, [batch[key] for batch in batches]) for key, spec in self._specs]
+        shapes = (len(batches), *[value.shape[1:] for value in values])
+        return self._put(batches[0], values, shapes, plans)
+
+    def _put(
+        self,
+        feeds: Mapping[Any, Any],
+        values: list[Any],
+        key: tuple[Any, ...],
+        plans: Iterable[Plan],
+    ) -> dict[Any, jax.Array]:
+        where = self._found.get(key) or self._find(key, plans)
+        placed = dict(zip([key for key, _ in self._specs], put_on(values, where), strict=True))
+        return {key: placed[key] for key in feeds}  # in the caller's order, as his plans are
+
+    def _find(self, key: tuple[Any, ...], plans: Iterable[Plan]) -> Sequence[Sharding]:
+        for plan in plans:
+            step = plan.executables.get(key) if same_items(plan.feeds, self._tensors) else None
+            if step is not None:
+                self._found[key] = step.feed_homes
+                return step.feed_homes
+        if key not in self._guessed:
+            self._guessed[key] = self._guess(key)
+        return self._guessed[key]
+
+    def _guess(self, key: tuple[Any, ...]) -> Sequence[Sharding]:
+        """How feeds of these shapes will lie, the shapes being checked."""
+        stacked = len(key) > len(self._specs)
+        shapes = key[stacked:]
+        bind_feeds(self._program, shapes, self._sources)
+        devices = jax.local_devices() if self._strategy is None else self._strategy.resolve()
+        if isinstance(self._strategy, DeviceMesh):
+            full = [key[:stacked] + shape for shape in shapes]
+            said = specs_of(self._graph.nodes, self._tensors)
+            ports = zip(self._program.ports("feed"), self._tensors, strict=True)
+            rows = [(self._program.batch_axes.get(p.name), said.get(t)) for p, t in ports]
+            return feed_places(self._strategy, full, rows, int(stacked))
+        if not isinstance(self._strategy, DataParallel):
+            return [SingleDeviceSharding(devices[0])] * len(shapes)
+        mesh = Mesh(np.array(devices), (AXIS_NAME,))
+        axes = [self._program.batch_axes.get(port.name) for port in self._program.ports("feed")]
+        # What cannot be shared equally goes to all: what becomes of it is the step's affair.
+        return [
+            cut_along(mesh, None if axis is None or shape[axis] % mesh.size else axis + stacked)
+            for axis, shape in zip(axes, shapes, strict=True)
+        ]

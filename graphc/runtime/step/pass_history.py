@@ -1,0 +1,133 @@
+"""Every pass of a program as it ran: the program before and after it, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from graphc.errors import UnknownNameError, nearest
+from graphc.ir.graph import Graph
+from graphc.ir.program import Program
+from graphc.ir.rewrite import bind_sizes
+from graphc.passes.core.costs import Cost, program_costs, total
+from graphc.passes.core.peak import peak
+from graphc.passes.manager import PassReport, PassRow, watching
+from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.buffers.state_buffers import propose
+from graphc.runtime.pipeline.compilation import Making
+from graphc.runtime.state.initial import state_types
+
+
+@dataclass(frozen=True)
+class PassStep:
+    """One run of one pass.
+
+    Attributes:
+        row: what it did, and what the program after it costs.
+        before, after: the program; the same object where it changed nothing.
+    """
+
+    row: PassRow
+    before: Program
+    after: Program
+
+
+@dataclass(frozen=True)
+class PassHistory:
+    """All passes of a program in order. `print(history)` shows a table, and
+    `print(history.after("roll-repeats"))` the program after a pass.
+
+    Beside the passes of the pipeline, "physical" is the program of the buffers that state lies
+    in, and "replicate" what each of several devices runs.
+
+    Attributes:
+        start: the program before any of them, and what it costs.
+        steps: one for each run of a pass.
+    """
+
+    start: PassStep
+    steps: tuple[PassStep, ...]
+
+    @property
+    def report(self) -> PassReport:
+        """What each run did, and what the program after it costs."""
+        return PassReport(tuple(step.row for step in (self.start, *self.steps)))
+
+    def before(self, name: str) -> Program:
+        """The program before a pass.
+
+        Args:
+            name: of the pass: its first run that changed something, if there is one; or a name
+                and a number, "prune:2" for its second run.
+
+        Raises:
+            UnknownNameError: no such pass ran.
+        """
+        return self._find(name).before
+
+    def after(self, name: str) -> Program:
+        """The program after a pass; see `before`."""
+        return self._find(name).after
+
+    def _find(self, name: str) -> PassStep:
+        kind, _, number = name.partition(":")
+        runs = [step for step in self.steps if step.row.name == kind]
+        if not runs:
+            known = list(dict.fromkeys(step.row.name for step in self.steps))
+            raise UnknownNameError(f"no pass {kind!r} ran", mend=nearest(kind, known))
+        if not number:
+            return next((step for step in runs if step.before is not step.after), runs[0])
+        if not number.isdecimal() or not 1 <= int(number) <= len(runs):
+            raise UnknownNameError(
+                f"pass {kind!r} has no run {number!r}", mend=f"it ran {len(runs)} times"
+            )
+        return runs[int(number) - 1]
+
+    def __str__(self) -> str:
+        return str(self.report)
+
+
+def pass_history(making: Making, layout: StateLayout, budget: int | None = None) -> PassHistory:
+    """Runs all passes of `making` again, and keeps what they did. Nothing is compiled.
+
+    Args:
+        layout: of the state.
+        budget: see `passes.recompute`.
+
+    Raises:
+        LayoutError: the strategy cannot be followed.
+    """
+    cost = _costs(making)
+    steps: list[PassStep] = []
+
+    def keep(row: PassRow, before: Program, after: Program) -> None:
+        steps.append(PassStep(cost(row, after), before, after))
+
+    again = making.under(replace(making.options, dump=None, validate=False))
+    with watching(keep):
+        again.in_jax(layout, budget)
+    functional = making.prepared.functional
+    nodes = sum(1 for _ in functional.walk())
+    row = cost(PassRow("(start)", 1, nodes, nodes, 0, 0.0, 0.0), functional)
+    return PassHistory(PassStep(row, functional, functional), tuple(steps))
+
+
+def layout_for(graph: Graph, making: Making) -> StateLayout:
+    """How state would lie that nothing but this has touched."""
+    layout = StateLayout({}).with_variables(state_types(graph))
+    return layout.with_groups(propose(making.program, layout))
+
+
+def _costs(making: Making) -> Callable[[PassRow, Program], PassRow]:
+    """Adds to a row what the program costs, with all sizes as they will be bound."""
+    last: tuple[Program, Cost, int] | None = None
+
+    def add(row: PassRow, program: Program) -> PassRow:
+        nonlocal last
+        if last is None or last[0] is not program:  # most passes change nothing
+            bound = bind_sizes(program, making.bindings) if program.symbols() else program
+            last = program, total(cost for _, cost in program_costs(bound)), peak(bound)
+        _, cost, memory = last
+        return replace(row, flops=cost.flops, bytes=cost.bytes, memory=memory)
+
+    return add

@@ -1,0 +1,208 @@
+"""The plans of a session's calls, and the executables that are compiled for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import RLock
+from typing import Any
+
+import jax
+
+from graphc.config import CompileOptions
+from graphc.devices.mesh import Strategy
+from graphc.errors import ExecutionError
+from graphc.ir.graph import Graph
+from graphc.ir.node import position_of, same_items
+from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.core.failures import RUN_FAILED, in_words
+from graphc.runtime.feeds.batches import checked_count
+from graphc.runtime.feeds.fetches import FetchNest, in_program_order, resolve_feeds
+from graphc.runtime.pipeline.placement_log import PlacementLog
+from graphc.runtime.state.live_state import Homes, LiveState
+from graphc.runtime.step.compiler import build, shape_of
+from graphc.runtime.step.executable import Executable
+from graphc.runtime.step.plans import Plan, fetch_key
+from graphc.runtime.targets.prepare import prepare
+
+
+class Programs:
+    """The plans and executables of a session, which threads share.
+
+    One thread at a time compiles or changes the layout of the state, so that what it compiles fits
+    the state. Compiled steps run meanwhile, since they take only the state's own lock. A thread
+    that needs both locks takes `compiling` first.
+
+    Args:
+        device: the device that everything runs on, whatever the program requests.
+        soft, log: see `compiler.build`.
+
+    Attributes:
+        plans: by fetches and feed keys.
+        compiling: the lock for compiling and for changing the layout of the state.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        state: LiveState,
+        strategy: Strategy | None,
+        options: CompileOptions,
+        device: jax.Device | None,
+        *,
+        soft: bool,
+        log: PlacementLog | None,
+    ) -> None:
+        self.plans: dict[Any, Plan] = {}
+        self.compiling = RLock()
+        self._graph, self._state = graph, state
+        self._strategy, self._options, self._device = strategy, options, device
+        self._soft, self._log = soft, log
+        self._base: str | None = None  # the default device, once something has run
+
+    def plan_of(self, fetches: Any, feeds: Mapping[Any, Any]) -> Plan:
+        """The plan of runs with these fetches and feeds; the first such run makes it.
+
+        Raises:
+            FeedError, FetchError, UnknownNameError: they do not fit the graph.
+            StateError: the state is lost or closed.
+        """
+        kind = type(fetches)
+        try:  # in most cases the key that `fetch_key` gives, at less cost
+            flat = (kind, *fetches) if kind is list or kind is tuple else fetches
+            plan = self.plans.get((flat, tuple(feeds)))
+        except (TypeError, RecursionError):
+            plan = None
+        if plan is None:
+            with self.compiling:
+                plan = self._find_or_plan(fetches, feeds)
+        if self._state.broken is not None or self._state.closed:
+            with self._state.lock:
+                self._state.check()
+        return plan
+
+    def _find_or_plan(self, fetches: Any, feeds: Mapping[Any, Any]) -> Plan:
+        try:
+            key = (fetch_key(fetches), tuple(feeds))
+            found = self.plans.get(key)
+        except (TypeError, RecursionError):  # the feeds are no mapping, or the key is not hashable
+            key, found = None, None
+        return found or self._plan(key, fetches, feeds)
+
+    def _plan(self, key: Any, fetches: Any, feeds: Mapping[Any, Any]) -> Plan:
+        tensors = list(resolve_feeds(self._graph, feeds))
+        nest = FetchNest(self._graph, fetches)
+        same = (frozenset(nest.distinct), frozenset(tensors))
+        known = next((p for p in self.plans.values() if p.same == same), None)
+        if known is None:
+            ordered = in_program_order(self._graph, tensors)
+            prepared = prepare(self._graph, nest.distinct, ordered, self._options)
+            plan = Plan(fetches, nest, ordered, prepared, same)
+        else:  # the same program with another nest or order: compiled once
+            nest.take_order(known.nest.distinct)
+            plan = Plan(fetches, nest, known.feeds, known.prepared, same)
+            plan.executables = known.executables
+        if not same_items(tensors, plan.feeds):
+            plan.order = [position_of(t, tensors) for t in plan.feeds]
+        self.plans[key] = plan
+        return plan
+
+    def executable(self, plan: Plan, key: tuple[Any, ...]) -> Executable:
+        """The executable of a plan for one of its keys (see `Plan`), compiled.
+
+        Raises:
+            ExecutionError: XLA refuses the program.
+        """
+        found = plan.executables.get(key)
+        if found is None:
+            with self.compiling:  # another thread may have compiled it by now
+                found = plan.executables.get(key) or self._build(plan, key, wait=True)
+        return found if found.is_compiled else found.wait()
+
+    def begin(self, plan: Plan, feeds: Mapping[Any, Any], steps: int | None) -> list[Executable]:
+        """The executable of a plan for feeds of these shapes, then all others of the session: those
+        that lose a buffer to the new one are compiled again. This waits for none of them."""
+        given = resolve_feeds(self._graph, feeds)
+        shapes = tuple([shape_of(tensor, given[tensor]) for tensor in plan.feeds])
+        wanted = shapes if steps is None else (checked_count(steps), *shapes)
+        with self.compiling:
+            pairs: list[tuple[Plan, Any]] = [(plan, wanted)]
+            pairs += [(p, known) for p in self.plans.values() for known in p.executables]
+            return [p.executables.get(k) or self._build(p, k, wait=False) for p, k in pairs]
+
+    def grow(self) -> None:
+        """Adds the variables to the state that the graph got since."""
+        if not self._state.is_complete:
+            with self.compiling:
+                self._state.grow()
+
+    def _build(self, plan: Plan, key: tuple[Any, ...], *, wait: bool) -> Executable:
+        steps, shapes = (key[0], key[1:]) if key and type(key[0]) is int else (None, key)
+        self._state.grow()
+        executable = build(
+            self._graph,
+            plan.nest,
+            plan.feeds,
+            plan.prepared,
+            shapes,
+            self._state.layout,
+            self._strategy,
+            self._options,
+            self._device,
+            steps,
+            base=self._base,
+            soft=self._soft,
+            log=self._log,
+        )
+        if wait:
+            executable.wait()
+        placement = executable.insides.making.placement
+        if placement is not None:
+            self._base = placement.base
+        self.adopt(executable.layout, executable.homes)
+        plan.executables[key] = executable
+        for known in self.plans.values():
+            known.copy_feeds()
+        return executable
+
+    def adopt(self, layout: StateLayout, homes: Homes) -> None:
+        """Moves the state into the buffers of another layout, and places those that `homes` names.
+
+        Executables that need a buffer which no longer exists are dropped; the next run that needs
+        one compiles it again.
+
+        Raises:
+            StateError: the state is lost or closed.
+            ExecutionError: the state cannot be moved; no value has changed.
+        """
+
+        def tell(layout: StateLayout) -> None:
+            for plan in self.plans.values():
+                for key, known in list(plan.executables.items()):
+                    if (
+                        known.is_dropped
+                        or not known.move_to(layout)
+                        or not self._state.agrees(known.homes)
+                    ):
+                        known.is_dropped = True
+                        del plan.executables[key]
+
+        with self.compiling:
+            try:
+                self._state.move(layout, homes, tell)
+            except RUN_FAILED as error:
+                what, details = in_words(error)
+                raise ExecutionError(
+                    f"the state could not be moved to where a new program takes it: {what}",
+                    details=details,
+                ) from error
+
+    def forked(self) -> None:
+        """Called in a child process: a thread that exists only in the parent may hold the lock."""
+        self.compiling = RLock()
+
+    @property
+    def executables(self) -> list[Executable]:
+        """All of them, in the order in which they were compiled."""
+        plans = list(self.plans.values())
+        found = {id(e): e for plan in plans for e in list(plan.executables.values())}
+        return list(found.values())

@@ -1,0 +1,381 @@
+"""What runs a compiled program, on one device or replicated on several.
+
+An executor takes the buffers of state that the program assigns (donated), those it only reads,
+and the feeds; and gives the fetched values and the new buffers. It needs no program: see
+`runtime.interface`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from graphc.devices.mesh import jax_mesh
+from graphc.errors import ExecutionError, StateError
+from graphc.ir.stack import within_stack
+from graphc.ir.types import TensorType
+from graphc.runtime.buffers.layout import Buffer, elements
+from graphc.runtime.buffers.packing import place_on
+from graphc.runtime.core.failures import RUN_FAILED
+from graphc.runtime.core.forking import FORKING, SharedLock
+from graphc.runtime.core.interrupts import uninterrupted
+from graphc.runtime.targets.interface import PARTITIONED, SHARDED, SINGLE, Home, Interface
+from graphc.runtime.targets.room import SMALL, Need, has_room, is_limited, need_of, no_room
+
+AXIS_NAME = "replica"
+
+# Held while a program over several devices is dispatched. If two threads dispatched at once, one
+# device could get the first program first and another the second, and each would wait for ever
+# for the other's part of a collective.
+ONE_AT_A_TIME = SharedLock()
+
+
+class Places(NamedTuple):
+    """The numbers of the buffers that a step takes and assigns, in its own order."""
+
+    written: list[int]
+    read: list[int]
+    assigned: list[int]
+
+
+class Executor:
+    """Runs a compiled program; any thread may.
+
+    Args:
+        interface: what the program takes and gives.
+        compile: gives what takes the arrays that `interface` lists and gives a list likewise:
+            a `jax.stages.Compiled`, made at the first call if not before.
+        devices: as many as it has replicas.
+        max_in_flight: how many runs may be dispatched and not finished.
+
+    Attributes:
+        homes: how each buffer of state lies that it touches.
+    """
+
+    def __init__(
+        self,
+        interface: Interface,
+        compile: Callable[[], Any],
+        devices: Sequence[jax.Device],
+        max_in_flight: int,
+    ) -> None:
+        self.interface = interface
+        self._compile = compile
+        self._compiled: Any = None
+        self._need: Need | None = None  # known with the compiled program
+        self._turn = None if interface.kind == SINGLE else ONE_AT_A_TIME
+        self.devices = tuple(devices)
+        self.homes, self._default, self._feeds = shardings(interface, devices)
+        self._in_flight = InFlight(max_in_flight, interface)
+
+    @property
+    @within_stack
+    def compiled(self) -> Any:
+        """The compiled program, waited for if it is still being made.
+
+        Raises:
+            ExecutionError: XLA refuses it.
+            StateError: it is not compiled, and this process cannot use devices.
+        """
+        if self._compiled is None:
+            FORKING.check()
+            self._compiled = self._compile()
+        return self._compiled
+
+    def place(self, value: Any, buffer: Buffer) -> jax.Array:
+        """The value of a buffer of state where this executor wants it, if it touches it."""
+        return place_on(value, self.home(buffer))
+
+    def home(self, buffer: Buffer) -> jax.sharding.Sharding:
+        """Where a buffer of state lies for this executor."""
+        return self.homes.get(buffer, self._default)
+
+    @property
+    def feed_homes(self) -> list[jax.sharding.Sharding]:
+        """Where it takes each of the feeds."""
+        return list(self._feeds)
+
+    @property
+    def need(self) -> Need:
+        """The host's memory that a run allocates."""
+        if self._need is None:
+            self._need = need_of(self.compiled, self.interface, self.devices)
+            self._in_flight.waited_for = self._need.blocks >= SMALL
+        return self._need
+
+    @property
+    def may_be_refused(self) -> bool:
+        """Whether the system may refuse memory to a run that was already dispatched."""
+        return (self._need or self.need).blocks >= SMALL and is_limited()
+
+    def has_room(self) -> bool:
+        """Whether the system has memory for one more run now, or when all earlier runs have ended.
+
+        Raises:
+            StateError, ExecutionError: what runs now failed: see `InFlight.wait`.
+        """
+        if has_room(self.need.blocks):
+            return True
+        self._in_flight.finish()
+        return has_room(self.need.blocks)
+
+    def __call__(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
+        """(fetched values, assigned state). Feeds have their global shapes.
+
+        Raises:
+            ExecutionError: there is no room for what it needs; nothing has run.
+        """
+        if self._turn is None:
+            return self._call(written, read, feeds)
+        with self._turn.lock:
+            return self._call(written, read, feeds)
+
+    def update(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
+        """Runs on `buffers`, and puts the new ones in their places; gives the fetched values.
+
+        An interrupt comes before or after it, never between.
+
+        Raises:
+            ExecutionError: there is no room for what it needs; nothing has run.
+        """
+        if self._turn is None:
+            return self._update(buffers, places, feeds)
+        with self._turn.lock:
+            return self._update(buffers, places, feeds)
+
+    def wait(self) -> None:
+        """Waits until one more run may be dispatched.
+
+        Raises:
+            StateError, ExecutionError: an earlier one failed: see `InFlight.wait`.
+        """
+        self._in_flight.wait()
+
+    def copies(self, buffers: Sequence[Any]) -> list[Any]:
+        """Copies of buffers of state, waited for."""
+        with nullcontext() if self._turn is None else self._turn.lock, jax.enable_x64(True):
+            return copies_of(buffers)
+
+    def forget(self) -> None:
+        """Forgets the runs in flight, so that no later call reports a failure that the caller has
+        already reported."""
+        self._in_flight.forget()
+
+    def _call(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
+        feeds = self._spread(feeds)
+        self._in_flight.wait()
+        if (self._need or self.need).blocks >= SMALL:
+            self._find_room([*written, *read])
+        compiled = self._compiled or self.compiled
+        if self.interface.wide:
+            with jax.enable_x64(True):
+                return self._in_flight.split(compiled(*written, *read, *feeds))
+        return self._in_flight.split(compiled(*written, *read, *feeds))
+
+    def _update(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
+        feeds = self._spread(feeds)
+        self._in_flight.wait()
+        if (self._need or self.need).blocks >= SMALL:
+            self._find_room(buffers)
+        return uninterrupted(self._hand_over, buffers, places, feeds)
+
+    def _hand_over(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
+        """From the time that the old state is gone until the new one is there."""
+        written, read, assigned = places
+        old = [buffers[i] for i in written]
+        constant = [buffers[i] for i in read]
+        compiled = self._compiled or self.compiled
+        if self.interface.wide:
+            with jax.enable_x64(True):
+                outputs = compiled(*old, *constant, *feeds)
+        else:
+            outputs = compiled(*old, *constant, *feeds)
+        fetched, new = self._in_flight.split(outputs)
+        for i, buffer in zip(assigned, new, strict=True):
+            buffers[i] = buffer
+        return fetched
+
+    def _spread(self, feeds: Sequence[Any]) -> Sequence[Any]:
+        """The feeds, those that are on devices moved to where they belong."""
+        for value in feeds:
+            if type(value) is not np.ndarray:
+                rows = zip(feeds, self._feeds, strict=True)
+                return [spread(value, where) for value, where in rows]
+        return feeds
+
+    def _find_room(self, buffers: Sequence[Any]) -> None:
+        """Sees to it that there is memory for the large blocks of one more run.
+
+        Also for the small ones where devices wait for each other: if one of them found none, the
+        others would wait until XLA ends the process.
+
+        Args:
+            buffers: those that the run takes are among these.
+
+        Raises:
+            ExecutionError: there is none.
+        """
+        size = self.need.large
+        if self.interface.kind not in (SINGLE, PARTITIONED) and is_limited():
+            size = self.need.blocks
+        if size and not has_room(size):
+            self._in_flight.finish()  # what runs now gives its memory back
+            jax.block_until_ready(list(buffers))
+            if not has_room(size):
+                raise no_room(size)
+
+
+class Shardings(NamedTuple):
+    """How the arrays of an executable lie.
+
+    Attributes:
+        homes: each buffer of state that it touches.
+        default: any other.
+        feeds: in order.
+    """
+
+    homes: Mapping[Buffer, jax.sharding.Sharding]
+    default: jax.sharding.Sharding
+    feeds: Sequence[jax.sharding.Sharding]
+
+
+def shardings(interface: Interface, devices: Sequence[jax.Device]) -> Shardings:
+    """How state and each of the feeds lie on the devices."""
+    default: jax.sharding.Sharding = jax.sharding.SingleDeviceSharding(devices[0])
+    feeds: Sequence[jax.sharding.Sharding] = [default] * len(interface.feeds)
+    mesh = None
+    if interface.kind == PARTITIONED:
+        feeds = [jax.sharding.SingleDeviceSharding(devices[f.device]) for f in interface.feeds]
+    elif interface.kind == SHARDED:
+        mesh = jax_mesh(interface.mesh, devices)
+        default = NamedSharding(mesh, PartitionSpec())
+        feeds = [NamedSharding(mesh, PartitionSpec(*feed.spec)) for feed in interface.feeds]
+    elif interface.kind != SINGLE:
+        mesh = Mesh(np.array(devices), (AXIS_NAME,))
+        default = cut_along(mesh, None)
+        feeds = [cut_along(mesh, feed.axis) for feed in interface.feeds]
+
+    def sharding(home: Home) -> jax.sharding.Sharding:
+        if home.device is not None:
+            return jax.sharding.SingleDeviceSharding(devices[home.device])
+        return default if mesh is None else NamedSharding(mesh, PartitionSpec(*home.spec))
+
+    buffers = interface.buffers
+    wanted = map(sharding, interface.homes) if interface.homes else [default] * len(buffers)
+    return Shardings(dict(zip(buffers, wanted, strict=True)), default, feeds)
+
+
+def cut_along(mesh: Mesh, axis: int | None) -> NamedSharding:
+    """Shared by the devices of a mesh along an axis; None: whole on each."""
+    spec = () if axis is None else (*[None] * axis, AXIS_NAME)
+    return NamedSharding(mesh, PartitionSpec(*spec))
+
+
+def copies_of(arrays: Sequence[Any]) -> list[Any]:
+    """Copies of arrays where they are, waited for. Nothing is compiled for it, which might find
+    no memory either."""
+    made = [
+        jax.device_put(array, array.sharding, may_alias=False)
+        if isinstance(array, jax.Array)
+        else array.copy()
+        for array in arrays
+    ]
+    jax.block_until_ready(made)
+    return made
+
+
+def put_on(values: Sequence[Any], where: Sequence[jax.sharding.Sharding]) -> list[jax.Array]:
+    """Arrays that nobody writes to, on their way to where they belong, 64-bit dtypes kept; what
+    lies there already stays as it is."""
+    with jax.enable_x64(True):
+        placed: list[jax.Array] = jax.device_put(list(values), list(where))
+        return placed
+
+
+def spread(value: Any, where: jax.sharding.Sharding) -> Any:
+    """A feed that is on devices already, moved to where its pieces belong."""
+    if isinstance(value, jax.Array) and value.sharding != where:
+        with jax.enable_x64(True):  # without it JAX would take a 64-bit array for a 32-bit one
+            return jax.device_put(value, where)
+    return value
+
+
+class InFlight:
+    """Bounds the steps whose results are not there yet: `wait`, dispatch, `split`.
+
+    The waiting comes first: an interrupt (Ctrl-C) then finds all state in its place. Threads that
+    wait at the same time may each dispatch one step more.
+
+    With collectives on virtual CPU devices an unbounded queue can starve a rendezvous and abort
+    the process; elsewhere it would let memory grow.
+    """
+
+    def __init__(self, bound: int, interface: Interface) -> None:
+        self._assigned = len(interface.assigned)
+        self._bound = bound
+        self.waited_for = False  # whether each step is, where memory is limited
+        self._waiting: deque[Any] = deque()
+        sizes = [_bytes(value.type) for value in interface.fetches] or [0]
+        fetched = self._assigned + len(interface.fetches)
+        self._of_state, self._of_fetches = slice(self._assigned), slice(self._assigned, fetched)
+        watched = self._assigned + sizes.index(min(sizes))
+        self._watched = slice(watched, watched + 1)
+        if interface.kind == PARTITIONED:  # a token of each device: see `runtime.scripts`
+            self._watched = slice(fetched, None)
+
+    def wait(self) -> None:
+        """Waits until one more step may be dispatched.
+
+        Raises:
+            StateError, ExecutionError: an earlier step failed, with or without what it assigned.
+        """
+        while len(self._waiting) >= self._bound:
+            self._wait_for_the_oldest()
+
+    def finish(self) -> None:
+        """Waits until no step is in flight.
+
+        Raises:
+            StateError, ExecutionError: one failed, as for `wait`.
+        """
+        while self._waiting:
+            self._wait_for_the_oldest()
+
+    def forget(self) -> None:
+        """Waits for none of the steps in flight any more."""
+        self._waiting.clear()
+
+    def _wait_for_the_oldest(self) -> None:
+        waiting = self._waiting
+        try:
+            step = waiting.popleft()  # first, so that no other thread takes it too
+        except IndexError:
+            return  # others took them all
+        try:
+            for value in step:
+                if not value.is_deleted():  # by the caller
+                    value.block_until_ready()
+        except RUN_FAILED as error:
+            waiting.clear()
+            if self.waited_for and is_limited():
+                return  # the call that dispatched the step reports it, and it alone
+            kind = StateError if self._assigned else ExecutionError
+            raise kind(f"an earlier run failed: {error}") from error
+        except BaseException:  # what a signal's handler raised: no failure of the step
+            waiting.appendleft(step)
+            raise
+
+    def split(self, outputs: Sequence[Any]) -> tuple[Any, Any]:
+        """(fetched values, assigned state) of a step just dispatched."""
+        self._waiting.append(outputs[self._watched])
+        return outputs[self._of_fetches], outputs[self._of_state]
+
+
+def _bytes(type: TensorType) -> int:
+    return elements(type) * type.dtype.itemsize

@@ -1,0 +1,339 @@
+"""A physical program as a JAX function with its interface; and through JAX and XLA."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple, Protocol
+
+import jax
+from jax import numpy as jnp
+
+from graphc.config import CompileOptions
+from graphc.devices.targets import FAST_LOOPS_ON_GPU
+from graphc.devices.topology import is_here
+from graphc.errors import DeviceError, ExecutionError, GraphcError
+from graphc.ir.layouts import REPLICATED, Layout, Sharded
+from graphc.ir.node import EMPTY
+from graphc.ir.program import Port, Program
+from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.passes.core.base import Pass
+from graphc.passes.cpu.xla_options import suited_options
+from graphc.passes.manager import PassManager, PassReport
+from graphc.passes.pass_filter import without
+from graphc.passes.pipelines import on_device
+from graphc.runtime.buffers.layout import Buffer, StateLayout
+from graphc.runtime.core.counters import COUNTERS
+from graphc.runtime.core.forking import FORKING
+from graphc.runtime.targets.interface import SINGLE, Interface, Value
+from graphc.runtime.targets.numerics import checked
+from graphc.runtime.targets.prepare import evaluate
+
+
+@dataclass(frozen=True)
+class PortOrder:
+    """The order in which a compiled program takes and gives its values.
+
+    Attributes:
+        written: state that the program takes and assigns, donated; in this order first.
+        read: state that it only reads.
+        feeds: the feeds.
+        assigned: the state it gives: that of `written` first, in the same order.
+        fetches: the values it gives.
+    """
+
+    written: tuple[Port, ...]
+    read: tuple[Port, ...]
+    feeds: tuple[Port, ...]
+    assigned: tuple[Port, ...]
+    fetches: tuple[Port, ...]
+
+    @staticmethod
+    def of(program: Program) -> PortOrder:
+        new = {port.name: port for port in program.new_state()}
+        state = program.ports("state")
+        written = tuple(p for p in state if p.name in new)
+        names = [p.name for p in written]
+        rest = [p for name, p in new.items() if name not in names]
+        return PortOrder(
+            written,
+            tuple(p for p in state if p.name not in new),
+            tuple(program.ports("feed")),
+            (*(new[name] for name in names), *rest),
+            tuple(program.ports("fetch")),
+        )
+
+    def reorder(self, program: Program) -> Program:
+        """The program with its ports in this order."""
+        return program.replace(
+            inputs=(*self.written, *self.read, *self.feeds),
+            outputs=(*self.assigned, *self.fetches),
+        )
+
+
+class InJax(Protocol):
+    """A physical program that JAX has not traced yet, whatever devices it is for: what
+    `JaxProgram` and `partitioned.PartitionedProgram` have in common."""
+
+    @property
+    def interface(self) -> Interface: ...
+    @property
+    def devices(self) -> Sequence[jax.Device]: ...
+    @property
+    def program(self) -> Program: ...
+    @property
+    def local(self) -> Program: ...
+    @property
+    def report(self) -> PassReport: ...
+    def lower(self) -> Any: ...
+    def compile(self, lowered: Any, options: CompileOptions) -> Any: ...
+    def xla_options(self, options: CompileOptions) -> dict[str, str | int | bool | float]: ...
+
+
+class JaxProgram(NamedTuple):
+    """A physical program as a function that JAX has not traced yet.
+
+    Attributes:
+        interface, devices: what an `Executor` takes beside the compiled program.
+        program: physical, in the order of its ports.
+        jitted: takes and gives flat lists of arrays in that order.
+        arguments: their shapes, dtypes and places.
+        local: what each device runs, after the passes for that.
+        report: what those passes did.
+        of_strategy: options of XLA that carry out the strategy.
+    """
+
+    interface: Interface
+    devices: Sequence[jax.Device]
+    program: Program
+    jitted: Any
+    arguments: Sequence[Any]
+    local: Program
+    report: PassReport
+    of_strategy: Mapping[str, int] = EMPTY
+
+    def lower(self) -> Any:
+        """JAX's stage before XLA: the program's StableHLO."""
+        FORKING.use_devices()
+        COUNTERS.add(traces=1, lowerings=1)
+        with self._widths():
+            return self.jitted.lower(*self.arguments)
+
+    def compile(self, lowered: Any, options: CompileOptions) -> jax.stages.Compiled:
+        """What `lower` gave through XLA.
+
+        Raises:
+            ExecutionError: XLA refuses it.
+        """
+        FORKING.use_devices()
+        COUNTERS.add(compiles=1)
+        chosen = self.xla_options(options)
+        with self._widths():
+            try:
+                compiled: jax.stages.Compiled = lowered.compile(compiler_options=chosen or None)
+            except OSError:  # such as a TimeoutError of a signal handler; XLA raises no OSError
+                raise
+            except Exception as error:
+                raise refused(error, self.devices[0], options) from error
+        return compiled
+
+    def xla_options(self, options: CompileOptions) -> dict[str, str | int | bool | float]:
+        """See `chosen_xla_options`."""
+        return {
+            **self.of_strategy,
+            **chosen_xla_options(self.local, options, self.devices[0]),
+        }
+
+    def _widths(self) -> AbstractContextManager[Any]:
+        return jax.enable_x64(True) if self.interface.wide else nullcontext()
+
+
+def refused(error: Exception, device: jax.Device, options: CompileOptions) -> GraphcError:
+    """The error for a program that XLA does not compile."""
+    if re.search("(ptxas|PTX assembler is) too old", str(error)) and not is_here(device):
+        capability = getattr(device, "compute_capability", "")
+        return DeviceError(
+            f"CUDA's assembler here does not know compute capability {capability} of "
+            f"{device.device_kind}: it is too old, or the GPU is",
+            mend="check compute_capability in the description of the machine; newer GPUs may need "
+            "a newer JAX with its CUDA plugin",
+        )
+    return ExecutionError(
+        f"XLA could not compile the program: {error}",
+        mend="check CompileOptions.xla_options" if options.xla_options else None,
+    )
+
+
+# XLA cannot time kernels on a device that is not here; without times, some matrix products have no
+# tiles that it finds, and it fails. cuBLAS takes all of them.
+_WITHOUT_TIMING: Mapping[str, str | int | bool | float] = {
+    "xla_gpu_autotune_level": 0,
+    "xla_gpu_enable_triton_gemm": False,
+}
+
+
+def chosen_xla_options(
+    program: Program, options: CompileOptions, device: jax.Device
+) -> dict[str, str | int | bool | float]:
+    """Those that what a device runs is compiled with: the user's, and before them, at O3, those
+    that suit it, where this XLA knows them."""
+    suited = suited_options(program, device.platform) if options.pipeline == "O3" else {}
+    if suited and not _understood(tuple(sorted(suited.items()))):
+        suited = {}
+    return {**suited, **options_for_absent(device), **options.xla_options}
+
+
+def options_for_absent(device: jax.Device) -> Mapping[str, str | int | bool | float]:
+    """The options of XLA that a device needs because it is not here."""
+    return EMPTY if is_here(device) else _WITHOUT_TIMING
+
+
+@cache
+def _understood(options: tuple[tuple[str, str], ...]) -> bool:
+    """Whether XLA takes these options: most are no part of what it promises to keep."""
+    try:
+        jax.jit(lambda: 0).lower().compile(compiler_options=dict(options))
+    except Exception:  # another type for each reason
+        return False
+    return True
+
+
+def on_one_device(
+    program: Program,
+    layout: StateLayout,
+    options: CompileOptions,
+    device: jax.Device,
+    budget: int | None = None,
+) -> JaxProgram:
+    """A physical program for one device.
+
+    Args:
+        budget: see `passes.recompute`; None computes nothing again.
+    """
+    order = PortOrder.of(program)
+    program, report = suited(order.reorder(program), options, device.platform, budget)
+    local = program
+    program, checks = checked(program, options)
+    order = PortOrder.of(program)
+    home = jax.sharding.SingleDeviceSharding(device)
+    arguments = [
+        jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=home)
+        for p in program.inputs
+    ]
+    function = with_token(program, to_function(program))
+    # Without `keep_unused`: JAX 0.12 never frees what it lowered with that. Of what takes nothing
+    # only its results can say where it is.
+    where = None if arguments else home
+    jitted = jax.jit(function, donate_argnums=donated(order, options), out_shardings=where)
+    wide = needs_x64(program)
+    interface = interface_of(program, order, layout, options, kind=SINGLE, wide=wide, checks=checks)
+    return JaxProgram(interface, [device], program, jitted, arguments, local, report)
+
+
+def suited(
+    program: Program,
+    options: CompileOptions,
+    platform: str,
+    budget: int | None = None,
+    replicas: int = 1,
+    exchanges: Sequence[Pass] = (),
+) -> tuple[Program, PassReport]:
+    """What one device runs after the passes for that, and what those did.
+
+    What one of several replicas runs means nothing alone, so it is not validated.
+
+    Args:
+        exchanges: passes of a strategy, over what replicas exchange.
+    """
+    passes_for = on_device(options, platform, budget, exchanges, fast_loops=FAST_LOOPS_ON_GPU)
+    chosen = without(passes_for, options)
+    if not chosen or program.symbols():  # they ask for sizes, which a saved program may leave open
+        return program, PassReport(())
+    passes = PassManager(
+        chosen,
+        stage="bound" if replicas == 1 else "local",
+        verify=options.verify,
+        validate=options.validate and replicas == 1,
+        evaluator=evaluate,
+        dump=options.dump,
+        rounds=1,
+    )
+    return passes.run(program)
+
+
+def interface_of(
+    program: Program,
+    order: PortOrder,
+    layout: StateLayout,
+    options: CompileOptions,
+    *,
+    kind: str,
+    wide: bool,
+    replicas: int = 1,
+    inputs: Sequence[Layout] | None = None,
+    outputs: Sequence[Layout] | None = None,
+    notes: Sequence[str] = (),
+    checks: Mapping[str, Any] | None = None,
+) -> Interface:
+    """The interface of a physical program whose ports are in `order`.
+
+    Args:
+        inputs, outputs: the layouts of its ports on the replicas; None: whole.
+    """
+    buffers = {buffer.name: buffer for buffer in layout.buffers}
+    taken = inputs or [REPLICATED] * len(program.inputs)
+    given = outputs or [REPLICATED] * len(program.outputs)
+
+    def state(ports: Sequence[Port]) -> tuple[Buffer, ...]:
+        return tuple(buffers[port.name] for port in ports)
+
+    return Interface(
+        name=program.name,
+        kind=kind,
+        replicas=replicas,
+        wide=wide,
+        donate=options.donate,
+        written=state(order.written),
+        read=state(order.read),
+        assigned=state(order.assigned),
+        feeds=_values(order.feeds, taken[len(taken) - len(order.feeds) :]),
+        fetches=_values(order.fetches, given[len(order.assigned) :]),
+        nodes=len(program.nodes),
+        notes=tuple(notes),
+        checks=checks,
+    )
+
+
+def _values(ports: Sequence[Port], layouts: Sequence[Layout]) -> tuple[Value, ...]:
+    return tuple(
+        Value(port.name, port.tensor.type, axis_of(layout))
+        for port, layout in zip(ports, layouts, strict=True)
+    )
+
+
+def axis_of(layout: Layout) -> int | None:
+    """The axis it is cut along, if it is."""
+    return layout.axis if isinstance(layout, Sharded) else None
+
+
+def donated(order: PortOrder, options: CompileOptions) -> tuple[int, ...]:
+    """Which arguments are given away."""
+    return tuple(range(len(order.written))) if options.donate else ()
+
+
+def with_token(program: Program, function: Any) -> Any:
+    """`function` with a constant output more where the program fetches nothing.
+
+    New state is donated to the next step, so it cannot be waited for; the token can.
+    """
+    wants_token = not program.ports("fetch")
+
+    def with_outputs(*args: Any) -> list[Any]:
+        outputs = list(function(*args))
+        return [*outputs, jnp.zeros((), jnp.int32)] if wants_token else outputs
+
+    with_outputs.__name__ = program.name
+    return with_outputs

@@ -1,0 +1,188 @@
+"""A program for several devices, each with nodes of its own: one executable for each cluster.
+
+Executables are dispatched from the host, in the order of `devices.schedule`, and none is waited
+for: JAX's runtime starts each when its operands are there, and so do the copies between devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+from jax import numpy as jnp
+
+from graphc.config import CompileOptions
+from graphc.devices.partition import Partition, partition
+from graphc.errors import DeviceError
+from graphc.ir.fingerprint import calls_back
+from graphc.ir.program import Program
+from graphc.ir.types import TensorType
+from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.passes.manager import PassReport
+from graphc.passes.simplify.drop_marks import DropMarks
+from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.core.counters import COUNTERS
+from graphc.runtime.core.forking import FORKING
+from graphc.runtime.targets.interface import PARTITIONED, Home, Interface, Value
+from graphc.runtime.targets.jax_program import PortOrder, interface_of, options_for_absent, refused
+from graphc.runtime.targets.numerics import checked
+from graphc.runtime.targets.script_writing import Kernel, ScriptWriter
+from graphc.runtime.targets.scripts import CompiledPartition, Script, in_parts
+
+_NO_PASSES = PassReport(())
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionedProgram:
+    """A physical program in clusters that JAX has not traced yet; beside `lowered.JaxProgram`.
+
+    Attributes:
+        interface, devices: what an `Executor` takes beside the compiled program.
+        program: physical, in the order of its ports.
+        partition: its clusters.
+        script: how they run.
+        kernels: the executables that the script starts.
+        report: of passes on what one device runs: there are none.
+    """
+
+    interface: Interface
+    devices: Sequence[jax.Device]
+    program: Program
+    partition: Partition
+    script: Script
+    kernels: Sequence[Kernel]
+    report: PassReport = _NO_PASSES
+
+    @property
+    def local(self) -> Program:
+        """The program that is lowered, whole, each node with its device."""
+        return self.partition.program
+
+    def lower(self, platforms: Sequence[str] | None = None) -> LoweredPartition:
+        """JAX's stage before XLA, of each executable.
+
+        Args:
+            platforms: to look at what it would be elsewhere: `("cuda",)`.
+        """
+        FORKING.use_devices()
+        COUNTERS.add(traces=len(self.kernels), lowerings=len(self.kernels))
+        with self._widths():
+            return LoweredPartition([self._lower(kernel, platforms) for kernel in self.kernels])
+
+    def _lower(self, kernel: Kernel, platforms: Sequence[str] | None) -> Any:
+        program = kernel.cluster.program
+        function = to_function(program)
+
+        def run(*args: Any) -> list[Any]:
+            results = list(function(*args))
+            return [*results, jnp.zeros((), jnp.int32)] if kernel.token else results
+
+        run.__name__ = program.name
+        here = jax.sharding.SingleDeviceSharding(self.devices[kernel.device])
+        arguments = [
+            jax.ShapeDtypeStruct(t.type.shape, t.type.dtype, sharding=here)
+            for t in program.input_tensors()
+        ]
+        # Of what takes nothing only its results can say where it is.
+        where = None if arguments else here
+        jitted = jax.jit(run, donate_argnums=kernel.donated, out_shardings=where)
+        if platforms is None:
+            return jitted.lower(*arguments)
+        return jitted.trace(*arguments).lower(lowering_platforms=tuple(platforms))
+
+    def compile(self, lowered: LoweredPartition, options: CompileOptions) -> CompiledPartition:
+        """What `lower` gave through XLA.
+
+        Raises:
+            ExecutionError: XLA refuses it.
+        """
+        FORKING.use_devices()
+        COUNTERS.add(compiles=len(self.kernels))
+        chosen = self.xla_options(options)
+        with self._widths():
+            try:
+                made = [part.compile(compiler_options=chosen or None) for part in lowered.parts]
+            except Exception as error:
+                raise refused(error, self.devices[0], options) from error
+        return CompiledPartition(self.script, made, self.devices)
+
+    def xla_options(self, options: CompileOptions) -> dict[str, str | int | bool | float]:
+        """Those that it is compiled with: the user's, and those that absent devices need."""
+        return {**options_for_absent(self.devices[0]), **options.xla_options}
+
+    def _widths(self) -> AbstractContextManager[Any]:
+        return jax.enable_x64(True) if self.interface.wide else nullcontext()
+
+
+class LoweredPartition:
+    """The lowered stages of the executables of a partition."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self.parts = list(parts)
+
+    def as_text(self) -> str:
+        """The StableHLO of each, one after the other."""
+        return in_parts(self.parts)
+
+
+def on_devices(
+    program: Program,
+    layout: StateLayout,
+    options: CompileOptions,
+    names: Mapping[str, jax.Device],
+    base: str,
+    steps: int | None = None,
+) -> PartitionedProgram:
+    """A physical program whose nodes name several devices; beside `lowered.on_one_device`.
+
+    Args:
+        names: the devices by name.
+        base: the name of the one that has what is said nowhere.
+        steps: None, or how many steps a run makes, one after the other.
+
+    Raises:
+        DeviceError: a limit of memory, which is for one device.
+    """
+    if options.memory_limit is not None:
+        raise DeviceError(
+            "memory_limit: the program is on several devices, and the limit is for one",
+            mend="leave it out, or place the program on one device",
+        )
+    program, checks = checked(DropMarks(options.check_numerics).run(program).program, options)
+    if checks is not None or calls_back(program):
+        options = replace(options, donate=False)
+    order = PortOrder.of(program)
+    program = order.reorder(program)
+    buffers = {
+        buffer.name: program.homes[member]
+        for buffer in layout.buffers
+        for member in buffer.members
+        if member in program.homes
+    }
+    parts = partition(program, buffers, base)
+    number = {name: i for i, name in enumerate(names)}
+    writing = ScriptWriter(parts, order, number, options.donate)
+    script = writing.script()
+    if steps is not None:
+        parts_of = (len(order.written), len(order.read), len(order.assigned))
+        script = replace(script, turns=(steps, *parts_of))
+    interface = interface_of(
+        program, order, layout, options, kind=PARTITIONED, wide=needs_x64(program), checks=checks
+    )
+    where = [Home(device=number[buffers[buffer.name]]) for buffer in interface.buffers]
+    feeds = [replace(feed, device=writing.device_of_feed(feed.name)) for feed in interface.feeds]
+    interface = replace(interface, replicas=len(names), homes=tuple(where), feeds=tuple(feeds))
+    if steps is not None:
+        feeds, fetches = (
+            [_times(v, steps) for v in row] for row in (interface.feeds, interface.fetches)
+        )
+        interface = replace(interface, feeds=tuple(feeds), fetches=tuple(fetches))
+    devices = list(names.values())
+    return PartitionedProgram(interface, devices, program, parts, script, writing.kernels)
+
+
+def _times(value: Value, steps: int) -> Value:
+    return replace(value, type=TensorType(value.type.dtype, (steps, *value.type.shape)))

@@ -1,0 +1,205 @@
+"""A fetch set as a program: captured and made pure at once, rewritten when that is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from graphc.collection import without_collection
+from graphc.config import CompileOptions
+from graphc.devices.accumulate import Accumulate, is_accumulated
+from graphc.errors import FeedError
+from graphc.ir.capture import Fetch, capture
+from graphc.ir.dims import symbols_of
+from graphc.ir.graph import Graph
+from graphc.ir.node import EMPTY, Tensor
+from graphc.ir.program import Program, attribute_symbols
+from graphc.ir.rewrite import bind_sizes
+from graphc.ir.stack import within_stack
+from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.ops.structure.state import READ_VARIABLE
+from graphc.passes.core.target import Target
+from graphc.passes.manager import PassManager, PassReport
+from graphc.passes.pass_filter import without
+from graphc.passes.pipelines import adding_state, after_accumulation, after_binding, pipeline
+from graphc.passes.simplify.functionalize import Functionalize
+from graphc.runtime.buffers.annotated import annotated
+from graphc.runtime.core.counters import COUNTERS
+from graphc.runtime.core.forking import FORKING
+from graphc.runtime.core.lazy import Once
+
+
+class Prepared:
+    """One fetch set as a program. The passes run when `program` or `report` is first asked for,
+    which a program that is found in the cache never does.
+
+    Attributes:
+        functional: pure but unoptimised: what a cache key is taken of.
+        sources: feed name -> the user's line of the placeholder.
+        shard_sources: variable -> the user's line that says how it lies on a mesh.
+        requests: variable -> the device that it asks for, where it does.
+        whole: all nodes of the graph, for what they ask for together.
+    """
+
+    def __init__(
+        self,
+        functional: Program,
+        sources: Mapping[str, Any],
+        options: CompileOptions,
+        shard_sources: Mapping[str, Any] = EMPTY,
+        requests: Mapping[str, str] = EMPTY,
+        whole: Program | None = None,
+    ) -> None:
+        self.functional = functional
+        self.sources = sources
+        self.shard_sources = shard_sources
+        self.requests = requests
+        self.whole = whole
+        self._options = options
+        self._placed: dict[str, Prepared] = {}
+        self._optimised = Once(lambda: _run(manager(options), functional))
+
+    def under(self, options: CompileOptions) -> Prepared:
+        """The same fetch set under other options."""
+        return Prepared(
+            self.functional,
+            self.sources,
+            options,
+            self.shard_sources,
+            self.requests,
+            self.whole,
+        )
+
+    def placed(self, program: Program, base: str) -> Prepared:
+        """The same with its nodes on several devices, what is said nowhere on `base`."""
+        found = self._placed.get(base)
+        if found is None:
+            found = Prepared(program, self.sources, self._options)
+            self._placed[base] = found
+        return found
+
+    @property
+    def program(self) -> Program:
+        """Optimised by what passes do not depend on sizes; named sizes still open."""
+        return self._optimised()[0]
+
+    @property
+    def report(self) -> PassReport:
+        """What each of those passes did."""
+        return self._optimised()[1]
+
+
+@within_stack
+@without_collection()
+def prepare(
+    graph: Graph, fetches: Sequence[Fetch], feeds: Sequence[Tensor], options: CompileOptions
+) -> Prepared:
+    """Captures the program of a fetch set.
+
+    Raises:
+        FeedError, FetchError: see `ir.capture`; or nothing that is fetched needs a feed.
+    """
+    captured = capture(graph, fetches, feeds, READ_VARIABLE)
+    _check_needed(captured, feeds)
+    COUNTERS.add(captures=1)
+    functional = Functionalize().run(captured).program
+    for a_pass in adding_state(options):
+        functional = a_pass.run(functional).program
+    _check_sizes(functional)
+    ports = functional.ports("feed")
+    sources = {port.name: feed.node.source for port, feed in zip(ports, feeds, strict=True)}
+    functional, lines = annotated(graph, functional)
+    requests = {v.name: v.device for v in graph.variables.values() if v.device}
+    whole = Program(graph.name, (), tuple(graph.nodes), ())
+    return Prepared(functional, sources, options, lines, requests, whole)
+
+
+def _check_needed(captured: Program, feeds: Sequence[Tensor]) -> None:
+    needed = {t for node in captured.nodes for t in node.inputs}
+    needed.update(captured.output_tensors())
+    for port, feed in zip(captured.ports("feed"), feeds, strict=True):
+        if port.tensor not in needed and not _decides_size(captured, port.tensor):
+            raise FeedError(
+                f"{port.name!r} is fed, and nothing fetched depends on it",
+                source=feed.node.source,
+                mend="leave the feed out, or fetch what needs it",
+            )
+
+
+def _decides_size(captured: Program, feed: Tensor) -> bool:
+    """Whether a node has an attribute with a named size of `feed`, as `gc.size` makes."""
+    names = {name for dim in feed.type.shape for name in symbols_of(dim)}
+    return not names.isdisjoint(attribute_symbols(captured))
+
+
+def _check_sizes(program: Program) -> None:
+    known = program.symbols()
+    for name, node in attribute_symbols(program).items():
+        if name not in known:
+            raise FeedError(
+                f"{node.op.name} {node.name!r} needs the size {name!r}, which no feed has",
+                source=node.source,
+                mend=f"feed a placeholder with {name!r} in its shape too",
+            )
+
+
+def manager(options: CompileOptions) -> PassManager:
+    """The passes that `options` ask for, under their checks."""
+    return PassManager(
+        without(pipeline(options), options),
+        verify=options.verify,
+        validate=options.validate,
+        evaluator=evaluate,
+        dump=options.dump,
+    )
+
+
+@without_collection()
+def bind(
+    prepared: Prepared,
+    bindings: Mapping[str, int],
+    options: CompileOptions,
+    target: Target,
+) -> tuple[Program, PassReport]:
+    """The program with every size an int, after the passes for such, and what those did."""
+    program = bind_sizes(prepared.program, bindings) if bindings else prepared.program
+    passes = late_manager(options, target)
+    if is_accumulated(program):
+        # Accumulation means what the user asked for: no option leaves it out.
+        behind = without(after_accumulation(options, target), options)
+        around = [Accumulate(prepared.sources, target.replicas), *passes.passes, *behind]
+        passes = replace(passes, passes=around)
+    return _run(passes, program)
+
+
+def late_manager(options: CompileOptions, target: Target) -> PassManager:
+    """The passes for a program whose sizes are ints, under their checks."""
+    return PassManager(
+        without(after_binding(options, target), options),
+        stage="bound",
+        verify=options.verify,
+        validate=options.validate,
+        evaluator=evaluate,
+        dump=options.dump,
+        rounds=1,
+    )
+
+
+def _run(passes: PassManager, program: Program) -> tuple[Program, PassReport]:
+    program, report = passes.run(program)
+    COUNTERS.add(passes=len(report.rows))
+    return program, report
+
+
+@within_stack
+def evaluate(program: Program, inputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    """The outputs of a pure, bound program, through JAX: for validation and initial values."""
+    FORKING.use_devices()
+    wide = needs_x64(program)
+    COUNTERS.add(traces=1, lowerings=1, compiles=1)
+    with jax.enable_x64(wide):
+        return [np.asarray(v) for v in jax.jit(to_function(program))(*inputs)]

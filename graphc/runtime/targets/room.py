@@ -1,0 +1,106 @@
+"""Whether a run will get the memory that it needs, asked before the run takes any state.
+
+XLA allocates memory when a step is carried out. By then the step has taken its state, and without
+memory the state is lost. Therefore a run asks the system for its large blocks beforehand, and gives
+them back at once. A smaller block may fit between blocks that are in use, so asking for it says
+nothing. Where the memory of the process is limited, a run that needs such blocks is waited for.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from graphc.errors import ExecutionError
+from graphc.runtime.buffers.layout import elements
+from graphc.runtime.targets.interface import PARTITIONED, SINGLE, Interface
+
+resource: Any
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
+LARGE = 32 * 2**20  # glibc takes blocks of this size from the system, one by one
+SMALL = 2**18  # where the process has not even this much, Python itself fails
+
+
+class Need(NamedTuple):
+    """The host's memory that a run allocates, in bytes.
+
+    Attributes:
+        blocks: in all.
+        large: in blocks of at least `LARGE`.
+    """
+
+    blocks: int
+    large: int
+
+
+def need_of(compiled: Any, interface: Interface, devices: Sequence[jax.Device]) -> Need:
+    """What a run needs; nothing where the program runs on devices with memory of their own."""
+    if devices[0].platform != "cpu" or not hasattr(mmap, "MAP_PRIVATE"):
+        return Need(0, 0)
+    analysis = compiled.memory_analysis()
+    if analysis is None:  # a backend that does not say
+        return Need(0, 0)
+    temporaries = int(analysis.temp_size_in_bytes)
+    results = int(analysis.output_size_in_bytes - analysis.alias_size_in_bytes)
+    if interface.kind != SINGLE:
+        large = temporaries * interface.replicas * (temporaries >= LARGE)
+        if interface.kind == PARTITIONED:
+            return Need(compiled.host_bytes(), large)
+        return Need((temporaries + results) * interface.replicas, large)
+    new = interface.assigned[len(interface.written) if interface.donate else 0 :]
+    types = [*(value.type for value in interface.fetches), *(buffer.type for buffer in new)]
+    sizes = [temporaries, *[elements(type) * type.dtype.itemsize for type in types]]
+    return Need(temporaries + results, sum(size for size in sizes if size >= LARGE))
+
+
+def has_room(size: int) -> bool:
+    """Whether the process can have so many bytes more, in one piece."""
+    try:
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except (OSError, OverflowError, ValueError):
+        return False
+    return True
+
+
+def is_limited() -> bool:
+    """Whether the system may refuse memory to this process, instead of ending it."""
+    if resource is None:
+        return False
+    limit, none = resource.getrlimit, resource.RLIM_INFINITY
+    return (
+        limit(resource.RLIMIT_AS)[0] != none
+        or limit(resource.RLIMIT_DATA)[0] != none
+        or _is_counted()
+    )
+
+
+@cache
+def _is_counted() -> bool:
+    """Whether Linux refuses what it could not provide if each process used all that it has."""
+    try:
+        return Path("/proc/sys/vm/overcommit_memory").read_text().strip() == "2"
+    except OSError:
+        return False
+
+
+def no_room(size: int) -> ExecutionError:
+    """The error of a run that was not begun."""
+    return ExecutionError(
+        f"the run failed before it began: it needs {size / 2**20:.0f} MiB of memory more, which "
+        "this process cannot have",
+        details=[
+            "temporaries and results, as XLA counts them",
+            "nothing has run; the state is as it was",
+        ],
+        mend="feed a smaller batch, or compile with CompileOptions(memory_limit=...); raise the "
+        "limit of the process (`ulimit -v`) if there is one",
+    )

@@ -1,0 +1,105 @@
+"""One run of a compiled step on buffers of state, so that no failure loses more than it must."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from graphc.errors import ExecutionError, StateError
+from graphc.runtime.core.failures import RUN_FAILED, in_words, what_was_lost
+from graphc.runtime.core.interrupts import uninterrupted
+from graphc.runtime.targets.executors import Executor, Places
+from graphc.runtime.targets.numerics import complaint
+
+
+def run_step(executor: Executor, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
+    """Runs a step and puts the new buffers in their places; gives the fetched values.
+
+    An exception that a signal handler raises passes through.
+
+    Raises:
+        StateError: the run failed after it had consumed state.
+        ExecutionError: it failed, and the buffers are as they were.
+        NumericsError: it made a NaN or an infinity, likewise.
+    """
+    try:
+        if executor.interface.consumes:
+            if executor.may_be_refused:
+                return _update_in_short_memory(executor, buffers, places, feeds)
+            return executor.update(buffers, places, feeds)
+        if not places.assigned:
+            return _run_beside(executor, buffers, places, feeds)
+        # A signal handler may run a step of its own. It must run before or after this one,
+        # which computes its results from the buffers that it finds when it begins.
+        executor.wait()
+        return uninterrupted(_run_beside, executor, buffers, places, feeds)
+    except RUN_FAILED as error:
+        what, details = in_words(error)
+        if what_was_lost([buffers[i] for i in (*places.written, *places.assigned)]):
+            raise StateError(
+                f"the run failed after it had consumed state: {what}",
+                details=details,
+                mend="restore the variables from a checkpoint, or start a new session",
+            ) from error
+        raise ExecutionError(f"the run failed: {what}", details=details) from error
+
+
+def _run_beside(
+    executor: Executor, buffers: list[Any], places: Places, feeds: Sequence[Any]
+) -> Any:
+    """One run that does not consume the buffers it is given. If it succeeds, it puts all new
+    buffers into their places at once."""
+    written, read, assigned = places
+    fetched, new = executor([buffers[i] for i in written], [buffers[i] for i in read], feeds)
+    if executor.may_be_refused or (assigned and executor.need.large):
+        try:
+            jax.block_until_ready((fetched, new))
+        except RUN_FAILED:
+            executor.forget()
+            raise
+    if executor.interface.checks is not None:
+        *fetched, faults = fetched
+        wrong = complaint(faults, executor.interface.checks)
+        if wrong is not None:
+            raise wrong
+    if assigned:
+        after = list(buffers)
+        for i, buffer in zip(assigned, new, strict=True):
+            after[i] = buffer
+        buffers[:] = after
+    return fetched
+
+
+def _update_in_short_memory(
+    executor: Executor, buffers: list[Any], places: Places, feeds: Sequence[Any]
+) -> Any:
+    """One run that assigns state, where the system may refuse it memory.
+
+    It is waited for, so that this call reports its failure. Where the memory seems not to
+    suffice, it consumes a copy of the state, so that a failure leaves the state as it was.
+    """
+    if not executor.has_room():
+        return uninterrupted(_run_on_copies, executor, buffers, places, feeds)
+    fetched = executor.update(buffers, places, feeds)
+    try:
+        jax.block_until_ready((fetched, [buffers[i] for i in places.assigned]))
+    except RUN_FAILED:
+        executor.forget()
+        raise
+    return fetched
+
+
+def _run_on_copies(
+    executor: Executor, buffers: list[Any], places: Places, feeds: Sequence[Any]
+) -> Any:
+    """One run that consumes copies of the buffers. They take the place of the old ones if it
+    succeeds."""
+    after = list(buffers)
+    copies = executor.copies([buffers[i] for i in places.written])
+    for i, copy in zip(places.written, copies, strict=True):
+        after[i] = copy
+    fetched = _run_beside(executor, after, places, feeds)
+    buffers[:] = after
+    return fetched

@@ -1,0 +1,245 @@
+"""How the host runs a program over several devices: executables and copies, one after the other."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+from jax import numpy as jnp
+
+from graphc.errors import CacheError
+from graphc.runtime.hlo.hlo_cost import HloCost, hlo_cost, summed
+from graphc.runtime.targets.loading import Code, from_bytes, to_bytes
+
+_IN_FLIGHT = 4  # steps of one call that are dispatched and not finished
+
+
+class Step(NamedTuple):
+    """One thing that the host does in a run.
+
+    Attributes:
+        executable: which one it starts; None: it copies values to a device.
+        device: the number of the device.
+        takes, gives: the places of the values.
+        frees: places that nothing needs any more.
+    """
+
+    executable: int | None
+    device: int
+    takes: tuple[int, ...]
+    gives: tuple[int, ...]
+    frees: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Script:
+    """A run as the host carries it out. Arguments have the first places.
+
+    Attributes:
+        steps: in order.
+        places: how many values there are in all.
+        results: the places of what is given back.
+        sizes: of each executable, how many arrays it takes and gives, and the number of its device.
+        tokens: how many of the last results are for waiting only: one of each device, given by the
+            last executable that runs there.
+        waited: the executables that call back, which are waited for: so they do it in order.
+        turns: where a call makes several steps, how many, and how many buffers of state a step
+            writes, reads only, and assigns.
+    """
+
+    steps: tuple[Step, ...]
+    places: int
+    results: tuple[int, ...]
+    sizes: tuple[tuple[int, int, int], ...]
+    tokens: int = 0
+    waited: tuple[int, ...] = ()
+    turns: tuple[int, int, int, int] | None = None
+
+    def to_json(self) -> list[Any]:
+        """As plain values."""
+        steps = [list(step) for step in self.steps]
+        return [steps, self.places, self.results, self.sizes, self.tokens, self.waited, self.turns]
+
+    @staticmethod
+    def from_json(data: Sequence[Any]) -> Script:
+        """The script that `to_json` wrote."""
+        steps, places, results, sizes, tokens, waited, turns = data
+        rows = [(exe, dev, tuple(t), tuple(g), tuple(f)) for exe, dev, t, g, f in steps]
+        return Script(
+            tuple(Step(*row) for row in rows),
+            places,
+            tuple(results),
+            tuple((a, b, c) for a, b, c in sizes),
+            tokens,
+            tuple(waited),
+            None if turns is None else tuple(turns),
+        )
+
+
+def in_parts(stages: Sequence[Any]) -> str:
+    """The texts of several stages, one after the other."""
+    rows = [f"// executable {i}\n{stage.as_text()}" for i, stage in enumerate(stages)]
+    return "\n".join(rows)
+
+
+class CompiledPartition:
+    """Executables and the script that runs them; takes and gives flat lists as one would."""
+
+    def __init__(
+        self, script: Script, executables: Sequence[Any], devices: Sequence[jax.Device]
+    ) -> None:
+        self.script, self.executables, self.devices = script, list(executables), devices
+        self._shardings = [jax.sharding.SingleDeviceSharding(device) for device in devices]
+
+    def __call__(self, *arguments: Any) -> list[Any]:
+        return self.step(arguments) if self.script.turns is None else self._steps(arguments)
+
+    def _steps(self, arguments: Sequence[Any]) -> list[Any]:
+        """Several steps; feeds and fetched values have a leading axis of them."""
+        turns, written, read, assigned = self.script.turns or (1, 0, 0, 0)
+        state, constant = list(arguments[:written]), arguments[written : written + read]
+        feeds, rows = arguments[written + read :], []
+        new: list[Any] = []
+        waiting: deque[Any] = deque()
+        for turn in range(turns):
+            if len(waiting) >= _IN_FLIGHT:
+                jax.block_until_ready(waiting.popleft())
+            results = self.step([*state, *constant, *[feed[turn] for feed in feeds]])
+            end = len(results) - self.script.tokens
+            new, row = results[:assigned], results[assigned:end]
+            waiting.append(results[end:])
+            state = new[:written]
+            rows.append(row)
+        fetched = [jnp.stack(column) for column in zip(*rows, strict=True)]
+        return [*new, *fetched, *waiting[-1]]
+
+    def step(
+        self, arguments: Sequence[Any], started: Callable[[Callable[[], Any]], Any] | None = None
+    ) -> list[Any]:
+        """One step.
+
+        Args:
+            started: starts an executable and gives its results; by default it is just called.
+        """
+        script = self.script
+        values: list[Any] = [*arguments, *[None] * (script.places - len(arguments))]
+        for executable, device, takes, gives, frees in script.steps:
+            operands = [values[i] for i in takes]
+            if executable is None:
+                results = jax.device_put(operands, self._shardings[device])
+            else:
+                # What calls back runs alone. A call that raised later than it was dispatched would
+                # spoil JAX's token for the order of effects, and with it all programs that call.
+                calls = executable in script.waited
+                if calls:
+                    jax.block_until_ready(operands)
+                run = self.executables[executable]
+                results = run(*operands) if started is None else started(partial(run, *operands))
+                if calls:
+                    jax.block_until_ready(results)
+            for place, result in zip(gives, results, strict=True):
+                values[place] = result
+            del operands
+            for place in frees:
+                values[place] = None
+        return [values[i] for i in script.results]
+
+    def as_text(self) -> str:
+        """The HLO of each executable, one after the other."""
+        return in_parts(self.executables)
+
+    def cost_analysis(self) -> dict[str, float]:
+        """XLA's estimates for one run, summed over all that is started."""
+        found: Counter[str] = Counter()
+        runs = Counter(step.executable for step in self.script.steps)
+        for number, executable in enumerate(self.executables):
+            analysis = executable.cost_analysis()
+            first = analysis[0] if isinstance(analysis, list) else analysis
+            for name, value in (first or {}).items():
+                found[name] += value * runs[number]
+        return dict(found)
+
+    def hlo_cost(self) -> HloCost:
+        """What one run costs all devices together, counted from the HLO text. Copies between
+        devices do not count."""
+        turns = 1 if self.script.turns is None else self.script.turns[0]
+        runs = Counter(step.executable for step in self.script.steps)
+        return summed(
+            (hlo_cost(executable.as_text()), turns * runs[number])
+            for number, executable in enumerate(self.executables)
+        )
+
+    def memory_analysis(self) -> Memory:
+        """Bytes on the device that needs most: those of its executables together, but temporaries
+        of the one that takes most."""
+        on: dict[int, Memory] = {}
+        for executable, (_, _, device) in zip(self.executables, self.script.sizes, strict=True):
+            own = Memory(*[getattr(executable.memory_analysis(), name) for name in Memory._fields])
+            so_far = on.get(device, Memory(0, 0, 0, 0, 0))
+            most = max(own.temp_size_in_bytes, so_far.temp_size_in_bytes)
+            summed = Memory(*[a + b for a, b in zip(so_far, own, strict=True)])
+            on[device] = summed._replace(temp_size_in_bytes=most)
+        return max(on.values(), key=sum)
+
+    def host_bytes(self) -> int:
+        """About what a run allocates where all devices are in the host's memory. Copies between
+        devices count as arguments of the executable that takes them."""
+        analyses = [executable.memory_analysis() for executable in self.executables]
+        return sum(
+            int(a.temp_size_in_bytes + a.output_size_in_bytes + a.argument_size_in_bytes)
+            for a in analyses
+        )
+
+    def to_bytes(self) -> Code:
+        """What `from_bytes` reads. Its targets are one list for each executable.
+
+        Raises:
+            CacheError: an executable cannot be stored.
+        """
+        rows = zip(self.executables, self.script.sizes, strict=True)
+        codes = [to_bytes(one, self.devices[device]) for one, (_, _, device) in rows]
+        parts = [json.dumps(self.script.to_json()).encode(), *[code.payload for code in codes]]
+        payload = b"".join(struct.pack("<Q", len(part)) + part for part in parts)
+        return Code(payload, [code.targets for code in codes])
+
+    @staticmethod
+    def from_bytes(code: Code, devices: Sequence[jax.Device]) -> CompiledPartition:
+        """The same on the same devices.
+
+        Raises:
+            CacheError: it does not load here, or calls an unknown function.
+        """
+        script_text, *parts = _framed(code.payload)
+        script, targets = Script.from_json(json.loads(script_text)), code.targets
+        if not isinstance(targets, list) or len(targets) != len(parts):
+            raise CacheError("a stored program does not record what each of its parts calls")
+        executables = [
+            from_bytes(Code(part, called), arguments, results, [devices[device]])
+            for part, called, (arguments, results, device) in zip(
+                parts, targets, script.sizes, strict=True
+            )
+        ]
+        return CompiledPartition(script, executables, devices)
+
+
+class Memory(NamedTuple):
+    """XLA's figures of one executable, under its names."""
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    temp_size_in_bytes: int
+    alias_size_in_bytes: int
+    generated_code_size_in_bytes: int
+
+
+def _framed(payload: bytes) -> Iterator[bytes]:
+    stream = io.BytesIO(payload)
+    while head := stream.read(8):
+        yield stream.read(struct.unpack("<Q", head)[0])

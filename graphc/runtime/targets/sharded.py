@@ -1,0 +1,190 @@
+"""One program over a mesh of devices, through `jax.jit` with shardings.
+
+The program keeps its global types and its meaning. `Shard` nodes and the places of state and feeds
+say how a few tensors lie, XLA's partitioner how all others do, and puts the collectives in: GSPMD,
+Xu et al. 2021, "General and scalable parallelization for ML computation graphs".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+from jax.sharding import NamedSharding, PartitionSpec
+
+from graphc.config import CompileOptions
+from graphc.devices.mesh import Mesh, jax_mesh
+from graphc.errors import AttributeValueError, LayoutError
+from graphc.ir.fingerprint import calls_back
+from graphc.ir.node import EMPTY
+from graphc.ir.program import Port, Program
+from graphc.ir.sharding import Spec, check_on_mesh, trimmed
+from graphc.ir.source import Source
+from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.lowering.even_shards import with_even_shards
+from graphc.ops.structure.sharding import SHARD
+from graphc.passes.manager import PassReport
+from graphc.runtime.buffers.annotated import buffer_spec
+from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.targets.interface import SHARDED, Home
+from graphc.runtime.targets.jax_program import (
+    JaxProgram,
+    PortOrder,
+    donated,
+    interface_of,
+    with_token,
+)
+from graphc.runtime.targets.mesh_notes import gathered_notes, uneven_notes
+from graphc.runtime.targets.numerics import checked
+
+Lines = Mapping[str, Source | None]
+
+
+def on_mesh(
+    program: Program,
+    layout: StateLayout,
+    options: CompileOptions,
+    mesh: Mesh,
+    feeds: Mapping[str, Spec] = EMPTY,
+    lines: Lines = EMPTY,
+) -> JaxProgram:
+    """A physical program over a mesh; beside `lowered.on_one_device`.
+
+    Passes for what one device runs are left out: this is what all of them run together.
+
+    Args:
+        program: with global types; it has the annotations of its variables.
+        feeds: how feeds lie of which the user says it; others are cut along their batch axes.
+        lines: variable -> the user's line of its annotation, for errors.
+
+    Raises:
+        LayoutError: an annotation names an axis that the mesh has not, or that sizes do not
+            divide by; or the program calls back into Python.
+        AttributeValueError: a limit of memory, which counts what one device's program takes.
+        DeviceError: devices that are not there.
+    """
+    _check(program, layout, options, mesh, lines)
+    program, checks = checked(PortOrder.of(program).reorder(program), options)
+    order = PortOrder.of(program)
+    program = order.reorder(program)
+    devices, axes = mesh.resolve(), tuple(mesh.axes.items())
+    grid = jax_mesh(axes, devices)
+    wide, notes = needs_x64(program), list[str]()
+    interface = interface_of(
+        program, order, layout, options,
+        kind=SHARDED, wide=wide, replicas=len(devices), checks=checks,
+    )  # fmt: skip
+    specs = [_feed_spec(port, program, mesh, feeds, notes) for port in order.feeds]
+    notes += [*uneven_notes(program, mesh.axes), *gathered_notes(program, grid)]
+    homes = [Home(spec=trimmed(buffer_spec(b, program.shards))) for b in interface.buffers]
+    rows = zip(interface.feeds, specs, strict=True)
+    interface = replace(
+        interface,
+        feeds=tuple([replace(value, spec=spec) for value, spec in rows]),
+        homes=tuple(homes),
+        mesh=axes,
+        notes=tuple(notes),
+    )
+    by_name = {b.name: home.spec for b, home in zip(interface.buffers, homes, strict=True)}
+    taken = [*(by_name[port.name] for port in (*order.written, *order.read)), *specs]
+    given = [by_name[port.name] for port in order.assigned]
+    places = [NamedSharding(grid, PartitionSpec(*spec)) for spec in taken]
+    results = [NamedSharding(grid, PartitionSpec(*spec)) for spec in given]
+    jitted = jax.jit(
+        with_even_shards(with_token(program, to_function(program, mesh=grid)), grid),
+        in_shardings=tuple(places),
+        # What is fetched lies as XLA leaves it: moving it is up to who reads it.
+        out_shardings=[*results, *[None] * (len(order.fetches) or 1)],
+        donate_argnums=donated(order, options),
+    )
+    arguments = [
+        jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=place)
+        for p, place in zip(program.inputs, places, strict=True)
+    ]
+    return JaxProgram(interface, devices, program, jitted, arguments, program, PassReport(()))
+
+
+def feed_spec(
+    shape: Sequence[int], axis: int | None, mesh: Mesh, annotation: Spec | None, leading: int = 0
+) -> Spec:
+    """How a feed lies: as it is annotated; else cut along its batch axis, where that divides.
+
+    Args:
+        shape: global.
+        axis: the batch axis, if it has one.
+        annotation: for the axes behind the first `leading` ones, which are whole.
+    """
+    if annotation is not None:
+        return trimmed((*[None] * leading, *annotation))
+    if axis is None or mesh.batch_axis is None or shape[axis] % mesh.replicas:
+        return ()
+    return (*[None] * axis, mesh.batch_axis)
+
+
+def feed_places(
+    mesh: Mesh,
+    shapes: Sequence[Sequence[int]],
+    said: Sequence[tuple[int | None, Spec | None]],
+    leading: int,
+) -> list[NamedSharding]:
+    """Where feeds of a step lie that is not compiled yet.
+
+    Args:
+        shapes: of all steps, global.
+        said: of each its batch axis in one step, and its annotation.
+        leading: how many axes stand in front of those of one step.
+    """
+    grid = jax_mesh(tuple(mesh.axes.items()), mesh.resolve())
+    rows = zip(shapes, said, strict=True)
+    specs = [
+        feed_spec(shape, None if axis is None else axis + leading, mesh, annotation, leading)
+        for shape, (axis, annotation) in rows
+    ]
+    return [NamedSharding(grid, PartitionSpec(*spec)) for spec in specs]
+
+
+def _feed_spec(
+    port: Port, program: Program, mesh: Mesh, feeds: Mapping[str, Spec], notes: list[str]
+) -> Spec:
+    axis, annotation = program.batch_axes.get(port.name), feeds.get(port.name)
+    shape: Any = port.tensor.type.shape
+    leading = 0 if annotation is None else len(shape) - len(annotation)  # of several steps
+    spec = feed_spec(shape, axis, mesh, annotation, leading)
+    if axis is not None and mesh.batch_axis is not None and annotation is None and not spec:
+        notes.append(
+            f"feed {port.name!r} is whole on each device: its batch of {shape[axis]} does not "
+            f"divide by the mesh axis {mesh.batch_axis}={mesh.replicas}"
+        )
+    return spec
+
+
+def _check(
+    program: Program, layout: StateLayout, options: CompileOptions, mesh: Mesh, lines: Lines
+) -> None:
+    """Refuses what cannot be spread over the mesh."""
+    if options.memory_limit is not None:
+        raise AttributeValueError(
+            "memory_limit counts what the program of one device takes; on a mesh that is only "
+            "known when XLA has cut it",
+            mend="leave memory_limit out, or cut more tensors: gc.shard",
+        )
+    for name, spec in program.shards.items():
+        type = layout.types[name]
+        check_on_mesh(spec, type, mesh.axes, f"variable {name!r}", lines.get(name))
+    for node in program.walk():
+        if node.op is SHARD:
+            what = f"shard {node.name!r}"
+            check_on_mesh(node.attrs["spec"], node.outputs[0].type, mesh.axes, what, node.source)
+    if calls_back(program):
+        raise _calls_back(program)
+
+
+def _calls_back(program: Program) -> LayoutError:
+    node = next(n for n in program.walk() if calls_back(program.replace(nodes=(n,))))
+    return LayoutError(
+        f"{node.op.name} {node.name!r} calls back into Python, which no program on a mesh can do",
+        source=node.source,
+        mend="fetch the value instead, or run these fetches without the mesh",
+    )

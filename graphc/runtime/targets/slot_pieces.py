@@ -1,0 +1,68 @@
+"""Which buffers of state are cut into pieces, one for each replica: those of optimizers' slots."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+
+from graphc.ir.layouts import Sharded
+from graphc.runtime.buffers.layout import Buffer, StateLayout
+from graphc.runtime.targets.executors import AXIS_NAME
+from graphc.runtime.targets.interface import Home
+
+
+def slot_pieces(
+    layout: StateLayout, names: Iterable[str], replicas: int
+) -> tuple[dict[str, Sharded], list[str]]:
+    """How those of the buffers called `names` lie that are cut; and a note on what is not, though
+    it holds slots alone.
+
+    It depends on nothing but the layout, so all programs of a session agree.
+    """
+    asked = set(names)
+    cut: dict[str, Sharded] = {}
+    whole: list[Buffer] = []
+    for buffer in layout.buffers:
+        if buffer.name not in asked or not all(is_slot(n, layout.types) for n in buffer.members):
+            continue
+        axis = _first_cut(buffer.type.shape, replicas)
+        if axis is not None:
+            cut[buffer.name] = Sharded(axis)
+        elif buffer.type.shape:
+            whole.append(buffer)
+    if not whole:
+        return cut, []
+    first, *others = [name for buffer in whole for name in buffer.members]
+    names = first if not others else f"{first} and {len(others)} more"
+    types = ", ".join(str(buffer.type) for buffer in whole[:3]) + ", ..." * (len(whole) > 3)
+    why = f"no size divides by {replicas}"
+    return cut, [f"slots whole on each replica, since {why}: {names} ({types})"]
+
+
+def is_slot(name: str, variables: Container[str]) -> bool:
+    """Whether a variable stands under the name of another one, as what `minimize` keeps for it
+    does: `hidden/kernel/train/0/mu` under `hidden/kernel`."""
+    above = name.rpartition("/")[0]
+    while above:
+        if above in variables:
+            return True
+        above = above.rpartition("/")[0]
+    return False
+
+
+def homes_of(buffers: Sequence[Buffer], cut: Mapping[str, Sharded]) -> tuple[Home, ...]:
+    """Where buffers lie of which these are cut; none given where none is."""
+    if not cut:
+        return ()
+    return tuple([_home(cut.get(buffer.name)) for buffer in buffers])
+
+
+def _home(layout: Sharded | None) -> Home:
+    return Home() if layout is None else Home(spec=(*[None] * layout.axis, AXIS_NAME))
+
+
+def _first_cut(shape: Sequence[object], replicas: int) -> int | None:
+    """The first axis that divides into a piece for each replica."""
+    for axis, size in enumerate(shape):
+        if isinstance(size, int) and size and size % replicas == 0:
+            return axis
+    return None

@@ -1,0 +1,299 @@
+"""The search of `gc.tune`: each variant compiled, checked and timed beside the options as they are.
+
+Times are measured in turns, so that whatever else the machine does hits both sides, and judged by
+the ratio of each pair: a few pairs first; then the likely winner again, by more and new ones, since
+the best of many measured is also the luckiest.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+from tqdm import tqdm
+
+from graphc.errors import GraphcError
+from graphc.ir.fingerprint import fingerprint
+from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.pipeline.compilation import Insides, Making
+from graphc.runtime.pipeline.executable_cache import Found, Place, Shelf, cache_for
+from graphc.runtime.pipeline.tuned import Choice, Tuned, find_tuned, keep_tuned
+from graphc.runtime.step.executable import Executable
+from graphc.runtime.tuning.trials import (
+    Array,
+    Trial,
+    collect_garbage,
+    disagreement,
+    nudged,
+    upper_bound,
+)
+from graphc.runtime.tuning.tuning_report import Tuning, TuningRow
+from graphc.runtime.tuning.variants import variants_for
+
+_FIRST, _AGAIN, _LEAST = 5, 15, 6  # pairs
+_HOPELESS = 1.1  # slower than that in each of the first pairs: no more are measured
+GAIN = 0.98  # no more of the time than that, with 95 % confidence, or all stays as it is
+_LOOKS = 2  # so often the winner is measured again, if it is still in doubt: each has half the risk
+_MEMORY, _LITTLE = 1.25, 64 * 2**20  # so many times as much, or so many bytes more, at most
+_TRIED_AGAIN = 3  # of those that were fastest at first
+_PER_NODE = 0.005  # seconds of compiling, where nothing is known of the program
+
+
+class Candidate:
+    """A choice that gives the right results.
+
+    Attributes:
+        choice: what it changes.
+        making: what its executable is made from.
+        trial: its executable, to be run.
+        ratio: its time as a part of that of the options as they are; NaN before it is known.
+    """
+
+    def __init__(self, choice: Choice, making: Making, trial: Trial, held: Held) -> None:
+        self.choice, self.making, self.trial, self.held = choice, making, trial, held
+        self.ratio = math.nan
+
+
+class Held:
+    """Takes an executable as a shelf would, for the case that it wins."""
+
+    def __init__(self) -> None:
+        self._given: tuple[Insides, jax.stages.Compiled] | None = None
+
+    def find(self) -> Found | None:
+        """Nothing: each trial is compiled here."""
+        return None
+
+    def keep(self, insides: Insides, compiled: jax.stages.Compiled) -> None:
+        """Takes it."""
+        self._given = insides, compiled
+
+    def pass_on(self, shelf: Shelf) -> None:
+        """Gives it to a shelf that has none."""
+        if self._given is not None and shelf.find() is None:
+            shelf.keep(*self._given)
+
+
+class Search:
+    """One search.
+
+    Args:
+        make: the executable of a `Making`, looked up in and given to a place.
+        making: under the options as they are.
+        layout: of state that no executable has touched.
+        state: the values of all state by name.
+        feeds: those of one call.
+        tolerance: see `tune`.
+        end: when to begin nothing more, by `time.perf_counter`.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Making, Place], Executable],
+        making: Making,
+        layout: StateLayout,
+        state: Mapping[str, Array],
+        feeds: Sequence[Array],
+        tolerance: float | None,
+        end: float,
+    ) -> None:
+        self._make, self._making, self._layout = make, making, layout
+        self._state, self._feeds = state, feeds
+        self._tolerance, self._end = tolerance, end
+        self._rows: dict[str, TuningRow] = {}
+        self._step = make(making, Shelf(making, layout)).wait()
+        self._base = Trial(self._step, state, feeds)
+        self._wanted = self._base.results()
+        self._nearby = self._results_nearby()
+        self._seen = {identity_of(self._step)}
+        self._per_node = _compile_seconds(making, self._step) / nodes_of(self._step)
+        with self._base.started():
+            self._base.warm_up()
+            self._pair_seconds = 2 * self._base.calls * self._base.seconds()
+
+    def run(self, progress: bool) -> Tuning:
+        """Tries everything that there is time for, and keeps what won."""
+        before = find_tuned(self._making, self._layout)
+        choices = [] if before is None else [before.choice]
+        program, target = self._step.program, self._making.target
+        variants = variants_for(program, target, self._making.options)
+        choices += [v.choice for v in variants if v.choice not in choices]
+        found: list[Candidate] = []
+        bar = tqdm(total=len(choices) + 2, disable=not progress, unit="variant", ncols=100)
+        with bar:
+            for choice in choices:
+                bar.set_description(choice.name)
+                self._try(choice, found)
+                best = min([1.0, *(candidate.ratio for candidate in found)])
+                bar.set_postfix_str(f"{best:.2f} of the time")
+                bar.update()
+            bar.set_description("several at once")
+            self._combine(found)
+            bar.update()
+            bar.set_description("the best again")
+            tuning = self._decide(found, before)
+            bar.update()
+        return tuning
+
+    # -- trying -----------------------------------------------------------------------------
+
+    def _try(self, choice: Choice, found: list[Candidate]) -> None:
+        """Adds the choice to `found`, if it gives the right results in time; and a row."""
+        compiled: float | None = None
+        ratio: float | None = None
+        try:
+            making = self._under(choice)
+            held = Held()
+            step = self._make(making, held)
+            outcome = self._reason_against(step)
+            if outcome is None:
+                start = time.perf_counter()
+                trial = Trial(step.wait(), self._state, self._feeds)
+                compiled = time.perf_counter() - start
+                outcome = is_too_large(step, self._step) or disagreement(
+                    self._wanted, trial.results(), self._nearby, self._tolerance
+                )
+            if outcome is None:
+                candidate = Candidate(choice, making, trial, held)
+                ratios = self._measure(trial, _FIRST)
+                candidate.ratio = ratio = statistics.median(ratios)
+                found.append(candidate)
+                outcome = "faster at first" if ratio < GAIN else "not faster"
+        except (GraphcError, jax.errors.JaxRuntimeError) as error:
+            first = str(error).splitlines()[0]
+            outcome = f"not possible: {first}"
+        self._rows[choice.name] = TuningRow(choice.name, ratio, compiled, outcome)
+
+    def _under(self, choice: Choice) -> Making:
+        base = self._making
+        options = choice.apply(base.options)
+        return base.under(options)
+
+    def _reason_against(self, step: Executable) -> str | None:
+        """Why it is not worth compiling, if it is not."""
+        identity = identity_of(step)
+        if identity in self._seen:
+            return "the same program"
+        self._seen.add(identity)
+        measuring = (_FIRST + _LEAST) * self._pair_seconds
+        if time.perf_counter() + self._per_node * nodes_of(step) + measuring > self._end:
+            return "no time left"
+        return None
+
+    def _measure(self, trial: Trial, count: int) -> list[float]:
+        """Ratios of the times of pairs: `count`, or at least some where time runs out."""
+        ratios: list[float] = []
+        trial.calls = self._base.calls
+        collect_garbage()
+        with self._base.started(), trial.started():
+            trial.seconds(), self._base.seconds()  # the first are slower
+            for number in range(count):
+                order = (trial, self._base) if number % 2 else (self._base, trial)
+                seconds = {each: each.seconds() for each in order}
+                ratios.append(seconds[trial] / seconds[self._base])
+                if len(ratios) == 3 and min(ratios) > _HOPELESS:
+                    break
+                if len(ratios) >= _LEAST and time.perf_counter() > self._end:
+                    break
+        return ratios
+
+    def _combine(self, found: list[Candidate]) -> None:
+        """Tries what was faster by itself together, the fastest first."""
+        faster = sorted((c for c in found if c.ratio < GAIN), key=lambda each: each.ratio)
+        best = faster[0] if faster else None
+        for other in faster[1:]:
+            if best is None or best.choice.contradicts(other.choice):
+                continue
+            before = len(found)
+            self._try(best.choice + other.choice, found)
+            if len(found) > before and found[-1].ratio < best.ratio:
+                best = found[-1]
+
+    # -- deciding ---------------------------------------------------------------------------
+
+    def _decide(self, found: list[Candidate], before: Tuned | None) -> Tuning:
+        """Measures the fastest again, and keeps the first that is clearly faster."""
+        likely = sorted((c for c in found if c.ratio < GAIN), key=lambda each: each.ratio)
+        for candidate in likely[:_TRIED_AGAIN]:
+            ratios: list[float] = []
+            wins = False
+            for _ in range(_LOOKS):
+                ratios += self._measure(candidate.trial, _AGAIN)
+                candidate.ratio = statistics.median(ratios)
+                wins = upper_bound(ratios, 1 - 0.05 / _LOOKS) <= GAIN
+                if wins or candidate.ratio >= GAIN or time.perf_counter() > self._end:
+                    break
+            self._judge(candidate, "chosen" if wins else "not clearly faster")
+            if wins:
+                return self._keep(candidate)
+        kept = before
+        if before is None or any(each.choice == before.choice for each in found):
+            # What it was, it is no more; but what cannot be removed goes on being used.
+            kept = None if keep_tuned(self._making, None, self._step.interface) else before
+        return self._tuning(kept, kept is not None)
+
+    def _judge(self, candidate: Candidate, outcome: str) -> None:
+        name = candidate.choice.name
+        self._rows[name] = replace(self._rows[name], ratio=candidate.ratio, outcome=outcome)
+
+    def _keep(self, candidate: Candidate) -> Tuning:
+        interface = candidate.trial.step.interface
+        tuned = Tuned(candidate.choice, candidate.ratio, interface.buffers)
+        kept = keep_tuned(self._making, tuned, interface)
+        candidate.held.pass_on(Shelf(candidate.making, self._layout))
+        return self._tuning(tuned, kept)
+
+    def _tuning(self, tuned: Tuned | None, kept: bool) -> Tuning:
+        options = self._making.options
+        return Tuning(
+            options=options if tuned is None else tuned.choice.apply(options),
+            name=None if tuned is None else tuned.choice.name,
+            ratio=1.0 if tuned is None else tuned.ratio,
+            seconds=self._pair_seconds / 2 / self._base.calls,
+            kept=kept,
+            rows=tuple(self._rows.values()),
+        )
+
+    def _results_nearby(self) -> dict[str, Array]:
+        state = dict(zip(self._state, nudged(list(self._state.values()), 0), strict=True))
+        return Trial(self._step, state, nudged(self._feeds, 1)).results()
+
+
+def identity_of(step: Executable) -> tuple[str, str]:
+    """Equal for what XLA would compile to the same: what each device runs, and XLA's options."""
+    made = step.insides.in_jax
+    options = made.xla_options(step.insides.making.options)
+    return fingerprint(made.local), repr(sorted(options.items()))
+
+
+def is_too_large(step: Executable, base: Executable) -> str | None:
+    """Whether a step takes so much more memory than another that the user might miss it."""
+    wanted, most = _memory(step), _memory(base)
+    if wanted <= max(_MEMORY * most, most + _LITTLE):
+        return None
+    return f"takes {wanted / 2**20:.0f} MiB, the options as they are {most / 2**20:.0f}"
+
+
+def _memory(step: Executable) -> int:
+    found = step.memory()
+    return found["arguments"] + found["outputs"] - found["aliased"] + found["temporaries"]
+
+
+def nodes_of(step: Executable) -> int:
+    """How many nodes each device runs."""
+    return sum(1 for _ in step.insides.in_jax.local.walk()) or 1
+
+
+def _compile_seconds(making: Making, step: Executable) -> float:
+    """What compiling it took, in this process or in the one that kept it."""
+    if not step.cached:
+        return sum(step.seconds.values())
+    cache = cache_for(making)
+    entry = None if cache is None or making.key is None else cache.get(making.key)
+    seconds: Mapping[str, Any] = {} if entry is None else entry.metadata["seconds"]
+    return sum(seconds.values()) or _PER_NODE * nodes_of(step)

@@ -1,0 +1,176 @@
+"""`gc.tune`: the fastest way to compile a program on this machine, found by trying."""
+
+from __future__ import annotations
+
+import math
+import time
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from graphc.collection import without_collection
+from graphc.config import CompileOptions
+from graphc.devices.machine import Machine
+from graphc.devices.mesh import Strategy
+from graphc.errors import AttributeValueError, GraphError
+from graphc.ir.fingerprint import calls_back
+from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor
+from graphc.ir.source import current_source
+from graphc.ir.types import TensorType
+from graphc.passes.core.validate import random_value
+from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.core.forking import FORKING
+from graphc.runtime.feeds.batches import checked_count
+from graphc.runtime.feeds.feeds import FeedSpec
+from graphc.runtime.feeds.fetches import FetchNest, in_program_order, resolve_feeds
+from graphc.runtime.pipeline.compilation import Making
+from graphc.runtime.pipeline.executable_cache import Place
+from graphc.runtime.state.initial import initial_values, state_types
+from graphc.runtime.step.compiler import (
+    assemble,
+    checked_machine,
+    checked_options,
+    refuse_workers,
+    shape_of,
+)
+from graphc.runtime.step.executable import Executable
+from graphc.runtime.targets.prepare import prepare
+from graphc.runtime.tuning.estimates import Estimates
+from graphc.runtime.tuning.search import Search
+from graphc.runtime.tuning.tuning_report import Tuning
+
+Array = np.ndarray[Any, Any]
+
+
+@without_collection()
+def tune(
+    graph: Graph,
+    fetches: Any,
+    feeds: Mapping[Any, Any] | None = None,
+    *,
+    strategy: Strategy | None = None,
+    options: CompileOptions | None = None,
+    steps: int | None = None,
+    machine: Machine | str | None = None,
+    seconds: float = 120.0,
+    tolerance: float | None = None,
+    progress: bool = True,
+) -> Tuning:
+    """Tries ways to compile a step, and has later compilations of it use the fastest unasked.
+
+    Each way that gives the same results, in about the same memory, is timed side by side with the
+    options as they are. What is clearly faster (with 95 % confidence, by at least 2 %) is kept in
+    the cache under the program's key, with its executable: `gc.compile` and Sessions with the same
+    fetches, feeds, sizes and options find it, in any process. Where nothing is, nothing changes.
+    Finalizes the graph. Variables keep their values: the trials have copies of the initial ones.
+
+    Args:
+        fetches: as for `gc.compile`.
+        feeds: tensor or name -> a value as it will be fed (best: where time or rounding depends on
+            it), or the global shape of one, as for `gc.compile`, for random values.
+        strategy, steps: as for `gc.compile`; values in `feeds` are those of one step.
+        options: where the search starts; what the user sets among `xla_options` stays.
+        machine: as for `gc.compile`: a machine that is not here. Each way is compiled for it and
+            ranked by an estimate of its time, from the compiled text: kernels at the peak rates of
+            the GPUs, and how long collectives are waited for. Nothing runs, no results are
+            compared, and nothing is kept: `Tuning.options` are what to compile with.
+        seconds: how long it may take. A compilation that has begun is waited for.
+        tolerance: how far results may differ, as a part of the largest magnitude; None: by
+            dtype, 1e-4 of float32. What a change of the inputs by their last bits does is
+            allowed in any case.
+        progress: show a progress bar on standard error.
+
+    Raises:
+        AttributeValueError: `seconds` or `tolerance` is no such number, or options that look for
+            errors.
+        GraphError: the program calls back into Python, which trials would do over and over.
+        FeedError, FetchError, UnknownNameError, LayoutError, DeviceError: see `gc.compile`.
+    """
+    begin = time.perf_counter()
+    FORKING.use_devices()
+    if not isinstance(graph, Graph):
+        raise GraphError(
+            f"the first argument must be a graph, got {type(graph).__name__}",
+            mend="gc.tune(graph, fetches, feeds)",
+        )
+    _check_number("seconds", seconds)
+    if tolerance is not None:
+        _check_number("tolerance", tolerance, above=False)
+    options = _tunable(options)
+    refuse_workers(strategy, "tune")
+    count = None if steps is None else checked_count(steps, "tune: steps")
+    nest = FetchNest(graph, fetches)
+    by_tensor = resolve_feeds(graph, {} if feeds is None else feeds)
+    given = {
+        tensor: _as_fed(tensor, by_tensor[tensor]) for tensor in in_program_order(graph, by_tensor)
+    }
+    prepared = prepare(graph, nest.distinct, list(given), options)
+    if calls_back(prepared.functional):
+        raise GraphError(
+            "a program that calls back into Python is not tuned: each trial would call it",
+            mend="tune fetches that do without gc.print and host functions",
+        )
+    shapes = [shape_of(tensor, value) for tensor, value in given.items()]
+    described = checked_machine(machine, "tune")
+    making = Making(prepared, shapes, strategy, options, None, count, machine=described)
+    layout = StateLayout({}).with_variables(state_types(graph))
+
+    def make(making: Making, place: Place) -> Executable:
+        return assemble(graph, nest, list(given), making, place, layout)
+
+    if described is not None:
+        found = Estimates(make, making, described.model, begin + seconds)
+        graph.finalize()
+        return found.run(progress)
+    values = [
+        _value(t, v, shape, count) for (t, v), shape in zip(given.items(), shapes, strict=True)
+    ]
+
+    search = Search(make, making, layout, initial_values(graph), values, tolerance, begin + seconds)
+    graph.finalize()
+    return search.run(progress)
+
+
+def _tunable(options: CompileOptions | None) -> CompileOptions:
+    options = checked_options(options)
+    if options.check_numerics:
+        raise AttributeValueError(
+            "tune: check_numerics=True looks for errors, which costs more than any choice saves",
+            source=current_source(),
+            mend="tune without it",
+        )
+    return options
+
+
+def _check_number(name: str, value: Any, above: bool = True) -> None:
+    if type(value) not in (int, float) or not 0 <= value < math.inf or (above and value == 0):
+        least = "above 0" if above else "of at least 0"
+        raise AttributeValueError(
+            f"tune: {name} must be a number {least}, got {value!r}", source=current_source()
+        )
+
+
+def _as_fed(tensor: Tensor, given: Any) -> Any:
+    """A value in the dtype of its feed, as a run would make it; anything else as it is."""
+    values: tuple[type, ...] = (np.ndarray, np.generic, jax.Array)
+    if tensor.ndim == 0:
+        values += (int, float, complex)  # no shape of a scalar
+    if not isinstance(given, values):
+        return given
+    source = tensor.node.source
+    return np.asarray(FeedSpec.of_type(tensor.name, tensor.type, source).convert(given))
+
+
+def _value(tensor: Tensor, given: Any, shape: tuple[int, ...], count: int | None) -> Array:
+    """What is fed in each trial: the value given, or a random one; with a leading axis for
+    several steps."""
+    if isinstance(given, np.ndarray):
+        value = given
+    else:
+        rng = np.random.default_rng(zlib.crc32(tensor.name.encode()))
+        value = random_value(rng, TensorType(tensor.type.dtype, shape))
+    return value if count is None else np.repeat(value[None], count, 0)

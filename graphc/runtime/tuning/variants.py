@@ -1,0 +1,199 @@
+"""The ways of compiling that `gc.tune` tries: one table, to which whoever writes a pass or an
+option with two sides adds a row.
+
+A variant changes how fast a program is, and nothing that it means but rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any, Final
+
+from graphc.config import CompileOptions
+from graphc.ir.node import EMPTY
+from graphc.ir.program import Program
+from graphc.passes.core.target import Target
+from graphc.runtime.pipeline.tuned import Choice
+
+Wanted = Callable[[Program, Target], bool]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way of compiling.
+
+    Attributes:
+        choice: what it changes.
+        wanted: whether it may make a difference to a program, bound and optimised by default,
+            for these devices.
+    """
+
+    choice: Choice
+    wanted: Wanted
+
+
+def variants_for(program: Program, target: Target, options: CompileOptions) -> Iterator[Variant]:
+    """Those worth a trial, the likeliest to gain first. What the user has set stays as it is.
+
+    Args:
+        program: bound and optimised as `options` say.
+    """
+    free = {f.name for f in fields(options) if getattr(options, f.name) == _default(f)}
+    for variant in VARIANTS:
+        if variant.choice.options.keys() <= free and variant.wanted(program, target):
+            yield variant
+
+
+def _default(option: Field[Any]) -> Any:
+    return option.default if option.default_factory is MISSING else option.default_factory()
+
+
+# -- what a program has ---------------------------------------------------------------------
+
+
+def _always(program: Program, target: Target) -> bool:
+    return True
+
+
+def _on(platform: str, *operators: str) -> Wanted:
+    """On one platform; with operators, for programs that have one of them."""
+    return lambda program, target: (
+        target.platform == platform and (not operators or _has(program, *operators))
+    )
+
+
+def _has_loops(program: Program, target: Target) -> bool:
+    return _has(program, "Scan")
+
+
+def _has_groups(program: Program, target: Target) -> bool:
+    return _has(program, "Map")
+
+
+def _has_attention(program: Program, target: Target) -> bool:
+    return _has(program, "Attention")
+
+
+def _has_rows(program: Program, target: Target) -> bool:
+    return _has(program, "UniqueRows")
+
+
+def _parallel_on(platform: str) -> Wanted:
+    return lambda program, target: target.platform == platform and target.replicas > 1
+
+
+def _parallel_loops_on_gpu(program: Program, target: Target) -> bool:
+    return _parallel_on("gpu")(program, target) and _has_loops(program, target)
+
+
+def _has(program: Program, *operators: str) -> bool:
+    return any(node.op.name in operators for node in program.walk())
+
+
+# -- the table ------------------------------------------------------------------------------
+
+
+def _row(
+    name: str,
+    wanted: Wanted = _always,
+    xla: Mapping[str, str | int | bool | float] = EMPTY,
+    **options: Any,
+) -> Variant:
+    return Variant(Choice(name, options, xla), wanted)
+
+
+_CONVOLUTIONS: Final = ("Conv", "ConvInputGradient", "ConvKernelGradient")
+_YNN: Final = "xla_cpu_experimental_ynn_fusion_type"
+
+VARIANTS: Final[tuple[Variant, ...]] = (
+    _row("O3", pipeline="O3"),
+    _row(
+        "O3, its pooling plain",
+        _on("cpu", "MaxPoolGradient"),
+        pipeline="O3",
+        without_passes=("cpu-pooling",),
+    ),
+    _row(
+        "O3, no convolution in tiles",
+        _on("cpu", *_CONVOLUTIONS),
+        pipeline="O3",
+        without_passes=("cpu-winograd",),
+    ),
+    # Side by side where there is memory for it, in loops over queries where there is not.
+    _row("attention as written", _has_attention, fuse_attention=False),
+    _row("attention at once", _has_attention, without_passes=("step-attention",)),
+    # Tables of few rows are updated faster as a whole.
+    _row("dense updates", _has_rows, sparse_updates="off"),
+    # Convolutions go to Eigen, which is faster at the gradients of large ones; products stay.
+    _row(
+        "YNN without convolutions",
+        _on("cpu", *_CONVOLUTIONS),
+        {_YNN: "LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_REDUCE"},
+    ),
+    _row("no YNN", _on("cpu"), {_YNN: ""}),
+    # Loops over blocks cost time a turn and save compiling; few blocks are faster side by side.
+    _row("no loops", _has_loops, without_passes=("group-alike", "roll-repeats")),
+    _row("loops, ungrouped", _has_groups, without_passes=("group-alike",)),
+    _row("loops of 2 turns", _has_loops, unroll=2),
+    _row("loops of 4 turns", _has_loops, unroll=4),
+    _row("512-bit vectors", _on("cpu"), {"xla_cpu_prefer_vector_width": 512}),
+    _row(
+        "scheduled for memory",
+        _on("cpu"),
+        {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"},
+    ),
+    _row(
+        "scheduled side by side",
+        _on("cpu"),
+        {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_CONCURRENCY_OPTIMIZED"},
+    ),
+    # Products by cuBLAS only, where the autotuner took Triton's for faster than they are in place.
+    _row("no Triton products", _on("gpu"), {"xla_gpu_enable_triton_gemm": False}),
+    # What is compiled for GPUs that are not here goes to cuBLAS unless this is asked for.
+    _row("Triton products", _on("gpu"), {"xla_gpu_enable_triton_gemm": True}),
+    _row("no command buffers", _on("gpu"), {"xla_gpu_enable_command_buffer": ""}),
+    _row("cuBLASLt", _on("gpu", "MatMul", "DotGeneral"), {"xla_gpu_enable_cublaslt": True}),
+    _row("cuDNN layer norm", _on("gpu", "LayerNorm"), {"xla_gpu_enable_cudnn_layer_norm": True}),
+    _row(
+        "cuDNN products with what follows",
+        _on("gpu", "MatMul", "DotGeneral"),
+        {"xla_gpu_cudnn_gemm_fusion_level": 2},
+    ),
+    _row(
+        "two turns of a loop at a time",
+        lambda program, target: target.platform == "gpu" and _has_loops(program, target),
+        {"xla_gpu_enable_while_loop_unrolling": "WHILE_LOOP_UNROLLING_DOUBLE_BUFFER"},
+    ),
+    _row(
+        "collectives behind computation",
+        _parallel_on("gpu"),
+        {"xla_gpu_enable_latency_hiding_scheduler": True},
+    ),
+    _row(
+        "two collectives at a time",
+        _parallel_on("gpu"),
+        {"xla_gpu_experimental_parallel_collective_overlap_limit": 2},
+    ),
+    _row(
+        "gradients of loops exchanged after them",
+        _parallel_loops_on_gpu,
+        without_passes=("exchange-in-loops",),
+    ),
+    # As large as the buckets of a strategy by default, see `devices.bucketing`.
+    _row(
+        "all-reduces of 2 MiB",
+        _parallel_on("gpu"),
+        {"xla_gpu_all_reduce_combine_threshold_bytes": 2 * 2**20},
+    ),
+    _row(
+        "all-reduces of 30 MiB",
+        _parallel_on("gpu"),
+        {"xla_gpu_all_reduce_combine_threshold_bytes": 30 * 2**20},
+    ),
+    _row(
+        "all-reduces of 128 MiB",
+        _parallel_on("gpu"),
+        {"xla_gpu_all_reduce_combine_threshold_bytes": 128 * 2**20},
+    ),
+)

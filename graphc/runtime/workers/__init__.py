@@ -1,0 +1,1 @@
+"""`Session.run_workers`: asynchronous data parallelism."""

@@ -1,0 +1,90 @@
+"""What the workers of `Session.run_workers` are fed: one iterable for all, or one for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import FeedError
+from graphc.ir.source import current_source
+from graphc.runtime.feeds.batches import Batch
+
+
+class WorkerBatches:
+    """Batches with their tickets: each goes to one worker.
+
+    Args:
+        batches: an iterable of feeds, which the workers share; or a list of as many iterables as
+            there are workers.
+        workers: how many there are.
+
+    Raises:
+        FeedError: neither.
+    """
+
+    def __init__(self, batches: Any, workers: int) -> None:
+        rows = _rows(batches, workers)
+        if rows is None:
+            shared = (iter(batches), Lock())
+            self._rows: list[tuple[Iterator[Any], Lock]] = [shared] * workers
+        else:
+            self._rows = [(iter(row), Lock()) for row in rows]
+        self._tickets = count()
+
+    def take(self, worker: int, stopping: Callable[[], bool]) -> tuple[int, Batch] | None:
+        """The next batch for a worker and its ticket; None at the end. What `next` raises passes.
+
+        Tickets are 0, 1, ... in the order of the batches, for those that share them.
+
+        Raises:
+            FeedError: it is no mapping.
+        """
+        batches, lock = self._rows[worker]
+        with lock:
+            if stopping():
+                return None
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return None
+            if not isinstance(batch, Mapping):
+                raise FeedError(
+                    f"run_workers: a batch must be a mapping, got {type(batch).__name__}",
+                    mend="feeds of one step: {x: value}, by tensor or by name",
+                )
+            return next(self._tickets), batch
+
+
+def _rows(batches: Any, workers: int) -> list[Iterable[Any]] | None:
+    """The iterables, one a worker; None where they share one."""
+    if not _is_iterable(batches):
+        raise FeedError(
+            f"run_workers: batches must be an iterable of feeds, got {type(batches).__name__}",
+            source=current_source(),
+            mend="pass an iterable of mappings, which the workers share, or a list of as many "
+            "such iterables as there are workers",
+        )
+    if not isinstance(batches, (list, tuple)) or any(isinstance(row, Mapping) for row in batches):
+        return None
+    if batches and not all(map(_is_iterable, batches)):
+        odd = next(row for row in batches if not _is_iterable(row))
+        raise FeedError(
+            f"run_workers: {odd!r} in the list of batches is neither feeds nor an iterable of them",
+            source=current_source(),
+            mend="pass a list of mappings, or of iterables of mappings, one for each worker",
+        )
+    if len(batches) not in (0, workers):
+        raise FeedError(
+            f"run_workers: {len(batches)} iterables of batches for {workers} workers",
+            source=current_source(),
+            mend="pass one for each worker, or one iterable that they share",
+        )
+    return list(batches) or None
+
+
+def _is_iterable(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, np.ndarray, Mapping))

@@ -1,0 +1,237 @@
+"""One call of `Session.run_workers`: a thread a worker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from threading import Event, Lock, Thread
+from typing import Any
+
+import jax
+import numpy as np
+
+from graphc.devices.discovery import name_of
+from graphc.ops.draws.random_keys import as_jax_key
+from graphc.passes.simplify.functionalize import RNG_COUNTER, RNG_KEY
+from graphc.runtime.core.background import own_settings, under
+from graphc.runtime.core.interrupts import uninterrupted
+from graphc.runtime.state.live_state import LiveState
+from graphc.runtime.workers.parameter_server import ParameterServer
+from graphc.runtime.workers.worker_batches import WorkerBatches
+from graphc.runtime.workers.worker_steps import WorkerSteps
+
+
+@dataclass(frozen=True)
+class WorkerStep:
+    """One step of one worker, just applied: what `on_step` is told.
+
+    Attributes:
+        worker: its number, from 0.
+        step: which of its steps in this call, from 0.
+        update: which update of all workers in this call, from 0.
+        staleness: how many updates of others came between its read and this one.
+        values: those of the fetches.
+    """
+
+    worker: int
+    step: int
+    update: int
+    staleness: int
+    values: Any
+
+
+@dataclass(frozen=True)
+class WorkersRun:
+    """What `Session.run_workers` did.
+
+    Attributes:
+        steps: how many steps each worker made.
+        updates: how many were applied: their sum.
+        staleness: how many updates had each staleness, ascending.
+        last: the fetched values of the last update; None if there was none.
+        values: those of all updates in the order in which they were applied, where the call said
+            `keep=True`.
+    """
+
+    steps: tuple[int, ...]
+    updates: int
+    staleness: Mapping[int, int]
+    last: Any
+    values: Sequence[Any] | None
+
+
+class Run:
+    """One call of `run_workers`."""
+
+    def __init__(
+        self,
+        steps: WorkerSteps,
+        state: LiveState,
+        bound: int | None,
+        fetches: Any,
+        source: WorkerBatches,
+        on_step: Callable[[WorkerStep], object] | None,
+        keep: bool,
+    ) -> None:
+        self._compiled, self._fetches, self._source = steps, fetches, source
+        self._on_step = on_step
+        self._server = ParameterServer(state, bound)
+        count = len(steps.devices)
+        self._steps = [0] * count
+        self._staleness: Counter[int] = Counter()
+        self._last: Any = None
+        self._values: list[Any] | None = [] if keep else None
+        self._lock = Lock()
+        self._failed: tuple[int, BaseException] | None = None  # the first worker that did
+        # What draws are derived from: other numbers in each call, since updates count them.
+        self._root = [_held(state, name) for name in (RNG_KEY, RNG_COUNTER)]
+        self._keys: list[Any] = [None] * count
+        settings = own_settings()
+        self._ended = [Event() for _ in range(count)]
+        self._threads = [
+            Thread(
+                target=under,
+                args=(settings, partial(self._work, worker)),
+                name=f"graphc-worker-{worker}",
+                daemon=True,  # one that waits for a batch for ever must not keep the process
+            )
+            for worker in range(count)
+        ]
+
+    def is_going(self) -> bool:
+        """Whether a worker was started and has not ended."""
+        rows = zip(self._threads, self._ended, strict=True)
+        return any(thread.ident is not None and not ended.is_set() for thread, ended in rows)
+
+    def carry_out(self) -> None:
+        """Runs the workers to their end, or till one fails.
+
+        Raises:
+            What a worker raised, with its traceback; or what stopped the caller.
+        """
+        try:
+            # If an interrupt came while a thread was being started, `_wait` would not wait for it.
+            uninterrupted(self._start)
+            self._wait()
+        finally:  # Ctrl-C comes here, in the caller's thread
+            self._server.stop()
+            self._wait()
+            for thread in self._threads:
+                if thread.ident is not None:
+                    thread.join()
+        if self._failed is not None:
+            (worker, error), self._failed = self._failed, None
+            device = name_of(self._compiled.devices[worker])
+            error.add_note(
+                f"raised in worker {worker} of run_workers, on {device}, after "
+                f"{self._steps[worker]} steps of its own; the variables are as the "
+                f"{self._server.updates} updates that were applied left them"
+            )
+            try:
+                raise error
+            finally:
+                del error  # whose traceback holds this frame
+
+    def _start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def _wait(self) -> None:
+        """Waits till no worker is going. Not by `Thread.join`, which takes a thread for ended when
+        Ctrl-C interrupts it (Python 3.11 and 3.12), and not at one stretch, through which a
+        signal would wait that the system hands to another thread."""
+        while self.is_going():
+            for thread, ended in zip(self._threads, self._ended, strict=True):
+                if thread.ident is not None:
+                    ended.wait(0.1)
+
+    def result(self) -> WorkersRun:
+        """What was done."""
+        histogram = dict(sorted(self._staleness.items()))
+        return WorkersRun(
+            tuple(self._steps), self._server.updates, histogram, self._last, self._values
+        )
+
+    # -- in the threads of workers --------------------------------------------------------------
+
+    def _work(self, worker: int) -> None:
+        """Steps of a worker, till there are no more batches."""
+        try:
+            while not self._server.stopping and self._step(worker):
+                pass
+        except BaseException as error:  # the caller's thread raises it
+            self._fail(worker, error)
+        finally:
+            self._server.leave(worker)
+            self._ended[worker].set()
+
+    def _fail(self, worker: int, error: BaseException) -> None:
+        with self._lock:
+            if self._failed is None:
+                self._failed = worker, error
+        self._server.stop()
+
+    def _step(self, worker: int) -> bool:
+        """One step; False where there is none to make."""
+        server = self._server
+        taken = self._source.take(worker, lambda: server.stopping)
+        if taken is None:
+            return False
+        ticket, feeds = taken
+        plan, by_shapes = self._compiled.plan_of(self._fetches, feeds)
+        values, shapes = plan.convert(feeds)
+        parts = self._compiled.parts_of(plan, by_shapes, shapes)
+        parts.ensure(worker, server)
+        values += self._draws(worker, parts.halves.draws)
+        snapshot = server.read(worker, ticket)
+        if snapshot is None:
+            return False
+        compute = parts.part(worker, snapshot.layout)
+        given = compute(snapshot.layout, list(snapshot.buffers), values)
+        del snapshot, values  # old state is held no longer than it is needed
+        own = parts.halves.on_server.count(False)
+        crossing = given[own:]
+
+        def update(layout: Any, buffers: list[Any]) -> list[Any]:
+            return parts.part(None, layout)(layout, buffers, crossing)
+
+        def done(number: int, staleness: int, there: list[Any]) -> None:
+            here, rest = iter(given[:own]), iter(there)
+            rows = [next(rest if on_server else here) for on_server in parts.halves.on_server]
+            self._note(worker, number, staleness, plan.nest.rebuild(rows))
+
+        server.apply(worker, update, done)
+        return True
+
+    def _note(self, worker: int, update: int, staleness: int, values: Any) -> None:
+        """Records an update; one at a time comes here, in order."""
+        step = self._steps[worker]
+        self._steps[worker] += 1
+        self._staleness[staleness] += 1
+        self._last = values
+        if self._values is not None:
+            self._values.append(values)
+        if self._on_step is not None:
+            self._on_step(WorkerStep(worker, step, update, staleness, values))
+
+    def _draws(self, worker: int, names: Sequence[str]) -> list[Any]:
+        """What a worker's random numbers are made from in its next step: a key of its own, with
+        its number folded in, and the number of its step in place of the run's."""
+        if not names:
+            return []
+        if self._keys[worker] is None:
+            root, counter = self._root
+            key = jax.random.fold_in(as_jax_key(root), int(counter))
+            self._keys[worker] = np.asarray(jax.random.key_data(jax.random.fold_in(key, worker)))
+        drawn = {
+            RNG_KEY: self._keys[worker],
+            RNG_COUNTER: np.asarray(self._steps[worker], np.int32),
+        }
+        return [drawn[name] for name in names]
+
+
+def _held(state: LiveState, name: str) -> Any:
+    """The value of hidden state, on the host."""
+    return state.values([name])[name]

@@ -1,0 +1,1 @@
+"""Passes that find attention and choose how it is computed."""

@@ -1,0 +1,210 @@
+"""The nodes that compute an attention that was found, in place of what computed it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from graphc.ir.dims import DimConstraints
+from graphc.ir.dtypes import is_floating
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.shape import RESHAPE, TRANSPOSE
+from graphc.ops.core.emit import CAST, CONSTANT
+from graphc.ops.elementwise.arithmetic import MULTIPLY, NEGATIVE
+from graphc.ops.elementwise.comparison import LOGICAL_NOT
+from graphc.ops.nn.attention import ATTENTION, ATTENTION_GRADIENT
+from graphc.passes.attention.attention_algebra import Slope
+from graphc.passes.attention.attention_logits import Finder, Mask, View
+from graphc.passes.attention.attention_match import Found
+from graphc.passes.attention.attention_terms import End, NoMatch
+from graphc.passes.attention.attention_views import Label
+from graphc.passes.core.rules import Rewriter
+
+Groups = Sequence[Sequence[Label]]  # the names that make up each axis
+
+
+class Builder:
+    """Makes the nodes for one attention, next to `like`, whose line and device they carry.
+
+    Raises:
+        NoMatch: the operator cannot say it.
+
+    Attributes:
+        nodes: those made, in order.
+        operands: query, key, value and masks, as the operator takes them.
+        attrs: of the operator.
+    """
+
+    def __init__(self, found: Found, finder: Finder, like: Node) -> None:
+        self._found, self._finder, self._like = found, finder, like
+        self._writer = Rewriter()
+        logits = found.logits
+        self._sizes: dict[Label, int] = {}
+        for view in (logits.query, logits.key, found.value, *found.slopes.values()):
+            for label, dim in zip(view.labels, view.root.type.shape, strict=True):
+                if label is not None and isinstance(dim, int):
+                    self._sizes[label] = dim
+        self._batch = logits.batch[:1]
+        self._shared = logits.batch[1:]
+        self._time = logits.time
+        self._heads = (*self._shared, *logits.queries[:-1])
+        self._depth = _inner(logits.query, "depth")
+        self._width = _inner(found.value, "value")
+        causal = [m for m in logits.masks if finder.is_causal(m, logits)]
+        self._masks = [m for m in logits.masks if m not in causal]
+        fills = {mask.fill for mask in logits.masks if not mask.bias}
+        if len(fills) > 1:
+            raise NoMatch  # what sees nothing would be spread over some keys only
+        self.operands = [
+            self._arranged(logits.query, self._of_queries(self._depth)),
+            self._arranged(logits.key, self._of_keys(self._depth)),
+            self._arranged(found.value, self._of_keys(self._width)),
+            *map(self._mask, self._masks),
+        ]
+        if len({t.type.dtype for t in self.operands[:3]}) > 1:
+            raise NoMatch
+        if not is_floating(self.operands[0].type.dtype):
+            raise NoMatch
+        self.attrs = ATTENTION.complete(
+            {"scale": logits.scale, "causal": bool(causal), "mean_if_blind": bool(fills)}
+        )
+
+    @property
+    def nodes(self) -> list[Node]:
+        return self._writer.nodes
+
+    def build(self) -> dict[Tensor, Tensor]:
+        """What is to be used in place of the ends."""
+        attention = self._attention(ATTENTION, self.operands, "Attention")
+        results = {"result": (attention[0], self._of_queries(self._width))}
+        instead = {end.tensor: self._end(end, *results["result"]) for end in self._of(None)}
+        for slope, view in self._found.slopes.items():
+            if not self._of(slope):
+                continue
+            adjoint = self._arranged(view, self._of_queries(self._width))
+            if adjoint.type != attention[0].type:
+                raise NoMatch
+            operands = [*self.operands[:3], adjoint, *self.operands[3:]]
+            query, key, value, *biases = self._attention(ATTENTION_GRADIENT, operands, "Gradient")
+            for end in self._of(slope):
+                tensor, groups = {
+                    "query": (query, self._of_queries(self._depth)),
+                    "key": (key, self._of_keys(self._depth)),
+                    "value": (value, self._of_keys(self._width)),
+                    "bias": (value, ()),
+                }[end.kind]
+                if end.kind == "bias":
+                    tensor, groups = self._bias(end, biases)
+                instead[end.tensor] = self._end(end, tensor, groups)
+        return instead
+
+    def _of(self, slope: Slope | None) -> list[End]:
+        return [end for end in self._found.ends if end.slope == slope]
+
+    # -- axes -------------------------------------------------------------------------------
+
+    def _of_queries(self, last: Sequence[Label]) -> Groups:
+        return (self._batch, (self._time,), self._heads, last)
+
+    def _of_keys(self, last: Sequence[Label]) -> Groups:
+        return (self._batch, (self._found.logits.source,), self._shared, last)
+
+    def _of_pairs(self) -> Groups:
+        return (self._batch, self._heads, (self._time,), (self._found.logits.source,))
+
+    def _arranged(self, view: View, groups: Groups) -> Tensor:
+        """The view's tensor with one axis for each group of names; 1 where it has none of them."""
+        order = [label for group in groups for label in group]
+        own = [label for label in view.labels if label is not None]
+        if not set(own) <= set(order):
+            raise NoMatch
+        if any(0 < len(set(own) & set(group)) < len(set(group)) for group in groups):
+            raise NoMatch  # broadcast along a part of an axis
+        there = [label for label in order if label in own]
+        perm = [view.labels.index(label) for label in there]
+        units = [i for i, label in enumerate(view.labels) if label is None]
+        shape = tuple(
+            math.prod(self._sizes[label] for label in group if label in own) for group in groups
+        )
+        tensor = view.root
+        if perm != sorted(perm):
+            perm += units
+            tensor = self._transposed(tensor, perm)
+        return self._reshaped(tensor, shape)
+
+    def _end(self, end: End, tensor: Tensor, groups: Groups) -> Tensor:
+        """`tensor`, whose axes are `groups`, with the axes of `end`, times its factor."""
+        want = end.tensor.type
+        if end.kind == "result" and tensor.type.dtype.itemsize < want.dtype.itemsize:
+            raise NoMatch  # operands were widened so that it is not rounded
+        own = [label for group in groups for label in group]
+        order = [label for label in end.labels if label is not None]
+        if sorted(map(str, own)) != sorted(map(str, order)):
+            raise NoMatch
+        tensor = self._reshaped(tensor, tuple(self._sizes[label] for label in own))
+        perm = [own.index(label) for label in order]
+        if perm != sorted(perm):
+            tensor = self._transposed(tensor, perm)
+        factor = end.factor
+        if end.kind in ("query", "key"):
+            factor /= self._found.logits.scale
+        tensor = self._reshaped(tensor, want.shape)
+        if not math.isclose(factor, 1, rel_tol=1e-5):
+            tensor = self._emit(
+                MULTIPLY, [tensor, self._writer.constant(self._node(tensor), factor)]
+            )
+        if tensor.type.dtype != want.dtype:
+            tensor = self._emit(CAST, [tensor], dtype=want.dtype)
+        return tensor
+
+    # -- masks ------------------------------------------------------------------------------
+
+    def _mask(self, mask: Mask) -> Tensor:
+        tensor = self._arranged(self._finder.plain(mask.tensor, mask.labels), self._of_pairs())
+        if not mask.inverted:
+            return tensor
+        return self._emit(NEGATIVE if mask.bias else LOGICAL_NOT, [tensor])
+
+    def _bias(self, end: End, biases: Sequence[Tensor]) -> tuple[Tensor, Groups]:
+        """The adjoint of the bias whose axes are those of `end`."""
+        there = {label for label in end.labels if label is not None}
+        own = [mask for mask in self._masks if mask.bias]
+        for mask, tensor in zip(own, biases, strict=True):
+            if set(mask.labels) - {None} == there:
+                groups = [[name for name in group if name in there] for group in self._of_pairs()]
+                return tensor, groups
+        raise NoMatch
+
+    # -- nodes ------------------------------------------------------------------------------
+
+    def _transposed(self, tensor: Tensor, perm: Sequence[int]) -> Tensor:
+        return self._emit(TRANSPOSE, [tensor], perm=tuple(perm))
+
+    def _reshaped(self, tensor: Tensor, shape: tuple[Any, ...]) -> Tensor:
+        if tensor.type.shape == shape:
+            return tensor
+        return self._emit(RESHAPE, [tensor], shape=shape)
+
+    def _emit(self, op: OpDef, inputs: Sequence[Tensor], **attrs: Any) -> Tensor:
+        (type,) = op.infer_types(inputs, op.complete(attrs), DimConstraints())
+        return self._writer.emit(self._like, op, inputs, type, **attrs)
+
+    def _node(self, tensor: Tensor) -> Node:
+        return Node(CONSTANT, (), (tensor,), {}, (), self._like.name, self._like.source)
+
+    def _attention(self, op: OpDef, inputs: Sequence[Tensor], name: str) -> tuple[Tensor, ...]:
+        types: tuple[TensorType, ...] = op.infer_types(inputs, self.attrs, DimConstraints())
+        like, path = self._like, f"{self._like.name}/{name}"
+        results = tuple(Tensor(type, f"{path}:{i}") for i, type in enumerate(types))
+        made = Node(op, tuple(inputs), results, self.attrs, (), path, like.source, like.device)
+        self._writer.nodes.append(made)
+        return results
+
+
+def _inner(view: View, kind: str) -> tuple[Label, ...]:
+    """The names of the axes that are summed over, or are those of the values alone."""
+    own = [label for label in view.labels if isinstance(label, tuple) and label[0] == kind]
+    return tuple(sorted(own))

@@ -1,0 +1,280 @@
+"""Finding an attention around one softmax: what is computed of its weights, and of their slopes.
+
+It goes from the softmax to all that uses it, in program order, and keeps for each value which of
+its axes is which and what polynomial it is (`attention_algebra`). Products with other tensors are
+the ends: the result, and the adjoints of values, queries and keys. If anything else needs one of
+these values, there is no attention to be made.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from graphc.ir.node import Node, Tensor, is_among
+from graphc.ops.elementwise.activation import SOFTMAX
+from graphc.ops.elementwise.arithmetic import MAXIMUM, SUBTRACT
+from graphc.ops.elementwise.transcendental import EXP
+from graphc.ops.reductions.reduction import REDUCE_MAX
+from graphc.passes.attention.attention_algebra import (
+    EXPONENTIAL,
+    WEIGHTS,
+    Poly,
+    Slope,
+    as_weights,
+    constant,
+    of_atom,
+)
+from graphc.passes.attention.attention_logits import (
+    Finder,
+    Logits,
+    View,
+    broadcast_labels,
+    seen_through,
+)
+from graphc.passes.attention.attention_rules import RULES
+from graphc.passes.attention.attention_terms import End, NoMatch, Term, Terms
+from graphc.passes.attention.attention_views import Labels, Product, peel, product_of
+
+
+@dataclass
+class Found:
+    """An attention.
+
+    Attributes:
+        logits: what the softmax is taken of.
+        value: what the weights are multiplied with.
+        ends: what leaves it.
+        slopes: the adjoints of the result, each by the slope of the weights that it causes.
+    """
+
+    logits: Logits
+    value: View
+    ends: list[End]
+    slopes: dict[Slope, View]
+
+
+class _Product(NamedTuple):
+    """A product of a term and another tensor, which may be an end.
+
+    Attributes:
+        result: its tensor.
+        term: the one, times the constant factor of the other.
+        labels: of the result's axes; ("free", i) for axis i of the other's root.
+        view: the other.
+        over_keys: it is summed over the keys, else over the queries.
+    """
+
+    result: Tensor
+    term: Term
+    labels: Labels
+    view: View
+    over_keys: bool
+
+
+class _Matcher:
+    """Follows the values of `terms` to their ends."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._products: list[_Product] = []
+
+    def run(self) -> None:
+        """Looks at all that uses them."""
+        terms = self._terms
+        while terms.waiting:
+            place = heapq.heappop(terms.waiting)
+            if place in terms.done or place == len(terms.nodes):
+                continue
+            try:
+                self._look_at(terms.nodes[place])
+            except NoMatch:
+                continue  # a use that is not explained: see `_escaped`
+            terms.done.add(place)
+
+    def _look_at(self, node: Node) -> None:
+        terms = self._terms
+        product, rule = product_of(node), RULES.get(node.op)
+        if product is not None:
+            self._products.append(self._product(node, product))
+        elif rule is None:
+            raise NoMatch
+        elif (term := rule(terms, node)) is not None:
+            terms.learn(node.outputs[0], term)
+
+    def _product(self, node: Node, product: Product) -> _Product:
+        terms = self._terms
+        mine = [i for i, tensor in enumerate(node.inputs) if tensor in terms.terms]
+        if len(mine) != 1:
+            raise NoMatch
+        i = mine[0]
+        term = terms.terms[node.inputs[i]]
+        result: list[Any] = [None] * len(node.outputs[0].type.shape)
+        summed: dict[int, Any] = {}
+        for part, label in zip(product.parts[i], term.labels, strict=True):
+            if part is not None and part >= 0:
+                result[part] = label
+            elif part is not None:
+                summed[part] = label
+        peeled = peel(product.operands[1 - i], terms.finder.made, terms.finder.scalar)
+        own: list[Any] = []
+        for axis, part in enumerate(product.parts[1 - i]):
+            if part is None or peeled.axes[axis] is None:
+                own.append(None)
+            elif part < 0:
+                own.append(summed[part])
+            else:
+                if result[part] is None:
+                    result[part] = ("free", peeled.axes[axis])
+                own.append(result[part])
+        over = {label for label in summed.values() if label is not None}
+        if over not in ({terms.logits.source}, set(terms.logits.queries)):
+            raise NoMatch
+        scaled = Term(term.labels, term.poly * constant(peeled.factor))
+        view = View(peeled.root, peeled.labels(own))
+        over_keys = over == {terms.logits.source}
+        return _Product(node.outputs[0], scaled, tuple(result), view, over_keys)
+
+    def finish(self) -> Found:
+        """All that was found, if it is an attention and nothing else needs what is inside."""
+        terms = self._terms
+        for product in self._products:
+            if product.over_keys and as_weights(product.term.poly) is not None:
+                terms.is_value(_named(product.view))
+        if terms.value is None:
+            raise NoMatch
+        ends = [*terms.ends, *map(self._end, self._products)]
+        ends += [self._escaped(t) for t in terms.inside if not terms.leads_nowhere(t)]
+        return Found(terms.logits, terms.value, ends, terms.slopes)
+
+    def _escaped(self, tensor: Tensor) -> End:
+        """A value that is needed elsewhere: the adjoint of a bias may be."""
+        term = self._terms.terms.get(tensor)
+        if term is None or not self._terms.is_of_bias(term.labels):
+            raise NoMatch
+        slope, factor = self._terms.logit_slope(term.poly)
+        return End("bias", tensor, term.labels, factor, slope)
+
+    def _end(self, product: _Product) -> End:
+        """The end that a product is, with names of its axes that all views share."""
+        terms, poly, over_keys = self._terms, product.term.poly, product.over_keys
+        factor, slope = as_weights(poly), None
+        wanted: View | None
+        if factor is None:
+            slope, factor = terms.logit_slope(poly)
+            kind = "query" if over_keys else "key"
+            wanted = terms.logits.key if over_keys else terms.logits.query
+        elif over_keys:
+            kind, wanted = "result", terms.value
+        else:
+            slope = Slope(product.view.root)
+            kind, wanted = "value", terms.slopes.get(slope)
+        if wanted is None or not _agree(product.view, wanted):
+            raise NoMatch
+        labels = tuple(
+            wanted.labels[label[1]] if isinstance(label, tuple) else label
+            for label in product.labels
+        )
+        return End(kind, product.result, labels, factor, slope)
+
+
+def _named(view: View) -> View:
+    """The values, with the axes that a product leaves free called by their places."""
+    pairs = enumerate(view.labels)
+    return View(
+        view.root,
+        tuple(("value", i) if isinstance(label, tuple) else label for i, label in pairs),
+    )
+
+
+def _agree(view: View, wanted: View) -> bool:
+    """Whether both are of one tensor and names agree, but for axes that a product leaves free."""
+    return view.root is wanted.root and all(
+        a == b or (isinstance(a, tuple) and isinstance(b, tuple))
+        for a, b in zip(view.labels, wanted.labels, strict=True)
+    )
+
+
+# -- where to begin -------------------------------------------------------------------------
+
+
+def match(
+    node: Node, nodes: Sequence[Node], users: Mapping[Tensor, list[int]], finder: Finder
+) -> Found | None:
+    """The attention whose weights come from `node`, a softmax or an exponential; None for no
+    such thing.
+
+    Args:
+        node: one of `nodes`.
+        nodes: a program's, in order.
+        users: tensor -> the places in `nodes` of those that take it; the end of `nodes` for one
+            that the program gives.
+        finder: for that program.
+    """
+    start = _start(node, finder)
+    if start is None:
+        return None
+    tensor, axis, poly, helpers = start
+    logits = finder.logits(tensor, axis)
+    if logits is None:
+        return None
+    terms = Terms(nodes, users, finder, logits)
+    terms.inside.update(logits.inside, *(helper.outputs for helper in helpers))
+    terms.done.update(
+        place
+        for tensor in terms.inside
+        for place in users.get(tensor, ())
+        if place < len(nodes)
+        and (nodes[place] is node or not terms.inside.isdisjoint(nodes[place].outputs))
+    )
+    dims = node.outputs[0].type.shape
+    labels: Labels = tuple(None if dim == 1 else i for i, dim in enumerate(dims))
+    matcher = _Matcher(terms)
+    try:
+        terms.learn(node.outputs[0], Term(labels, poly))
+        matcher.run()
+        return matcher.finish()
+    except NoMatch:
+        return None
+
+
+def _start(node: Node, finder: Finder) -> tuple[Tensor, int, Poly, list[Node]] | None:
+    """The logits, the axis of their keys, what `node` makes of them, and what else it needs."""
+    if node.op is SOFTMAX:
+        return node.inputs[0], node.attrs["axis"], WEIGHTS, []
+    shifted = finder.made.get(node.inputs[0]) if node.op is EXP else None
+    if shifted is None or shifted.op is not SUBTRACT:
+        return None
+    logits, tensor = shifted.inputs
+    axes = tuple(None if dim == 1 else i for i, dim in enumerate(logits.type.shape))
+    labels = broadcast_labels(tensor, axes)
+    helpers = [shifted]
+    while (below := finder.made.get(tensor)) is not None:
+        helpers.append(below)
+        if below.op is REDUCE_MAX:
+            axis = _axis_of_greatest(below, logits, labels)
+            return None if axis is None else (logits, axis, of_atom(EXPONENTIAL), helpers)
+        if below.op is MAXIMUM:  # with the least number there is
+            least = [t for t in below.inputs if finder.scalar(t) == -float("inf")]
+            tensor = next((t for t in below.inputs if not is_among(t, least)), tensor)
+            labels = broadcast_labels(tensor, labels)
+            if not least:
+                return None
+        elif (seen := seen_through(below, labels)) is not None:
+            tensor, labels = seen
+        else:
+            return None
+    return None
+
+
+def _axis_of_greatest(node: Node, logits: Tensor, labels: Labels) -> int | None:
+    """The axis along which `node` takes the greatest of `logits`; None for more than one, or where
+    the result, whose axes are `labels`, meets other rows than those it was taken of."""
+    axes = node.attrs["axes"]
+    if node.inputs[0] is not logits or len(axes) != 1:
+        return None
+    own = [i for i, dim in enumerate(logits.type.shape) if dim != 1 and i not in axes]
+    axis: int = axes[0]
+    return axis if [label for label in labels if label is not None] == own else None

@@ -1,0 +1,140 @@
+"""What each operator makes of values that are made of a softmax's weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from graphc.ir.node import Node
+from graphc.ir.opdef import OpDef
+from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE, TRANSPOSE
+from graphc.ops.core.emit import CAST
+from graphc.ops.elementwise.arithmetic import ADD, DIVIDE, MULTIPLY, NEGATIVE, SUBTRACT
+from graphc.ops.elementwise.comparison import WHERE
+from graphc.ops.elementwise.powers import INTEGER_POWER, RECIPROCAL, SQUARE
+from graphc.ops.reductions.reduction import REDUCE_SUM
+from graphc.ops.structure.state import IDENTITY
+from graphc.passes.attention.attention_algebra import Seen, as_logit_slope, constant, of_atom
+from graphc.passes.attention.attention_logits import broadcast_labels
+from graphc.passes.attention.attention_terms import End, NoMatch, Term, Terms, float_cast
+from graphc.passes.attention.attention_views import axis_map
+
+
+def _moved(m: Terms, node: Node) -> Term:
+    moved = axis_map(node)
+    if moved is None:
+        raise NoMatch
+    labels, poly = m.terms[node.inputs[0]]
+    return Term(tuple(None if axis is None else labels[axis] for axis in moved), poly)
+
+
+def _add(m: Terms, node: Node) -> Term:
+    labels, a, b = m.operands(node)
+    return Term(labels, a + b)
+
+
+def _subtract(m: Terms, node: Node) -> Term:
+    labels, a, b = m.operands(node)
+    return Term(labels, a + constant(-1) * b)
+
+
+def _multiply(m: Terms, node: Node) -> Term:
+    labels, a, b = m.operands(node)
+    return Term(labels, a * b)
+
+
+def _divide(m: Terms, node: Node) -> Term:
+    labels, a, b = m.operands(node)
+    inverse = b.power(-1)
+    if inverse is None:
+        raise NoMatch
+    return Term(labels, a * inverse)
+
+
+def _power(exponent: Callable[[Node], int]) -> Callable[[Terms, Node], Term]:
+    def rule(m: Terms, node: Node) -> Term:
+        labels, poly = m.terms[node.inputs[0]]
+        found = poly.power(exponent(node))
+        if found is None:
+            raise NoMatch
+        return Term(labels, found)
+
+    return rule
+
+
+def _same(m: Terms, node: Node) -> Term:
+    if float_cast(node) is None:
+        raise NoMatch
+    return m.terms[node.inputs[0]]
+
+
+def _negative(m: Terms, node: Node) -> Term:
+    labels, poly = m.terms[node.inputs[0]]
+    return Term(labels, constant(-1) * poly)
+
+
+def _broadcast(m: Terms, node: Node) -> Term:
+    term = m.terms[node.inputs[0]]
+    rank = len(node.outputs[0].type.shape)
+    return Term((None,) * (rank - len(term.labels)) + term.labels, term.poly)
+
+
+def _where(m: Terms, node: Node) -> Term:
+    """Only what the softmax did not see may be set to 0."""
+    condition, x, y = node.inputs
+    rank = len(node.outputs[0].type.shape)
+    for kept, other in ((x, y), (y, x)):
+        term = m.terms.get(kept)
+        if term is not None and not term.poly.terms and m.finder.scalar(other) == 0:
+            return Term((None,) * (rank - len(term.labels)) + term.labels, term.poly)
+    for mask in m.logits.masks:
+        kept, other = (y, x) if mask.inverted else (x, y)
+        if mask.bias or kept not in m.terms or m.finder.scalar(other) != 0:
+            continue
+        labels, poly = m.terms[kept]
+        if len(labels) != rank:
+            raise NoMatch
+        root = m.finder.plain(mask.tensor, mask.labels)
+        if m.finder.plain(condition, broadcast_labels(condition, labels)) == root:
+            return Term(labels, poly * of_atom(Seen(root.root)))
+    raise NoMatch
+
+
+def _sum(m: Terms, node: Node) -> Term | None:
+    labels, poly = m.terms[node.inputs[0]]
+    axes = [axis for axis in node.attrs["axes"] if labels[axis] is not None]
+    keep = node.attrs["keepdims"]
+    rest: list[Any] = []
+    for axis, label in enumerate(labels):
+        if axis not in node.attrs["axes"]:
+            rest.append(label)
+        elif keep:
+            rest.append(None)
+    of_bias = m.is_of_bias(tuple(rest)) and as_logit_slope(poly) is not None
+    if not of_bias and [labels[axis] for axis in axes] == [m.logits.source]:
+        total = poly.summed()
+        if total is not None:
+            return Term(tuple(rest), total)
+    slope, factor = m.logit_slope(poly)
+    m.ends.append(End("bias", node.outputs[0], tuple(rest), factor, slope))
+    return None
+
+
+# None of a rule: nothing follows from the node, it is an end.
+RULES: Mapping[OpDef, Callable[[Terms, Node], Term | None]] = {
+    TRANSPOSE: _moved,
+    RESHAPE: _moved,
+    ADD: _add,
+    SUBTRACT: _subtract,
+    MULTIPLY: _multiply,
+    DIVIDE: _divide,
+    NEGATIVE: _negative,
+    SQUARE: _power(lambda node: 2),
+    RECIPROCAL: _power(lambda node: -1),
+    INTEGER_POWER: _power(lambda node: int(node.attrs["exponent"])),
+    CAST: _same,
+    IDENTITY: _same,
+    BROADCAST_TO: _broadcast,
+    WHERE: _where,
+    REDUCE_SUM: _sum,
+}

@@ -1,0 +1,116 @@
+"""In which steps an attention is best computed on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphc.ir.dtypes import BOOL, is_floating
+from graphc.ir.node import Node
+from graphc.ir.program import Program
+from graphc.ir.types import TensorType
+from graphc.ops.nn.attention import ATTENTION, ATTENTION_GRADIENT
+from graphc.passes.core.base import Pass, PassResult, run_bodies
+from graphc.passes.core.target import Target
+
+# Of float32 on two cores, at more weights than this (16 MiB) a loop over 128 queries of an entry
+# of the batch takes 0.2 to 0.9 times as long as all at once, forward and backward, and below
+# half of it up to 1.7 times: what a turn makes stays in the cache. An accelerator's caches are
+# small beside its memory: there the loop saves memory only.
+_FEWEST_WEIGHTS: Mapping[str, int] = {"cpu": 1 << 22, "any": 1 << 22}
+_FEWEST_ELSEWHERE = 1 << 27
+_SHORTEST = 256  # queries
+_ROWS, _FEWER_ROWS = 128, 64
+_LONG = 1 << 16  # heads * source: from here on a turn has fewer rows
+_WIDEST_HEAD = 128  # that cuDNN takes on all devices that it supports
+
+Steps = dict[str, Any]
+
+
+def steps(operands: Sequence[TensorType], attrs: Mapping[str, Any], target: Target) -> Steps:
+    """The attributes of `Attention` that say how: `rows`, `each_entry`, `flash`; none for at once.
+
+    Args:
+        operands: query, key, value, and the masks: global types, sizes known.
+        attrs: of the operator.
+        target: what the program is compiled for.
+    """
+    if target.platform == "gpu" and target.flash and _suits_cudnn(operands, attrs):
+        return {"flash": True}
+    query, key = operands[0].shape, operands[1].shape
+    batch, time, heads, _ = (int(size) for size in query)  # type: ignore[arg-type]
+    source = int(key[1])  # type: ignore[arg-type]
+    batch = -(-batch // target.replicas)
+    fewest = _FEWEST_WEIGHTS.get(target.platform, _FEWEST_ELSEWHERE)
+    if time < _SHORTEST or batch * heads * time * source < fewest:
+        return {}
+    rows = _FEWER_ROWS if heads * source > _LONG else _ROWS
+    return {"rows": rows, "each_entry": batch > 1}
+
+
+def _suits_cudnn(operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> bool:
+    """Whether `jax.nn.dot_product_attention` hands it to cuDNN, with the same meaning."""
+    query, key, value, *masks = operands
+    _, time, _, depth = query.shape
+    source = key.shape[1]
+    biases = [mask for mask in masks if mask.dtype != BOOL]
+    sizes_fit = (
+        isinstance(depth, int)
+        and depth == value.shape[3]
+        and depth % 8 == 0
+        and depth <= _WIDEST_HEAD
+        and all(isinstance(n, int) and n % 2 == 0 for n in (time, source))
+    )
+    return (
+        sizes_fit
+        and is_floating(query.dtype)
+        and query.dtype.itemsize == 2
+        and not attrs["dropout"]
+        and all(bias.dtype == query.dtype and bias.rank == 4 for bias in biases)
+        and (len(biases) == len(masks) or not attrs["causal"])
+    )
+
+
+@dataclass(frozen=True)
+class StepAttention(Pass):
+    """Sets how each `Attention` and its gradient are computed: all at once; some queries at a
+    time, which needs memory for the weights of these only; or by cuDNN's flash attention.
+
+    XLA has no such choice: it computes what it is given, and writes all weights to memory.
+
+    Must not: touch short ones, for which loops cost more than they save; nor ask for cuDNN where
+    it may not be there (a program for any platform), or for what it does not do: float32,
+    dropout, odd lengths, masks of causal attention.
+
+    Attributes:
+        target: the device at hand.
+    """
+
+    target: Target = field(default_factory=Target)
+
+    def run(self, program: Program) -> PassResult:
+        changed = 0
+        nodes: list[Node] = []
+        for node in program.nodes:
+            after, inside = self._stepped(node)
+            nodes.append(after)
+            changed += inside
+        if not changed:
+            return PassResult(program, 0)
+        return PassResult(program.replace(nodes=tuple(nodes)), changed)
+
+    def _stepped(self, node: Node) -> tuple[Node, int]:
+        if node.regions:
+            return run_bodies(self, node)
+        if node.op not in (ATTENTION, ATTENTION_GRADIENT):
+            return node, 0
+        if node.attrs["rows"] or node.attrs["each_entry"] or node.attrs["flash"]:
+            return node, 0  # as it was asked for
+        types = [tensor.type for tensor in node.inputs]
+        if node.op is ATTENTION_GRADIENT:
+            del types[3]  # dy
+        if node.attrs["dropout"]:
+            del types[-1]  # the key, or what was kept
+        found = steps(types, node.attrs, self.target)
+        return (node.replace(attrs={**node.attrs, **found}), 1) if found else (node, 0)

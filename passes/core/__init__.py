@@ -1,0 +1,1 @@
+"""What passes of several families use: records, rules, readers, costs. No passes."""

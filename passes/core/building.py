@@ -1,0 +1,60 @@
+"""Nodes that a pass adds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.ir.dims import DimConstraints
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import OpDef
+from graphc.ir.program import Program
+from graphc.ops.core.emit import CONSTANT
+
+
+def node_of(
+    op: OpDef,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor] | None = None,
+    *,
+    like: Node | None = None,
+    regions: Sequence[Program] = (),
+    name: str = "",
+    **attrs: Any,
+) -> Node:
+    """A node that defines `outputs`, or new tensors.
+
+    Args:
+        like: the node whose line and device it carries, and part of its name.
+        name: where there is no such node.
+
+    Raises:
+        GraphcError: the operands or attributes do not fit the operator.
+    """
+    attributes = op.complete(attrs)
+    label = name or op.name
+    if like is not None:
+        label = f"{like.name}/{name or op.name}"
+    if outputs is None:
+        source = None if like is None else like.source
+        types = op.infer_types(inputs, attributes, DimConstraints(), source, regions)
+        outputs = [Tensor(type, f"{label}:{i}") for i, type in enumerate(types)]
+    return Node(
+        op,
+        tuple(inputs),
+        tuple(outputs),
+        attributes,
+        tuple(regions),
+        label,
+        None if like is None else like.source,
+        "" if like is None else like.device,
+    )
+
+
+def constant_of(value: Any, dtype: Any, *, like: Node | None = None, name: str = "") -> Node:
+    """A constant."""
+    array = np.asarray(value, dtype)
+    array.flags.writeable = False
+    return node_of(CONSTANT, (), like=like, name=name, value=array)

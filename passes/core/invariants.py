@@ -1,0 +1,58 @@
+"""What bodies take that is the same in each of their turns: where it stands, how to take more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program, region
+from graphc.ops.control.branching import SWITCH
+from graphc.ops.control.calling import CALL
+from graphc.ops.control.mapping import MAP
+from graphc.ops.control.scan import SCAN
+from graphc.ops.control.while_loops import WHILE
+
+_LOOPS = (SCAN, WHILE)
+
+
+def invariants(node: Node) -> range:
+    """The places of the operands that are the same in each turn of the node's bodies; empty for
+    a node without bodies that run."""
+    if node.op in _LOOPS:
+        return range(node.attrs["consts"])
+    if node.op is MAP:
+        return range(node.attrs["mapped"], len(node.inputs))
+    if node.op is SWITCH:
+        return range(1, len(node.inputs))
+    return range(len(node.inputs)) if node.op is CALL else range(0)
+
+
+def inner(node: Node, place: int, body: Program) -> Tensor:
+    """The input of a body that stands for the operand at `place`."""
+    return body.inputs[place - 1 if node.op is SWITCH else place].tensor
+
+
+def with_invariants(node: Node, outer: Sequence[Tensor], bodies: Sequence[Program]) -> Node:
+    """The node with operands more, for bodies that take as many more at the end of theirs.
+
+    Args:
+        bodies: one for each region; the new inputs stand last, and are moved to their place.
+    """
+    at = invariants(node).stop
+    start = at - 1 if node.op is SWITCH else at
+    count = len(outer)
+
+    def placed(body: Program) -> Program:
+        taken = body.input_tensors()
+        own, new = taken[: len(taken) - count], taken[len(taken) - count :]
+        inputs = [*own[:start], *new, *own[start:]]
+        return region(body.name, inputs, body.nodes, body.output_tensors())
+
+    attrs = dict(node.attrs)
+    if node.op in _LOOPS:
+        attrs["consts"] += count
+    return node.replace(
+        inputs=(*node.inputs[:at], *outer, *node.inputs[at:]),
+        attrs=attrs,
+        regions=tuple(placed(body) for body in bodies),
+    )

@@ -1,0 +1,101 @@
+"""What a loop takes and gives turn by turn, for passes that move work behind it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program, is_pure, region
+from graphc.ir.rewrite import used_from
+from graphc.ir.types import TensorType
+from graphc.ops.control.bodies import split
+from graphc.ops.control.scan import SCAN
+from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.rules import Rewriter
+
+
+def uses_of(body: Program) -> Counter[Tensor]:
+    """How often each value is an operand of a node or a result of the body."""
+    found = Counter(tensor for node in body.nodes for tensor in node.inputs)
+    found.update(body.output_tensors())
+    return found
+
+
+class LoopStacks:
+    """The stacks around a `Scan`: those that are there, and those that it is made to give.
+
+    Attributes:
+        node: the loop as it was.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        body, consts, carries = node.regions[0], node.attrs["consts"], node.attrs["carries"]
+        inner = split(body.input_tensors(), consts, carries)
+        outer = split(node.inputs, consts, carries)
+        given = body.output_tensors()[carries:]
+        self._there = dict(zip(given, node.outputs[carries:], strict=True))
+        self._there.update(zip(inner.xs, outer.xs, strict=True))
+        self._new: dict[Tensor, Tensor] = {}
+
+    def has(self, tensor: Tensor) -> bool:
+        """Whether there is a stack of a value of the body before the loop is changed."""
+        return tensor in self._there
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """The stack of a value of the body, outside of the loop; a new one where there is none."""
+        if tensor in self._there:
+            return self._there[tensor]
+        type = TensorType(tensor.type.dtype, (self.node.attrs["length"], *tensor.type.shape))
+        return self._new.setdefault(tensor, Tensor(type, f"{tensor.name}/turns"))
+
+    def without(self, gone: Collection[int]) -> Node:
+        """The loop with the new stacks and without these carries, and what only they needed."""
+        node = self.node
+        consts, carries = node.attrs["consts"], node.attrs["carries"]
+        body = node.regions[0]
+        kept = [i for i in range(carries) if i not in gone]
+        given, results = body.input_tensors(), body.output_tensors()
+        places = [*range(consts), *(consts + i for i in kept), *range(consts + carries, len(given))]
+        outputs = [*(results[i] for i in kept), *results[carries:], *self._new]
+        nodes = used_from(body.nodes, outputs, keep=lambda inner: not is_pure(inner))
+        return node.replace(
+            inputs=tuple(node.inputs[i] for i in places),
+            outputs=(
+                *(node.outputs[i] for i in kept),
+                *node.outputs[carries:],
+                *self._new.values(),
+            ),
+            attrs={**node.attrs, "carries": len(kept)},
+            regions=(region(body.name, [given[i] for i in places], nodes, outputs),),
+        )
+
+
+Rewrite = Callable[[Node, Rewriter], tuple[Node, list[Node]]]
+
+
+def rewrite_loops(a_pass: Pass, program: Program, rewrite: Rewrite) -> PassResult:
+    """The program with each `Scan` rewritten, those in bodies first.
+
+    Args:
+        rewrite: gives a loop, the same one to leave it, and nodes to put behind it. It is told
+            what makes the values before the loop.
+    """
+    known = Rewriter()
+    nodes: list[Node] = []
+    changed = 0
+    node = None
+    try:
+        for node in program.nodes:
+            results = [rewrite_loops(a_pass, body, rewrite) for body in node.regions]
+            inside = sum(result.changed for result in results)
+            if inside:
+                node = node.replace(regions=tuple(result.program for result in results))
+            loop, after = rewrite(node, known) if node.op is SCAN else (node, [])
+            nodes += [loop, *after]
+            known.made.update((tensor, node) for tensor in node.outputs)
+            changed += inside + (loop is not node)
+    except Exception as error:
+        raise a_pass.fault(node, error) from error
+    return PassResult(program.replace(nodes=tuple(nodes)) if changed else program, changed)

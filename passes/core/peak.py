@@ -1,0 +1,150 @@
+"""How much memory a program needs at once beside its arguments, estimated from its types.
+
+Nodes run in their order; a value lives from the node that makes it to the last that uses it. As
+XLA does, elementwise results that only elementwise nodes use are taken to be no arrays at all, a
+node may write over an operand that it is the last to use, and what is assigned to state that was
+given away lies where the old value lay. XLA's own figure is that of `Executable.memory`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from graphc.ir.node import Node, Tensor, is_among
+from graphc.ir.program import Program
+from graphc.ops.arrays.dynamic_slicing import DYNAMIC_UPDATE_SLICE
+from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE
+from graphc.ops.control.mapping import MAP
+from graphc.ops.core.emit import CONSTANT
+from graphc.ops.matrices.row_updates import UPDATE_BY_ROWS
+from graphc.ops.structure.ordering import AFTER
+from graphc.passes.core.elementwise import is_elementwise
+
+
+def bytes_of(tensor: Tensor) -> int:
+    """Of a tensor whose sizes are known."""
+    size = math.prod(dim for dim in tensor.type.shape if isinstance(dim, int))
+    return size * tensor.type.dtype.itemsize
+
+
+def peak(program: Program) -> int:
+    """The most bytes that values of a bound program take at once: those of its inputs, and of the
+    state outputs that take the place of inputs, not counted."""
+    names = {port.name for port in program.ports("state")}
+    in_place = [port.tensor for port in program.new_state() if port.name in names]
+    return _Lives(program, in_place).most()
+
+
+class _Lives:
+    """When the values of a program are there.
+
+    Args:
+        elsewhere: values that lie in memory which is counted elsewhere.
+    """
+
+    def __init__(self, program: Program, elsewhere: Iterable[Tensor] = ()) -> None:
+        self._program = program
+        self._fused = _fused(program)
+        self._free = {*program.input_tensors(), *elsewhere}
+        self._carries = set(program.input_tensors("arg"))
+        self._roots: dict[Tensor, frozenset[Tensor]] = {}
+        self._last: dict[Tensor, int] = {}
+
+    def most(self) -> int:
+        """The most bytes at once."""
+        nodes = self._program.nodes
+        for i, node in enumerate(nodes):
+            for root in self._operands(node):
+                self._last[root] = i
+        for tensor in self._program.output_tensors():
+            for root in self._roots.get(tensor, frozenset((tensor,))):
+                self._last[root] = len(nodes)
+        ends: dict[int, list[Tensor]] = {}
+        for tensor, i in self._last.items():
+            ends.setdefault(i, []).append(tensor)
+        live = most = 0
+        alive: set[Tensor] = set()
+        for i, node in enumerate(nodes):
+            made = [t for t in node.outputs if t not in self._roots and t not in self._free]
+            ending = [t for t in ends.get(i, ()) if t in alive]
+            taken_over = _taken_over(node, ending, made)
+            live += _sum(made) - taken_over
+            alive.update(made)
+            most = max(most, live + _inside(node))
+            gone = [*ending, *(t for t in made if t not in self._last)]
+            live += taken_over - _sum(gone)
+            alive.difference_update(gone)
+        return most
+
+    def _operands(self, node: Node) -> frozenset[Tensor]:
+        """The arrays that a node reads; none for one that only gives others another face."""
+        inputs = node.inputs[:1] if node.op is AFTER else node.inputs  # of others one element
+        found: frozenset[Tensor] = frozenset().union(
+            *(self._roots.get(t, frozenset((t,))) for t in inputs)
+        )
+        if node.op is DYNAMIC_UPDATE_SLICE and inputs[0] in self._carries:
+            # Such as `UpdateInLoop` makes: written into what the loop carries.
+            self._roots[node.outputs[0]] = frozenset((inputs[0],))
+        if node in self._fused:
+            self._roots.update(dict.fromkeys(node.outputs, found))
+            return frozenset()
+        return found
+
+
+def _sum(tensors: Iterable[Tensor]) -> int:
+    return sum(map(bytes_of, tensors))
+
+
+def _taken_over(node: Node, ending: Sequence[Tensor], made: Sequence[Tensor]) -> int:
+    """How many bytes of its last operands a node's results are written over."""
+    if _is_plain(node):
+        return min(_sum(ending), _sum(made))
+    own, carried = _carried(node)
+    freed = _sum(t for t in ending if is_among(t, carried))
+    return min(freed, _sum(t for t in made if is_among(t, own)))
+
+
+def _is_plain(node: Node) -> bool:
+    return node.op is AFTER or is_elementwise(node)
+
+
+def _carried(node: Node) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    """The results of a node that lie where operands did, and those operands."""
+    if node.op is UPDATE_BY_ROWS:
+        return node.outputs, node.inputs[2:][: len(node.outputs)]
+    carries = node.attrs.get("carries", 0) if node.regions else 0
+    if not carries:
+        return (), ()
+    return node.outputs[:carries], node.inputs[node.attrs["consts"] :][:carries]
+
+
+def _fused(program: Program) -> set[Node]:
+    """The nodes whose results are no arrays of their own."""
+    outputs = set(program.output_tensors())
+    users = program.users()
+    fused: set[Node] = set()
+    elementwise: set[Node] = set()
+    for node in reversed(program.nodes):
+        if node.op is RESHAPE or node.op is CONSTANT:
+            fused.add(node)
+            continue
+        plain = _is_plain(node)
+        if plain:
+            elementwise.add(node)
+        if not (plain or node.op is BROADCAST_TO) or not outputs.isdisjoint(node.outputs):
+            continue
+        if all(user in elementwise for user in users.get(node.outputs[0], ())):
+            fused.add(node)
+    return fused
+
+
+def _inside(node: Node) -> int:
+    """What a node with bodies needs beside its operands and results."""
+    if not node.regions:
+        return 0
+    if node.op is MAP:  # all turns at once; what the body gives are the results of the node
+        body = node.regions[0]
+        length = node.attrs["length"]
+        return int(length) * _Lives(body, body.output_tensors()).most()
+    return max(_Lives(body).most() for body in node.regions)

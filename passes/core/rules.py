@@ -1,0 +1,167 @@
+"""Local rules: what the simplifying passes share.
+
+A rule looks at one node and the nodes that make its operands, and answers with something that
+means the same. One scan in program order offers each node to the rules of its operator, so an
+operand has always been simplified before its user is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import OpDef
+from graphc.ir.program import Program
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.shape import BROADCAST_TO
+from graphc.ops.core.emit import CONSTANT
+from graphc.passes.core.base import Pass, PassResult, redirect, run_bodies
+
+# None: nothing to do. A node with the same results: takes the node's place. A tensor, or one per
+# result: already computed, to be used instead.
+Answer: TypeAlias = Node | Tensor | tuple[Tensor, ...] | None
+Rule: TypeAlias = Callable[["Rewriter", Node], Answer]
+Rules: TypeAlias = Mapping[OpDef, Rule]
+
+_UNIFORM_LIMIT = 1 << 16  # larger constants are not searched for being one value throughout
+_ABSENT = object()
+
+
+def simplify(a_pass: Pass, program: Program, rules: Rules) -> PassResult:
+    """The program after one scan with `rules`, bodies included, on behalf of `a_pass`."""
+    rewriter = Rewriter()
+    made, instead, nodes = rewriter.made, rewriter.instead, rewriter.nodes
+    changed = 0
+    node = None
+    try:
+        for node in program.nodes:
+            for tensor in node.inputs:
+                if tensor in instead:
+                    node = node.replace(inputs=tuple([instead.get(t, t) for t in node.inputs]))
+                    break
+            if node.regions:
+                node, inside = run_bodies(a_pass, node)
+                changed += inside
+            rule = rules.get(node.op)
+            if rule is not None:
+                simpler = rewriter.apply(rules, rule, node)
+                if simpler is not node:
+                    changed += 1
+                    if simpler is None:
+                        continue
+                    node = simpler
+            nodes.append(node)
+            for tensor in node.outputs:
+                made[tensor] = node
+    except Exception as error:
+        raise a_pass.fault(node, error) from error
+    if not changed:
+        return PassResult(program, 0)
+    outputs = redirect(program.outputs, instead)
+    return PassResult(program.replace(nodes=tuple(nodes), outputs=outputs), changed)
+
+
+class Rewriter:
+    """What a rule may ask and do.
+
+    Attributes:
+        made: tensor -> the node that makes it, for every node before the present one.
+        instead: tensor -> the one to use in its place.
+        nodes: the nodes of the new program so far.
+    """
+
+    def __init__(self) -> None:
+        self.made: dict[Tensor, Node] = {}
+        self.instead: dict[Tensor, Tensor] = {}
+        self.nodes: list[Node] = []
+        self._scalars: dict[Tensor, Any] = {}
+
+    def apply(self, rules: Rules, rule: Rule, node: Node) -> Node | None:
+        """`node` after its rule, and the rule of what that gave, until there is nothing to do.
+
+        None where tensors that are there already stand for all its results.
+        """
+        current: Rule | None = rule
+        while current is not None:
+            answer = current(self, node)
+            if answer is None:
+                return node
+            if not isinstance(answer, Node):
+                tensors = answer if isinstance(answer, tuple) else (answer,)
+                self.instead.update(zip(node.outputs, tensors, strict=True))
+                return None
+            node = answer
+            current = rules.get(node.op)
+        return node
+
+    def maker(self, tensor: Tensor, op: OpDef) -> Node | None:
+        """The node that makes `tensor`, if it is an `op`."""
+        node = self.made.get(tensor)
+        return node if node is not None and node.op is op else None
+
+    def scalar(self, tensor: Tensor) -> Any:
+        """The Python number that every element of `tensor` is known to be, else None."""
+        node = self.made.get(tensor)
+        if node is None:
+            return None
+        if node.op is BROADCAST_TO:
+            return self.scalar(node.inputs[0])
+        if node.op is not CONSTANT:
+            return None
+        found = self._scalars.get(tensor, _ABSENT)
+        if found is _ABSENT:
+            found = self._scalars[tensor] = _uniform(node.attrs["value"])
+        return found
+
+    def constant(self, like: Node, value: Any) -> Tensor:
+        """A new scalar constant of the dtype of `like`'s result."""
+        dtype = like.outputs[0].type.dtype
+        array = np.asarray(value, dtype)
+        array.flags.writeable = False
+        return self.emit(like, CONSTANT, (), TensorType(dtype, ()), value=array)
+
+    def emit(
+        self, like: Node, op: OpDef, inputs: Sequence[Tensor], type: TensorType, **attrs: Any
+    ) -> Tensor:
+        """The result of a new node before `like`, whose line and device it carries."""
+        name = f"{like.name}/{op.name}"
+        result = Tensor(type, f"{name}:0")
+        node = Node(
+            op, tuple(inputs), (result,), op.complete(attrs), (), name, like.source, like.device
+        )
+        self.nodes.append(node)
+        self.made[result] = node
+        return result
+
+    def filled(self, node: Node, value: Any) -> Node:
+        """A node that makes `node`'s result with `value` for every element."""
+        type = node.outputs[0].type
+        if not type.shape:
+            array = np.asarray(value, type.dtype)
+            array.flags.writeable = False
+            return change(node, CONSTANT, (), value=array)
+        return change(node, BROADCAST_TO, (self.constant(node, value),), shape=type.shape)
+
+    def fitted(self, node: Node, tensor: Tensor) -> Answer:
+        """`tensor` for `node`'s result, broadcast where it is smaller; None if of other dtype."""
+        want, have = node.outputs[0].type, tensor.type
+        if have == want:
+            return tensor
+        if have.dtype != want.dtype:
+            return None
+        return change(node, BROADCAST_TO, (tensor,), shape=want.shape)
+
+
+def change(node: Node, op: OpDef, inputs: Sequence[Tensor], **attrs: Any) -> Node:
+    """`node` computing its results by another operator."""
+    return node.replace(op=op, inputs=tuple(inputs), attrs=op.complete(attrs), regions=())
+
+
+def _uniform(value: np.ndarray[Any, Any]) -> Any:
+    if not 0 < value.size <= _UNIFORM_LIMIT:
+        return None
+    first = value.item(0)
+    return first if value.size == 1 or bool((value == value.flat[0]).all()) else None

@@ -1,0 +1,1 @@
+"""Passes and XLA options for CPUs."""

@@ -1,0 +1,77 @@
+"""Sums over differences from a mean, on CPU: in one pass over x, and nothing is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program
+from graphc.ops.elementwise.arithmetic import MULTIPLY, SUBTRACT
+from graphc.ops.nn.normalization import VARIANCE
+from graphc.ops.reductions.reduction import REDUCE_SUM
+from graphc.ops.structure.ordering import FENCE
+from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.rules import Answer, Rewriter, Rules, simplify
+
+_FORWARD, _BACKWARD = 0, 1  # numbers of fences: the two sums do not share a difference either
+
+
+@dataclass(frozen=True)
+class CpuMoments(Pass):
+    """Has each sum over `x - mean` compute this difference by itself: the variance of batch norm,
+    and the gradient of its scale, `sum(dy * (x - mean))`. The mean is fenced, so that these
+    differences are not the one that the normalised x is made of.
+
+    XLA takes all of them for one value with several users, stores it (as large as x), and reads
+    it again for each sum. Its library for reductions subtracts and multiplies while it sums, if
+    it is let: normalising [8, 56, 56, 256] and the gradients take 0.63x the time.
+
+    Must not: fence small tensors, which stay in the cache.
+
+    Attributes:
+        elements: of the least tensor that is worth it.
+    """
+
+    elements: int = 1 << 16
+
+    def run(self, program: Program) -> PassResult:
+        rules: Rules = {VARIANCE: self._variance, REDUCE_SUM: self._sum}
+        return simplify(self, program, rules)
+
+    def _variance(self, rewriter: Rewriter, node: Node) -> Answer:
+        x, mean = node.inputs
+        if not self._is_worth_it(rewriter, x, mean):
+            return None
+        return node.replace(inputs=(x, _fenced(rewriter, node, mean, _FORWARD)))
+
+    def _sum(self, rewriter: Rewriter, node: Node) -> Answer:
+        product = rewriter.maker(node.inputs[0], MULTIPLY)
+        for position, factor in enumerate(product.inputs if product is not None else ()):
+            difference = rewriter.maker(factor, SUBTRACT)
+            if product is None or difference is None:
+                continue
+            x, mean = difference.inputs
+            if not self._is_worth_it(rewriter, x, mean):
+                continue
+            fenced = _fenced(rewriter, node, mean, _BACKWARD)
+            own = rewriter.emit(node, SUBTRACT, (x, fenced), factor.type)
+            factors = (own, product.inputs[1]) if position == 0 else (product.inputs[0], own)
+            return node.replace(
+                inputs=(rewriter.emit(node, MULTIPLY, factors, product.outputs[0].type),)
+            )
+        return None
+
+    def _is_worth_it(self, rewriter: Rewriter, x: Tensor, mean: Tensor) -> bool:
+        sizes = [dim for dim in x.type.shape if isinstance(dim, int)]
+        return (
+            len(sizes) == x.type.rank
+            and prod(sizes) >= self.elements
+            and x.type.rank > 1
+            and mean.type.shape != x.type.shape
+            and rewriter.maker(mean, FENCE) is None
+        )
+
+
+def _fenced(rewriter: Rewriter, node: Node, mean: Tensor, number: int) -> Tensor:
+    return rewriter.emit(node, FENCE, (mean,), mean.type, number=number)

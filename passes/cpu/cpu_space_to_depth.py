@@ -1,0 +1,128 @@
+"""Convolutions that cut images into patches, on CPU: the places of a patch become channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from graphc.ir.dtypes import as_dtype
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import OpDef
+from graphc.ir.program import Program
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.shape import RESHAPE, TRANSPOSE
+from graphc.ops.arrays.slicing import PAD
+from graphc.ops.nn.conv import CONV, CONV_KERNEL_GRADIENT
+from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.rules import Answer, Rewriter, Rules, change, simplify
+
+Sizes = tuple[int, ...]
+_DTYPES = (as_dtype("float32"), as_dtype("float64"))
+
+
+@dataclass(frozen=True)
+class CpuSpaceToDepth(Pass):
+    """Makes a convolution of few channels whose window is as large as its stride, as the first
+    layers of vision transformers are, and its kernel's gradient, one of windows of one place: the
+    places that a window covers become one with as many times the channels. `CpuPointwise` makes
+    products of these.
+
+    XLA's convolutions on CPU read the channels of a place as a row; 3 are too few for their units.
+    Patches of 4 x 4 of [32, 224, 224, 3] to 96 filters take 0.86x the time, 0.61x with the
+    kernel's gradient; patches of 16 x 16 to 768 filters 0.91x.
+
+    Must not: touch the gradient of x, which the first layer does not have, more channels, groups,
+    dilations; or windows that overlap: blocks of places are in more windows than places are, and
+    the 11 x 11 window with stride 4 of AlexNet took 1.4x the time forward, its kernel's gradient
+    1.3x (7 x 7 with stride 2 gained nothing either). Sums are added in another order.
+
+    Attributes:
+        channels: the most that are few.
+    """
+
+    channels: int = 4
+
+    def run(self, program: Program) -> PassResult:
+        rules: Rules = {CONV: self._forward, CONV_KERNEL_GRADIENT: self._kernel_gradient}
+        return simplify(self, program, rules)
+
+    def _forward(self, rewriter: Rewriter, node: Node) -> Answer:
+        x, w = node.inputs
+        if not self._fits(node, _sizes(w)[:-2]):
+            return None
+        patches = _Patches(rewriter, node, _sizes(node.outputs[0])[1:-1])
+        size = (*patches.taps, patches.channels, _sizes(w)[-1])
+        kernel = patches.emit(RESHAPE, (w,), size, shape=size)
+        return change(node, CONV, (patches.images(x), kernel), **patches.attrs)
+
+    def _kernel_gradient(self, rewriter: Rewriter, node: Node) -> Answer:
+        x, dy = node.inputs
+        if not self._fits(node, node.attrs["size"]):
+            return None
+        patches = _Patches(rewriter, node, _sizes(dy)[1:-1])
+        size = (*patches.taps, patches.channels, _sizes(dy)[-1])
+        operands = (patches.images(x), dy)
+        attrs = {**patches.attrs, "size": patches.taps}
+        inner = patches.emit(CONV_KERNEL_GRADIENT, operands, size, **attrs)
+        return change(node, RESHAPE, (inner,), shape=_sizes(node.outputs[0]))
+
+    def _fits(self, node: Node, window: Sequence[Any]) -> bool:
+        x = node.inputs[0]
+        types = [t.type for t in (*node.inputs, *node.outputs)]
+        return (
+            all(isinstance(dim, int) and dim > 0 for type in types for dim in type.shape)
+            and x.type.dtype in _DTYPES
+            and _sizes(x)[-1] <= self.channels
+            and tuple(window) == node.attrs["strides"]
+            and max(window) > 1
+            and node.attrs["groups"] == 1
+            and set(node.attrs["dilation"]) == {1}
+        )
+
+
+def _sizes(tensor: Tensor) -> Sizes:
+    return tuple(dim for dim in tensor.type.shape if isinstance(dim, int))
+
+
+class _Patches:
+    """One convolution over patches, of which there are `places` along each spatial axis.
+
+    Attributes:
+        taps: the window that is left.
+        channels: of a patch.
+        attrs: of the convolution that is left.
+    """
+
+    def __init__(self, rewriter: Rewriter, node: Node, places: Sizes) -> None:
+        self.rewriter, self.node, self.places = rewriter, node, places
+        self.steps: Sizes = node.attrs["strides"]
+        self.taps = (1,) * len(places)
+        self.channels = prod(self.steps) * _sizes(node.inputs[0])[-1]
+        padding = ((0, 0),) * len(places)
+        self.attrs = {"strides": self.taps, "padding": padding, "dilation": self.taps}
+
+    def emit(self, op: OpDef, x: Sequence[Tensor], size: Sizes, /, **attrs: Any) -> Tensor:
+        type = TensorType(x[0].type.dtype, size)
+        return self.rewriter.emit(self.node, op, x, type, **attrs)
+
+    def images(self, x: Tensor) -> Tensor:
+        """x [batch, ..., channels], padded and cut to whole patches: [batch, *places, channels of
+        a patch]."""
+        batch, *size, channels = _sizes(x)
+        rank = len(size)
+        whole = [n * step for n, step in zip(self.places, self.steps, strict=True)]
+        rows = zip(whole, size, self.node.attrs["padding"], strict=True)
+        pads = ((0, 0, 0), *[(low, n - dim - low, 0) for n, dim, (low, _) in rows], (0, 0, 0))
+        if any(map(any, pads)):
+            zero = self.rewriter.constant(self.node, 0)
+            x = self.emit(PAD, (x, zero), (batch, *whole, channels), pads=pads)
+        pairs = [n for pair in zip(self.places, self.steps, strict=True) for n in pair]
+        shape = (batch, *pairs, channels)
+        apart = self.emit(RESHAPE, (x,), shape, shape=shape)
+        outer = [1 + 2 * axis for axis in range(rank)]
+        perm = (0, *outer, *[axis + 1 for axis in outer], 2 * rank + 1)
+        mixed = self.emit(TRANSPOSE, (apart,), tuple([shape[i] for i in perm]), perm=perm)
+        deep = (batch, *self.places, self.channels)
+        return self.emit(RESHAPE, (mixed,), deep, shape=deep)

@@ -1,0 +1,147 @@
+"""Convolutions of many channels, on CPU: in tiles, by Winograd's filtering."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import NamedTuple
+
+from graphc.ir.dtypes import as_dtype
+from graphc.ir.node import Node
+from graphc.ir.program import Program
+from graphc.ir.types import TensorType
+from graphc.ops.nn.conv import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
+from graphc.ops.nn.image_turns import turns_of
+from graphc.ops.nn.winograd import MOST_PLACES
+from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.rules import Answer, Rewriter, Rules, simplify
+
+Sizes = tuple[int, ...]
+
+_PER_AXIS = (2, 3, 4)  # results of a tile: more cost accuracy
+_DTYPES = (as_dtype("float32"), as_dtype("float64"))
+
+# What a form costs besides its products, in operations of these: each byte of tiles, written and
+# read once; each byte of the transformed kernel, once and in every turn; and each operation of the
+# transforms, whose products are thin. Rounded from a fit to 81 convolutions and gradients;
+# the kernel's bytes count for more, for whole networks lose time by large ones (see RESULTS.md).
+_TILE_BYTE, _KERNEL_BYTE, _KERNEL_BYTE_TURN, _TRANSFORM = 30, 45, 15, 2
+# How much of the direct form's operations must be left: the fit is no better.
+_LEAST_GAIN = 0.9
+
+
+@dataclass(frozen=True)
+class CpuWinograd(Pass):
+    """Has convolutions, and both their gradients, computed in tiles by Winograd's filtering where
+    that takes clearly less time by an estimate from sizes: kernels of 3 x 3 from about 128
+    channels on, of 5 x 5 from about 64. See `ops.winograd_conv`.
+
+    XLA:CPU computes convolutions directly, near the most that the machine's units give: only
+    fewer products are faster. Those are XLA's own, of matrices. [32, 27, 27, 64] by 5 x 5 to 192
+    takes 0.5x of the direct time, [32, 14, 14, 256] by 3 x 3 to 256 0.6x to 0.75x.
+
+    Must not: touch strides, dilations, groups, other ranks and dtypes, or sizes that are not
+    known. Results differ by rounding: by up to 2e-5 of the largest one in float32, where direct
+    sums do by 1e-6. A NaN or an infinity spreads over its whole image.
+
+    Attributes:
+        bytes: of the tiles of as many images as are computed at a time, at most: so that they
+            stay in the caches, and the program's temporaries small.
+    """
+
+    bytes: int = 12_000_000
+
+    def run(self, program: Program) -> PassResult:
+        rules: Rules = {
+            CONV: self._forward,
+            CONV_INPUT_GRADIENT: self._input_gradient,
+            CONV_KERNEL_GRADIENT: self._kernel_gradient,
+        }
+        return simplify(self, program, rules)
+
+    def _forward(self, rewriter: Rewriter, node: Node) -> Answer:
+        x, w = node.inputs
+        return self._in_tiles(node, x.type, w.type, node.outputs[0].type)
+
+    def _input_gradient(self, rewriter: Rewriter, node: Node) -> Answer:
+        dy, w = node.inputs
+        return self._in_tiles(node, node.outputs[0].type, w.type, dy.type)
+
+    def _kernel_gradient(self, rewriter: Rewriter, node: Node) -> Answer:
+        x, dy = node.inputs
+        return self._in_tiles(node, x.type, node.outputs[0].type, dy.type)
+
+    def _in_tiles(self, node: Node, x: TensorType, w: TensorType, y: TensorType) -> Answer:
+        """Of a convolution of x by w that gives y, or one of its gradients."""
+        if node.attrs["tiles"] or not _can_be_tiled(node, x, w, y):
+            return None
+        sizes = _Sizes(_ints(x), _ints(w), _ints(y), x.dtype.itemsize)
+        per_axis = [[m for m in _PER_AXIS if m + r - 1 <= MOST_PLACES] for r in sizes.window]
+        forms = [_form(sizes, tiles, self.bytes) for tiles in product(*per_axis)]
+        best = min(forms, key=lambda form: form.cost, default=None)
+        if best is None or best.cost > _LEAST_GAIN * sizes.direct:
+            return None
+        attrs = {**node.attrs, "tiles": best.tiles, "images": best.images}
+        return node.replace(attrs=attrs)
+
+
+def _can_be_tiled(node: Node, *types: TensorType) -> bool:
+    attrs = node.attrs
+    return (
+        len(types[0].shape) == 4
+        and set(attrs["strides"]) == set(attrs["dilation"]) == {1}
+        and attrs["groups"] == 1
+        and types[0].dtype in _DTYPES
+        and all(isinstance(dim, int) and dim > 0 for type in types for dim in type.shape)
+    )
+
+
+def _ints(type: TensorType) -> Sizes:
+    return tuple([dim for dim in type.shape if isinstance(dim, int)])
+
+
+class _Sizes(NamedTuple):
+    """Shapes of a convolution: of images [batch, height, width, channels], of the kernel [rows,
+    columns, channels, filters], of the result; bytes of a number."""
+
+    x: Sizes
+    w: Sizes
+    y: Sizes
+    itemsize: int
+
+    @property
+    def window(self) -> Sizes:
+        return self.w[:2]
+
+    @property
+    def direct(self) -> int:
+        """Operations of the direct form."""
+        return 2 * prod(self.y) * prod(self.w[:3])
+
+
+class _Form(NamedTuple):
+    """A way to compute a convolution, and its cost in operations."""
+
+    cost: float
+    tiles: Sizes
+    images: int
+
+
+def _form(sizes: _Sizes, tiles: Sizes, most_bytes: int) -> _Form:
+    batch, height, width, channels = sizes.x
+    filters = sizes.w[-1]
+    counts = [-(-n // m) for n, m in zip(sizes.y[1:3], tiles, strict=True)]
+    places = [m + r - 1 for m, r in zip(tiles, sizes.window, strict=True)]
+    count = prod(counts) * prod(places)  # of one image
+    tile_bytes = sizes.itemsize * count * (channels + filters)
+    turns = turns_of(batch, max(1, most_bytes // tile_bytes))
+    kernel_bytes = sizes.itemsize * prod(places) * channels * filters
+    rows = places[0] * counts[0] * width  # once the first axis is transformed
+    transforms = channels * (rows * height + count * width) + filters * count * prod(tiles)
+    cost = (
+        2 * batch * (count * channels * filters + _TRANSFORM * transforms)
+        + _TILE_BYTE * batch * tile_bytes
+        + (_KERNEL_BYTE + _KERNEL_BYTE_TURN * turns) * kernel_bytes
+    )
+    return _Form(cost, tiles, 0 if turns == 1 else batch // turns)

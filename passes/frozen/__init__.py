@@ -1,0 +1,1 @@
+"""Passes for inference programs whose variables are constants."""

@@ -1,0 +1,123 @@
+"""What of a program depends on its state and on constants alone, and the program without that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from math import prod
+from typing import NamedTuple
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Port, Program, is_pure
+from graphc.ir.rewrite import used_from
+from graphc.ops.core.emit import CONSTANT
+
+
+class Split(NamedTuple):
+    """A program in two.
+
+    Attributes:
+        before: takes state, gives (as fetches) what `after` needs of what is computed from it.
+        after: the rest, which takes that as state, beside the state that it takes itself.
+    """
+
+    before: Program
+    after: Program
+
+
+def frozen_tensors(program: Program, moving: Collection[str] = ()) -> set[Tensor]:
+    """The tensors that are the same in every run, if no state but `moving` ever changes.
+
+    State ports, and what pure nodes of known sizes make of such tensors.
+    """
+    found = {p.tensor for p in program.ports("state") if p.name not in moving}
+    for node in program.nodes:
+        if stays(node, found):
+            found.update(node.outputs)
+    return found
+
+
+def stays(node: Node, frozen: Collection[Tensor]) -> bool:
+    """Whether the results of `node` are the same in every run, as those of `frozen` are."""
+    return (
+        is_pure(node)
+        and all(t in frozen for t in node.inputs)
+        and all(t.type.is_static for t in node.outputs)
+    )
+
+
+def split_frozen(program: Program, moving: Collection[str] = (), limit: int = 0) -> Split:
+    """The program cut into what is the same in every run and what is not.
+
+    Repetition stays behind the cut: a node whose results are larger than its operands together
+    (a broadcast, an iota) is no less work to read than to make again.
+
+    Args:
+        moving: names of state that changes.
+        limit: constants of up to so many bytes stay in the program; larger ones become state.
+    """
+    frozen = frozen_tensors(program, moving)
+    makers = {t: node for node in program.nodes if stays(node, frozen) for t in node.outputs}
+    cut: dict[Tensor, None] = {}  # what is computed before, in the order of its use
+    kept: set[Node] = set()
+
+    def want(tensors: Iterable[Tensor]) -> None:
+        pending = [t for t in tensors if t in makers]
+        while pending:
+            tensor = pending.pop()
+            node = makers[tensor]
+            if _stays_behind(node, limit):
+                if node not in kept:
+                    kept.add(node)
+                    pending += [t for t in node.inputs if t in makers]
+            else:
+                cut[tensor] = None
+
+    for node in program.nodes:
+        if node.outputs and node.outputs[0] in makers:
+            continue
+        kept.add(node)
+        want(node.inputs)
+    want(program.output_tensors())
+    return _cut(program, list(cut), kept)
+
+
+def _stays_behind(node: Node, limit: int) -> bool:
+    size = sum(t.type.dtype.itemsize * _elements(t) for t in node.outputs)
+    return size <= limit if node.op is CONSTANT else repeats(node)
+
+
+def repeats(node: Node) -> bool:
+    """Whether its results are larger than its operands together: no less work to read."""
+    return sum(map(_elements, node.outputs)) > sum(map(_elements, node.inputs))
+
+
+def _elements(tensor: Tensor) -> int:
+    return prod(dim for dim in tensor.type.shape if isinstance(dim, int))
+
+
+def _cut(program: Program, cut: list[Tensor], kept: set[Node]) -> Split:
+    state = program.ports("state")
+    taken = {port.name for port in state}
+    names: dict[Tensor, str] = {}
+    for tensor in cut:
+        base = tensor.name.removesuffix(":0") or "frozen"
+        name, number = base, 0
+        while name in taken:
+            number += 1
+            name = f"{base}_{number}"
+        taken.add(name)
+        names[tensor] = name
+    before = program.replace(
+        inputs=tuple(state),
+        nodes=used_from(program.nodes, cut),
+        outputs=tuple(Port(names[t], "fetch", t) for t in cut),
+        equalities=(),
+        batch_axes={},
+    )
+    needed = {t for node in before.nodes for t in node.inputs}
+    before = before.replace(inputs=tuple(p for p in state if p.tensor in needed))
+    nodes = tuple(node for node in program.nodes if node in kept)
+    used = {t for node in nodes for t in node.inputs} | set(program.output_tensors())
+    inputs = [p for p in program.inputs if p.kind != "state" or p.tensor in used]
+    ports = [Port(names[t], "state", t) for t in cut]
+    return Split(before, program.replace(inputs=(*inputs, *ports), nodes=nodes))

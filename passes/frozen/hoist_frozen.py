@@ -1,0 +1,126 @@
+"""Hoist frozen: what bodies make of state alone is made outside of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Port, Program
+from graphc.ir.rewrite import clone, substitute, used_from
+from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.invariants import inner, invariants, with_invariants
+from graphc.passes.frozen.frozen import frozen_tensors, repeats, stays
+
+
+@dataclass(frozen=True)
+class HoistFrozen(Pass):
+    """In bodies of loops, branches and functions, what depends on the program's state and on
+    constants alone is computed before the node, once for all turns; for `gc.freeze`, which then
+    computes it once for all runs.
+
+    XLA moves some of that out of loops, and computes it again in each run.
+
+    Must not: compute outside what is only repeated there (a broadcast), which is no less to read
+    than to make; nor what has effects. It takes all state for constant, and computes what stands
+    in branches that are not taken: both are right only where the result is kept.
+
+    Attributes:
+        moving: names of state that is not constant.
+    """
+
+    moving: tuple[str, ...] = ()
+
+    def run(self, program: Program) -> PassResult:
+        return _Hoisting().program(program, frozen_tensors(program, self.moving))
+
+
+@dataclass
+class _Hoisting:
+    changed: int = field(default=0)
+
+    def program(self, program: Program, frozen: set[Tensor]) -> PassResult:
+        """The program with the bodies of its nodes emptied of what can stand here."""
+        frozen = set(frozen)
+        nodes: list[Node] = []
+        before = self.changed
+        for node in program.nodes:
+            if node.regions and not stays(node, frozen):
+                node = self.node(node, frozen, nodes)
+            if stays(node, frozen):
+                frozen.update(node.outputs)
+            nodes.append(node)
+        changed = self.changed - before
+        if not changed:
+            return PassResult(program, 0)
+        return PassResult(program.replace(nodes=tuple(nodes)), changed)
+
+    def node(self, node: Node, frozen: set[Tensor], nodes: list[Node]) -> Node:
+        """The node with smaller bodies; what was in them is added to `nodes`."""
+        places = [i for i in invariants(node) if node.inputs[i] in frozen]
+        outer: list[Tensor] = []
+        bodies: list[Program] = []
+        taken: list[tuple[int, Tensor]] = []  # which body, and its own tensor for each of `outer`
+        for number, body in enumerate(node.regions):
+            given = {inner(node, i, body): node.inputs[i] for i in places}
+            known = _known(body, given)
+            body = self.program(body, known).program
+            known = _known(body, given)
+            bodies.append(body)
+            for tensor in _boundary(body, known):
+                made = _outside(body, tensor, given)
+                nodes += made.nodes
+                for each in made.nodes:
+                    frozen.update(each.outputs)
+                outer.append(made.output_tensors()[0])
+                taken.append((number, tensor))
+        self.changed += len(outer)
+        if not outer:
+            return node.replace(regions=tuple(bodies))
+        return with_invariants(node, outer, [_taking(b, i, taken) for i, b in enumerate(bodies)])
+
+
+def _known(body: Program, given: Collection[Tensor]) -> set[Tensor]:
+    """What the body makes of those inputs and of constants alone."""
+    found = set(given)
+    for node in body.nodes:
+        if stays(node, found):
+            found.update(node.outputs)
+    return found
+
+
+def _boundary(body: Program, known: set[Tensor]) -> list[Tensor]:
+    """The known tensors that the rest of the body takes and that are worth to be kept."""
+    makers = {t: n for n in body.nodes for t in n.outputs if t in known}
+    pending = [t for n in body.nodes if not stays(n, known) for t in n.inputs]
+    pending += body.output_tensors()
+    found: dict[Tensor, None] = {}
+    seen: set[Tensor] = set()
+    for tensor in pending:
+        node = makers.get(tensor)
+        if node is None or tensor in seen:
+            continue
+        seen.add(tensor)
+        if repeats(node) or not node.inputs:
+            pending += node.inputs
+        else:
+            found[tensor] = None
+    return list(found)
+
+
+def _outside(body: Program, tensor: Tensor, given: dict[Tensor, Tensor]) -> Program:
+    """A copy of what makes `tensor`, of the operands of the node."""
+    nodes = used_from(body.nodes, [tensor])
+    ports = tuple(Port(f"a{i}", "arg", t) for i, t in enumerate(given))
+    copy = clone(body.replace(inputs=ports, nodes=nodes, outputs=(Port("r0", "result", tensor),)))
+    ends = dict(zip(copy.input_tensors(), given.values(), strict=True))
+    return substitute(copy, ends)
+
+
+def _taking(body: Program, number: int, taken: list[tuple[int, Tensor]]) -> Program:
+    """The body with an input more for each, its own in the place of what made them, which is left
+    to pruning."""
+    inputs = [Tensor(tensor.type, tensor.name) for _, tensor in taken]
+    instead = {t: new for (i, t), new in zip(taken, inputs, strict=True) if i == number}
+    ports = tuple(Port("", "arg", tensor) for tensor in inputs)
+    return substitute(body, instead).replace(inputs=(*body.inputs, *ports))

@@ -1,0 +1,95 @@
+"""Loops on GPUs: what takes less time to compute again than to stack is computed again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program
+from graphc.ops.arrays.joining import SPLIT
+from graphc.ops.arrays.shape import RESHAPE
+from graphc.ops.core.emit import CAST
+from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.costs import node_cost
+from graphc.passes.core.elementwise import is_elementwise
+from graphc.passes.core.peak import bytes_of
+from graphc.passes.memory.loop_pairs import LoopPair
+from graphc.passes.memory.recompute import Course, all_pairs, carried_out, changing
+from graphc.passes.memory.recompute_plans import at_price
+
+# How many the units of an H100 compute while its memory moves a byte, by data sheet.
+_NARROW_FLOPS_A_BYTE: Final = 295  # of matrix units, in 16 bits
+_FLOPS_A_BYTE: Final = 20  # in float32
+_PARTS: Final = 1024  # of a byte, in which time is counted, for costs are ints
+
+
+@dataclass(frozen=True)
+class GpuStackLess(Pass):
+    """The backward pass of a loop computes again what takes less time than its stack.
+
+    A stack costs more than its bytes: it is filled with zeros, each turn copies a value into it,
+    and a backward turn copies it out again, since kernels of cuBLAS and cuDNN take no slices. So
+    norms, activations and narrow matrix products are better computed again. For the price of a
+    stacked byte the choice is exact (`recompute_plans.at_price`). XLA does not change what a loop
+    stacks.
+
+    Must not: compute again what has effects or is exchanged between replicas.
+
+    Attributes:
+        moves: how often a byte is read or written because it is stacked.
+    """
+
+    moves: int = 4
+
+    def run(self, program: Program) -> PassResult:
+        pairs = [GpuPair(p.forward, p.backward, p.alive) for p in all_pairs(program)]
+        chosen: Course = {pair: at_price(pair, self.moves * _PARTS, 1) for pair in pairs}
+        changed = len(changing(chosen))
+        return PassResult(carried_out(program, chosen) if changed else program, changed)
+
+
+class GpuPair(LoopPair):
+    """A pair of loops whose nodes cost what a GPU's memory moves meanwhile, in parts of a byte."""
+
+    @cached_property
+    def costs(self) -> dict[Node, int | None]:
+        body = _Body(self.body)
+        times = {node: self.length * (1 + body.time(node)) for node in self.nodes}
+        return {node: times[node] if cost else cost for node, cost in super().costs.items()}
+
+
+class _Body:
+    """What the nodes of a loop's body cost on a GPU."""
+
+    def __init__(self, body: Program) -> None:
+        self._made = body.producers()
+        self._users = body.users()
+        self._fused = {node for node in body.nodes if is_elementwise(node)}
+
+    def time(self, node: Node) -> int:
+        """Elementwise nodes are fused: they only write what another kernel reads."""
+        if node.op in (RESHAPE, CAST):
+            return 0
+        if node in self._fused or node.op is SPLIT:
+            read = [t for t in node.outputs if self._is_read(t)]
+            return _PARTS * 2 * sum(map(self._size, read))
+        cost = node_cost(node)
+        narrow = all(t.type.dtype.itemsize <= 2 for t in node.outputs)
+        rate = _NARROW_FLOPS_A_BYTE if narrow else _FLOPS_A_BYTE
+        moved = sum(map(self._size, {*node.inputs, *node.outputs}))
+        return max(_PARTS * moved, _PARTS * cost.flops // rate)
+
+    def _is_read(self, tensor: Tensor) -> bool:
+        return any(user not in self._fused for user in self._users.get(tensor, ()))
+
+    def _size(self, tensor: Tensor) -> int:
+        """Bytes, as narrow as the value lies in memory: casts are fused."""
+        made, users = self._made.get(tensor), self._users.get(tensor, ())
+        same = [tensor]
+        if made is not None and made.op is CAST:
+            same.append(made.inputs[0])
+        if users and all(user.op is CAST for user in users):
+            same.append(users[0].outputs[0])
+        return min(map(bytes_of, same))

@@ -1,0 +1,1 @@
+"""Passes that reduce memory: recomputation, updates in place and in loops."""

@@ -1,0 +1,162 @@
+"""A loop, and the loop the other way that takes what the first one stacked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program, is_pure
+from graphc.ops.control.bodies import Parts, split
+from graphc.ops.control.scan import SCAN
+from graphc.ops.structure.collective import EXCHANGES
+from graphc.passes.core.costs import node_cost
+from graphc.passes.core.peak import bytes_of
+
+# Floating-point operations that take as long as to move a byte: on CPUs and GPUs from 5 to 100.
+_FLOPS_A_BYTE = 10
+
+
+@dataclass(frozen=True, eq=False)
+class LoopPair:
+    """Two `Scan`s over the same places, in opposite directions, as a training step has them.
+
+    Attributes:
+        forward, backward: the loops.
+        alive: values of the program that are there until the backward loop in any case.
+    """
+
+    forward: Node
+    backward: Node
+    alive: frozenset[Tensor] = field(repr=False)
+
+    @property
+    def length(self) -> int:
+        return int(self.forward.attrs["length"])
+
+    @property
+    def body(self) -> Program:
+        """Of the forward loop."""
+        return self.forward.regions[0]
+
+    @cached_property
+    def outer(self) -> Parts:
+        """The operands of the forward loop."""
+        return parts_of(self.forward, self.forward.inputs)
+
+    @cached_property
+    def inner(self) -> Parts:
+        """The inputs of its body."""
+        return parts_of(self.forward, self.body.input_tensors())
+
+    @cached_property
+    def made(self) -> dict[Tensor, Node]:
+        """A value of the forward body -> the node that makes it."""
+        return self.body.producers()
+
+    @cached_property
+    def stacks(self) -> dict[Tensor, Tensor]:
+        """What the forward loop stacks: its result -> the value in its body."""
+        carries = self.forward.attrs["carries"]
+        values = self.body.output_tensors()[carries:]
+        return dict(zip(self.forward.outputs[carries:], values, strict=True))
+
+    @cached_property
+    def taken(self) -> dict[Tensor, Tensor]:
+        """What the backward body takes of it: its input -> the value in the forward body."""
+        outside = parts_of(self.backward, self.backward.inputs).xs
+        inside = parts_of(self.backward, self.backward.regions[0].input_tensors()).xs
+        return {
+            inner: self.stacks[outer]
+            for inner, outer in zip(inside, outside, strict=True)
+            if outer in self.stacks
+        }
+
+    @cached_property
+    def weights(self) -> dict[Tensor, int]:
+        """The bytes that it costs to have a value of the forward body in the backward one, if it
+        is not computed again there."""
+        kept = {value for stack, value in self.stacks.items() if stack in self.alive}
+        found: dict[Tensor, int] = {}
+        for inside, outside in (
+            *zip(self.inner.consts, self.outer.consts, strict=True),
+            *zip(self.inner.xs, self.outer.xs, strict=True),
+        ):
+            found[inside] = 0 if outside in self.alive else bytes_of(outside)
+        for tensor in (*self.inner.carries, *self.made):
+            found[tensor] = 0 if tensor in kept else self.length * bytes_of(tensor)
+        return found
+
+    @cached_property
+    def costs(self) -> dict[Node, int | None]:
+        """What it costs to compute a node of the forward body once more in each turn; None where
+        that must not be."""
+        return {node: self.length * cost if (cost := _cost(node)) else cost for node in self.nodes}
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return self.body.nodes
+
+    @cached_property
+    def saved_bytes(self) -> int:
+        """Of the stacks that are there for the backward loop alone."""
+        values = dict.fromkeys(self.taken.values())
+        return sum(self.weights[value] for value in values)
+
+
+def parts_of(loop: Node, items: Sequence[Tensor]) -> Parts:
+    """Operands of a loop, or inputs of its body, by role."""
+    return split(items, loop.attrs["consts"], loop.attrs["carries"])
+
+
+def _cost(node: Node) -> int | None:
+    effects_or_exchange = not is_pure(node) or any(inner.op in EXCHANGES for inner in _walk(node))
+    if effects_or_exchange:
+        return None
+    cost = node_cost(node)
+    return 1 + cost.flops + _FLOPS_A_BYTE * cost.bytes
+
+
+def _walk(node: Node) -> Iterator[Node]:
+    yield node
+    for body in node.regions:
+        yield from body.walk()
+
+
+def loop_pairs(program: Program) -> list[LoopPair]:
+    """The pairs of a bound program, those with the largest stacks first; no loop is in two."""
+    place = {node: i for i, node in enumerate(program.nodes)}
+    producers = program.producers()
+    last_use = {tensor: place[users[-1]] for tensor, users in program.users().items()}
+    always = {*program.input_tensors(), *program.output_tensors()}
+    found: list[LoopPair] = []
+    for backward in program.nodes:
+        if backward.op is not SCAN:
+            continue
+        xs = parts_of(backward, backward.inputs).xs
+        for forward in dict.fromkeys(producers[x] for x in xs if x in producers):
+            if not _are_opposite(forward, backward):
+                continue
+            at = place[backward]
+            operands = (*forward.inputs, *forward.outputs)
+            later = {t for t in operands if last_use.get(t, -1) > at}
+            own = set(forward.inputs).intersection(backward.inputs)
+            alive = frozenset({*always.intersection(operands), *later, *own})
+            pair = LoopPair(forward, backward, alive)
+            if pair.taken:
+                found.append(pair)
+    found.sort(key=lambda pair: -pair.saved_bytes)
+    chosen: list[LoopPair] = []
+    busy: set[Node] = set()
+    for pair in found:
+        if busy.isdisjoint((pair.forward, pair.backward)):
+            busy.update((pair.forward, pair.backward))
+            chosen.append(pair)
+    return chosen
+
+
+def _are_opposite(forward: Node, backward: Node) -> bool:
+    if forward.op is not SCAN or forward.attrs["reverse"] == backward.attrs["reverse"]:
+        return False
+    return bool(forward.attrs["length"] == backward.attrs["length"])

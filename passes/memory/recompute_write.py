@@ -1,0 +1,258 @@
+"""The loops of a pair written out by a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from graphc.errors import PassError
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import region
+from graphc.ir.rewrite import clone, substitute, used_from
+from graphc.ir.types import TensorType
+from graphc.ops.arrays.shape import RESHAPE
+from graphc.passes.memory.loop_pairs import LoopPair, parts_of
+from graphc.passes.memory.recompute_plans import Plan, again
+
+
+class Written(NamedTuple):
+    """What takes the places of the two loops of a pair, in order."""
+
+    forward: tuple[Node, ...]
+    backward: tuple[Node, ...]
+
+
+def write(pair: LoopPair, plan: Plan) -> Written:
+    """The pair as the plan says; what was stacked and is not used any more is left to pruning."""
+    if plan.segment is None:
+        forward, backward = _with_saved(pair, plan)
+        return Written((forward,), (backward,))
+    return _in_segments(pair, plan, plan.segment)
+
+
+# -- turn by turn ----------------------------------------------------------------------------
+
+
+def _with_saved(pair: LoopPair, plan: Plan) -> tuple[Node, Node]:
+    """The forward loop that stacks what the plan saves, and the backward loop that computes what
+    it lacks at the start of each turn."""
+    found = again(pair, plan.saved, pair.taken.values())
+    if found is None:
+        raise PassError(f"the plan for {pair.backward.name!r} leaves something out")
+    stack_of = {value: stack for stack, value in pair.stacks.items()}
+    missing = [t for t in found.begin if t in plan.saved and t not in stack_of]
+    place = {t: i for i, t in enumerate([*pair.inner.carries, *pair.made])}
+    missing.sort(key=place.__getitem__)
+    new = [Tensor(_stacked(pair.length, t.type), t.name) for t in missing]
+    stack_of.update(zip(missing, new, strict=True))
+    results = [*pair.body.output_tensors(), *missing]
+    body = region(pair.body.name, pair.body.input_tensors(), pair.nodes, results)
+    forward = pair.forward.replace(outputs=(*pair.forward.outputs, *new), regions=(body,))
+    consts = dict(zip(pair.inner.consts, pair.outer.consts, strict=True))
+    stack_of.update(zip(pair.inner.xs, pair.outer.xs, strict=True))
+    taking = _Taking(pair.backward)
+    values: dict[Tensor, Tensor] = {}
+    for tensor in pair.weights:  # in the order of the body
+        if tensor in consts and tensor in found.begin:
+            values[tensor] = taking.const(consts[tensor], tensor)
+        elif tensor in found.begin:
+            values[tensor] = taking.slice(stack_of[tensor], tensor)
+    nodes = _copied(found.nodes, values)
+    instead = {inner: values[value] for inner, value in pair.taken.items()}
+    return forward, taking.loop(nodes, {a: b for a, b in instead.items() if a is not b})
+
+
+def _stacked(length: int, type: TensorType) -> TensorType:
+    return TensorType(type.dtype, (length, *type.shape))
+
+
+def _copied(nodes: Sequence[Node], values: dict[Tensor, Tensor]) -> list[Node]:
+    """The nodes with fresh results, which are entered in `values` beside their operands."""
+    copies = []
+    for node in nodes:
+        outputs = tuple([Tensor(t.type, f"{t.name}/again") for t in node.outputs])
+        inputs = tuple([values[t] for t in node.inputs])
+        regions = tuple(map(clone, node.regions))
+        copies.append(node.replace(inputs=inputs, outputs=outputs, regions=regions))
+        values.update(zip(node.outputs, outputs, strict=True))
+    return copies
+
+
+class _Taking:
+    """A loop that is given further operands; what it has already, it takes once."""
+
+    def __init__(self, loop: Node) -> None:
+        self._loop = loop
+        self._body = loop.regions[0]
+        self._outer = parts_of(loop, loop.inputs)
+        self._inner = parts_of(loop, self._body.input_tensors())
+        self._consts = dict(zip(self._outer.consts, self._inner.consts, strict=True))
+        self._xs = dict(zip(self._outer.xs, self._inner.xs, strict=True))
+        self._more: tuple[dict[Tensor, Tensor], dict[Tensor, Tensor]] = ({}, {})
+
+    def const(self, outer: Tensor, like: Tensor) -> Tensor:
+        """The input of the body for an operand that is the same in each turn."""
+        return self._input(self._consts, 0, outer, like)
+
+    def slice(self, outer: Tensor, like: Tensor) -> Tensor:
+        """The input of the body for the slices of an operand."""
+        return self._input(self._xs, 1, outer, like)
+
+    def _input(self, known: dict[Tensor, Tensor], kind: int, outer: Tensor, like: Tensor) -> Tensor:
+        if outer not in known:
+            known[outer] = self._more[kind][outer] = Tensor(like.type, like.name)
+        return known[outer]
+
+    def loop(self, nodes: Sequence[Node], instead: Mapping[Tensor, Tensor]) -> Node:
+        """The loop with `nodes` before those of its body, in which values are redirected."""
+        consts, xs = self._more
+        body = self._body
+        inner = [*self._inner.consts, *consts.values(), *self._inner.carries]
+        inner += [*self._inner.xs, *xs.values()]
+        outer = (*self._outer.consts, *consts, *self._outer.carries, *self._outer.xs, *xs)
+        results = [instead.get(t, t) for t in body.output_tensors()]
+        own = substitute(body.nodes, instead)
+        attrs = {**self._loop.attrs, "consts": len(self._outer.consts) + len(consts)}
+        regions = (region(body.name, inner, [*nodes, *own], results),)
+        return self._loop.replace(inputs=outer, attrs=attrs, regions=regions)
+
+
+# -- several turns at once -------------------------------------------------------------------
+
+
+def _in_segments(pair: LoopPair, plan: Plan, turns: int) -> Written:
+    """The pair as loops over segments of `turns` turns.
+
+    The forward one stacks the carries that enter each, and what others than the backward loop
+    take. The backward one runs each segment forward once more, then backward.
+    """
+    forward, backward = pair.forward, pair.backward
+    first = _Segment(pair.length // turns, turns)
+    carries = _fresh(pair.outer.carries)
+    run = first.loop(forward, carries)
+    entering = [Tensor(_stacked(first.count, t.type), t.name) for t in carries]
+    written = first.close(forward, carries, (run,), (*run.outputs, *carries), entering)
+
+    second = _Segment(pair.length // turns, turns, first.cuts)
+    rerun = second.loop(forward, [second.slice(stack) for stack in entering])
+    made = dict(zip(forward.outputs, rerun.outputs, strict=True))
+    back_carries = _fresh(parts_of(backward, backward.inputs).carries)
+    back = second.loop(
+        backward, back_carries, {s: made[s] for s in pair.stacks.keys() - pair.alive}
+    )
+    inner = LoopPair(rerun, back, frozenset(second.inputs))
+    twin = dict(zip(pair.weights, inner.weights, strict=True))
+    rerun, back = _with_saved(inner, Plan(frozenset(twin[t] for t in plan.saved), None, 0, 0))
+    body = (_no_more_than(rerun, {*back.inputs}), back)
+    return Written(written, second.close(backward, back_carries, body, back.outputs))
+
+
+def _no_more_than(loop: Node, used: set[Tensor]) -> Node:
+    """The loop without stacks that are not used, and without what its body does beside: that was
+    done by the first run."""
+    body, carries = loop.regions[0], loop.attrs["carries"]
+    kept = [i for i, t in enumerate(loop.outputs) if i < carries or t in used]
+    results = [body.outputs[i].tensor for i in kept]
+    nodes = used_from(body.nodes, results)
+    smaller = region(body.name, body.input_tensors(), nodes, results)
+    return loop.replace(outputs=tuple([loop.outputs[i] for i in kept]), regions=(smaller,))
+
+
+class _Segment:
+    """The body of a loop over segments, while it is put together.
+
+    Attributes:
+        count, turns: how many segments, and of how many turns.
+        cuts: stacks of n slices -> the same as stacks of segments, which are defined already.
+        inputs: of the body so far, for operands that are the same in each segment, and for others.
+    """
+
+    def __init__(self, count: int, turns: int, cuts: Mapping[Tensor, Tensor] | None = None) -> None:
+        self.count, self.turns = count, turns
+        self.cuts = dict(cuts or {})
+        self._consts: dict[Tensor, Tensor] = {}
+        self._xs: dict[Tensor, Tensor] = {}
+        self._before: list[Node] = []
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        return [*self._consts.values(), *self._xs.values()]
+
+    def loop(
+        self, loop: Node, carries: Sequence[Tensor], instead: Mapping[Tensor, Tensor] | None = None
+    ) -> Node:
+        """The loop over the turns of one segment; `instead` has stacks that are made in it."""
+        given = parts_of(loop, loop.inputs)
+        stacks = instead or {}
+        inputs = [
+            *(self._const(t) for t in given.consts),
+            *carries,
+            *(stacks[x] if x in stacks else self._piece(x, loop) for x in given.xs),
+        ]
+        outputs = [
+            Tensor(t.type if i < len(carries) else self._inside(t.type), t.name)
+            for i, t in enumerate(loop.outputs)
+        ]
+        return loop.replace(
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            attrs={**loop.attrs, "length": self.turns},
+            regions=tuple(map(clone, loop.regions)),
+        )
+
+    def slice(self, stack: Tensor) -> Tensor:
+        """The input of the body for a stack with one slice for each segment."""
+        type = TensorType(stack.type.dtype, stack.type.shape[1:])
+        return self._xs.setdefault(stack, Tensor(type, stack.name))
+
+    def close(
+        self,
+        loop: Node,
+        carries: Sequence[Tensor],
+        nodes: Sequence[Node],
+        results: Sequence[Tensor],
+        more: Sequence[Tensor] = (),
+    ) -> tuple[Node, ...]:
+        """The nodes that make what `loop` made, and the stacks `more` of the last `results`."""
+        count = len(carries)
+        body_inputs = [*self._consts.values(), *carries, *self._xs.values()]
+        body = region(loop.regions[0].name, body_inputs, nodes, results)
+        pieces = {stack: self._cut(stack) for stack in loop.outputs[count:]}
+        xs = [self.cuts.get(x, x) for x in self._xs]
+        attrs = {**loop.attrs, "consts": len(self._consts), "length": self.count, "unroll": 1}
+        nested = loop.replace(
+            inputs=(*self._consts, *parts_of(loop, loop.inputs).carries, *xs),
+            outputs=(*loop.outputs[:count], *pieces.values(), *more),
+            attrs=attrs,
+            regions=(body,),
+        )
+        joined = [_reshape(piece, stack, loop) for stack, piece in pieces.items()]
+        return (*self._before, nested, *joined)
+
+    def _const(self, tensor: Tensor) -> Tensor:
+        return self._consts.setdefault(tensor, Tensor(tensor.type, tensor.name))
+
+    def _piece(self, stack: Tensor, loop: Node) -> Tensor:
+        """The input of the body for what a segment has of a stack."""
+        if stack not in self.cuts:
+            cut = self.cuts[stack] = self._cut(stack)
+            self._before.append(_reshape(stack, cut, loop))
+        return self._xs.setdefault(stack, Tensor(self._inside(stack.type), stack.name))
+
+    def _cut(self, stack: Tensor) -> Tensor:
+        shape = (self.count, self.turns, *stack.type.shape[1:])
+        return Tensor(TensorType(stack.type.dtype, shape), stack.name)
+
+    def _inside(self, type: TensorType) -> TensorType:
+        """Of the part of a stack that one segment has."""
+        return TensorType(type.dtype, (self.turns, *type.shape[1:]))
+
+
+def _fresh(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return tuple([Tensor(t.type, t.name) for t in tensors])
+
+
+def _reshape(operand: Tensor, result: Tensor, loop: Node) -> Node:
+    attrs = RESHAPE.complete({"shape": result.type.shape})
+    name = f"{loop.name}/segments"
+    return Node(RESHAPE, (operand,), (result,), attrs, name=name, source=loop.source)

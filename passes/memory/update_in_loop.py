@@ -1,0 +1,102 @@
+"""UpdateInLoop: a layer's gradient is applied in the iteration that computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program
+from graphc.ops.control.scan import SCAN
+from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.peak import bytes_of, peak
+from graphc.passes.core.state_updates import End, carries, in_bodies, states
+from graphc.passes.memory.loop_updates import find
+from graphc.passes.memory.loop_updates_write import written
+
+
+@dataclass(frozen=True)
+class UpdateInLoop(Pass):
+    """Moves the optimizer's update of stacked parameters into the loop that computes their
+    gradients.
+
+    `RollRepeats` makes the backward pass of alike layers a `Scan` that stacks the gradients of all
+    layers, and `GroupAlike` makes the optimizer one `Map` over these stacks. All gradients are in
+    memory then until the update runs: as many bytes as the parameters. Here the loop carries the
+    parameters and slots, and each iteration reads the slices of one layer, computes its gradient,
+    and writes the new slices over the old ones. XLA does not move work into a loop.
+
+    The order in an iteration makes XLA write in place; without it, XLA copies whole stacks in every
+    iteration. What reads an old slice comes before the new slice is written. Each stack is written
+    by an expression of its own, and what needs the new value of another stack reads the stack.
+
+    Must not: move an update that needs something of all gradients (clipping by their norm, a loss
+    scale); nor gradients that are exchanged between devices, fetched, or used by anything else; nor
+    updates that are not elementwise; nor write over a stack that is read after the loop. The pass
+    report says why an update stays. Where gradients are summed over micro-batches, the sums are
+    written in the loop, and the update stays outside.
+
+    Attributes:
+        smallest: bytes of the smallest stack of gradients for which it pays.
+        slice: bytes of the smallest gradient of one layer for which it pays: with smaller ones, XLA
+            does not fuse reading and writing on GPUs. None: only where memory is short.
+        whole: also into loops that XLA would not compile as loops (`unroll` of all iterations),
+            which are loops then.
+        budget: bytes, as for `Recompute`: where a program needs more, `whole` is done too, whatever
+            `slice` is.
+    """
+
+    smallest: int = 1 << 20
+    slice: int | None = 0
+    whole: bool = False
+    budget: int | None = None
+
+    def run(self, program: Program) -> PassResult:
+        """Loops first; then, if memory is still short, what would be compiled without a loop."""
+        result = self._run(program, states(program))
+        if self.budget is None or self.whole or peak(result.program) <= self.budget:
+            return result
+        more = replace(self, whole=True, slice=0).run(result.program)
+        return PassResult(more.program, result.changed + more.changed)
+
+    def notes(self, program: Program) -> tuple[str, ...]:
+        return tuple(self._reasons(program, states(program)))
+
+    def _reasons(self, program: Program, ends: Sequence[End]) -> Iterator[str]:
+        for node in program.nodes:
+            for number, body in enumerate(node.regions):
+                yield from self._reasons(body, carries(node, number))
+        for node in self._loops(program, ends):
+            yield from find(program, node, ends, self._pays)[1]
+
+    def _run(self, program: Program, ends: Sequence[End]) -> PassResult:
+        program, changed = in_bodies(program, self._run)
+        node: Node | None = None
+        try:
+            for node in self._loops(program, ends):
+                found, _ = find(program, node, ends, self._pays)
+                if found:
+                    program = written(program, node, found)
+                    changed += len(found)
+        except Exception as error:
+            raise self.fault(node, error) from error
+        return PassResult(program, changed)
+
+    def _loops(self, program: Program, ends: Sequence[End]) -> list[Node]:
+        """The loops of a program that writes over something."""
+        if all(end.old is None for end in ends):
+            return []
+        return [node for node in program.nodes if node.op is SCAN and self._is_loop(node)]
+
+    def _is_loop(self, node: Node) -> bool:
+        length, unroll = node.attrs["length"], node.attrs["unroll"]
+        return type(length) is int and length > 1 and (unroll < length or self.whole)
+
+    def _pays(self, gradients: Sequence[Tensor]) -> bool:
+        sizes, least = list(map(bytes_of, gradients)), self.slice
+        if least is None or sum(sizes) < self.smallest:
+            return False
+        lengths = [t.type.shape[0] for t in gradients]
+        return any(
+            isinstance(n, int) and size >= n * least for n, size in zip(lengths, sizes, strict=True)
+        )

@@ -1,0 +1,1 @@
+"""Passes that change dtypes: mixed precision, loss scaling, and the check of numerics."""

@@ -1,0 +1,1 @@
+"""Passes that make repeated blocks loops and alike nodes one."""

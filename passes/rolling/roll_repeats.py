@@ -1,0 +1,321 @@
+"""RollRepeats: blocks of nodes that repeat one after the other become one loop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from graphc.ir.dims import product
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program, is_pure
+from graphc.passes.core.base import Pass, PassResult, run_all_bodies
+from graphc.passes.core.costs import node_cost
+from graphc.passes.core.keys import kind_key
+from graphc.passes.rolling.align import align
+from graphc.passes.rolling.loops import Loops
+from graphc.passes.rolling.recurrence import Carried, Inner, Recurrence, recurrences
+from graphc.passes.rolling.repeats import Repeat, tandem_repeats
+from graphc.passes.simplify.functionalize import RNG_COUNTER, RNG_KEY
+
+Worth = Callable[[Recurrence], bool]
+
+_STARTS = 4  # how many places to begin a turn at are tried
+_EQUAL_STARTS = 16  # of those where equally few values pass from turn to turn
+
+
+@dataclass(frozen=True)
+class RollRepeats(Pass):
+    """Finds the turns of a recurrence (the layers of a deep network, forward and backward, the
+    steps of an unrolled loop), whatever wrote them, and rolls each into one `Scan`.
+
+    Turns must be equal in operators, attributes and types, node for node; each operand must be
+    a value of the same turn, of the turn before (carried), the same outer value in each turn
+    (weights that are shared), or another outer value in each (its parameters, what the forward
+    pass saved: stacked). First or last turns that differ stay outside. What later nodes use of
+    a turn is stacked by the loop, and a later loop takes it as it lies, backwards if need be.
+
+    Worth it: tracing, lowering and compiling cost time for each node, and XLA does not find the
+    repetition; a network of 48 blocks then compiles in the time of one block.
+
+    Must not: roll a handful of small nodes, where XLA would fuse across the turns and a loop
+    costs more than it saves; nor turns that do not depend on each other, which `GroupAlike`
+    runs side by side; nor nodes with effects.
+
+    Attributes:
+        turns: of fewer turns no loop is made.
+        saved: nor where it saves fewer nodes than this.
+        work: nor where a turn computes fewer elements than this.
+        shared: elements of a parameter. A loop over parameters of at least that size may save a
+            quarter of `saved` if another loop takes the same ones: stored stacked for that loop,
+            they would be copied for the nodes of this one.
+        unroll: how many turns are compiled as one; None for an estimate.
+    """
+
+    turns: int = 3
+    saved: int = 40
+    work: int = 128
+    unroll: int | None = None
+    shared: int = 1 << 16
+
+    def run(self, program: Program) -> PassResult:
+        program, changed = run_all_bodies(self, program)
+        first, row = _in_order(program, self.turns)
+        state = set(program.input_tensors("state"))
+        found = align(*self._find(row, state))
+        if not found:
+            return PassResult(program, changed)
+        at_once = [self.unroll or unroll_of(each, state) for each in found]
+        loops = Loops(program, list(zip(found, at_once, strict=True)))
+        return PassResult(loops.rewrite(first, row), changed + len(found))
+
+    def _find(
+        self, row: Sequence[Node], state: set[Tensor]
+    ) -> tuple[list[Recurrence], set[Tensor], Worth]:
+        """Recurrences that do not overlap, those that save the most nodes first; the state; and
+        whether a part of one is worth a loop."""
+        search = _Search(row, state)
+        chosen = search.run(self.turns, self.saved, self._is_worth_it)
+        stacked = {t for f in chosen for stack in f.stacks for t in stack if t in state}
+        large = {t for t in stacked if self._is_large(t)}
+        few = self.saved // 4
+
+        def is_worth_it(found: Recurrence) -> bool:
+            shares = any(large.issuperset(stack) for stack in found.stacks)
+            return self._is_worth_it(found, few if shares else self.saved)
+
+        if large:
+            chosen += search.run(self.turns, few, is_worth_it)
+        return chosen, state, is_worth_it
+
+    def _is_large(self, tensor: Tensor) -> bool:
+        size = product(tensor.type.shape)
+        return isinstance(size, int) and size >= self.shared
+
+    def _is_worth_it(self, found: Recurrence, saved: int | None = None) -> bool:
+        """A loop costs a few microseconds a turn, and XLA fuses small nodes: see the fields."""
+        least = self.saved if saved is None else saved
+        enough = len(found.turns) >= self.turns and found.saved >= least
+        return enough and elements_of(found) >= self.work
+
+
+def _kind(index: int, node: Node) -> Hashable:
+    """What two nodes must have in common; a node with effects is like no other."""
+    return kind_key(node) if is_pure(node) else index
+
+
+def _in_order(program: Program, few: int) -> tuple[list[Node], list[Node]]:
+    """The nodes that go to the front, and the others, each in their order.
+
+    To the front go constants and what is computed of them alone; and what is computed of feeds
+    and of these by a kind of node that stands in fewer than `few` places. A mask that every
+    block uses is such: CSE left it with its first user, which it makes differ from the others.
+    So is the key of a run's random draws, of the kind of the keys of single draws, and the count of
+    runs: they stand where the first block draws.
+    """
+    kinds = [_kind(i, node) for i, node in enumerate(program.nodes)]
+    counts = Counter(kinds)
+    constant: set[Tensor] = set()
+    early = set(program.input_tensors("feed"))
+    random = {p.tensor for p in program.ports("state") if p.name in (RNG_KEY, RNG_COUNTER)}
+    first, others = [], []
+    for kind, node in zip(kinds, program.nodes, strict=True):
+        is_constant = constant.issuperset(node.inputs)
+        if is_pure(node) and (
+            is_constant or (counts[kind] < few and early.issuperset(node.inputs))
+        ):
+            early.update(node.outputs)
+            if is_constant:
+                constant.update(node.outputs)
+            first.append(node)
+        elif is_pure(node) and all(t in random or t in constant for t in node.inputs):
+            first.append(node)
+        else:
+            others.append(node)
+    return first, others
+
+
+class _Search:
+    """Finds recurrences in a row of nodes that do not overlap."""
+
+    def __init__(self, row: Sequence[Node], state: set[Tensor]) -> None:
+        self._row = row
+        self._kinds = [_kind(i, node) for i, node in enumerate(row)]
+        self._taken = np.zeros(len(row), bool)
+        self._layers = _Layers(state)
+
+    def run(self, turns: int, saved: int, is_worth_it: Worth) -> list[Recurrence]:
+        """Those worth a loop among the nodes that are not taken, those that save the most nodes
+        first; their nodes are taken then."""
+        chosen = []
+        for widest in tandem_repeats(self._kinds, turns=turns, saved=saved):
+            for repeat in widest.without(self._taken):
+                for found in self._recurrences(repeat, is_worth_it):
+                    end = found.begin + len(found.turns) * found.period
+                    self._taken[found.begin : end] = True
+                    chosen.append(found)
+                    self._layers.add(found)
+        return chosen
+
+    def _recurrences(self, repeat: Repeat, is_worth_it: Worth) -> list[Recurrence]:
+        """The recurrences in a repeat that are worth a loop, its turns begun at a good place."""
+        best: list[Recurrence] = []
+        passing, score = 0, (0, 0)
+        for count, start in _best_starts(self._row, repeat):
+            if best and (count > passing or not self._layers.known):
+                break
+            places = range(start, repeat.start + repeat.length - repeat.period + 1, repeat.period)
+            found = recurrences([self._row[i : i + repeat.period] for i in places], start)
+            worth_it = list(filter(is_worth_it, found))
+            now = self._layers.score(worth_it)
+            if worth_it and (not best or now > score):
+                best, passing, score = worth_it, count, now
+        return list(filter(_depends, best))
+
+
+class _Layers:
+    """The recurrences so far. Loops over the same layers should begin their turns at the same
+    layers, even where they could begin in the middle of one: what a turn of one stacks, the turn of
+    that layer of the other takes as it lies."""
+
+    def __init__(self, state: set[Tensor]) -> None:
+        self._state = state
+        self._known: list[_Turns] = []
+
+    @property
+    def known(self) -> bool:
+        return bool(self._known)
+
+    def add(self, found: Recurrence) -> None:
+        self._known.append(_Turns(found, self._state))
+
+    def score(self, found: Sequence[Recurrence]) -> tuple[int, int]:
+        """How well recurrences fit to those so far: how many turns take the variables of one turn
+        of another loop, and how many values such turns hand over."""
+        same = handed = 0
+        for one in (_Turns(each, self._state) for each in found):
+            for other in self._known:
+                for here, variables in enumerate(one.variables):
+                    there = {other.place[t] for t in variables if t in other.place}
+                    if len(there) != 1:
+                        continue
+                    (turn,) = there
+                    same += 1
+                    handed += sum(one.made.get(t) == here for t in other.taken[turn])
+                    handed += sum(other.made.get(t) == turn for t in one.taken[here])
+        return same, handed
+
+
+class _Turns:
+    """A recurrence turn by turn.
+
+    Attributes:
+        variables, taken: of each turn, the variables and the other values that it takes of its own.
+        place, made: the turn that takes a variable; the turn that makes a value.
+    """
+
+    def __init__(self, found: Recurrence, state: set[Tensor]) -> None:
+        stacks: dict[bool, list[tuple[Tensor, ...]]] = {True: [], False: []}
+        for stack in found.stacks:
+            stacks[state.issuperset(stack)].append(stack)
+        none: list[tuple[Tensor, ...]] = [()] * len(found.turns)
+        self.variables = list(zip(*stacks[True], strict=True)) or none
+        self.taken = list(zip(*stacks[False], strict=True)) or none
+        self.place = {t: turn for turn, row in enumerate(self.variables) for t in row}
+        self.made = {
+            t: turn
+            for turn, nodes in enumerate(found.turns)
+            for node in nodes
+            for t in node.outputs
+        }
+
+
+def _best_starts(row: Sequence[Node], repeat: Repeat) -> list[tuple[int, int]]:
+    """Where the turns may begin, and how many values then pass from one to the next: fewest first.
+
+    Even where that makes it one turn fewer. Counted before the last turn, since what the first
+    takes may come from elsewhere.
+    """
+    period, skipped = repeat.period, max(0, (repeat.turns - 4) * repeat.period)
+    window = row[repeat.start + skipped : repeat.start + repeat.length]
+    last_use = {tensor: i for i, node in enumerate(window) for tensor in node.inputs}
+    steps = [0] * (len(window) + 1)
+    for i, node in enumerate(window):
+        for tensor in node.outputs:
+            steps[i + 1] += 1
+            steps[last_use.get(tensor, i) + 1] -= 1
+    passing = list(accumulate(steps))
+
+    def before_last_turn(offset: int) -> int:
+        turns = (repeat.length - offset) // period
+        return passing[offset + (turns - 1) * period - skipped]
+
+    offsets = range(min(period, repeat.length - 2 * period + 1))
+    found = sorted((before_last_turn(offset), repeat.start + offset) for offset in offsets)
+    best = [pair for pair in found if pair[0] == found[0][0]]  # the first has the most turns
+    return [*best[:_EQUAL_STARTS], *found[len(best) :][: max(0, _STARTS - len(best))]]
+
+
+def _depends(found: Recurrence) -> bool:
+    """Whether a turn really needs the one before: at least a third of its nodes do, or of its work.
+
+    Where less does (a sum that grows from turn to turn), the turns are better run side by side.
+    A carry that needs no turn before its own only shows that a turn begins in the middle of one.
+    """
+    carries = set(range(len(found.carries)))
+    while True:
+        reached = _reached(found, carries)
+        lasting = {i for i in carries if found.carries[i].following.place in reached}
+        if lasting == carries:
+            if 3 * len(reached) >= len(found.operands):
+                return True
+            work = [work_of(node) for node in found.turns[0]]
+            return bool(reached) and 3 * sum(work[place] for place in reached) >= sum(work)
+        carries = lasting
+
+
+def _reached(found: Recurrence, carries: set[int]) -> set[int]:
+    """The places of a turn's nodes that need one of these carries."""
+    reached: set[int] = set()
+    for place, operands in enumerate(found.operands):
+        for operand in operands:
+            from_turn = isinstance(operand, Inner) and operand.place in reached
+            if from_turn or (isinstance(operand, Carried) and operand.index in carries):
+                reached.add(place)
+    return reached
+
+
+_UNKNOWN = 1 << 20  # elements of a tensor with a named size
+_TINY = 2048  # elements: about as long as a turn of a loop itself takes on a CPU
+_AT_ONCE = 4
+
+
+def elements_of(found: Recurrence) -> int:
+    """How many elements a turn computes."""
+    return sum(_elements(t) for node in found.turns[0] for t in node.outputs)
+
+
+def _elements(tensor: Tensor) -> int:
+    size = product(tensor.type.shape)
+    return size if isinstance(size, int) else _UNKNOWN
+
+
+def work_of(node: Node) -> int:
+    """The floating-point operations of a node; of one with named sizes, its elements."""
+    if all(t.type.is_static for t in (*node.inputs, *node.outputs)):
+        return node_cost(node).flops
+    return sum(map(_elements, node.outputs))
+
+
+def unroll_of(found: Recurrence, state: set[Tensor]) -> int:
+    """How many turns the compiled loop should take at once.
+
+    Measured on CPU with 48 to 128 turns: four at once make tiny turns over shared weights (an
+    unrolled recurrent network) 6 to 10 % faster; turns with parameters of their own become 1.2
+    to 1.5 times slower, and all take longer to compile.
+    """
+    own_parameters = any(state.issuperset(stack) for stack in found.stacks)
+    return 1 if own_parameters or elements_of(found) > _TINY else _AT_ONCE

@@ -1,0 +1,68 @@
+"""Eliminate common subexpressions: what is computed twice is computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import PURE
+from graphc.ir.program import Program, is_pure
+from graphc.passes.core.base import Pass, PassResult, redirect, run_bodies
+from graphc.passes.core.keys import attrs_key, body_key
+
+
+@dataclass(frozen=True)
+class EliminateCommon(Pass):
+    """Lets the first of several equal nodes stand for all: same operator, operands, attributes,
+    device and bodies. Operands of a commutative operator may stand in either order, arrays
+    among the attributes are compared by content, and bodies by structure.
+
+    XLA does the same to what it is given, after JAX has traced and lowered each copy. Gradients
+    make many: each adjoint writes its own constants, masks and reshapes.
+
+    Must not: merge a node with effects, nor nodes asked onto different devices, nor a node of a
+    body with one outside (what a body takes from outside is an explicit input of it). Two draws
+    of random numbers are different nodes, since their keys are operands.
+    """
+
+    def run(self, program: Program) -> PassResult:
+        first: dict[Hashable, Node] = {}
+        instead: dict[Tensor, Tensor] = {}
+        nodes: list[Node] = []
+        changed = 0
+        node = None
+        try:
+            for node in program.nodes:
+                if instead and not instead.keys().isdisjoint(node.inputs):
+                    node = node.replace(inputs=tuple(instead.get(t, t) for t in node.inputs))
+                if node.regions:
+                    node, inside = run_bodies(self, node)
+                    changed += inside
+                    pure = is_pure(node)
+                else:
+                    pure = node.op.effects is PURE
+                if pure:
+                    known = first.setdefault(_key(node), node)
+                    if known is not node:
+                        instead.update(zip(node.outputs, known.outputs, strict=True))
+                        changed += 1
+                        continue
+                nodes.append(node)
+        except Exception as error:
+            raise self.fault(node, error) from error
+        if not changed:
+            return PassResult(program, 0)
+        outputs = redirect(program.outputs, instead)
+        return PassResult(program.replace(nodes=tuple(nodes), outputs=outputs), changed)
+
+
+def _key(node: Node) -> Hashable:
+    """Equal for nodes that compute the same."""
+    op, inputs = node.op, node.inputs
+    if op.commutative and len(inputs) == 2 and id(inputs[0]) > id(inputs[1]):
+        inputs = (inputs[1], inputs[0])
+    if not op.attrs and not node.regions:
+        return op, inputs, node.device
+    bodies = tuple(map(body_key, node.regions))
+    return op, inputs, node.device, attrs_key(op, node.attrs), bodies

@@ -1,0 +1,147 @@
+"""Fold constants: what can be computed on the host once is not computed in every run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import PassError
+from graphc.ir.dims import DimExpr
+from graphc.ir.dtypes import SHORT, kind_of
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program, is_pure
+from graphc.ir.types import TensorType
+from graphc.ops.core.emit import CONSTANT
+from graphc.passes.core.base import Pass, PassResult, run_bodies
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class FoldConstants(Pass):
+    """Replaces a node whose operands are all constants by its value, through the operator's
+    NumPy `fold`. A named size counts as a constant once it is bound.
+
+    XLA folds as well, once per compile and after JAX has traced each node; here it makes the
+    program smaller, and shows other passes the value (x * (2 - 1) is x).
+
+    Must not: make the program larger. A result with more elements than all operands together
+    (a broadcast scalar, an iota, a one-hot table) is cheaper to compute than to store; a single
+    element is always worth it. Nor may it answer where NumPy and XLA differ: NumPy reports those
+    places (integer division by zero, NaN to int, 0/0), and such a node stays.
+
+    Attributes:
+        limit: the largest result in bytes. Up to 64 KiB hashing, printing and lowering a
+            constant cost microseconds; a larger one would be carried in every text, artifact
+            and executable to save a computation that XLA folds or runs in microseconds.
+    """
+
+    limit: int = 64 * 1024
+
+    def run(self, program: Program) -> PassResult:
+        values: dict[Tensor, Array] = {}
+        nodes: list[Node] = []
+        changed = 0
+        node = None
+        try:
+            for node in program.nodes:
+                if node.op is CONSTANT:
+                    values[node.outputs[0]] = node.attrs["value"]
+                elif node.regions:
+                    node, inside = run_bodies(self, node)
+                    changed += inside
+                elif node.op.fold is not None and all(t in values for t in node.inputs):
+                    folded = self._fold(node, [values[t] for t in node.inputs])
+                    if folded:
+                        values.update((n.outputs[0], n.attrs["value"]) for n in folded)
+                        nodes += folded
+                        changed += 1
+                        continue
+                nodes.append(node)
+        except Exception as error:
+            raise self.fault(node, error) from error
+        if not changed:
+            return PassResult(program, 0)
+        return PassResult(program.replace(nodes=tuple(nodes)), changed)
+
+    def _fold(self, node: Node, operands: list[Array]) -> list[Node]:
+        """The constants that stand for the results of `node`; none where it must stay."""
+        types = [tensor.type for tensor in node.outputs]
+        if not is_pure(node) or _has_named_size(types, node.attrs):
+            return []
+        given = sum(operand.size for operand in operands)
+        for type in types:
+            size = int(prod(type.shape))  # type: ignore[arg-type]
+            if size > max(given, 1) or size * type.dtype.itemsize > self.limit:
+                return []
+        results = fold_node(node, operands)
+        if results is None:
+            return []
+        return [
+            node.replace(op=CONSTANT, inputs=(), outputs=(tensor,), attrs={"value": value})
+            for tensor, value in zip(node.outputs, results, strict=True)
+        ]
+
+
+def fold_node(node: Node, operands: Sequence[Array]) -> list[Array] | None:
+    """The values of the node's results, of exactly their types; None where it has to stay.
+
+    Raises:
+        PassError: the operator's `fold` gives something else than its types say.
+    """
+    results = _evaluate(node.op.fold, operands, node.attrs)
+    if results is None:
+        return None
+    return [_fit(result, t.type) for result, t in zip(results, node.outputs, strict=True)]
+
+
+def _has_named_size(types: list[TensorType], attrs: Mapping[str, Any]) -> bool:
+    return not all(type.is_static for type in types) or any(map(_mentions_size, attrs.values()))
+
+
+def _mentions_size(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return any(map(_mentions_size, value))
+    return isinstance(value, DimExpr)
+
+
+def _evaluate(
+    fold: Callable[..., Any] | None, operands: Sequence[Array], attrs: Mapping[str, Any]
+) -> tuple[Any, ...] | None:
+    """The results of `fold`; None where it declines, or NumPy reports a doubtful value.
+
+    Overflow and underflow are the same in NumPy and XLA: an infinity, a wrapped integer, a zero.
+    """
+    if fold is None:
+        return None
+    try:
+        with np.errstate(divide="raise", invalid="raise", over="ignore", under="ignore"):
+            result = fold(*operands, **attrs)
+    except ArithmeticError:
+        return None
+    if result is None:
+        return None
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _fit(result: Any, type: TensorType) -> Array:
+    """`result` as a read-only array of exactly this type.
+
+    NumPy may compute in a wider dtype of the same kind (sums of int32 in int64): that is
+    converted. Anything else is a fault of the operator's `fold`.
+    """
+    array = np.asarray(result)
+    known = array.dtype in SHORT
+    if array.shape != type.shape or not known or kind_of(array.dtype) != kind_of(type.dtype):
+        raise PassError(
+            f"fold gave {array.dtype.name}[{', '.join(map(str, array.shape))}] in place of {type}",
+            mend="correct the `fold` of the operator's record",
+        )
+    if array.dtype != type.dtype or array.base is not None:  # a view would keep all of its base
+        array = array.astype(type.dtype)
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,249 @@
+"""Hoist products: matrix products that a loop adds up are one product after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from graphc.ir.dtypes import is_floating
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program
+from graphc.ops.core.emit import CAST
+from graphc.ops.elementwise.arithmetic import ADD
+from graphc.ops.elementwise.bits import BITCAST
+from graphc.ops.matrices.contraction import DOT_GENERAL
+from graphc.ops.matrices.matrix_product import MATMUL
+from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.building import node_of
+from graphc.passes.core.loop_stacks import LoopStacks, rewrite_loops, uses_of
+from graphc.passes.core.peak import bytes_of, peak
+from graphc.passes.core.rules import Rewriter
+from graphc.passes.simplify.prune import Prune
+
+_MOST_MEMORY: Final = 4  # times the carries' bytes, for new stacks
+_LEAST_SAVED: Final = 2  # times the bytes that new stacks and casts of stacks move
+
+Axes = tuple[int, ...]
+
+
+class Operand(NamedTuple):
+    """One operand of a product of a turn.
+
+    Attributes:
+        base: the value of the body whose stack is used.
+        casts: what makes the operand of it, the last one first; done after the loop.
+        value: the operand itself.
+    """
+
+    base: Tensor
+    casts: tuple[Node, ...]
+    value: Tensor
+
+
+class Term(NamedTuple):
+    """One product that a turn adds.
+
+    Attributes:
+        axes: of each operand, those that are summed over.
+        casts: what is done to the product before it is added, the last one first.
+    """
+
+    product: Node
+    operands: tuple[Operand, Operand]
+    axes: tuple[Axes, Axes]
+    casts: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class HoistProducts(Pass):
+    """Takes a carry that a `Scan` only adds matrix products to out of the loop.
+
+    The gradient of a matrix that each turn of a loop uses (the recurrent kernel of an LSTM) is
+    carried, and each turn adds a product to it: all of the matrix is read and written for the few
+    rows of a turn. Here the loop stacks the operands, if it does not already take or give their
+    stacks, and one product after it sums over turns and rows. XLA moves nothing out of a loop
+    that depends on the turn.
+
+    It applies where twice the bytes that it makes move (new stacks, and casts of stacks, written
+    and read once) are at most those of the carries, read and written in each turn; and where new
+    stacks take at most four times the memory of the carries. Of each product, one operand must
+    have a stack already: loops over micro-batches, which are there to keep little, have none of
+    what they compute.
+
+    Must not: touch a carry that is used for anything else; multiply float16 where the sum is
+    wider, for the sum of all turns may overflow; take more memory than `budget`, so it comes
+    after `recompute`. It runs for the program of one device, after gradients are exchanged
+    between replicas: the exchange is that of the sum, as before. The terms are added up in
+    another order, and rounded to the product's dtype once instead of in each turn.
+
+    Attributes:
+        budget: bytes, as for `recompute`; None for no limit.
+    """
+
+    budget: int | None = None
+
+    def run(self, program: Program) -> PassResult:
+        hoisted, changed = rewrite_loops(self, program, _without_products)
+        if not changed:
+            return PassResult(program, 0)
+        hoisted = Prune().run(hoisted).program  # stacks that only the products took, and zeros
+        if self.budget is not None:
+            needed = peak(hoisted)
+            if needed > self.budget and needed > peak(program):
+                return PassResult(program, 0)
+        return PassResult(hoisted, changed)
+
+
+def _without_products(node: Node, known: Rewriter) -> tuple[Node, list[Node]]:
+    """The loop without the carries that can go, and the nodes that make their last values."""
+    if type(node.attrs["length"]) is not int:
+        return node, []
+    body, first, stacks = node.regions[0], node.attrs["consts"], LoopStacks(node)
+    given, results = body.input_tensors(), body.output_tensors()
+    found: dict[int, list[Term]] = {}
+    for number in range(node.attrs["carries"]):
+        terms = _terms(stacks, given[first + number], results[number])
+        if terms:
+            found[number] = terms
+    if not _is_worth(stacks, found):  # together they share stacks
+        found = {i: terms for i, terms in found.items() if _is_worth(stacks, {i: terms})}
+    if not found:
+        return node, []
+    after = _After(stacks)
+    for number, terms in found.items():
+        start = node.inputs[first + number]
+        after.add_up(None if known.scalar(start) == 0 else start, terms, node.outputs[number])
+    return stacks.without(found), after.nodes
+
+
+def _terms(stacks: LoopStacks, carry: Tensor, result: Tensor) -> list[Term] | None:
+    """What a turn adds to a carry that it uses for nothing else; None if it does more."""
+    body = stacks.node.regions[0]
+    uses, made = uses_of(body), body.producers()
+    if uses[carry] != 1:
+        return None
+    terms: list[Term] = []
+    met = False  # the carry, which something else may take
+    pending = [result]
+    while pending:
+        value = pending.pop()
+        if value is carry:
+            met = True
+            continue
+        node = made.get(value)
+        if node is None or uses[value] != 1:
+            return None
+        if node.op is ADD:
+            if any(tensor.type != value.type for tensor in node.inputs):
+                return None
+            pending += reversed(node.inputs)
+            continue
+        casts: list[Node] = []
+        while node is not None and node.op is CAST and _keeps_sums(node):
+            casts.append(node)
+            value = node.inputs[0]
+            node = made.get(value) if uses[value] == 1 else None
+        axes = None if node is None else _summed(node)
+        if node is None or axes is None:
+            return None
+        a, b = (_operand(stacks, tensor, made) for tensor in node.inputs)
+        if a is None or b is None or not (stacks.has(a.base) or stacks.has(b.base)):
+            return None
+        terms.append(Term(node, (a, b), axes, tuple(casts)))
+    return terms if met else None
+
+
+def _keeps_sums(cast: Node) -> bool:
+    """Whether to cast a sum is to add up casts, but for rounding and where float16 overflows."""
+    before, after = cast.inputs[0].type.dtype, cast.outputs[0].type.dtype
+    return is_floating(before) and is_floating(after) and before != np.float16
+
+
+def _summed(node: Node) -> tuple[Axes, Axes] | None:
+    """The axes that a product of two matrices, or with more axes that are summed over, sums; None
+    if it is no such product."""
+    if node.op not in (DOT_GENERAL, MATMUL) or not _is_bound(node.inputs):
+        return None
+    a, b = node.inputs
+    if node.op is DOT_GENERAL and not node.attrs["lhs_batch"]:
+        return node.attrs["lhs_contract"], node.attrs["rhs_contract"]
+    if node.op is MATMUL and a.ndim == b.ndim == 2:
+        return (0 if node.attrs["transpose_a"] else 1,), (1 if node.attrs["transpose_b"] else 0,)
+    return None
+
+
+def _is_bound(tensors: Sequence[Tensor]) -> bool:
+    return all(type(dim) is int for tensor in tensors for dim in tensor.type.shape)
+
+
+def _operand(stacks: LoopStacks, tensor: Tensor, made: dict[Tensor, Node]) -> Operand | None:
+    """Where an operand comes from; None if it is the same in all turns."""
+    base, casts = tensor, list[Node]()
+    while not stacks.has(base):
+        node = made.get(base)
+        if node is None or node.op not in (CAST, BITCAST):
+            break
+        casts.append(node)
+        base = node.inputs[0]
+    if stacks.has(base):
+        return Operand(base, tuple(casts), tensor)
+    shared = stacks.node.regions[0].input_tensors()[: stacks.node.attrs["consts"]]
+    return None if any(base is each for each in shared) else Operand(tensor, (), tensor)
+
+
+def _is_worth(stacks: LoopStacks, found: dict[int, list[Term]]) -> bool:
+    """See the class; all in bytes of a turn."""
+    carries = stacks.node.regions[0].input_tensors()[stacks.node.attrs["consts"] :]
+    carried = sum(bytes_of(carries[number]) for number in found)
+    operands = {
+        each.value: each for terms in found.values() for term in terms for each in term.operands
+    }
+    new = sum(bytes_of(value) for value, each in operands.items() if not stacks.has(each.base))
+    cast = sum(bytes_of(value) for value, each in operands.items() if each.casts)
+    turns: int = stacks.node.attrs["length"]
+    return carried >= _LEAST_SAVED * (new + cast) and turns * new <= _MOST_MEMORY * carried
+
+
+class _After:
+    """The nodes after a loop.
+
+    Attributes:
+        nodes: in order.
+    """
+
+    def __init__(self, stacks: LoopStacks) -> None:
+        self._stacks = stacks
+        self._made: dict[Tensor, Tensor] = {}  # value of the body -> all turns of it, cast
+        self.nodes: list[Node] = []
+
+    def add_up(self, start: Tensor | None, terms: Sequence[Term], result: Tensor) -> None:
+        """Makes `result` of the terms of all turns; `start` is None where it is zero."""
+        value = start
+        for term in terms:
+            a, b = (self._turns(operand) for operand in term.operands)
+            lhs, rhs = ((0, *[axis + 1 for axis in axes]) for axes in term.axes)
+            node = node_of(
+                DOT_GENERAL, (a, b), like=term.product, lhs_contract=lhs, rhs_contract=rhs
+            )
+            self.nodes.append(node)
+            made = self._cast(node.outputs[0], term.casts)
+            if value is not None:
+                self.nodes.append(node_of(ADD, (value, made), like=term.product))
+                made = self.nodes[-1].outputs[0]
+            value = made
+        self.nodes[-1] = self.nodes[-1].replace(outputs=(result,))
+
+    def _turns(self, operand: Operand) -> Tensor:
+        if operand.value not in self._made:
+            stack = self._stacks.of(operand.base)
+            self._made[operand.value] = self._cast(stack, operand.casts)
+        return self._made[operand.value]
+
+    def _cast(self, tensor: Tensor, casts: Sequence[Node]) -> Tensor:
+        for cast in reversed(casts):
+            self.nodes.append(node_of(cast.op, (tensor,), like=cast, **cast.attrs))
+            tensor = self.nodes[-1].outputs[0]
+        return tensor

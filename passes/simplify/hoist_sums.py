@@ -1,0 +1,112 @@
+"""Hoist sums: rows that a loop adds into a table turn by turn are added after it, all at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from graphc.ir.dims import product
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program
+from graphc.ops.arrays.indexing import SCATTER_ADD
+from graphc.ops.elementwise.arithmetic import ADD
+from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.loop_stacks import LoopStacks, rewrite_loops, uses_of
+from graphc.passes.core.rules import Rewriter
+
+
+class Added(NamedTuple):
+    """One sum into the carry, in a turn: `ScatterAdd(carry, indices, updates)`."""
+
+    node: Node
+    indices: Tensor
+    updates: Tensor
+
+
+@dataclass(frozen=True)
+class HoistSums(Pass):
+    """Takes a carry that a `Scan` only adds looked-up rows to out of the loop.
+
+    The gradient of lookups inside a loop (a recurrent network that looks up its inputs) is a
+    table that is carried from turn to turn, and in each a table of zeros with a few rows in it
+    is added. Here the loop stacks the few rows and their indices, and one `ScatterAdd` after it
+    adds them all: what it costs no longer depends on the size of the table, and
+    `sparse-gradients` sees a gradient like that of a lookup outside. XLA moves nothing out of a
+    loop that depends on the turn.
+
+    Must not: stack more than the table has, unless `always`; touch a carry that is used for
+    anything else. The rows are added up in another order.
+
+    Attributes:
+        always: whatever the sizes are: lazy updates, which begin here, must not depend on them.
+    """
+
+    always: bool = False
+
+    def run(self, program: Program) -> PassResult:
+        return rewrite_loops(self, program, self._hoisted)
+
+    def _hoisted(self, node: Node, known: Rewriter) -> tuple[Node, list[Node]]:
+        """The loop without the carries that can go, and the nodes that make their last values."""
+        body, first = node.regions[0], node.attrs["consts"]
+        given, results = body.input_tensors(), body.output_tensors()
+        found: dict[int, list[Added]] = {}
+        for number in range(node.attrs["carries"]):
+            added = _sums(body, given[first + number], results[number])
+            if added and (self.always or _is_worth(node, added)):
+                found[number] = added
+        return _without(node, found) if found else (node, [])
+
+
+def _sums(body: Program, carry: Tensor, result: Tensor) -> list[Added] | None:
+    """What a turn adds to a carry that it uses for nothing else; None if it does more."""
+    uses, made = uses_of(body), body.producers()
+    zeros = Rewriter()
+    zeros.made.update(made)
+    added: list[Added] = []
+    value = result
+    while value is not carry:
+        node = made.get(value)
+        step = None if node is None or uses[value] != 1 else _added(node, made, zeros)
+        if step is None:
+            return None
+        value, one = step
+        added.append(one)
+    return added if uses[carry] == 1 else None
+
+
+def _added(node: Node, made: dict[Tensor, Node], zeros: Rewriter) -> tuple[Tensor, Added] | None:
+    """The sum so far and what `node` adds to it."""
+    if node.op is SCATTER_ADD and node.attrs["axis"] == 0 and zeros.scalar(node.inputs[0]) != 0:
+        return node.inputs[0], Added(node, node.inputs[1], node.inputs[2])
+    if node.op is not ADD:
+        return None
+    for value, other in (node.inputs, node.inputs[::-1]):
+        one = made.get(other)
+        if one is None or one.op is not SCATTER_ADD or one.attrs["axis"] != 0:
+            continue
+        if zeros.scalar(one.inputs[0]) == 0 and value.type == other.type:
+            return value, Added(one, one.inputs[1], one.inputs[2])
+    return None
+
+
+def _is_worth(node: Node, added: list[Added]) -> bool:
+    """Whether the rows of all turns are fewer than the table's."""
+    lookups = sum((product(each.indices.type.shape) for each in added), start=0)
+    total = lookups * node.attrs["length"]
+    rows = added[0].node.outputs[0].type.shape[0]
+    return isinstance(total, int) and isinstance(rows, int) and total <= rows
+
+
+def _without(node: Node, found: dict[int, list[Added]]) -> tuple[Node, list[Node]]:
+    stacks = LoopStacks(node)
+    after: list[Node] = []
+    for number, added in found.items():
+        value = node.inputs[node.attrs["consts"] + number]
+        for i, each in enumerate(reversed(added)):
+            operands = (value, stacks.of(each.indices), stacks.of(each.updates))
+            last = i == len(added) - 1
+            value = node.outputs[number] if last else Tensor(value.type, f"{value.name}/sum{i}")
+            name = f"{node.name}/{each.node.name}"
+            after.append(each.node.replace(inputs=operands, outputs=(value,), name=name))
+    return stacks.without(found), after

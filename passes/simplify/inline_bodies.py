@@ -1,0 +1,95 @@
+"""Inline bodies: those that are sure to run, once, where they stand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program
+from graphc.ir.rewrite import clone, substitute
+from graphc.ops.control.branching import SWITCH
+from graphc.ops.control.calling import CALL
+from graphc.ops.core.emit import CONSTANT
+from graphc.passes.core.base import Pass, PassResult, redirect
+from graphc.passes.core.keys import body_key
+
+Constants = Mapping[Tensor, np.ndarray[Any, Any]]
+Callers = Mapping[Program, int]  # how many nodes call a body that is the same
+
+
+@dataclass(frozen=True)
+class InlineBodies(Pass):
+    """Puts the body of a function with one caller in the caller's place, and the branch that a
+    constant index chooses in the place of its switch.
+
+    XLA does so too, after JAX has traced and lowered all branches; and only what is inlined do
+    the other passes see through.
+
+    Must not: inline a body that several nodes call, which is traced and lowered once for all of
+    them; nor a node asked onto a device, whose body goes there whole.
+    """
+
+    def run(self, program: Program) -> PassResult:
+        bodies = [node.regions[0] for node in program.walk() if node.op is CALL]
+        keys = {body: body_key(body) for body in dict.fromkeys(bodies)}
+        counts = Counter(keys[body] for body in bodies)
+        return self._inline(program, {body: counts[key] for body, key in keys.items()})
+
+    def _inline(self, program: Program, callers: Callers) -> PassResult:
+        constants: dict[Tensor, np.ndarray[Any, Any]] = {}
+        instead: dict[Tensor, Tensor] = {}
+        nodes: list[Node] = []
+        changed = 0
+        node = None
+        try:
+            for node in program.nodes:
+                if instead and not instead.keys().isdisjoint(node.inputs):
+                    node = node.replace(inputs=tuple(instead.get(t, t) for t in node.inputs))
+                if node.op is CONSTANT:
+                    constants[node.outputs[0]] = node.attrs["value"]
+                body = _only_body(node, constants, callers) if node.regions else None
+                if body is not None:
+                    inside, results = _opened(node, self._inline(body, callers).program)
+                    nodes += inside
+                    instead.update(zip(node.outputs, results, strict=True))
+                    changed += 1
+                    continue
+                if node.regions:
+                    bodies = [self._inline(body, callers) for body in node.regions]
+                    count = sum(result.changed for result in bodies)
+                    if count:
+                        node = node.replace(regions=tuple(result.program for result in bodies))
+                        changed += count
+                nodes.append(node)
+        except Exception as error:
+            raise self.fault(node, error) from error
+        if not changed:
+            return PassResult(program, 0)
+        outputs = redirect(program.outputs, instead)
+        return PassResult(program.replace(nodes=tuple(nodes), outputs=outputs), changed)
+
+
+def _only_body(node: Node, constants: Constants, callers: Callers) -> Program | None:
+    """The body that the node is sure to run and no other node does; None if there is none."""
+    if node.device:
+        return None
+    if node.op is CALL and callers[node.regions[0]] == 1:
+        return node.regions[0]
+    if node.op is SWITCH and node.inputs[0] in constants:
+        index = int(constants[node.inputs[0]])
+        return node.regions[min(max(index, 0), len(node.regions) - 1)]
+    return None
+
+
+def _opened(node: Node, body: Program) -> tuple[tuple[Node, ...], list[Tensor]]:
+    """A copy of the body's nodes that takes the node's operands, and its results."""
+    copy = clone(body)
+    taken = copy.input_tensors()
+    operands = node.inputs[len(node.inputs) - len(taken) :]
+    outer = dict(zip(taken, operands, strict=True))
+    return substitute(copy.nodes, outer), [outer.get(t, t) for t in copy.output_tensors()]

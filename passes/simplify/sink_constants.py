@@ -1,0 +1,62 @@
+"""Sink constants: bodies know the numbers that they are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program
+from graphc.ir.rewrite import substitute
+from graphc.ops.core.emit import CONSTANT
+from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.invariants import inner, invariants
+
+
+@dataclass(frozen=True)
+class SinkConstants(Pass):
+    """A constant that the body of a loop, a branch or a function takes from outside stands in the
+    body itself, where other passes see it: a flag decides branches there too.
+
+    XLA knows constants of loops as well, after JAX has traced all branches. It is for `gc.freeze`,
+    where values are given that decide branches.
+
+    Must not: copy arrays into bodies: XLA would keep one for each.
+
+    Attributes:
+        limit: the largest constant in bytes.
+    """
+
+    limit: int = 64
+
+    def run(self, program: Program) -> PassResult:
+        constants: dict[Tensor, Node] = {}
+        nodes: list[Node] = []
+        changed = 0
+        for node in program.nodes:
+            if node.op is CONSTANT and node.attrs["value"].nbytes <= self.limit:
+                constants[node.outputs[0]] = node
+            places = [i for i in invariants(node) if node.inputs[i] in constants]
+            bodies = []
+            for body in node.regions:
+                given = {inner(node, i, body): constants[node.inputs[i]] for i in places}
+                result = self._sunk(body, given)
+                changed += result.changed
+                bodies.append(result.program)
+            nodes.append(node.replace(regions=tuple(bodies)) if bodies else node)
+        if not changed:
+            return PassResult(program, 0)
+        return PassResult(program.replace(nodes=tuple(nodes)), changed)
+
+    def _sunk(self, body: Program, given: dict[Tensor, Node]) -> PassResult:
+        used = {t for node in body.nodes for t in node.inputs} | set(body.output_tensors())
+        copies: list[Node] = []
+        instead: dict[Tensor, Tensor] = {}
+        for taken, constant in given.items():
+            if taken in used:
+                instead[taken] = Tensor(taken.type, taken.name)
+                copies.append(constant.replace(outputs=(instead[taken],)))
+        if instead:
+            body = substitute(body, instead)
+            body = body.replace(nodes=(*copies, *body.nodes))
+        result = self.run(body)
+        return PassResult(result.program, result.changed + len(instead))

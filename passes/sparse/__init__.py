@@ -1,0 +1,1 @@
+"""Passes that update only the rows of a table that a step looks up."""

@@ -1,0 +1,214 @@
+"""Which values of a program are known by rows: those that come from sums of looked-up rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+from graphc.ir.dims import Dim, product
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program
+from graphc.ops.arrays.indexing import SCATTER_ADD
+from graphc.ops.reductions.reduction import REDUCE_ALL, REDUCE_ANY
+from graphc.passes.core.rowwise import ByRows, by_rows
+from graphc.passes.core.rules import Rewriter
+from graphc.passes.sparse.outside_rows import Outside, outside_of
+
+
+@dataclass(eq=False)
+class Group:
+    """Values that are computed on one set of rows.
+
+    Attributes:
+        rows: how many rows the table has.
+        sources: the `ScatterAdd` nodes whose indices choose the rows.
+        nodes: all nodes that compute by rows, those among them, in program order.
+        sums: nodes that take such values, add something up over all rows, and need only the
+            rows that were used.
+        joined: the group that this one has become a part of.
+    """
+
+    rows: int
+    sources: list[Node] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    sums: list[Node] = field(default_factory=list)
+    joined: Group | None = None
+
+    def root(self) -> Group:
+        """The group that this is a part of now."""
+        group = self
+        while group.joined is not None:
+            group = group.joined
+        return group
+
+    def indices(self) -> list[tuple[Tensor, str]]:
+        """What chooses the rows, each once: indices, and their mode; those clipped first."""
+        found = dict.fromkeys((node.inputs[1], node.attrs["mode"]) for node in self.sources)
+        return sorted(found, key=lambda each: each[1] != "clip")
+
+    def lookups(self) -> Dim:
+        """How many rows may be used."""
+        return sum((product(tensor.type.shape) for tensor, _ in self.indices()), start=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A value that is known on some rows, and outside them.
+
+    Attributes:
+        axis: along which the rows lie.
+        outside: what it is elsewhere.
+    """
+
+    group: Group
+    axis: int
+    outside: Outside
+
+
+class RowAnalysis:
+    """The values of a program that are known by rows.
+
+    Args:
+        nodes: those of the program that somebody needs: others could only hinder.
+
+    Attributes:
+        rows: those values.
+        how: for each node that computes by rows, or adds rows up, in which way; a `ScatterAdd`
+            that is a source has none.
+        made: tensor -> the node that makes it.
+    """
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self.rows: dict[Tensor, Rows] = {}
+        self.how: dict[Node, ByRows] = {}
+        self._scalars = Rewriter()
+        self._even: dict[Tensor, np.generic] = {}
+        self.made = self._scalars.made
+        for node in nodes:
+            if node.op is SCATTER_ADD and self._is_source(node):
+                self._source(node)
+            elif not self.rows.keys().isdisjoint(node.inputs):
+                self._follow(node)
+            else:
+                self._follow_even(node)
+            self.made.update((tensor, node) for tensor in node.outputs)
+
+    def groups(self) -> list[Group]:
+        """The groups there are, in the order of their first sources."""
+        return list(dict.fromkeys(rows.group.root() for rows in self.rows.values()))
+
+    def belongs(self, tensor: Tensor, group: Group) -> bool:
+        """Whether `tensor` is a value of `group`."""
+        known = self.rows.get(tensor)
+        return known is not None and known.group.root() is group
+
+    def outside(self, tensor: Tensor) -> Outside:
+        """What `tensor` is outside the rows, for a value without rows everywhere."""
+        known = self.rows.get(tensor)
+        if known is not None:
+            return known.outside
+        if tensor in self._even:
+            return self._even[tensor]
+        scalar = self._scalars.scalar(tensor)
+        if scalar is None:
+            return tensor
+        number: np.generic = np.full(1, scalar, tensor.type.dtype)[0]
+        return number
+
+    def _is_source(self, node: Node) -> bool:
+        operand, indices, updates = node.inputs
+        known = self.rows.get(operand)
+        rows = operand.type.shape[node.attrs["axis"]]
+        if type(rows) is not int or rows == 0 or indices in self.rows or updates in self.rows:
+            return False
+        if known is not None:
+            return bool(known.axis == node.attrs["axis"])
+        scalar = self._scalars.scalar(operand)
+        return scalar is not None and bool(scalar == 0)
+
+    def _source(self, node: Node) -> None:
+        operand, axis = node.inputs[0], node.attrs["axis"]
+        known = self.rows.get(operand)
+        group = Group(operand.type.shape[axis]) if known is None else known.group.root()
+        group.sources.append(node)
+        group.nodes.append(node)
+        self.rows[node.outputs[0]] = Rows(group, axis, self.outside(operand))
+
+    def _follow(self, node: Node) -> None:
+        """What a node makes of rows, unless it needs them whole."""
+        known = [self.rows[t] for t in node.inputs if t in self.rows]
+        size = known[0].group.root().rows
+        if any(each.group.root().rows != size for each in known):
+            return
+        axes = [self.rows[t].axis if t in self.rows else None for t in node.inputs]
+        if node.op in (REDUCE_ALL, REDUCE_ANY) and known[0].axis in node.attrs["axes"]:
+            self._follow_truth(node, axes, known[0])
+            return
+        how = by_rows(node, axes, size)
+        if how is None:
+            return
+        outside = outside_of(node, how, [self.outside(t) for t in node.inputs])
+        if how.axis is None:
+            if isinstance(outside, np.generic) and bool(outside == 0):
+                self._add_up(node, how, known)
+            return
+        group = _join(known)
+        group.nodes.append(node)
+        self.how[node] = how
+        self.rows[node.outputs[0]] = Rows(group, how.axis, outside)
+
+    def _follow_even(self, node: Node) -> None:
+        """Notes a value all of whose elements are one number because its operands' are."""
+        shape = node.outputs[0].type.shape if len(node.outputs) == 1 else ()
+        if not node.inputs or not shape or type(shape[0]) is not int or shape[0] < 1:
+            return
+        if not all(isinstance(self.outside(t), np.generic) for t in node.inputs):
+            return
+        operands = [self.outside(t) for t in node.inputs]
+        axes = [0 if t.type.shape == shape else None for t in node.inputs]
+        how = by_rows(node, axes, shape[0]) if 0 in axes else None
+        value = None if how is None else outside_of(node, how, operands)
+        if isinstance(value, np.generic):
+            self._even[node.outputs[0]] = value
+
+    def _add_up(self, node: Node, how: ByRows, known: Sequence[Rows]) -> None:
+        self.how[node] = how
+        _join(known).sums.append(node)
+
+    def _follow_truth(self, node: Node, axes: Sequence[int | None], known: Rows) -> None:
+        """Whether all, or any, elements are true, if the rows not used do not decide it."""
+        neutral = node.op is REDUCE_ALL
+        decided = isinstance(known.outside, np.generic) and bool(known.outside) is neutral
+        if decided:
+            self._add_up(node, ByRows(tuple(axes), None), [known])
+
+
+def _join(known: Sequence[Rows]) -> Group:
+    """The one group of all of these."""
+    groups = list(dict.fromkeys(each.group.root() for each in known))
+    first = groups[0]
+    for other in groups[1:]:
+        other.joined = first
+        first.sources += other.sources
+        first.nodes += other.nodes
+        first.sums += other.sums
+    return first
+
+
+def needed_after(program: Program, tensors: Iterator[Tensor]) -> set[Tensor]:
+    """All values that depend on one of `tensors`."""
+    found = set(tensors)
+    for node in program.nodes:
+        if not found.isdisjoint(node.inputs):
+            found.update(node.outputs)
+    return found
+
+
+def chooses_by_itself(program: Program, group: Group) -> bool:
+    """Whether some of the rows are chosen by values that come from other rows of the group."""
+    made = chain.from_iterable(node.outputs for node in group.sources)
+    found = needed_after(program, made)
+    return any(node.inputs[1] in found for node in group.sources)

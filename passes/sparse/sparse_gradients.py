@@ -1,0 +1,127 @@
+"""Sparse gradients: of a table of which few rows are looked up, only those are updated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from graphc.errors import LayoutError
+from graphc.ir.dims import Dim, Shape, product
+from graphc.ir.node import Node
+from graphc.ir.program import Program, is_pure
+from graphc.ir.rewrite import used_from
+from graphc.ops.arrays.indexing import SCATTER_ADD
+from graphc.ops.structure.training import GRADIENTS
+from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.state_updates import End, in_bodies, states
+from graphc.passes.sparse.row_analysis import Group, RowAnalysis, chooses_by_itself
+from graphc.passes.sparse.row_writer import RowWriter
+from graphc.passes.sparse.sparse_choice import Choice, standing, wanted
+
+_MOST = 2**31  # rows and lookups that `UniqueRows` counts in int32
+
+
+@dataclass(frozen=True)
+class SparseGradients(Pass):
+    """Updates only the rows of a table that a step looked up, where that means the same.
+
+    The gradient of a lookup is a sum of rows scattered into zeros as large as the table. What an
+    optimizer makes of it is as large: the squares, the new slots, the update, the new table. XLA
+    computes all of it, for it does not know that nearly all rows are zero. Here it is known from
+    the graph: outside the rows used, each value is worked out by algebra (0 + x is x, 0 * x is
+    0), and where that says that the table and what is kept for each of its rows stay what they
+    were, everything is computed on the rows used, each once, and written into the old state,
+    which XLA does in place. Sums over all rows, as for the global norm, are sums over those.
+
+    Must not: change what a step means. If the new state is another in any row (momentum and
+    adam decay each step), `exact` leaves the program as it is; `lazy` lets all that is kept row
+    by row stand still in the rows not used, as lazy optimizers do. A product with 0 counts as 0:
+    it is not where a slot or a rate is infinite or NaN, which the plain program would carry into
+    all rows. Sums over rows are added up in another order.
+
+    Attributes:
+        lazy: whether rows that are not used may stand still where the optimizer would move them.
+        fewest: how many times more rows than lookups there must be; on CPU both ways take as long
+            at four times.
+        smallest: elements of the smallest table that is worth it. Neither holds where `lazy`
+            changes the meaning, which must not depend on sizes.
+    """
+
+    # Random values are no state: the root of a negative slot is NaN, which 0 * x counts as 0.
+    exact: ClassVar[bool] = False
+    lazy: bool = False
+    fewest: int = 4
+    smallest: int = 1 << 16
+
+    def run(self, program: Program) -> PassResult:
+        return self._run(program, states(program))
+
+    def _run(self, program: Program, ends: list[End]) -> PassResult:
+        program, changed = in_bodies(program, self._run)
+        if not any(map(self._may_pay, program.nodes)):
+            return PassResult(program, changed)
+        live = used_from(program.nodes, program.output_tensors(), lambda node: not is_pure(node))
+        analysis = RowAnalysis(live)
+        for group in analysis.groups():
+            if self.lazy:
+                _check_no_micro_batches(live, analysis, group)
+            try:
+                choice = self._choice(program, analysis, group, ends)
+                if choice is not None and not chooses_by_itself(program, group):
+                    program = RowWriter(program, analysis, group, choice.written).run()
+                    changed += 1
+            except Exception as error:
+                raise self.fault(group.sources[0], error) from error
+        return PassResult(program, changed)
+
+    def _choice(
+        self, program: Program, analysis: RowAnalysis, group: Group, ends: list[End]
+    ) -> Choice | None:
+        """What to write by rows; None for nothing."""
+        lookups = group.lookups()
+        if group.rows + (lookups if isinstance(lookups, int) else 0) >= _MOST:
+            return None
+        own = [end for end in ends if analysis.belongs(end.new, group)]
+        choice = Choice(analysis)
+        choice.whole(end.new for end in own)
+        kept = [choice.keeps(end) for end in own]
+        if self.lazy and not all(kept):
+            choice = Choice(analysis, standing(analysis, own))
+            choice.whole(end.new for end in own)
+            if not choice.written:
+                return None
+        elif choice.dense or not any(kept) or not self._is_worth(group):
+            return None
+        choice.whole(wanted(program, analysis, group))
+        return choice
+
+    def _may_pay(self, node: Node) -> bool:
+        """Whether a group with this among its sources might be worth it."""
+        if node.op is not SCATTER_ADD:
+            return False
+        table, indices = node.inputs[0].type.shape, node.inputs[1].type.shape
+        return self.lazy or self._pays(table, table[node.attrs["axis"]], product(indices))
+
+    def _is_worth(self, group: Group) -> bool:
+        return self._pays(group.sources[0].inputs[0].type.shape, group.rows, group.lookups())
+
+    def _pays(self, table: Shape, rows: Dim, lookups: Dim) -> bool:
+        size = product(table)
+        if not (isinstance(size, int) and isinstance(rows, int) and isinstance(lookups, int)):
+            return False  # until sizes are bound
+        return size >= self.smallest and lookups * self.fewest <= rows
+
+
+def _check_no_micro_batches(nodes: Iterable[Node], analysis: RowAnalysis, group: Group) -> None:
+    """Raises where gradients by rows are summed over micro-batches before they are used: lazy
+    updates would be of all rows then, and mean something else."""
+    for node in nodes:
+        if node.op is GRADIENTS and any(analysis.belongs(t, group) for t in node.inputs):
+            raise LayoutError(
+                f'sparse_updates="lazy" does not go with minimize(accumulate='
+                f"{node.attrs['accumulate']}): micro-batches look up rows of their own",
+                source=node.source or group.sources[0].source,
+                mend='take sparse_updates="exact", under which all rows are updated, or '
+                "accumulate=1",
+            )

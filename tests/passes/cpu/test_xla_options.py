@@ -1,0 +1,68 @@
+"""Which XLA options a program gets, and that the user's win."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+import graphc as gc
+from graphc.passes.cpu.xla_options import suited_options
+from tests.passes.check import pair, program
+
+ATTRS = "strides=[1, 1], padding=[[0, 0], [0, 0]], dilation=[1, 1]"
+TRAINED = pair(
+    f"""
+    x: f32[2, 4, 4, 3], dy: f32[2, 2, 2, 5]
+      %0 = ConvKernelGradient(x, dy) {{size=[3, 3], {ATTRS}}} : f32[3, 3, 3, 5]
+      return out = %0
+    => stays
+    """
+)[0]
+FORWARD = pair(
+    f"""
+    x: f32[2, 4, 4, 3], w: f32[3, 3, 3, 5]
+      %0 = Conv(x, w) {{{ATTRS}}} : f32[2, 2, 2, 5]
+      return out = %0
+    => stays
+    """
+)[0]
+OPTION, SCHEDULER = "xla_cpu_experimental_ynn_fusion_type", "xla_cpu_scheduler_type"
+
+
+def test_gradients_of_convolutions_on_cpu_have_two() -> None:
+    assert list(suited_options(program(TRAINED), "cpu")) == [OPTION, SCHEDULER]
+    assert suited_options(program(TRAINED), "gpu") == {}
+    assert suited_options(program(FORWARD), "cpu") == {}
+    in_tiles = FORWARD.replace("dilation=[1, 1]", "dilation=[1, 1], tiles=[2, 2]")
+    assert list(suited_options(program(in_tiles), "cpu")) == [SCHEDULER]
+    assert suited_options(program(in_tiles), "gpu") == {}
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "given", "wanted"),
+    [
+        ("O3", {}, "LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_REDUCE"),
+        ("O3", {OPTION: "LIBRARY_FUSION_TYPE_DOT"}, "LIBRARY_FUSION_TYPE_DOT"),
+        ("O2", {}, None),
+    ],
+)
+def test_o3_takes_it_and_the_users_win(
+    monkeypatch: pytest.MonkeyPatch, pipeline: str, given: dict[str, str], wanted: str | None
+) -> None:
+    seen: list[dict[str, str] | None] = []
+    compile = jax.stages.Lowered.compile
+
+    def watched(self: jax.stages.Lowered, compiler_options: dict[str, str] | None = None) -> object:
+        seen.append(compiler_options)
+        return compile(self, compiler_options)
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", watched)
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder((2, 6, 6, 3), "float32", name="x")
+        w = gc.variable(np.ones((3, 3, 3, 4), np.float32), name="w")
+        (slope,) = gc.gradients(gc.reduce_sum(gc.square(gc.nn.conv2d(x, w))), [w])
+    options = gc.CompileOptions(pipeline=pipeline, cache=None, xla_options=given)
+    gc.Session(graph, options=options).run(slope, {"x": np.ones((2, 6, 6, 3), np.float32)})
+    assert wanted == (seen[-1] or {}).get(OPTION)
