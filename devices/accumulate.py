@@ -84,13 +84,13 @@ class Accumulate(Pass):
                     f"{count} equal micro-batches",
                     details=[f"{port.name}  {port.tensor.type}"],
                     source=self.sources.get(port.name),
-                    mend=f"feed a multiple of {count}, or accumulate over another number",
+                    hint=f"feed a multiple of {count}, or accumulate over another number",
                 )
         if all(isinstance(layout, Replicated) for layout in found.values()):
             raise LayoutError(
                 f"{program.name}: no feed has a batch axis, so there is nothing to cut into "
                 f"{count} micro-batches",
-                mend="mark it: gc.placeholder(shape, dtype, batch_axis=0), or let its leading "
+                hint="mark it: gc.placeholder(shape, dtype, batch_axis=0), or let its leading "
                 "size be None or 'batch'",
             )
         return found
@@ -130,7 +130,7 @@ def _count(program: Program) -> int:
             "training steps of one run must take the same number of micro-batches",
             details=steps,
             source=marks[-1].source,
-            mend="run them one after the other, or give them the same accumulate=",
+            hint="run them one after the other, or give them the same accumulate=",
         )
     return counts.pop() if counts else 1
 
@@ -369,6 +369,6 @@ def _check_no_index(node: Node, body: Program) -> None:
                 f"minimize(accumulate=): in the body of {node.op.name} {node.name!r}, "
                 f"{inner.name!r} differs from micro-batch to micro-batch",
                 source=inner.source or node.source,
-                mend="what one micro-batch alone adds, random numbers say, is for outside of the "
+                hint="what one micro-batch alone adds, random numbers say, is for outside of the "
                 "body: make it there, and give it to the body",
             )

@@ -64,7 +64,7 @@ class AsyncDataParallel:
             raise AttributeValueError(
                 f"AsyncDataParallel: server must be a device, got {self.server!r}",
                 source=current_source(),
-                mend='name one: server="/cpu:0"',
+                hint='name one: server="/cpu:0"',
             )
         bound: object = self.staleness
         if bound is not None and (type(bound) is not int or bound < 0):
@@ -72,7 +72,7 @@ class AsyncDataParallel:
                 "AsyncDataParallel: staleness must be an int of at least 0, or None for no bound, "
                 f"got {bound!r}",
                 source=current_source(),
-                mend="pass how many updates of others a worker may miss: staleness=3",
+                hint="pass how many updates of others a worker may miss: staleness=3",
             )
 
     def resolve(self) -> tuple[jax.Device, ...]:
@@ -101,7 +101,7 @@ class AsyncDataParallel:
                 f"AsyncDataParallel: the server is one device, and {self.server!r} means "
                 f"{', '.join(map(name_of, found))}",
                 source=current_source(),
-                mend=f'name one of them: server="{name_of(found[0])}"',
+                hint=f'name one of them: server="{name_of(found[0])}"',
             )
         return found[0]
 

@@ -30,7 +30,7 @@ def attached_machine() -> Machine:
         raise DeviceError(
             "no GPUs to describe: JAX sees none in this process",
             details=[f"it sees {', '.join(map(str, jax.local_devices()))}"],
-            mend="run this on the machine with the GPUs, with JAX's CUDA plugin installed",
+            hint="run this on the machine with the GPUs, with JAX's CUDA plugin installed",
         )
     return described(gpus)
 
@@ -45,7 +45,7 @@ def described(devices: Sequence[jax.Device]) -> Machine:
     if len(kinds) > 1:
         raise DeviceError(
             f"a machine has GPUs of one model, and these are {', '.join(sorted(kinds))}",
-            mend="show JAX those of one model: CUDA_VISIBLE_DEVICES=0,1",
+            hint="show JAX those of one model: CUDA_VISIBLE_DEVICES=0,1",
         )
     try:
         text = str(xla_client.get_topology_for_devices(list(devices)).target_config)
@@ -53,7 +53,7 @@ def described(devices: Sequence[jax.Device]) -> Machine:
     except (AttributeError, KeyError, ValueError, RuntimeError) as error:
         raise DeviceError(
             f"JAX {jax.__version__} does not describe {kinds.pop()}: {error}",
-            mend='name the model instead: gc.devices.Machine("h100")',
+            hint='name the model instead: gc.devices.Machine("h100")',
         ) from error
 
 

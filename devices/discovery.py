@@ -38,13 +38,13 @@ def register_kind(kind: str, devices: str | Callable[[], Sequence[jax.Device]]) 
     given: object = kind
     if not isinstance(given, str) or not given.isidentifier() or given.startswith("_"):
         raise AttributeValueError(
-            f"{kind!r} is not a kind of devices", source=source, mend='use a word, such as "npu"'
+            f"{kind!r} is not a kind of devices", source=source, hint='use a word, such as "npu"'
         )
     upper = kind.upper()
     taken = {device.platform.upper() for device in (*jax.local_devices(), *_host_devices())}
     if upper in taken or upper in ("JOB", "REPLICA", "TASK"):
         raise AttributeValueError(
-            f"the kind {upper} has a meaning already", source=source, mend="use another name"
+            f"the kind {upper} has a meaning already", source=source, hint="use another name"
         )
     if callable(devices):
         _KINDS[upper] = devices
@@ -161,7 +161,7 @@ def no_such_device(name: str, why: str = "", known: Iterable[str] | None = None)
             f"no device {name!r}{why}: this process is task {here}",
             details=[", ".join(available())],
             source=current_source(),
-            mend=f"leave the task out, or write /task:{here}",
+            hint=f"leave the task out, or write /task:{here}",
         )
     kind = (spec.kind or jax.local_devices()[0].platform).lower()
     return _missing(f"no device {name!r}{why}", kind, (spec.index or 0) + 1, known)
@@ -170,15 +170,15 @@ def no_such_device(name: str, why: str = "", known: Iterable[str] | None = None)
 def _missing(what: str, kind: str, count: int, known: Iterable[str] | None) -> DeviceError:
     names = list(available() if known is None else known)
     there = f"{len(names)} is" if len(names) == 1 else f"{len(names)} are"
-    mend = "ask for no more than there are"
+    hint = "ask for no more than there are"
     if known is not None:
-        mend += ", or name a machine that has them"
+        hint += ", or name a machine that has them"
     elif kind == "cpu":
-        mend += (
+        hint += (
             "; or split the processor into virtual devices before JAX starts: "
             f"XLA_FLAGS=--xla_force_host_platform_device_count={count}, or "
             f'jax.config.update("jax_num_cpu_devices", {count})'
         )
     return DeviceError(
-        f"{what}, {there} there", details=[", ".join(names)], source=current_source(), mend=mend
+        f"{what}, {there} there", details=[", ".join(names)], source=current_source(), hint=hint
     )

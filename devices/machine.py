@@ -315,10 +315,10 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _refusal(what: str, mend: str | None = None, details: Any = ()) -> AttributeValueError:
+def _refusal(what: str, hint: str | None = None, details: Any = ()) -> AttributeValueError:
     return AttributeValueError(
         f"Machine: {what}",
         details=details,
         source=current_source(),
-        mend=mend or 'Machine("h100", 8), or "8xh100", or a file of graphc devices --describe',
+        hint=hint or 'Machine("h100", 8), or "8xh100", or a file of graphc devices --describe',
     )

@@ -60,7 +60,7 @@ class Mesh:
             raise AttributeValueError(
                 f"Mesh: {axes!r} does not give the number of devices on each axis",
                 source=source,
-                mend='Mesh({"data": 2, "model": 4}): names that are identifiers, sizes of 1 or '
+                hint='Mesh({"data": 2, "model": 4}): names that are identifiers, sizes of 1 or '
                 "more",
             )
         object.__setattr__(self, "axes", dict(axes))
@@ -70,7 +70,7 @@ class Mesh:
             raise AttributeValueError(
                 f"Mesh: batch_axis={self.batch_axis!r} is no axis of {dict(axes)}",
                 source=source,
-                mend=f"name one of {', '.join(axes)}",
+                hint=f"name one of {', '.join(axes)}",
             )
         if self.devices is not None:
             given = checked_devices(self.devices, "Mesh")
@@ -124,7 +124,7 @@ class Mesh:
                 f"Mesh: {grid} has {self.size} places, got {count} devices",
                 details=[", ".join(names)] if names else (),
                 source=source,
-                mend="give as many devices, or leave devices out for the first ones",
+                hint="give as many devices, or leave devices out for the first ones",
             )
 
 

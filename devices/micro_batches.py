@@ -112,7 +112,7 @@ def _needs_whole(node: Node, operands: list[int]) -> GraphcError:
         "before the gradients are there, and micro-batches come one after the other",
         details=details,
         source=node.source,
-        mend="batch norm: gc.nn.BatchNorm(local=True) takes each micro-batch's own mean and "
+        hint="batch norm: gc.nn.BatchNorm(local=True) takes each micro-batch's own mean and "
         "variance; otherwise write the loss as a sum or mean over examples",
     )
 

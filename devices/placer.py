@@ -195,7 +195,7 @@ class _Placing:
             self._missing.setdefault(request, who)
             return
         error: DeviceError = no_such_device(request, f" for {who}", self._known)
-        error.mend = f"{error.mend}; or leave soft_placement on: it then runs on another"
+        error.hint = f"{error.hint}; or leave soft_placement on: it then runs on another"
         if node is not None:
             error.source = node.source
         raise error

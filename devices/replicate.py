@@ -101,7 +101,7 @@ class Replicate(Pass):
             raise LayoutError(
                 f"feed {port.name!r}: size {size} of its batch axis {layout.axis} is not bound yet",
                 source=self.sources.get(port.name),
-                mend="bind sizes first; a program is replicated for given sizes",
+                hint="bind sizes first; a program is replicated for given sizes",
             )
         return batch_layout(layout.axis, size, self.replicas)
 
@@ -114,7 +114,7 @@ class Replicate(Pass):
             f"{program.name}: no feed has a batch axis, so there is nothing that {self.replicas} "
             "replicas could share",
             details=rows or ["no feeds"],
-            mend="mark it: gc.placeholder(shape, dtype, batch_axis=0), or let its leading size be "
+            hint="mark it: gc.placeholder(shape, dtype, batch_axis=0), or let its leading size be "
             "None or 'batch'; or run these fetches without a strategy",
         )
 

@@ -74,7 +74,7 @@ def step_halves(program: Program) -> Halves:
         raise GraphError(
             "run_workers: nothing that is fetched assigns a variable, so there is nothing for the "
             "server to apply",
-            mend="fetch a training step too; session.run is for the rest",
+            hint="fetch a training step too; session.run is for the rest",
         )
     first = _Kinds(program, ())
     return _Cut(program, _Kinds(program, _tails(program, first))).run()
@@ -264,7 +264,7 @@ class _Cut:
                     f"run_workers: {node.op.name} {node.name!r} takes an updated value, and what "
                     "comes after it is needed for gradients: it would be called twice in a step",
                     source=node.source,
-                    mend="leave it out, or run the two training steps one after the other",
+                    hint="leave it out, or run the two training steps one after the other",
                 )
 
     def _worker(self, nodes: list[Node], crossing: list[Tensor]) -> tuple[Program, tuple[str, ...]]:

@@ -57,13 +57,13 @@ class DataParallel:
             raise AttributeValueError(
                 f"DataParallel: bucket_bytes must be a number of bytes, got {size!r}",
                 source=current_source(),
-                mend="pass an int, as 25 * 2**20, or None for no buckets",
+                hint="pass an int, as 25 * 2**20, or None for no buckets",
             )
         if type(self.shard_optimizer) is not bool:
             raise AttributeValueError(
                 f"DataParallel: shard_optimizer must be a bool, got {self.shard_optimizer!r}",
                 source=current_source(),
-                mend="pass True or False",
+                hint="pass True or False",
             )
         object.__setattr__(self, "devices", checked_devices(self.devices, "DataParallel"))
 
@@ -118,7 +118,7 @@ def checked_devices(
             raise AttributeValueError(
                 f"{what}: needs a {each} at least, got {given}",
                 source=current_source(),
-                mend="pass a number of 1 or more, or a list of devices",
+                hint="pass a number of 1 or more, or a list of devices",
             )
         return given
     items = tuple(given) if isinstance(given, (list, tuple)) else ()
@@ -126,7 +126,7 @@ def checked_devices(
         raise AttributeValueError(
             f"{what}: {given!r} is neither a number of {each}s nor a list of devices",
             source=current_source(),
-            mend='pass 4, ["/gpu:0", "/gpu:1"] or jax.devices()',
+            hint='pass 4, ["/gpu:0", "/gpu:1"] or jax.devices()',
         )
     for item in items:
         if isinstance(item, str):
@@ -161,13 +161,13 @@ def resolve_devices(
     if foreign:
         raise DeviceError(
             f"{what}: {name_of(foreign[0])} is a device of this process, not of the machine",
-            mend="give a number of devices, or names of them",
+            hint="give a number of devices, or names of them",
         )
     if len(set(found)) < len(found):
         names = [name_of(device) for device in found]
         raise DeviceError(
             f"{what}: a device can hold one {part} only, got {', '.join(names)}",
-            mend="name each device once",
+            hint="name each device once",
         )
     if len({device.platform for device in found}) > 1:
         raise DeviceError(

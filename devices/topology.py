@@ -42,7 +42,7 @@ def _devices(text: str, count: int, name: str) -> tuple[jax.Device, ...]:
     if installed(PLUGINS) is None:
         raise MissingExtraError(
             f"compiling for {name} needs JAX's CUDA plugin, and it is not installed",
-            mend="pip install 'graphc[cuda]': it needs no GPU",
+            hint="pip install 'graphc[cuda]': it needs no GPU",
         )
     jax.local_devices()  # JAX looks for its devices before `jax_platforms` is changed
     try:
@@ -51,7 +51,7 @@ def _devices(text: str, count: int, name: str) -> tuple[jax.Device, ...]:
     except Exception as error:  # each version of the plugin has its own kinds
         raise DeviceError(
             f"JAX {jax.__version__} cannot describe {name}: {str(error).partition(chr(10))[0]}",
-            mend="describe the GPUs on their own machine: graphc devices --describe machine.toml",
+            hint="describe the GPUs on their own machine: graphc devices --describe machine.toml",
         ) from error
     return tuple(described.devices)
 

@@ -140,8 +140,8 @@ class CompileOptions:
             )
         self._set("xla_options", _xla_options(self.xla_options))
         if self.precision is not None and not _is_one_of(self.precision, "bf16", "f16"):
-            mend = 'pass precision="bf16"; "f16" for devices without it'
-            _refuse("precision", "be 'bf16', 'f16' or None", self.precision, mend)
+            hint = 'pass precision="bf16"; "f16" for devices without it'
+            _refuse("precision", "be 'bf16', 'f16' or None", self.precision, hint)
         self._check_sparse()
         self._set("without_passes", _names("without_passes", self.without_passes))
         self._set("memory_limit", _bytes("memory_limit", self.memory_limit))
@@ -151,11 +151,11 @@ class CompileOptions:
     def _check_sparse(self) -> None:
         given = self.sparse_updates
         if not _is_one_of(given, "exact", "lazy", "off"):
-            mend = 'pass "lazy" to let rows that are not used stand still'
-            _refuse("sparse_updates", "be 'exact', 'lazy' or 'off'", given, mend)
+            hint = 'pass "lazy" to let rows that are not used stand still'
+            _refuse("sparse_updates", "be 'exact', 'lazy' or 'off'", given, hint)
         if given == "lazy" and self.pipeline in ("O0", "O1"):
-            mend = 'pass pipeline="O2"'
-            _refuse("sparse_updates", f"not be 'lazy' with pipeline {self.pipeline}", given, mend)
+            hint = 'pass pipeline="O2"'
+            _refuse("sparse_updates", f"not be 'lazy' with pipeline {self.pipeline}", given, hint)
 
     def meaning(self) -> dict[str, str]:
         """What decides which program is made, as text: what a cache key needs. Where things are
@@ -179,8 +179,8 @@ def _folder(name: str, given: Any, example: str) -> str | None:
         return None
     path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
     if not isinstance(path, str) or not path:
-        mend = f'pass a path: {name}="{example}"'
-        _refuse(name, "be the path of a folder, or None", given, mend)
+        hint = f'pass a path: {name}="{example}"'
+        _refuse(name, "be the path of a folder, or None", given, hint)
     if os.path.exists(path) and not os.path.isdir(path):
         _refuse(name, "be a folder", given, "a file stands there: pass another path")
     return path
@@ -220,16 +220,16 @@ def _xla_options(options: Any) -> Mapping[str, str | int | bool | float]:
         )
     for name, value in options.items():
         if type(name) is not str or not name or name.startswith("-"):
-            mend = "write the name as in XLA_FLAGS, without the leading dashes"
-            _refuse("xla_options", "have names of XLA's options", name, mend)
+            hint = "write the name as in XLA_FLAGS, without the leading dashes"
+            _refuse("xla_options", "have names of XLA's options", name, hint)
         if type(value) not in (str, int, bool, float):
-            mend = "pass a str, int, bool or float"
-            _refuse(f"xla_options[{name!r}]", "be a plain value", value, mend)
+            hint = "pass a str, int, bool or float"
+            _refuse(f"xla_options[{name!r}]", "be a plain value", value, hint)
     return MappingProxyType(dict(options))
 
 
-def _refuse(name: str, must: str, got: object, mend: str) -> NoReturn:
-    raise AttributeValueError(f"CompileOptions: {name} must {must}, got {got!r}", mend=mend)
+def _refuse(name: str, must: str, got: object, hint: str) -> NoReturn:
+    raise AttributeValueError(f"CompileOptions: {name} must {must}, got {got!r}", hint=hint)
 
 
 def _options(values: Mapping[str, Any]) -> CompileOptions:

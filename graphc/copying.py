@@ -25,7 +25,7 @@ class Uncopied:
         raise CopyError(
             f"{type(self).__name__} {getattr(self, 'name', '')!s:.60} cannot be pickled or "
             "copied".replace("  ", " "),
-            mend=self.instead,
+            hint=self.instead,
         )
 
     def __reduce__(self) -> Any:

@@ -1,7 +1,7 @@
 """Every public exception of graphc, one family under `GraphcError`.
 
 A message has one shape everywhere: what went wrong, the operands with the lines that made them,
-the user's line, and how to mend it.
+the user's line, and how to fix it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class GraphcError(Exception):
         what: one sentence, starting with the operator or the function concerned.
         details: further lines, one fact each (operands, expected against got).
         source: the user's line concerned; anything whose `str` is `file.py:12`.
-        mend: how to put it right, without the leading "mend:".
+        hint: how to put it right, without the leading "hint:".
     """
 
     def __init__(
@@ -27,12 +27,12 @@ class GraphcError(Exception):
         *,
         details: Sequence[str] = (),
         source: object | None = None,
-        mend: str | None = None,
+        hint: str | None = None,
     ) -> None:
         self.what = what
         self.details = tuple(details)
         self.source = source
-        self.mend = mend
+        self.hint = hint
         super().__init__(what)
 
     def __reduce__(self) -> Any:
@@ -45,8 +45,8 @@ class GraphcError(Exception):
         if self.source is not None:
             code = getattr(self.source, "code", "")
             lines.append(f"  at {self.source}" + (f"     {code}" if code else ""))
-        if self.mend:
-            lines.append(f"  mend: {self.mend}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
 
 
@@ -136,8 +136,8 @@ class MemoryLimitError(ExecutionError):
         least: the smallest limit that it would fit into, in bytes; an attribute too.
     """
 
-    def __init__(self, what: str, *, least: int, details: Sequence[str], mend: str) -> None:
-        super().__init__(what, details=details, mend=mend)
+    def __init__(self, what: str, *, least: int, details: Sequence[str], hint: str) -> None:
+        super().__init__(what, details=details, hint=hint)
         self.least = least
 
 
@@ -185,7 +185,7 @@ def _restored(
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """A `mend` line that suggests the known name closest to `name`, or None."""
+    """A `hint` line that suggests the known name closest to `name`, or None."""
     candidates = list(known)
     close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
     if close:

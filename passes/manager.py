@@ -137,7 +137,7 @@ class PassManager:
         if self.validate and self.evaluator is None:
             raise AttributeValueError(
                 "PassManager: validate=True needs an evaluator",
-                mend="pass evaluator=f, with f(program, inputs) -> outputs",
+                hint="pass evaluator=f, with f(program, inputs) -> outputs",
             )
         if self.rounds < 1:
             raise AttributeValueError(f"PassManager: rounds must be at least 1, got {self.rounds}")
@@ -226,7 +226,7 @@ class _Course:
                     f"pass {a_pass.name} left an invalid program",
                     details=[error.what, *error.details],
                     source=error.source,
-                    mend="a fault of the pass: dump= shows the program before and after it",
+                    hint="a fault of the pass: dump= shows the program before and after it",
                 ) from error
         if manager.validate and manager.evaluator is not None and a_pass.exact:
             difference = check_meaning(before, after, manager.evaluator, manager.seed)
@@ -234,7 +234,7 @@ class _Course:
                 raise PassError(
                     f"pass {a_pass.name} changed the meaning of program {before.name!r}",
                     details=[difference],
-                    mend="a fault of the pass: dump= shows the program before and after it",
+                    hint="a fault of the pass: dump= shows the program before and after it",
                 )
 
     def dump(self, label: str) -> None:
@@ -268,7 +268,7 @@ def _dumping() -> Iterator[None]:
     except (OSError, ValueError) as error:  # ValueError: no path of any file
         raise AttributeValueError(
             f"CompileOptions: dump cannot be written: {error}",
-            mend="pass another folder, or leave dump out",
+            hint="pass another folder, or leave dump out",
         ) from error
 
 

@@ -30,7 +30,7 @@ def without(passes: Sequence[Pass], options: CompileOptions) -> list[Pass]:
         if name not in known:
             raise AttributeValueError(
                 f"CompileOptions: without_passes names {name!r}, which is no pass",
-                mend=nearest(name, sorted(known)),
+                hint=nearest(name, sorted(known)),
             )
     return [each for each in passes if each.name not in options.without_passes]
 

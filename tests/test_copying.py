@@ -113,7 +113,7 @@ def test_what_cannot_be_copied_says_what_to_do(name: str, objects: dict[str, Any
                 CopyError, match=rf"^{name} .*cannot be pickled or copied"
             ) as caught:
                 way(value)
-            assert caught.value.mend
+            assert caught.value.hint
             assert isinstance(caught.value, TypeError)  # as pickle itself raises
 
 
@@ -163,7 +163,7 @@ def example(kind: type[GraphcError]) -> GraphcError:
     given: dict[str, Any] = {
         "details": ["first", "second"],
         "source": Source("train.py", 3, "x = f()"),
-        "mend": "do it right",
+        "hint": "do it right",
     }
     if kind is MemoryLimitError:
         del given["source"]

@@ -62,7 +62,7 @@ def write(
     except OSError as error:
         raise ArtifactError(
             f"cannot write {str(path)!r}: {error.strerror or error}",
-            mend="give the path of a file in a folder that exists and can be written",
+            hint="give the path of a file in a folder that exists and can be written",
         ) from error
 
 
@@ -87,7 +87,7 @@ def _write_archive(
         if len(text) > _LARGEST_MANIFEST:
             raise ArtifactError(
                 f"the manifest would have {len(text)} bytes, and {_LARGEST_MANIFEST} is the most",
-                mend="save fewer signatures or variables in one file",
+                hint="save fewer signatures or variables in one file",
             )
         archive.writestr(zipfile.ZipInfo(_MANIFEST, _EPOCH), text)
         archive.writestr(zipfile.ZipInfo(_DIGEST, _EPOCH), hashlib.sha256(text).hexdigest())
@@ -115,7 +115,7 @@ class Members(Mapping[str, memoryview]):
         data = self.part(name, 0, self.size(name))
         if hashlib.sha256(data).hexdigest() != self._digests[name]:
             raise ArtifactCorruptError(
-                f"{self._file.name!r}: member {name!r} was altered", mend=_AGAIN
+                f"{self._file.name!r}: member {name!r} was altered", hint=_AGAIN
             )
         return data
 
@@ -142,7 +142,7 @@ class Members(Mapping[str, memoryview]):
             digest.update(piece)
         if digest.hexdigest() != self._digests[name]:
             raise ArtifactCorruptError(
-                f"{self._file.name!r}: member {name!r} was altered", mend=_AGAIN
+                f"{self._file.name!r}: member {name!r} was altered", hint=_AGAIN
             )
 
     @property
@@ -177,10 +177,10 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Members]:
     try:
         file = OpenFile(name)
     except FileNotFoundError:
-        raise ArtifactError(f"no file {name!r}", mend="check the path") from None
+        raise ArtifactError(f"no file {name!r}", hint="check the path") from None
     except IsADirectoryError:
         raise ArtifactError(
-            f"{name!r} is a folder, not an artifact", mend="give the file that gc.save wrote"
+            f"{name!r} is a folder, not an artifact", hint="give the file that gc.save wrote"
         ) from None
     except (OSError, ValueError) as error:  # a NUL in the path is a ValueError
         raise ArtifactError(
@@ -194,18 +194,18 @@ def _read_archive(file: OpenFile) -> tuple[dict[str, Any], Members]:
     places = extents(file, _MANIFEST)
     if _DIGEST not in places or places[_MANIFEST].size > _LARGEST_MANIFEST:
         raise ArtifactCorruptError(
-            f"{name!r}: its members are not those of an artifact", mend=_AGAIN
+            f"{name!r}: its members are not those of an artifact", hint=_AGAIN
         )
     place = places.pop(_DIGEST)
     expected = bytes(file.read(place.start, min(place.size, 100)))
     place = places.pop(_MANIFEST)
     text = bytes(file.read(place.start, place.size))
     if hashlib.sha256(text).hexdigest().encode() != expected:
-        raise ArtifactCorruptError(f"{name!r}: the manifest was altered", mend=_AGAIN)
+        raise ArtifactCorruptError(f"{name!r}: the manifest was altered", hint=_AGAIN)
     manifest = _parse_manifest(name, text)
     digests = _digests(manifest.get("members"), places)
     if digests is None:
-        raise ArtifactCorruptError(f"{name!r}: members and manifest disagree", mend=_AGAIN)
+        raise ArtifactCorruptError(f"{name!r}: members and manifest disagree", hint=_AGAIN)
     return manifest, Members(file, places, digests)
 
 
@@ -227,7 +227,7 @@ def damaged(name: str, why: str) -> ArtifactCorruptError:
     return ArtifactCorruptError(
         f"{name!r} is truncated or was altered",
         details=[why],
-        mend=_AGAIN,
+        hint=_AGAIN,
     )
 
 
@@ -235,15 +235,15 @@ def _parse_manifest(name: str, text: bytes) -> dict[str, Any]:
     try:
         manifest = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ArtifactCorruptError(f"{name!r}: the manifest is not JSON", mend=_AGAIN) from error
+        raise ArtifactCorruptError(f"{name!r}: the manifest is not JSON", hint=_AGAIN) from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise no_artifact(name, f"its manifest does not say {FORMAT!r}")
     version = manifest.get("version")
     if type(version) is not int or version < 1:
-        raise ArtifactCorruptError(f"{name!r}: {version!r:.80} is not a version", mend=_AGAIN)
+        raise ArtifactCorruptError(f"{name!r}: {version!r:.80} is not a version", hint=_AGAIN)
     if version > VERSION:
         raise ArtifactVersionError(
             f"{name!r} is of version {version}; this graphc reads up to {VERSION}",
-            mend="install a newer graphc",
+            hint="install a newer graphc",
         )
     return manifest

@@ -76,7 +76,7 @@ class OpenFile:
                 raise ArtifactError(f"cannot read {self.name!r}: {error.strerror}") from error
             if not piece:
                 raise ArtifactCorruptError(
-                    f"{self.name!r} has become shorter since it was opened", mend=_AGAIN
+                    f"{self.name!r} has become shorter since it was opened", hint=_AGAIN
                 )
             self.bytes_read += len(piece)
             start += len(piece)
@@ -95,7 +95,7 @@ def extents(file: OpenFile, needed: str) -> dict[str, Extent]:
     """
     start = bytes(file.read(0, min(4, file.size)))
     if not start:
-        raise ArtifactCorruptError(f"{file.name!r} is empty", mend=_AGAIN)
+        raise ArtifactCorruptError(f"{file.name!r} is empty", hint=_AGAIN)
     try:
         with zipfile.ZipFile(_View(file)) as archive:
             infos, end = archive.infolist(), archive.start_dir
@@ -107,7 +107,7 @@ def extents(file: OpenFile, needed: str) -> dict[str, Extent]:
         raise ArtifactCorruptError(
             f"{file.name!r} is truncated or was altered",
             details=[f"{type(error).__name__}: {error}"],
-            mend=_AGAIN,
+            hint=_AGAIN,
         ) from error
     if all(info.filename != needed for info in infos):
         raise no_artifact(file.name, f"it has no {needed}")
@@ -119,7 +119,7 @@ def extents(file: OpenFile, needed: str) -> dict[str, Extent]:
             raise ArtifactCorruptError(
                 f"{file.name!r}: its members are not those of an artifact",
                 details=[f"at {info.filename[:80]!r}"],
-                mend=_AGAIN,
+                hint=_AGAIN,
             )
         found[info.filename] = place
         position = place.start + place.size
@@ -129,7 +129,7 @@ def extents(file: OpenFile, needed: str) -> dict[str, Extent]:
 def no_artifact(name: str, why: str) -> ArtifactError:
     """The error for a file that is something else."""
     return ArtifactError(
-        f"{name!r} is not a graphc artifact", details=[why], mend="give a file that gc.save wrote"
+        f"{name!r} is not a graphc artifact", details=[why], hint="give a file that gc.save wrote"
     )
 
 

@@ -170,7 +170,7 @@ class EntryPoint(Uncopied):
                 state.consume("a run that failed")
                 raise StateError(
                     f"the run failed after it had consumed state: {in_words(error)[0]}",
-                    mend="start again from model.state(), or from a state that was saved",
+                    hint="start again from model.state(), or from a state that was saved",
                 ) from error
             raise ExecutionError(f"the run failed: {in_words(error)[0]}") from error
         if self.devices > 1:
@@ -192,17 +192,17 @@ class EntryPoint(Uncopied):
             call = f"model.signatures[{self.name!r}](state, ...)"
             raise StateError(
                 f"{self.name!r} updates variables: it takes a state first",
-                mend=f"state = model.state(); outputs, state = {call}",
+                hint=f"state = model.state(); outputs, state = {call}",
             )
         if not isinstance(state, ModelState):
             raise StateError(
                 f"{self.name!r} takes a state first, got {type(state).__name__}",
-                mend="inputs go by name: " + self._example(),
+                hint="inputs go by name: " + self._example(),
             )
         if [*state.types.items()] != [*self._saved.types.items()]:
             raise StateError(
                 f"{self.name!r} takes a state of its own model, and this one has other variables",
-                mend="start from model.state()",
+                hint="start from model.state()",
             )
         state.check_alive()
         return state
@@ -215,13 +215,13 @@ class EntryPoint(Uncopied):
             if argument not in self.inputs:
                 raise FeedError(
                     f"{self.name!r} has no input {argument!r}",
-                    mend=nearest(argument, self.inputs) or f"it takes none: {self._example()}",
+                    hint=nearest(argument, self.inputs) or f"it takes none: {self._example()}",
                 )
         missing = [argument for argument in self.inputs if argument not in inputs]
         if missing:
             raise FeedError(
                 f"{self.name!r}: input {missing[0]!r} is missing",
-                mend="inputs: " + ", ".join(f"{n}: {t}" for n, t in self.inputs.items()),
+                hint="inputs: " + ", ".join(f"{n}: {t}" for n, t in self.inputs.items()),
             )
         values = [spec.convert(inputs[spec.label]) for spec in self._specs]
         bindings = bind_feeds(self._ports, [value.shape for value in values], {})
@@ -229,7 +229,7 @@ class EntryPoint(Uncopied):
             name = next(name for name, size in bindings.items() if size == 0)
             raise FeedError(
                 f"{self.name!r}: size {name!r} is 0; open sizes of an artifact start at 1",
-                mend="do not call it with nothing in a batch",
+                hint="do not call it with nothing in a batch",
             )
         return values
 

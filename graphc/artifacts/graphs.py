@@ -58,7 +58,7 @@ def from_data(
         raise ArtifactVersionError(
             f"graph {name!r} cannot be read by this graphc",
             details=[error.what if isinstance(error, GraphcError) else type(error).__name__],
-            mend="install the graphc it was written with or a newer one, or save it again",
+            hint="install the graphc it was written with or a newer one, or save it again",
         ) from error
     taken = [("state", Value(n, variables[n])) for n in (*entry.written, *entry.read)]
     taken += [("feed", value) for value in entry.inputs]

@@ -104,7 +104,7 @@ def _number(value: Any, fractions: bool) -> int | float | None:
 def _beyond(name: str, what: str, limit: str, value: float) -> ArtifactError:
     return ArtifactError(
         f"program {name!r} is beyond the limits: {what}, and {limit}={value} is allowed",
-        mend=f"load it with a larger {limit}, if you trust the file",
+        hint=f"load it with a larger {limit}, if you trust the file",
     )
 
 
@@ -113,5 +113,5 @@ def not_compiled(name: str, why: str, seconds: float) -> ArtifactError:
     return ArtifactError(
         f"program {name!r} is beyond the limits: it was not compiled within seconds={seconds:g}",
         details=[why],
-        mend="load it with more seconds, if you trust the file",
+        hint="load it with more seconds, if you trust the file",
     )

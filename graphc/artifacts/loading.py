@@ -44,7 +44,7 @@ class Signatures(Mapping[str, EntryPoint]):
         found = self._entries.get(name)
         if found is None:
             raise UnknownNameError(
-                f"no signature {name!r} in the artifact", mend=nearest(str(name), self._entries)
+                f"no signature {name!r} in the artifact", hint=nearest(str(name), self._entries)
             )
         return found
 
@@ -151,7 +151,7 @@ def load(
     >>> load("nothing.gcx")
     Traceback (most recent call last):
     graphc.errors.ArtifactError: no file 'nothing.gcx'
-      mend: check the path
+      hint: check the path
     """
     _check_arguments(device, strategy, trust_native, limits)
     manifest, members = read(path)
@@ -174,18 +174,18 @@ def load(
 def _check_arguments(device: Any, strategy: Any, trust_native: Any, limits: Any) -> None:
     if device is not None and not isinstance(device, jax.Device):
         raise AttributeValueError(
-            f"load: device must be a jax.Device, got {device!r}", mend="pass jax.devices()[0]"
+            f"load: device must be a jax.Device, got {device!r}", hint="pass jax.devices()[0]"
         )
     if strategy is not None and not isinstance(strategy, DataParallel):
         raise AttributeValueError(
             f"load: strategy must be a strategy, got {strategy!r}",
-            mend="pass gc.devices.DataParallel(2)",
+            hint="pass gc.devices.DataParallel(2)",
         )
     if type(trust_native) is not bool:
         raise AttributeValueError(f"load: trust_native must be a bool, got {trust_native!r}")
     if limits is not None and not isinstance(limits, Limits):
         raise AttributeValueError(
-            f"load: limits must be gc.Limits, got {limits!r}", mend="pass gc.Limits(seconds=60)"
+            f"load: limits must be gc.Limits, got {limits!r}", hint="pass gc.Limits(seconds=60)"
         )
 
 
@@ -196,7 +196,7 @@ def _check_platform(manifest: Manifest, platform: str) -> None:
         raise ArtifactVersionError(
             f"the artifact was saved for {', '.join(manifest.platforms)}; this device is "
             f"{platform}",
-            mend=f"save it with platforms=(..., {platform!r}), or load it on another device",
+            hint=f"save it with platforms=(..., {platform!r}), or load it on another device",
         )
 
 
@@ -216,7 +216,7 @@ def _devices(
         other = f"gc.load(path, strategy=gc.devices.DataParallel({len(found)})) lowers its graph"
         return DeviceError(
             f"{name!r} was saved for {entry.devices} devices, and there are {len(found)}",
-            mend=f"{other} for those there are" if entry.graph is not None else None,
+            hint=f"{other} for those there are" if entry.graph is not None else None,
         )
 
     return found, lacking

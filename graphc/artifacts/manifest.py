@@ -15,7 +15,7 @@ from graphc.ir.types import TensorType
 def corrupt(where: str, must: str) -> ArtifactCorruptError:
     """The error for a part of an artifact that is not as it must be."""
     return ArtifactCorruptError(
-        f"the artifact does not make sense: {where} must {must}", mend="save it again"
+        f"the artifact does not make sense: {where} must {must}", hint="save it again"
     )
 
 

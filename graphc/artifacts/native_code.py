@@ -84,7 +84,7 @@ def native_code_of(
     try:
         return to_bytes(compiled, devices[0])
     except CacheError as error:
-        raise ArtifactError(f"signature {name!r}: {error.what}", mend="native=False") from error
+        raise ArtifactError(f"signature {name!r}: {error.what}", hint="native=False") from error
 
 
 def compiled_for(function: Function, devices: Sequence[jax.Device]) -> Any:

@@ -100,10 +100,10 @@ def check_targets(found: Mapping[str, Any]) -> None:
             raise ArtifactCorruptError(
                 f"a program calls {target[:80]!r}, which no artifact may",
                 details=["only operations of XLA and its own libraries may be called"],
-                mend="do not trust this file",
+                hint="do not trust this file",
             )
     if found["elements"] > MAX_BYTES:
-        raise ArtifactCorruptError("a program has a tensor beyond any memory", mend="save it again")
+        raise ArtifactCorruptError("a program has a tensor beyond any memory", hint="save it again")
 
 
 def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> bool:

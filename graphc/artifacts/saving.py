@@ -121,14 +121,14 @@ def save(
     if not isinstance(session, Session):
         raise AttributeValueError(
             f"save: the first argument must be a session, got {type(session).__name__}",
-            mend="gc.save(gc.Session(graph), path, signatures=...) saves the initial values",
+            hint="gc.save(gc.Session(graph), path, signatures=...) saves the initial values",
         )
     _check_signatures(signatures)
     platforms = _checked_platforms(platforms)
     if machine is not None and not native:
         raise AttributeValueError(
             "save: machine is for native code, and native is False",
-            mend="pass native=True with it; the other forms run on every machine",
+            hint="pass native=True with it; the other forms run on every machine",
         )
     machine = checked_machine(machine, "save")
     options = session.options if options is None else checked_options(options)
@@ -139,7 +139,7 @@ def save(
     if native and all(e.entry.native is None for e in exported.values()):
         raise AttributeValueError(
             "save: native code is for fixed sizes, and every signature has open ones",
-            mend="fix the sizes: gc.Signature(..., sizes={...})",
+            hint="fix the sizes: gc.Signature(..., sizes={...})",
         )
     names = set().union(*(e.state for e in exported.values()))
     types = {name: type for name, type in state_types(session.graph).items() if name in names}
@@ -167,7 +167,7 @@ def _check_signatures(signatures: Any) -> None:
     if not isinstance(signatures, Mapping) or not signatures:
         raise AttributeValueError(
             f"save: signatures must name one entry point at least, got {signatures!r}",
-            mend='signatures={"predict": gc.Signature(inputs, outputs)}',
+            hint='signatures={"predict": gc.Signature(inputs, outputs)}',
         )
     for name, signature in signatures.items():
         named = isinstance(name, str) and name.isidentifier()
@@ -182,13 +182,13 @@ def _checked_platforms(platforms: Any) -> tuple[str, ...]:
     if isinstance(platforms, str) or not platforms:
         raise AttributeValueError(
             f"save: platforms must be a list of names, got {platforms!r}",
-            mend='platforms=("cpu", "cuda")',
+            hint='platforms=("cpu", "cuda")',
         )
     for platform in platforms:
         if platform not in PLATFORMS:
             raise AttributeValueError(
                 f"save: {platform!r} is not a platform",
-                mend=f"choose among {', '.join(PLATFORMS)}",
+                hint=f"choose among {', '.join(PLATFORMS)}",
             )
     return tuple(dict.fromkeys(platforms))
 
@@ -210,7 +210,7 @@ def _export(
         if isinstance(resolve_fetch(graph, fetch), Node):
             raise FetchError(
                 f"signature {name!r}: output {output!r} is a step without a value",
-                mend="list it in updates",
+                hint="list it in updates",
             )
     program, places, values = _program(session, name, signature, feeds, options)
     sizes = _sizes(graph, name, signature, feeds.values())
@@ -219,7 +219,7 @@ def _export(
         a, b = program.equalities[0]
         raise ArtifactError(
             f"signature {name!r} needs {a} == {b}, which an open size cannot promise",
-            mend="fix the sizes: gc.Signature(..., sizes={...})",
+            hint="fix the sizes: gc.Signature(..., sizes={...})",
         )
     order = PortOrder.of(_renamed(program, list(feeds)))
     program = order.reorder(_renamed(program, list(feeds)))
@@ -234,15 +234,15 @@ def _export(
             name, program, order, outputs, devices, platforms, native, machine, options
         )
     except ExecutionError as error:
-        details, mend = error.details, error.mend
+        details, hint = error.details, error.hint
         if isinstance(error, MemoryLimitError):
             details += ("a file keeps each variable apart, where a session may stack them",)
             if options.memory_limit is not None:
-                mend = f"pass options with memory_limit={error.least} or more, or fix smaller sizes"
+                hint = f"pass options with memory_limit={error.least} or more, or fix smaller sizes"
             else:
-                mend = "fix smaller sizes, or name a machine with more memory"
+                hint = "fix smaller sizes, or name a machine with more memory"
         raise ArtifactError(
-            f"signature {name!r}: {error.what}", details=details, mend=mend
+            f"signature {name!r}: {error.what}", details=details, hint=hint
         ) from error
     return replace(lowered, values=values)
 
@@ -289,7 +289,7 @@ def _lowered(
     if calls_back(program):
         raise ArtifactError(
             f"signature {name!r} prints or calls a Python function, which no file can hold",
-            mend="give the signature outputs that do without",
+            hint="give the signature outputs that do without",
         )
     function = _function(name, program, len(order.written), devices, options)
     exported = stablehlo.export(name, function, platforms, bool(program.symbols()))
@@ -337,13 +337,13 @@ def _devices(
         has = "no strategy" if session.strategy is None else f"another strategy: {session.strategy}"
         raise AttributeValueError(
             f"signature {name!r} is replicated, and the session has {has}",
-            mend="gc.Session(graph, strategy=gc.devices.DataParallel(n)), or replicated=False",
+            hint="gc.Session(graph, strategy=gc.devices.DataParallel(n)), or replicated=False",
         )
     if program.symbols():
         raise ArtifactError(
             f"signature {name!r} is for several devices, and its sizes "
             f"{', '.join(program.symbols())} are open: JAX cannot export that",
-            mend=f"{_fix_sizes(program)}, or save it for one device: replicated=False",
+            hint=f"{_fix_sizes(program)}, or save it for one device: replicated=False",
         )
     return session.strategy.resolve()
 
@@ -397,7 +397,7 @@ def _limited(
     raise ArtifactError(
         f"signature {name!r} has to keep to memory_limit={options.memory_limit}, and its sizes "
         f"{', '.join(program.symbols())} are open: what it takes depends on them",
-        mend=f"{_fix_sizes(program)}, or pass options without memory_limit",
+        hint=f"{_fix_sizes(program)}, or pass options without memory_limit",
     )
 
 
@@ -417,7 +417,7 @@ def _sizes(
         if dim is None:
             raise UnknownNameError(
                 f"signature {name!r}: no input has a size {given!r}",
-                mend=nearest(given, known) or "its inputs have no open sizes",
+                hint=nearest(given, known) or "its inputs have no open sizes",
             )
         stands = as_symbol(dim)
         fixed = dim if stands is None else sizes.setdefault(stands, size)

@@ -83,5 +83,5 @@ def _check_sizes(sizes: Any) -> None:
         _refuse(f"sizes must map names to ints, got {sizes!r}", 'sizes={"batch": 32}')
 
 
-def _refuse(what: str, mend: str | None = None) -> NoReturn:
-    raise AttributeValueError(f"Signature: {what}", source=current_source(), mend=mend)
+def _refuse(what: str, hint: str | None = None) -> NoReturn:
+    raise AttributeValueError(f"Signature: {what}", source=current_source(), hint=hint)

@@ -99,7 +99,7 @@ class ModelState(Mapping[str, jax.Array], Uncopied):
         if found is not None and found.is_deleted():
             raise StateError(
                 "this state shares variables with one that was consumed",
-                mend="go on with the state that the entry point returned",
+                hint="go on with the state that the entry point returned",
             )
         return found
 
@@ -109,7 +109,7 @@ class ModelState(Mapping[str, jax.Array], Uncopied):
         if self._consumed_by is not None:
             raise StateError(
                 f"this state was consumed by {self._consumed_by}",
-                mend="go on with the state that call returned",
+                hint="go on with the state that call returned",
             )
 
     def consume(self, by: str) -> None:
@@ -146,7 +146,7 @@ class ModelState(Mapping[str, jax.Array], Uncopied):
         found = self._saved.types.get(name)
         if found is None:
             raise UnknownNameError(
-                f"no variable {name!r} in the state", mend=nearest(name, list(self))
+                f"no variable {name!r} in the state", hint=nearest(name, list(self))
             )
         return found
 

@@ -185,7 +185,7 @@ class Chain:
                 f"written by graphc {source.manifest.graphc}, jax {source.manifest.jax}; "
                 f"this is jax {jax.__version__}",
             ],
-            mend="install the jax it was written with or a newer one, or save it again",
+            hint="install the jax it was written with or a newer one, or save it again",
         )
 
     def _note(self, name: str, error: Exception) -> None:
@@ -312,13 +312,13 @@ def _graph(source: Source) -> Callable[[Shapes], Step] | None:
             raise ArtifactError(
                 f"graph {source.name!r}: {error.what}",
                 details=error.details,
-                mend=f"save it with memory_limit={error.least} or more, or feed a smaller batch",
+                hint=f"save it with memory_limit={error.least} or more, or feed a smaller batch",
             ) from error
         except GraphcError as error:
             raise ArtifactVersionError(
                 f"graph {source.name!r} cannot be compiled here",
                 details=[error.what, *error.details],
-                mend="save it again",
+                hint="save it again",
             ) from error
         return Step(compiled, places_on(source.devices, function.splits, source.replicated))
 

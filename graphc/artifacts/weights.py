@@ -85,7 +85,7 @@ class Weights:
         if not self._old and hashlib.sha256(data).hexdigest() != row.sha256:
             raise ArtifactCorruptError(
                 f"{self._members.path!r}: the value of {name!r} was altered",
-                mend="copy or save it again",
+                hint="copy or save it again",
             )
         return np.frombuffer(data, row.value.type.dtype).reshape(row.shape)
 

@@ -113,7 +113,7 @@ def _padded(seeds: list[Any], ys: list[Tensor]) -> list[Any]:
         raise GradientError(
             f"{len(ys)} ys and {len(seeds)} grad_ys",
             source=current_source(),
-            mend="give one adjoint, or None, for each y",
+            hint="give one adjoint, or None, for each y",
         )
     return seeds
 
@@ -133,7 +133,7 @@ def _check_inexact(what: str, items: Sequence[Any]) -> None:
                 f"{item.name!r} is {item.dtype.name}: only floating and complex tensors have "
                 "gradients",
                 source=current_source(),
-                mend="gc.cast it to float32 first, where a derivative makes sense",
+                hint="gc.cast it to float32 first, where a derivative makes sense",
             )
 
 
@@ -143,7 +143,7 @@ def _check_graph(graph: Graph, xs: Sequence[Tensor | Variable]) -> None:
             raise GraphError(
                 f"{x.name!r} belongs to another graph than the ys",
                 source=current_source(),
-                mend="differentiate in the graph that both were built in",
+                hint="differentiate in the graph that both were built in",
             )
 
 
@@ -166,7 +166,7 @@ def _no_path(x: Tensor | Variable, ys: Sequence[Tensor], source: Any) -> Gradien
         f"no gradient path from {x.name!r} to {names}",
         details=describe_tensors({f"y{i}": y for i, y in enumerate(ys)}),
         source=source,
-        mend="the y must be computed from the x by differentiable operators (not argmax, "
+        hint="the y must be computed from the x by differentiable operators (not argmax, "
         'comparisons, casts to integers, stop_gradient); unconnected="zero" gives zeros',
     )
 
@@ -201,7 +201,7 @@ def _refuse_carried(graph: Graph, ys: Sequence[Tensor], xs: Sequence[Tensor | Va
                 f"no gradient with respect to {min(carried)!r}: the body of {node.op.name} "
                 f"{node.name!r} assigns it, and the gradient does not pass through assignments",
                 source=node.source,
-                mend="give the body variable.read(), and assign what comes out of it outside",
+                hint="give the body variable.read(), and assign what comes out of it outside",
             )
 
 

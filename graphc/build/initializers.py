@@ -189,7 +189,7 @@ class Orthogonal:
         if len(shape) < 2:
             raise ShapeError(
                 f"Orthogonal: the shape must have two axes or more, got {shape}",
-                mend="use Normal or Uniform for vectors",
+                hint="use Normal or Uniform for vectors",
             )
         rows, columns = math.prod(shape[:-1]), shape[-1]
         normal = rng.standard_normal((max(rows, columns), min(rows, columns)))
@@ -261,7 +261,7 @@ def _working(initializer: object, dtype: DType) -> Any:
     if not is_floating(dtype):
         raise DTypeError(
             f"{type(initializer).__name__} makes floating values, not {dtype.name}",
-            mend="pass an array, or a function (rng, shape, dtype) -> array",
+            hint="pass an array, or a function (rng, shape, dtype) -> array",
         )
     return np.float64 if dtype == np.float64 else np.float32
 

@@ -30,7 +30,7 @@ def _reduced(graph: Graph) -> tuple[Callable[[bytes], Graph], tuple[bytes]]:
             f"graph {graph.name!r} cannot be pickled or copied: {error.what}",
             details=error.details,
             source=error.source,
-            mend=error.mend or "build it where it is needed, by the same Python function",
+            hint=error.hint or "build it where it is needed, by the same Python function",
         ) from error
 
 

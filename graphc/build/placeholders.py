@@ -52,7 +52,7 @@ def placeholder(
         raise GraphError(
             "placeholder: a body (of scan, ...) takes its values as arguments",
             source=current_source(),
-            mend="make the placeholder before the body; the body may use it",
+            hint="make the placeholder before the body; the body may use it",
         )
     if isinstance(shape, TensorSpec):
         shape, dtype, name = shape.shape, shape.dtype, name or shape.name
@@ -107,7 +107,7 @@ def trace(fn: Callable[..., Any], *specs: Any, seed: int = 0, name: str | None =
         raise AttributeValueError(
             "trace: takes a Python function of tensors, got a tensor",
             source=current_source(),
-            mend="gc.linalg.trace(x) is the sum of a diagonal",
+            hint="gc.linalg.trace(x) is the sum of a diagonal",
         )
     graph = Graph(seed=seed, name=name or getattr(fn, "__name__", "traced").strip("<>"))
     with graph:
@@ -122,7 +122,7 @@ def trace(fn: Callable[..., Any], *specs: Any, seed: int = 0, name: str | None =
         raise GraphError(
             f"trace: {graph.name} returned nothing",
             source=current_source(),
-            mend="return the tensors that are its results",
+            hint="return the tensors that are its results",
         )
     return graph
 
@@ -135,7 +135,7 @@ def _as_output(output: Any, graph: Graph) -> Tensor:
             f"trace: {graph.name} returned {output!r}, which is no tensor of it",
             details=[error.what],
             source=current_source(),
-            mend="return tensors calculated from the arguments, alone or nested",
+            hint="return tensors calculated from the arguments, alone or nested",
         ) from error
 
 

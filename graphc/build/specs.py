@@ -28,13 +28,13 @@ def as_dim(dim: Any, what: str) -> Dim | None:
         raise ShapeError(
             f"{what}: {dim!r} is not a dim",
             source=current_source(),
-            mend='write a size, None, or a name such as "batch" or "2*batch"',
+            hint='write a size, None, or a name such as "batch" or "2*batch"',
         ) from error
     if isinstance(dim, bool) or (isinstance(parsed, int) and parsed < 0):
         raise ShapeError(
             f"{what}: {dim!r} is not a size",
             source=current_source(),
-            mend="sizes are 0 or more; write None for a size that is known only when fed",
+            hint="sizes are 0 or more; write None for a size that is known only when fed",
         )
     return parsed
 
@@ -49,7 +49,7 @@ def as_dims(shape: Any, what: str) -> tuple[Dim | None, ...]:
         raise ShapeError(
             f"{what}: the rank must be known",
             source=current_source(),
-            mend="write one None for each size that is not known: (None, None)",
+            hint="write one None for each size that is not known: (None, None)",
         )
     bare = isinstance(shape, (str, DimExpr)) or not isinstance(shape, Sequence)
     return tuple(as_dim(dim, what) for dim in ([shape] if bare else shape))
@@ -67,7 +67,7 @@ def as_static_shape(shape: Any, what: str) -> tuple[int, ...]:
         raise ShapeError(
             f"{what}: every size must be known, got ({', '.join(map(str, dims))})",
             source=current_source(),
-            mend="write ints",
+            hint="write ints",
         )
     return sizes
 
@@ -122,7 +122,7 @@ class TensorSpec:
         raise AttributeValueError(
             f"{value!r} is not a spec",
             source=current_source(),
-            mend='pass gc.TensorSpec((None, 784), "float32"), or an array like those to come',
+            hint='pass gc.TensorSpec((None, 784), "float32"), or an array like those to come',
         )
 
 
@@ -139,5 +139,5 @@ def check_name(name: Any, what: str) -> str:
     raise AttributeValueError(
         f"{what}: {name!r} is not a name",
         source=current_source(),
-        mend='use letters, digits and "_", such as "kernel"; "/" separates scopes',
+        hint='use letters, digits and "_", such as "kernel"; "/" separates scopes',
     )

@@ -70,7 +70,7 @@ def variable(
         raise GraphFinalizedError(
             f"variable: the graph has run, and cannot get the variable {name!r} any more",
             source=source,
-            mend="build the whole graph before the first run, or add to it inside "
+            hint="build the whole graph before the first run, or add to it inside "
             "`with graph.extend():`",
         )
     what = f"variable {name!r}"
@@ -112,14 +112,14 @@ def _as_initial(
         raise AttributeValueError(
             f"{what}: {init.__name__} is a class",
             source=source,
-            mend=f"make one: {init.__name__}(...)",
+            hint=f"make one: {init.__name__}(...)",
         )
     if callable(init):
         if shape is None:
             raise ShapeError(
                 f"{what}: an initializer needs a shape",
                 source=source,
-                mend="pass shape=(...)",
+                hint="pass shape=(...)",
             )
         return TensorType(FLOAT32 if dtype is None else dtype, shape), init
     if isinstance(init, np.generic) and dtype is None:
@@ -140,7 +140,7 @@ def _check_shape(got: Any, wanted: Any, what: str, source: Source | None) -> Non
             f"{what}: the initial value has the shape ({', '.join(map(str, got))}), "
             f"not ({', '.join(map(str, wanted))})",
             source=source,
-            mend="leave out the shape, or give a value that has it",
+            hint="leave out the shape, or give a value that has it",
         )
 
 
@@ -167,7 +167,7 @@ def _initial_tensor(
                 f"{what}: its initial value depends on {node.op.name} {node.name!r}",
                 details=describe_tensors({"init": tensor, node.op.name: current}),
                 source=source,
-                mend="calculate it from constants and from other variables only; "
+                hint="calculate it from constants and from other variables only; "
                 "to store a value later, assign it",
             )
         pending += node.inputs
@@ -225,14 +225,14 @@ def initial_value(variable: Variable, seed: int) -> Array:
             f"variable {variable.name!r}: its initializer returned the shape {value.shape}, "
             f"not {sizes}",
             source=variable.source,
-            mend="return an array of the shape that the initializer is called with",
+            hint="return an array of the shape that the initializer is called with",
         )
     if value.dtype != dtype and not _fits(value.dtype, dtype):
         raise DTypeError(
             f"variable {variable.name!r}: its initializer returned {value.dtype.name}, "
             f"not {dtype.name}",
             source=variable.source,
-            mend="return an array of the dtype that the initializer is called with",
+            hint="return an array of the dtype that the initializer is called with",
         )
     try:
         return np.array(fitted(value, dtype))
@@ -242,7 +242,7 @@ def initial_value(variable: Variable, seed: int) -> Array:
             f"do not fit {dtype.name}",
             details=error.details,
             source=variable.source,
-            mend=error.mend,
+            hint=error.hint,
         ) from None
 
 

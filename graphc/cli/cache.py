@@ -27,7 +27,7 @@ def _folder(given: str | None) -> Path:
         return default_folder()
     folder = Path(given).expanduser().absolute()
     if not folder.is_dir():
-        raise CacheError(f"no folder {given!r}", mend="check the path")
+        raise CacheError(f"no folder {given!r}", hint="check the path")
     return folder
 
 

@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> None:
         SystemExit: code 1, where the file gives something else than the graph.
     """
     if options.tolerance is not None and not options.validate:
-        raise GraphcError("--tolerance is for --validate", mend="add --validate")
+        raise GraphcError("--tolerance is for --validate", hint="add --validate")
     ask_for_devices(options.devices)
     job = load_job(options.script, options.arguments)
     check_savable(job, options.script, options.file)

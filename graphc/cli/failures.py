@@ -45,13 +45,13 @@ def code_of(script: str) -> Iterator[None]:
 
 
 def one_line(error: GraphcError, launcher: str = "") -> str:
-    """What went wrong, where, and how to mend it (or, if that is not said, the first fact).
+    """What went wrong, where, and how to fix it (or, if that is not said, the first fact).
 
     Args:
         launcher: the file that started the command line, whose lines are not the user's.
     """
     ours = getattr(error.source, "file", None) == launcher
     where = f" (at {error.source})" if error.source is not None and not ours else ""
-    hint = error.mend or next(iter(error.details), "")
-    mend = f"; {hint}" if hint else ""
-    return " ".join(f"{error.what}{where}{mend}".split())
+    advice = error.hint or next(iter(error.details), "")
+    hint = f"; {advice}" if advice else ""
+    return " ".join(f"{error.what}{where}{hint}".split())

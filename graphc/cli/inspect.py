@@ -16,7 +16,7 @@ from graphc.ir.opdef import Effects
 from graphc.ir.program import Program
 from graphc.ir.text import print_graph, print_program
 from graphc.passes.core.costs import Cost, program_costs, total
-from graphc.runtime.pipeline.compilation import Making
+from graphc.runtime.pipeline.compilation import Compilation
 from graphc.runtime.step.compiler import compile
 from graphc.runtime.step.pass_history import layout_for, pass_history
 from graphc.runtime.targets.prepare import prepare
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
         if getattr(options, part) and not asked:
             raise GraphcError(
                 f"--{part} says what programs are of, and none was asked for",
-                mend=f"add one of {', '.join(f'--{part}' for part in _OF_FETCHES)}",
+                hint=f"add one of {', '.join(f'--{part}' for part in _OF_FETCHES)}",
             )
     ask_for_devices(options.devices)
     job = load_job(options.target, options.arguments)
@@ -67,8 +67,8 @@ def _show_program(
     """The parts that show what becomes of a set of fetches."""
     texts = []
     if any(part != "stablehlo" for part in _asked(options)):
-        making = _making(options, job, target)
-        history = pass_history(making, layout_for(job.graph, making))
+        compilation = _compilation(options, job, target)
+        history = pass_history(compilation, layout_for(job.graph, compilation))
         if options.passes:
             facts["passes"] = history.report.to_json()
             texts.append(str(history))
@@ -79,7 +79,7 @@ def _show_program(
                 facts[which] = {"pass": name, "text": text}
                 texts += [f"# {which} {name}", text]
         if options.cost:
-            facts["cost"] = _costs(making.program)
+            facts["cost"] = _costs(compilation.program)
             texts += _cost_text(facts["cost"])
     if options.stablehlo:
         strategy = strategy_for(options.devices)
@@ -91,12 +91,12 @@ def _show_program(
     return texts
 
 
-def _making(options: argparse.Namespace, job: Job, target: Target) -> Making:
+def _compilation(options: argparse.Namespace, job: Job, target: Target) -> Compilation:
     """What an executable of the fetches would be made from. No pass has run."""
     compiling = CompileOptions(pipeline=options.pipeline)
     prepared = prepare(job.graph, target.nest.distinct, list(target.feeds), compiling)
     shapes = list(target.feeds.values())
-    return Making(prepared, shapes, strategy_for(options.devices), compiling)
+    return Compilation(prepared, shapes, strategy_for(options.devices), compiling)
 
 
 # -- costs ----------------------------------------------------------------------------------

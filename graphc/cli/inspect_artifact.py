@@ -29,7 +29,7 @@ def show_artifact(options: argparse.Namespace) -> None:
         if getattr(options, part):
             raise GraphcError(
                 f"--{part} needs a script: an artifact holds programs, not the graph they are of",
-                mend="give a .py file, or use --stablehlo",
+                hint="give a .py file, or use --stablehlo",
             )
     manifest, members = read(options.target)
     for name in members:

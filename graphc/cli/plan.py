@@ -74,7 +74,7 @@ def _batch(target: Target, axes: Mapping[Tensor, int], search: bool) -> int:
         return 0
     if len(rows) != 1:
         what = "no feed has a batch axis" if not rows else f"feeds have batches of {sorted(rows)}"
-        raise FeedError(f"plan: {what}", mend='make the first size of the placeholders "batch"')
+        raise FeedError(f"plan: {what}", hint='make the first size of the placeholders "batch"')
     return rows.pop()
 
 
@@ -111,7 +111,7 @@ def _facts(
         "batch": None if best is None else best.batch,
         "bytes": None if best is None else best.bytes,
         "memory": None if best is None or best.step is None else best.step.memory(),
-        "recomputes": best is not None and best.step is not None and best.step.insides.recomputes,
+        "recomputes": best is not None and best.step is not None and best.step.stages.recomputes,
     }
 
 

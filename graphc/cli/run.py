@@ -49,7 +49,7 @@ def _chosen(model: Model, name: str | None) -> EntryPoint:
         names = ", ".join(model.signatures)
         raise UnknownNameError(
             f"the artifact has {len(model.signatures)} signatures: {names}",
-            mend="choose one: --signature NAME",
+            hint="choose one: --signature NAME",
         )
     return next(iter(model.signatures.values()))
 
@@ -67,17 +67,17 @@ def _read(name: str, path: str) -> Array:
     try:
         value = np.load(path, allow_pickle=False)
     except FileNotFoundError:
-        raise FeedError(f"input {name!r}: no file {path!r}", mend="check the path") from None
+        raise FeedError(f"input {name!r}: no file {path!r}", hint="check the path") from None
     except (OSError, ValueError, EOFError) as error:
         raise FeedError(
             f"input {name!r}: {path!r} is not a NumPy file",
-            mend="write it with numpy.save(path, array)",
+            hint="write it with numpy.save(path, array)",
         ) from error
     if not isinstance(value, np.ndarray):
         value.close()
         raise FeedError(
             f"input {name!r}: {path!r} holds several arrays",
-            mend="give a .npy file, written with numpy.save(path, array)",
+            hint="give a .npy file, written with numpy.save(path, array)",
         )
     return value
 
@@ -88,7 +88,7 @@ def _write(path: str, values: Mapping[str, Array]) -> None:
     except OSError as error:
         raise GraphcError(
             f"cannot write {path!r}: {error.strerror or error}",
-            mend="give a file in a folder that exists",
+            hint="give a file in a folder that exists",
         ) from error
 
 

@@ -37,14 +37,14 @@ def load_job(script: str, arguments: Sequence[str]) -> Job:
         hint = nearest("build", [n for n, v in vars(module).items() if isfunction(v)]) or ""
         raise GraphcError(
             f"{script} has no function build()",
-            mend=hint if "mean" in hint else "define one that returns a gc.train.Job",
+            hint=hint if "mean" in hint else "define one that returns a gc.train.Job",
         )
     with code_of(script):
         job = build()
     if not isinstance(job, Job):
         raise GraphcError(
             f"build() of {script} must return a gc.train.Job, got {type(job).__name__}",
-            mend="return gc.train.Job(graph, train, batches, steps, ...)",
+            hint="return gc.train.Job(graph, train, batches, steps, ...)",
         )
     return _guarded(script, job)
 
@@ -54,11 +54,11 @@ def _imported(script: str, arguments: Sequence[str]) -> ModuleType:
     path = Path(script)
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
-        raise GraphcError(f"script {script!r} {what}", mend="give a Python file")
+        raise GraphcError(f"script {script!r} {what}", hint="give a Python file")
     if is_zipfile(path):  # as artifacts are
         raise GraphcError(
             f"script {script!r} is an archive of programs, as gc.save writes it",
-            mend="give the Python file that it was made by",
+            hint="give the Python file that it was made by",
         )
     loader = SourceFileLoader(_MODULE, str(path.resolve()))  # whatever the file's name ends in
     spec = spec_from_file_location(_MODULE, path.resolve(), loader=loader)

@@ -94,7 +94,7 @@ def _not_known(tensor: Tensor) -> FeedError:
     return FeedError(
         f"feed {name!r} is {tensor.type}, and its sizes are not known",
         source=tensor.node.source,
-        mend=f"give them: --feed {name}={sizes}, with numbers",
+        hint=f"give them: --feed {name}={sizes}, with numbers",
     )
 
 

@@ -54,10 +54,10 @@ def check_savable(job: Job, script: str, path: str) -> None:
     if not job.signatures:
         raise GraphcError(
             f"build() of {script} gives no signatures, so there is nothing to save",
-            mend='gc.train.Job(..., signatures={"predict": gc.Signature(inputs, outputs)})',
+            hint='gc.train.Job(..., signatures={"predict": gc.Signature(inputs, outputs)})',
         )
     if not Path(path).parent.is_dir() or Path(path).is_dir():
-        raise ArtifactError(f"cannot write {path!r}", mend="give a file in a folder that exists")
+        raise ArtifactError(f"cannot write {path!r}", hint="give a file in a folder that exists")
 
 
 def summary(session: Session, job: Job, history: History) -> dict[str, Any]:

@@ -59,5 +59,5 @@ def _as_array(name: str, value: Any) -> np.ndarray[Any, Any]:
             f"Batches: {name!r}: {error.what}",
             details=error.details,
             source=current_source(),
-            mend=error.mend,
+            hint=error.hint,
         ) from error.__cause__

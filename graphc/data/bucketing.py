@@ -38,7 +38,7 @@ def _checked_sizes(name: str, row: Sequence[Any]) -> list[int]:
         raise AttributeValueError(
             f"Bucketing: the sizes of {name!r} must be ints of 1 or more, got {row}",
             source=current_source(),
-            mend='Bucketing({"time": [16, 32, 64]})',
+            hint='Bucketing({"time": [16, 32, 64]})',
         )
     return sorted({int(n) for n in row})
 
@@ -90,7 +90,7 @@ class Bucketing:
             raise AttributeValueError(
                 f"Bucketing: mask takes names of sizes, got {', '.join(map(repr, names))}",
                 source=current_source(),
-                mend=f"the sizes with buckets are {', '.join(self.sizes)}",
+                hint=f"the sizes with buckets are {', '.join(self.sizes)}",
             )
         mask = placeholder(names, "bool", name="_".join(("mask", *names)))
         self._masks.append(mask)
@@ -155,7 +155,7 @@ class Bucketing:
                         f"feed {_label(tensor)} has {size} for {names[name]}, and another feed "
                         f"{sizes.real[name]}",
                         source=tensor.node.source,
-                        mend="feed values whose sizes agree",
+                        hint="feed values whose sizes agree",
                     )
         for name, size in sizes.real.items():
             sizes.padded[name] = self._bucket(names[name], size)
@@ -181,7 +181,7 @@ class Bucketing:
             raise FeedError(
                 f"{name} is {size}, and its largest bucket {row[-1]}",
                 source=current_source(),
-                mend="add a larger bucket, or feed less at once",
+                hint="add a larger bucket, or feed less at once",
             )
         return row[place]
 
@@ -235,7 +235,7 @@ def _evened(
             f"feed {_label(tensor)} has rows of lengths {_listed(counts)}, and another feed of "
             f"{names[batch]} and {names[time]} has {_listed(sizes.lengths[batch, time])}",
             source=tensor.node.source,
-            mend="feed rows that agree in their lengths",
+            hint="feed rows that agree in their lengths",
         )
     result = np.zeros((len(value), max(counts), *rest), spec.dtype)
     for number, row in zip(np.flatnonzero(counts), rows, strict=True):
@@ -281,7 +281,7 @@ def _mask_value(tensor: Tensor, dims: Sequence[Dim], sizes: Sizes) -> Array:
         raise FeedError(
             f"mask {_label(tensor)} needs the size {unknown[0]}, which no feed has",
             source=tensor.node.source,
-            mend="feed a placeholder with that size in its shape too",
+            hint="feed a placeholder with that size in its shape too",
         )
     mask = np.ones(real, bool)
     names = [as_symbol(dim) for dim in dims]
@@ -306,7 +306,7 @@ def _cut(graph: Graph, fetch: Fetch, sizes: Sizes) -> tuple[slice, ...] | None:
             raise FetchError(
                 f"{fetch.name}: its size {dim} mixes what is padded with what is not",
                 source=graph.producer(fetch).source,
-                mend="fetch it with the padded axes as axes of their own",
+                hint="fetch it with the padded axes as axes of their own",
             )
         cut.append(slice(_bound(dim, sizes.real)))
     return None if cut == [slice(None)] * len(cut) else tuple(cut)

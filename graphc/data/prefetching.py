@@ -82,7 +82,7 @@ def prefetch(
         raise AttributeValueError(
             f"prefetch: steps are stacked for a session, got to={to!r}",
             source=current_source(),
-            mend="prefetch(batches, session, steps=n), or stack the arrays yourself",
+            hint="prefetch(batches, session, steps=n), or stack the arrays yourself",
         )
     return Prefetch(_in_groups(batches, n), lambda group: to.put(group, steps=n), count)
 
@@ -150,7 +150,7 @@ def _check_iterable(batches: Any) -> None:
         raise FeedError(
             f"prefetch: batches must be an iterable of batches, got {type(batches).__name__}",
             source=current_source(),
-            mend="pass a list of them, a generator, or a gc.data.Batches",
+            hint="pass a list of them, a generator, or a gc.data.Batches",
         )
 
 
@@ -184,7 +184,7 @@ def _placer(to: Destination | None) -> Callable[[Any], Any]:
         raise AttributeValueError(
             f"prefetch: takes a session, an executable or a device to copy to, got {to!r}",
             source=current_source(),
-            mend='prefetch(batches, session), or prefetch(batches, "/gpu:0")',
+            hint='prefetch(batches, session), or prefetch(batches, "/gpu:0")',
         )
     return lambda nest: _put_nest(nest, to)
 
@@ -210,7 +210,7 @@ def _array(leaf: Any) -> Any:
         array = read(leaf)
     except DTypeError as error:
         raise FeedError(
-            f"prefetch: {error.what}", details=error.details, mend=error.mend
+            f"prefetch: {error.what}", details=error.details, hint=error.hint
         ) from error.__cause__
     try:
         as_dtype(array.dtype)

@@ -105,7 +105,7 @@ def _check_owners(graph: Graph, fetches: Sequence[Fetch], feeds: Sequence[Tensor
             raise FetchError(
                 f"fetch {fetch.name!r} is not of graph {graph.name!r}",
                 source=current_source(),
-                mend="fetch tensors of the session's own graph; a body's tensors must be "
+                hint="fetch tensors of the session's own graph; a body's tensors must be "
                 "returned from it",
             )
     for tensor in feeds:
@@ -113,7 +113,7 @@ def _check_owners(graph: Graph, fetches: Sequence[Fetch], feeds: Sequence[Tensor
             raise FeedError(
                 f"feed {tensor.name!r} is not of graph {graph.name!r}",
                 source=current_source(),
-                mend="feed tensors of the session's own graph",
+                hint="feed tensors of the session's own graph",
             )
 
 
@@ -123,7 +123,7 @@ def _check_all_fed(nodes: Sequence[Node], fed: set[Tensor]) -> None:
             raise FeedError(
                 f"placeholder {node.name!r} ({node.outputs[0].type}) is needed and not fed",
                 source=node.source,
-                mend=f'feed it: {{"{node.name}": value}}',
+                hint=f'feed it: {{"{node.name}": value}}',
             )
 
 

@@ -89,7 +89,7 @@ def parse_device(name: str) -> DeviceSpec:
             raise DeviceError(
                 f"{name!r} is not a device name",
                 source=current_source(),
-                mend='write "/gpu:0" or "/job:worker/replica:0/task:1/device:GPU:0"',
+                hint='write "/gpu:0" or "/job:worker/replica:0/task:1/device:GPU:0"',
             )
         job_key, job, number_key, number, kind, index = match.groups()
         if job_key:

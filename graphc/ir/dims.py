@@ -97,7 +97,7 @@ class DimExpr:
     def __rfloordiv__(self, other: int) -> Dim:
         raise ShapeError(
             f"a size may not divide an int: {other} // ({self})",
-            mend="divide a named size by an int, or bind the size",
+            hint="divide a named size by an int, or bind the size",
         )
 
     __radd__ = __add__
@@ -126,7 +126,7 @@ _DEEPEST = 50
 def _too_long() -> ShapeError:
     return ShapeError(
         f"an expression of named sizes has more than {_HEAVIEST} names and terms",
-        mend="give the size a name of its own: None, or a string such as 'batch'",
+        hint="give the size a name of its own: None, or a string such as 'batch'",
     )
 
 
@@ -149,7 +149,7 @@ def symbol(name: str) -> DimExpr:
     if not _NAME.match(name) or name == "floordiv":
         raise ShapeError(
             f"{name!r} is not a name for a size",
-            mend='use an identifier such as "batch"',
+            hint='use an identifier such as "batch"',
         )
     return DimExpr((((name,), 1),))
 

@@ -78,7 +78,7 @@ def _as_dtype(value: Any) -> DType:
             raise DTypeError(
                 f"{value!r} counts bits in the texts of graphc and bytes in NumPy",
                 source=current_source(),
-                mend=f"write {BY_SHORT[value].name!r} or {np.dtype(value).name!r}",
+                hint=f"write {BY_SHORT[value].name!r} or {np.dtype(value).name!r}",
             )
         found = BY_SHORT.get(value) or _BY_LONG.get(value)
         if found is not None:
@@ -91,7 +91,7 @@ def _as_dtype(value: Any) -> DType:
             f"{value!r} is not a dtype of graphc",
             details=[f"dtypes: {', '.join(sorted(_BY_LONG))}"],
             source=current_source(),
-            mend=(nearest(value, _BY_LONG) if isinstance(value, str) else None)
+            hint=(nearest(value, _BY_LONG) if isinstance(value, str) else None)
             or "strings and objects live on the host only; pass numbers",
         )
     return dtype
@@ -157,7 +157,7 @@ def promote(a: DType, b: DType) -> DType:
         except (TypeError, ValueError) as error:  # the narrow types have no implicit promotion
             raise DTypeError(
                 f"no implicit promotion between {a.name} and {b.name}",
-                mend="cast one of them: gc.cast(t, dtype)",
+                hint="cast one of them: gc.cast(t, dtype)",
             ) from error
 
 

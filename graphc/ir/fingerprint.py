@@ -167,5 +167,5 @@ def _option(value: Any) -> str:
         return write_value(value)
     raise AttributeValueError(
         f"an option of type {type(value).__name__} cannot enter a cache key: {value!r:.80}",
-        mend="use frozen dataclasses, numbers, strings, and tuples and mappings of these",
+        hint="use frozen dataclasses, numbers, strings, and tuples and mappings of these",
     )

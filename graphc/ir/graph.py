@@ -51,7 +51,7 @@ class Graph:
                 f"the body {name!r} is nested {self.depth} deep in other bodies; at most "
                 f"{DEEPEST_NEST} are allowed",
                 source=AMBIENT.source or current_source(),
-                mend="a function that calls itself to build a body never ends, since it does so "
+                hint="a function that calls itself to build a body never ends, since it does so "
                 "while the graph is built; for repetition use gc.scan or gc.while_loop",
             )
         self.root: Graph = self if parent is None else parent.root
@@ -106,7 +106,7 @@ class Graph:
             raise GraphFinalizedError(
                 f"{op.name}: the graph has run, and cannot grow any more",
                 source=source,
-                mend="build the whole graph before the first run, or add nodes inside "
+                hint="build the whole graph before the first run, or add nodes inside "
                 "`with graph.extend():`",
             )
         operands = tuple(inputs)
@@ -188,7 +188,7 @@ class Graph:
                 f"tensor {tensor.name!r} belongs to {other}",
                 details=describe_tensors({"tensor": tensor}),
                 source=AMBIENT.source or current_source(),
-                mend="a body's tensors can be used inside that body only; return them from it"
+                hint="a body's tensors can be used inside that body only; return them from it"
                 if tensor.graph is not None and tensor.graph.root is self.root
                 else "build both in one graph, or feed its value",
             )
@@ -228,7 +228,7 @@ class Graph:
             raise AttributeValueError(
                 f"{base!r} is not a name",
                 source=AMBIENT.source or current_source(),
-                mend='pass a text without ":", such as name="hidden"',
+                hint='pass a text without ":", such as name="hidden"',
             )
         return self._unique(AMBIENT.name_scope + base)
 
@@ -315,7 +315,7 @@ class Graph:
             raise UnknownNameError(
                 f"no node {name!r} in graph {self.name!r}",
                 source=current_source(),
-                mend=nearest(name, self._by_name),
+                hint=nearest(name, self._by_name),
             )
         return found
 
@@ -332,7 +332,7 @@ class Graph:
             raise UnknownNameError(
                 f"no tensor {name!r}: {node.op.name} {node_name!r} has {len(node.outputs)} results",
                 source=current_source(),
-                mend=nearest(name, [t.name for t in node.outputs]),
+                hint=nearest(name, [t.name for t in node.outputs]),
             )
         return node.outputs[position]
 
@@ -347,7 +347,7 @@ class Graph:
             raise UnknownNameError(
                 f"no variable {name!r} in graph {self.name!r}",
                 source=current_source(),
-                mend=nearest(name, self.variables),
+                hint=nearest(name, self.variables),
             )
         return found
 

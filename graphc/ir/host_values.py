@@ -57,7 +57,7 @@ def host_array(value: Any, wanted: DType | None = None) -> Array:
     if array.dtype.kind in "OSUT":
         raise DTypeError(
             f"{_text(value)} is not numeric",
-            mend="pass a tensor, a variable, a number or an array of numbers",
+            hint="pass a tensor, a variable, a number or an array of numbers",
         )
     as_dtype(array.dtype)
     return array
@@ -213,7 +213,7 @@ def _check_nest(value: list[Any] | tuple[Any, ...], depth: int) -> None:
     if depth > _DEEPEST:
         raise DTypeError(
             f"{type(value).__name__}s are nested more than {_DEEPEST} deep",
-            mend="pass an array, or lists as deep as the shape is long",
+            hint="pass an array, or lists as deep as the shape is long",
         )
     kinds = set(map(type, value))
     if any(issubclass(kind, np.ma.MaskedArray) for kind in kinds):
@@ -239,7 +239,7 @@ def _becomes_masked(value: Any) -> bool:
 def _masked() -> DTypeError:
     return DTypeError(
         "a masked array would lose its mask",
-        mend="pass value.filled(...), or its data and its mask as two arrays",
+        hint="pass value.filled(...), or its data and its mask as two arrays",
     )
 
 
@@ -248,7 +248,7 @@ def _unreadable(value: Any, error: Exception) -> DTypeError:
     return DTypeError(
         f"{shown(value)} cannot be read as an array",
         details=[f"{type(error).__name__}: {lines[0][:200]}"],
-        mend="pass an array, or lists of numbers of one length",
+        hint="pass an array, or lists of numbers of one length",
     )
 
 
@@ -256,7 +256,7 @@ def _real(array: Array, dtype: DType) -> Array:
     if array.imag.any():
         raise DTypeError(
             f"{array.dtype} values with an imaginary part do not fit {dtype.name}",
-            mend="take the real part, or ask for a complex dtype",
+            hint="take the real part, or ask for a complex dtype",
         )
     return array.real
 
@@ -267,7 +267,7 @@ def _check_bools(array: Array) -> None:
         raise DTypeError(
             f"{array.dtype} values other than 0 and 1 do not fit bool",
             details=[f"{array[other][0]} is one"],
-            mend="compare them, as in value != 0",
+            hint="compare them, as in value != 0",
         )
 
 
@@ -281,7 +281,7 @@ def _check_integers(array: Array, dtype: DType) -> None:
         if not whole:
             raise DTypeError(
                 f"{array.dtype} values that are not whole do not fit {dtype.name}",
-                mend="round them first",
+                hint="round them first",
             )
         least, most = int(wide.min()), int(wide.max())
     else:
@@ -301,7 +301,7 @@ def _check_finite(array: Array, result: Array) -> None:
         raise DTypeError(
             f"{array.dtype} values do not fit {result.dtype}",
             details=[f"{first} would become {result[lost][0]}"],
-            mend="ask for a wider dtype, or scale the values",
+            hint="ask for a wider dtype, or scale the values",
         )
 
 
@@ -310,7 +310,7 @@ def _misfit(dtype: DType, least: int, most: int) -> DTypeError:
     return DTypeError(
         f"{given} is out of range for {dtype.name}",
         details=[f"its values run from {_text(least)} to {_text(most)}"],
-        mend='ask for a wider dtype, as in gc.constant(value, "int64")',
+        hint='ask for a wider dtype, as in gc.constant(value, "int64")',
     )
 
 

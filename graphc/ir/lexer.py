@@ -88,21 +88,21 @@ class Cursor:
 
     # -- errors -----------------------------------------------------------------------------
 
-    def fail(self, expected: str, token: Token | None = None, mend: str | None = None) -> NoReturn:
+    def fail(self, expected: str, token: Token | None = None, hint: str | None = None) -> NoReturn:
         """Raises `TextError`: the line, what was expected there and what stands there."""
         token = token or self.peek()
-        self.fail_at(token, f"expected {expected}, got {token}", mend)
+        self.fail_at(token, f"expected {expected}, got {token}", hint)
 
     def fail_at(
-        self, token: Token, what: str, mend: str | None = None, cause: Exception | None = None
+        self, token: Token, what: str, hint: str | None = None, cause: Exception | None = None
     ) -> NoReturn:
         """Raises `TextError` with `what`, at the line of `token`."""
         details = [f"{token.line:4} | {self.lines[token.line - 1].rstrip()}"]
         if isinstance(cause, GraphcError):
             details += [*([] if cause.what in what else [cause.what]), *cause.details]
-            mend = mend or cause.mend
+            hint = hint or cause.hint
         raise TextError(
-            f"line {token.line}: {what}", details=details, source=self.source(token), mend=mend
+            f"line {token.line}: {what}", details=details, source=self.source(token), hint=hint
         ) from cause
 
     def source(self, token: Token) -> Source | None:

@@ -26,5 +26,5 @@ def check_length(name: str, what: str = "name", source: Source | None = None) ->
             f"the {what} {name[:20]!r}... has {len(name):,} characters; at most "
             f"{LONGEST_NAME:,} are allowed",
             source=source or current_source(),
-            mend="give a shorter name, or use fewer name scopes",
+            hint="give a shorter name, or use fewer name scopes",
         )

@@ -260,7 +260,7 @@ class Operand(Uncopied):
         raise GraphError(
             f"{self!r} has no truth value while the graph is built",
             source=current_source(),
-            mend="use gc.where(condition, a, b), or run the graph to see a value; `==` compares "
+            hint="use gc.where(condition, a, b), or run the graph to see a value; `==` compares "
             "elements: to ask whether two are the same tensor use `a is b`, and a set for `a in b`",
         )
 
@@ -268,7 +268,7 @@ class Operand(Uncopied):
         raise GraphError(
             f"{self!r} cannot be iterated over while the graph is built",
             source=current_source(),
-            mend="index it (t[0]), or use gc.scan over its leading axis",
+            hint="index it (t[0]), or use gc.scan over its leading axis",
         )
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
@@ -284,7 +284,7 @@ class Operand(Uncopied):
         raise GraphError(
             f"{self!r} has no value while the graph is built",
             source=current_source(),
-            mend="run it: session.run(tensor); or use the gc.* function in place of NumPy's",
+            hint="run it: session.run(tensor); or use the gc.* function in place of NumPy's",
         )
 
 

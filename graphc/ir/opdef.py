@@ -118,7 +118,7 @@ class InferContext:
         self.source = source
         self.regions = regions
 
-    def unify(self, a: Dim, b: Dim, what: str, *, mend: str | None = None) -> Dim:
+    def unify(self, a: Dim, b: Dim, what: str, *, hint: str | None = None) -> Dim:
         """Requires `a == b`, recording it where a size is not known; gives the known one.
 
         Raises:
@@ -127,7 +127,7 @@ class InferContext:
         if a is b or a == b:
             return a
         if not self.constraints.unify(a, b):
-            self.fail(f"{what} differ, {a} and {b}", mend=mend)
+            self.fail(f"{what} differ, {a} and {b}", hint=hint)
         return self.constraints.find(a)
 
     def unify_types(self, given: TensorType, wanted: TensorType, what: str) -> None:
@@ -169,16 +169,16 @@ class InferContext:
             listed = " and ".join(f"({', '.join(map(str, s))})" for s in shapes)
             self.fail(
                 f"shapes {listed} do not broadcast together: {a} against {b}",
-                mend="each dim must be equal, or 1, counted from the right",
+                hint="each dim must be equal, or 1, counted from the right",
             )
         return self.constraints.find(a)
 
     def require(
-        self, condition: bool, what: str, *, mend: str | None = None, dtype: bool = False
+        self, condition: bool, what: str, *, hint: str | None = None, dtype: bool = False
     ) -> None:
         """Raises `ShapeError` (or `DTypeError`) with `what` unless `condition`."""
         if not condition:
-            self.fail(what, mend=mend, error=DTypeError if dtype else ShapeError)
+            self.fail(what, hint=hint, error=DTypeError if dtype else ShapeError)
 
     def require_dtype(
         self, types: Iterable[TensorType], allowed: Callable[[DType], bool], words: str
@@ -190,7 +190,7 @@ class InferContext:
                 self.fail(f"{label} must be {words}, got {type.dtype.name}", error=DTypeError)
 
     def fail(
-        self, what: str, *, mend: str | None = None, error: type[GraphcError] = ShapeError
+        self, what: str, *, hint: str | None = None, error: type[GraphcError] = ShapeError
     ) -> NoReturn:
         """Raises `error` naming the operator, its operands and the user's line."""
         labelled = {self.op.operand_label(i): t for i, t in enumerate(self.inputs)}
@@ -198,7 +198,7 @@ class InferContext:
             f"{self.op.name}: {what}",
             details=describe_tensors(labelled),
             source=self.source,
-            mend=mend,
+            hint=hint,
         )
 
 
@@ -334,7 +334,7 @@ class OpDef:
                 raise AttributeValueError(
                     f"{self.name} has no attribute {name!r}",
                     source=source,
-                    mend=nearest(name, self.attrs),
+                    hint=nearest(name, self.attrs),
                 )
             if not attr.accepts(value):
                 must = attr.must or f"be of kind {attr.kind}"
@@ -387,7 +387,7 @@ class Catalogue(Mapping[str, OpDef]):
             return self._ops[name]
         except KeyError:
             raise UnknownNameError(
-                f"no operator {name!r} in the catalogue", mend=self.mend_for(name)
+                f"no operator {name!r} in the catalogue", hint=self.mend_for(name)
             ) from None
 
     def register(self, op: OpDef) -> None:
@@ -400,7 +400,7 @@ class Catalogue(Mapping[str, OpDef]):
             raise AttributeValueError(
                 f"there is an operator {op.name!r} already",
                 source=current_source(),
-                mend="choose another name; nodes already made keep their meaning by theirs",
+                hint="choose another name; nodes already made keep their meaning by theirs",
             )
         self._ops[op.name] = op
 

@@ -45,7 +45,7 @@ def current_graph() -> Graph:
         raise GraphError(
             "no graph is being built here",
             source=current_source(),
-            mend="build inside `with graph:`",
+            hint="build inside `with graph:`",
         )
     return AMBIENT.graphs[-1]
 
@@ -81,7 +81,7 @@ def name_scope(name: str) -> Iterator[str]:
         raise AttributeValueError(
             f"{name!r} is not a name scope",
             source=current_source(),
-            mend='use letters, digits and "_", such as "hidden"',
+            hint='use letters, digits and "_", such as "hidden"',
         )
     saved = AMBIENT.name_scope
     check_length(saved + name, "name scope")
@@ -138,7 +138,7 @@ def _spec(given: object) -> DeviceSpec:
     raise DeviceError(
         f"{given!r} is not a device name",
         source=current_source(),
-        mend='pass "/gpu:0", a function of a gc.devices.DeviceRequest, or None',
+        hint='pass "/gpu:0", a function of a gc.devices.DeviceRequest, or None',
     )
 
 

@@ -70,7 +70,7 @@ def dump_graph(graph: Graph) -> tuple[Manifest, Arrays]:
     if graph.parent is not None:
         raise SerialError(
             f"graph {graph.name!r} is the body of a node of {graph.parent.name!r}",
-            mend="dump the root graph, which holds it",
+            hint="dump the root graph, which holds it",
         )
     dumper = _Dumper()
     return dumper.result("graph", dumper.graph(graph))
@@ -230,7 +230,7 @@ class _Dumper:
             raise SerialError(
                 f"{where}: its initial value is a function, which cannot be serialised",
                 source=variable.source,
-                mend="use an array, or an initializer record such as GlorotUniform(scale=1.0)",
+                hint="use an array, or an initializer record such as GlorotUniform(scale=1.0)",
             )
         name, values = given
         fields = {key: self._value(value, f"{where}, {key}") for key, value in values.items()}
@@ -256,7 +256,7 @@ class _Dumper:
             return {"attrs": {str(k): self._value(v, where) for k, v in value.items()}}
         raise SerialError(
             f"{where}: a value of type {type(value).__name__} cannot be serialised: {value!r:.80}",
-            mend="leave out what calls back to Python" if callable(value) else None,
+            hint="leave out what calls back to Python" if callable(value) else None,
         )
 
     def _array(self, value: Array, where: str) -> str | Manifest:
@@ -303,5 +303,5 @@ def _item(item: Any, collection: str, numbers: Mapping[Tensor, int]) -> list[Any
         return ["node", item.name]
     raise SerialError(
         f"collection {collection!r} holds {item!r:.80}, which cannot be serialised",
-        mend="collect tensors, nodes and variables of the graph",
+        hint="collect tensors, nodes and variables of the graph",
     )

@@ -55,7 +55,7 @@ class Reader:
         if version > VERSION:
             raise SerialError(
                 f"the IR has version {version}, and this graphc reads up to {VERSION}",
-                mend="install a newer graphc",
+                hint="install a newer graphc",
             )
         self._manifest = manifest
         self._arrays = arrays
@@ -89,10 +89,10 @@ class Reader:
     # -- checks -----------------------------------------------------------------------------
 
     def fail(
-        self, where: str, what: str, cause: Exception | None = None, mend: str | None = None
+        self, where: str, what: str, cause: Exception | None = None, hint: str | None = None
     ) -> NoReturn:
         details = cause.details if isinstance(cause, GraphcError) else ()
-        raise SerialError(f"{where}: {what}", details=details, mend=mend) from cause
+        raise SerialError(f"{where}: {what}", details=details, hint=hint) from cause
 
     def expect(self, value: Any, kind: type, where: str) -> Any:
         """`value`, which must be exactly of the JSON type `kind`."""
@@ -226,8 +226,8 @@ class Reader:
     def _node(self, record: Any, where: str, tensors: list[Tensor]) -> Node:
         op_name = self.field(record, "op", str, where)
         if op_name not in self._catalogue:
-            mend = self._catalogue.mend_for(op_name)
-            self.fail(where, f"no operator {op_name!r:.80} in this graphc", mend=mend)
+            hint = self._catalogue.mend_for(op_name)
+            self.fail(where, f"no operator {op_name!r:.80} in this graphc", hint=hint)
         op = self._catalogue[op_name]
         name = self.field(record, "name", str, where, "")
         count = len(tensors)

@@ -92,8 +92,8 @@ class GraphReader(Reader):
             return value
         name = self.field(record, "initializer", str, where)
         if name not in self._initializers:
-            mend = nearest(name, self._initializers)
-            self.fail(where, f"no initializer {name!r:.80} in this graphc", mend=mend)
+            hint = nearest(name, self._initializers)
+            self.fail(where, f"no initializer {name!r:.80} in this graphc", hint=hint)
         fields = self.field(record, "fields", dict, where)
         values = {key: self.value(value, f"{where}.{key}") for key, value in fields.items()}
         try:

@@ -64,7 +64,7 @@ def as_spec(given: Any, type: TensorType, what: str, source: Source | None) -> S
                 "has an axis of the mesh twice" if twice else "does not say what axes are cut along"
             ),
             source=source,
-            mend='pass an entry for each axis, each mesh axis once: ("data", None, "model"), or '
+            hint='pass an entry for each axis, each mesh axis once: ("data", None, "model"), or '
             '(("data", "model"), None)',
         )
     assert spec is not None
@@ -72,7 +72,7 @@ def as_spec(given: Any, type: TensorType, what: str, source: Source | None) -> S
         raise ShapeError(
             f"{what}: {len(spec)} entries for {type}, which has {type.rank} axes",
             source=source,
-            mend="pass one entry for each axis; those left out at the end are None",
+            hint="pass one entry for each axis; those left out at the end are None",
         )
     return (*spec, *[None] * (type.rank - len(spec)))
 
@@ -108,7 +108,7 @@ def check_on_mesh(
                     f"{what}: the mesh has no axis {name!r}",
                     details=[f"spec {spec}", f"mesh {dict(axes)}"],
                     source=source,
-                    mend=f"name one of its axes ({', '.join(axes)}), or give the mesh that axis",
+                    hint=f"name one of its axes ({', '.join(axes)}), or give the mesh that axis",
                 )
             parts *= axes[name]
         if isinstance(size, int) and size % parts:
@@ -118,5 +118,5 @@ def check_on_mesh(
                 "cannot share equally",
                 details=[f"spec {spec}", f"mesh {dict(axes)}"],
                 source=source,
-                mend=f"choose a size that divides by {parts}, or None for that axis",
+                hint=f"choose a size that divides by {parts}, or None for that axis",
             )

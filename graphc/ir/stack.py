@@ -29,7 +29,7 @@ def within_stack(function: Callable[P, T]) -> Callable[P, T]:
                 "Python's stack has no room left to compile the program",
                 details=[f"it has room for {sys.getrecursionlimit():,} nested calls"],
                 source=current_source(),
-                mend="call graphc from fewer nested functions, nest fewer bodies of gc.cond, "
+                hint="call graphc from fewer nested functions, nest fewer bodies of gc.cond, "
                 "gc.scan and the like in each other, or raise sys.setrecursionlimit",
             ) from error
 

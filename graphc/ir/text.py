@@ -70,7 +70,7 @@ def print_graph(graph: Graph, *, sources: bool = True, elide: bool = False) -> s
     if graph.parent is not None:
         raise TextError(
             f"graph {graph.name!r} is the body of a node of {graph.parent.name!r}",
-            mend="print the root graph, which holds it",
+            hint="print the root graph, which holds it",
         )
     writer = _Writer(True, sources, elide)
     tensors = name_tensors((), graph.nodes)
@@ -238,7 +238,7 @@ class _Writer:
         raise TextError(
             f"variable {variable.name!r}: its initial value is a function, which cannot be written",
             source=variable.source,
-            mend="use an array, or an initializer record such as GlorotUniform(scale=1.0)",
+            hint="use an array, or an initializer record such as GlorotUniform(scale=1.0)",
         )
 
     def value(self, value: Any) -> str:
@@ -256,7 +256,7 @@ class _Writer:
             return "..."
         raise TextError(
             f"collection {collection!r} holds {item!r:.80}, which cannot be written",
-            mend="collect tensors, nodes and variables of the graph",
+            hint="collect tensors, nodes and variables of the graph",
         )
 
 

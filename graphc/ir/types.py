@@ -48,7 +48,7 @@ def parse_type(text: str) -> TensorType:
     name, _, rest = text.strip().partition("[")
     inner = rest.rstrip()
     if not inner.endswith("]"):
-        raise TextError(f"{text!r} is not a type", mend="write it as f32[batch, 784]")
+        raise TextError(f"{text!r} is not a type", hint="write it as f32[batch, 784]")
     short = name.strip()
     return TensorType(BY_SHORT.get(short) or as_dtype(short), tuple(split_dims(inner[:-1])))
 

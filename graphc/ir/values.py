@@ -113,7 +113,7 @@ def write_value(value: Any, *, array: Callable[[Array], str] | None = None) -> s
         return f"{{{', '.join(pairs)}}}"
     raise TextError(
         f"a value of type {type(value).__name__} cannot be written: {value!r:.80}",
-        mend="use numbers, strings, dtypes, dims, arrays, tuples and mappings of these",
+        hint="use numbers, strings, dtypes, dims, arrays, tuples and mappings of these",
     )
 
 

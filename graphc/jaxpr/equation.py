@@ -63,22 +63,22 @@ class Equation:
         """A parameter that holds axes or counts (which JAX may give as NumPy integers)."""
         return tuple(int(i) for i in self.params[name])
 
-    def refuse(self, why: str, mend: str = OTHERWISE) -> NoReturn:
+    def refuse(self, why: str, hint: str = OTHERWISE) -> NoReturn:
         """Raises `JaxImportError` with the primitive's name, JAX's caller and the user's line."""
-        refuse(self.eqn, why, mend)
+        refuse(self.eqn, why, hint)
 
 
 Rule = Callable[..., Results]  # (equation, *operands)
 
 
-def refuse(eqn: Any, why: str, mend: str = OTHERWISE) -> NoReturn:
+def refuse(eqn: Any, why: str, hint: str = OTHERWISE) -> NoReturn:
     """Raises `JaxImportError` for an equation."""
     where = origin(eqn)
     raise JaxImportError(
         f"JAX primitive {eqn.primitive.name!r}: {why}",
         details=[f"in {where}"] if where else [],
         source=AMBIENT.source or current_source(),
-        mend=mend,
+        hint=hint,
     )
 
 

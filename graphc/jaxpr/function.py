@@ -77,7 +77,7 @@ def from_jax(
         raise AttributeValueError(
             f"from_jax: {fn!r} is not a function",
             source=current_source(),
-            mend="pass the function itself: gc.from_jax(jax.nn.silu)",
+            hint="pass the function itself: gc.from_jax(jax.nn.silu)",
         )
     label = name or getattr(fn, "__name__", type(fn).__name__).strip("<>")
     wanted, wanted_tree = jax.tree.flatten(specs)
@@ -148,7 +148,7 @@ def _check_call(label: str, specs: Sequence[TensorSpec], tree: Any, args: tuple[
         raise AttributeValueError(
             f"{label}: called with {got_tree}, its specs are {tree}",
             source=current_source(),
-            mend="pass one argument for each spec, in the same nest",
+            hint="pass one argument for each spec, in the same nest",
         )
     for i, (leaf, spec) in enumerate(zip(leaves, specs, strict=True)):
         given = TensorSpec.of(leaf)

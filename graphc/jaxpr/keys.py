@@ -45,7 +45,7 @@ def is_key(dtype: Any) -> bool:
         raise JaxImportError(
             f"the JAX function draws random numbers from another generator: {dtype}",
             source=AMBIENT.source or current_source(),
-            mend='make its keys with impl="threefry2x32", which is what graphc draws from',
+            hint='make its keys with impl="threefry2x32", which is what graphc draws from',
         )
     return True
 

@@ -119,7 +119,7 @@ def _curved(given: Sequence[Any], along: Sequence[Any], options: dict[str, Any])
     if any(np.issubdtype(p.dtype, np.complexfloating) for p in given[: options["count"]]):
         raise JaxImportError(
             "it takes second derivatives of the loss for complex parameters",
-            mend="keep their real and imaginary parts as two variables",
+            hint="keep their real and imaginary parts as two variables",
         )
     moved = [ad.instantiate_zeros(t) for t in along]
     found: list[Any] = _CURVATURE.bind(*given, *moved, **options)
@@ -139,7 +139,7 @@ def _curvature_transposed(
 def _refuse_third(*args: Any, **params: Any) -> NoReturn:
     raise JaxImportError(
         "it takes third derivatives of the loss",
-        mend="calculate them with gc.gradients, and give them to the transformation as gradients",
+        hint="calculate them with gc.gradients, and give them to the transformation as gradients",
     )
 
 

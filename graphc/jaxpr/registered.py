@@ -88,13 +88,13 @@ def register_op(
         raise AttributeValueError(
             f"register_op: {name!r} is no name of an operator",
             source=current_source(),
-            mend="use CamelCase: letters and digits, starting with a capital letter",
+            hint="use CamelCase: letters and digits, starting with a capital letter",
         )
     if not callable(fn):
         raise AttributeValueError(
             f"register_op: {fn!r} is not a function",
             source=current_source(),
-            mend="pass a function of JAX arrays",
+            hint="pass a function of JAX arrays",
         )
     own = _Registered(name, fn, infer, has_gradient=gradient is not None)
     op = OpDef(
@@ -126,7 +126,7 @@ def _checked(op: OpDef, options: Mapping[str, Any]) -> Mapping[str, Any]:
             raise AttributeValueError(
                 f"{op.name}: option {key} is a {type(value).__name__}, which no text can hold",
                 source=current_source(),
-                mend=error.mend,
+                hint=error.hint,
             ) from error
     return options
 
@@ -148,7 +148,7 @@ def _checked_adjoint(node: Node, i: int, x: Tensor, dx: Tensor) -> Tensor:
             f"{node.op.name}: the gradient rule gave {dx.type} as the adjoint of operand {i}, "
             f"which is {x.type}",
             error=GradientError,
-            mend="an adjoint has the dtype and the sizes of its operand; None where there is none",
+            hint="an adjoint has the dtype and the sizes of its operand; None where there is none",
         )
     return dx
 
@@ -183,7 +183,7 @@ class _Registered:
             ctx.require(
                 None not in spec.shape,
                 f"the shape rule must give sizes, got {spec.shape}",
-                mend="take named sizes from the types that the rule is given",
+                hint="take named sizes from the types that the rule is given",
             )
         return tuple([TensorType(spec.dtype, spec.shape) for spec in specs])
 
@@ -202,7 +202,7 @@ class _Registered:
             refuse(
                 f"{self.name}: the function returned {jax.tree.structure(given)}",
                 error=AttributeValueError,
-                mend="return an array, or a flat tuple of arrays",
+                hint="return an array, or a flat tuple of arrays",
             )
         return results
 
@@ -217,7 +217,7 @@ class _Registered:
             raise LoweringError(
                 f"{self.name}: the shape rule says {said}, and the function gives {found}",
                 source=ctx.node.source,
-                mend="let `infer` say what the function gives",
+                hint="let `infer` say what the function gives",
             )
 
     def content(self, node: Node) -> str | None:
@@ -263,7 +263,7 @@ class _Registered:
                 refuse(
                     f"{self.name}: the function calls back to Python: {called}",
                     error=AttributeValueError,
-                    mend="use gc.py_callback beside the operator",
+                    hint="use gc.py_callback beside the operator",
                 )
             self._traced[key] = traced
         return self._traced[key]

@@ -168,5 +168,5 @@ def _failed(eqn: Any, error: GraphcError) -> JaxImportError:
         f"JAX primitive {eqn.primitive.name!r}: {error.what}",
         details=error.details,
         source=error.source,
-        mend=error.mend,
+        hint=error.hint,
     )

@@ -64,6 +64,6 @@ class Symbols:
         except TextError as error:
             raise JaxImportError(
                 f"the JAX function makes a size that graphc cannot express: {self.named(text)}",
-                mend="fix that size: give the placeholder an int in its place",
+                hint="fix that size: give the placeholder an int in its place",
             ) from error
         return result

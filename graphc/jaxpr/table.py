@@ -74,7 +74,7 @@ _GROUPS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
 )  # fmt: skip
 
 _REASONS: Final[Mapping[str, tuple[str, str]]] = {
-    name: (why, mend) for why, mend, names in _GROUPS for name in names
+    name: (why, hint) for why, hint, names in _GROUPS for name in names
 }
 
 

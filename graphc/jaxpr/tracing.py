@@ -91,7 +91,7 @@ def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
                 raise JaxImportError(
                     f"the JAX function returned {leaf!r}, which it was not given",
                     source=source,
-                    mend="pass the tensor as an argument",
+                    hint="pass the tensor as an argument",
                 )
         trees.append(tree)
         return leaves
@@ -104,7 +104,7 @@ def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
                 "the JAX function decides something by a named size",
                 details=[symbols.named(str(error).splitlines()[0])],
                 source=source,
-                mend="give the placeholders ints in place of named sizes",
+                hint="give the placeholders ints in place of named sizes",
             ) from error
         except JaxImportError:
             raise

@@ -84,7 +84,7 @@ def _checked(pairs: Iterable[Any]) -> dict[Variable, Tensor]:
             raise GraphError(
                 f"apply_gradients: expected pairs (gradient, variable), got {pair!r}",
                 source=source,
-                mend="apply_gradients(zip(gc.gradients(loss, variables), variables), tx)",
+                hint="apply_gradients(zip(gc.gradients(loss, variables), variables), tx)",
             )
         if gradient is None:
             continue
@@ -92,7 +92,7 @@ def _checked(pairs: Iterable[Any]) -> dict[Variable, Tensor]:
             raise GradientError(
                 f"apply_gradients: two gradients for the variable {variable.name!r}",
                 source=source,
-                mend="add them up, or average them, first",
+                hint="add them up, or average them, first",
             )
         _check_type(gradient, variable)
         found[variable] = gradient
@@ -125,7 +125,7 @@ def _graph_of(slopes: dict[Variable, Tensor], loss: Tensor | None) -> Graph:
             f"apply_gradients: the gradient {(strange or first).name!r} is not of the graph being "
             "built",
             source=AMBIENT.source or current_source(),
-            mend="apply gradients in their own graph, outside the bodies of gc.scan and the like",
+            hint="apply gradients in their own graph, outside the bodies of gc.scan and the like",
         )
     return graph
 
@@ -134,5 +134,5 @@ def _no_objective(parameters: Sequence[Variable]) -> NoReturn:
     raise GradientError(
         "apply_gradients: this optax transformation evaluates the loss at other parameters",
         source=AMBIENT.source or current_source(),
-        mend="use gc.minimize(loss, tx), which knows how the loss is calculated",
+        hint="use gc.minimize(loss, tx), which knows how the loss is calculated",
     )

@@ -49,7 +49,7 @@ class MovingAverages:
                 f"no moving average is kept of {name!r}",
                 details=[v.name for v in self.variables],
                 source=current_source(),
-                mend="average one of these, or pass it to gc.train.moving_averages",
+                hint="average one of these, or pass it to gc.train.moving_averages",
             )
         return found
 
@@ -150,7 +150,7 @@ def _checked(variables: list[Any]) -> Graph:
             raise DTypeError(
                 f"moving_averages: {each.name!r} must be floating or complex, got {each.type}",
                 source=source,
-                mend="leave it out of the variables",
+                hint="leave it out of the variables",
             )
     if not variables or not AMBIENT.graphs:
         raise GraphError(
@@ -158,7 +158,7 @@ def _checked(variables: list[Any]) -> Graph:
             if AMBIENT.graphs
             else "moving_averages: no graph is being built",
             source=source,
-            mend="call it inside `with graph:`, after the variables are made",
+            hint="call it inside `with graph:`, after the variables are made",
         )
     return AMBIENT.graphs[-1]
 
@@ -196,7 +196,7 @@ def _decay(decay: Any, num_updates: Any, dtype: DType) -> Tensor:
             raise AttributeValueError(
                 f"moving_averages: decay must be in [0, 1), got {decay!r}",
                 source=source,
-                mend="0.99 averages over about 100 steps, 0.999 over 1000",
+                hint="0.99 averages over about 100 steps, 0.999 over 1000",
             )
         result = constant(decay, dtype)
     else:

@@ -124,5 +124,5 @@ def _impure(node: Node) -> GradientError:
         f"minimize: this optax transformation evaluates the loss at other parameters than the "
         f"step's, and {node.op.name} {node.name!r} on the way to it {does}",
         source=node.source,
-        mend="draw random keys outside of loops and branches; leave out what prints or assigns",
+        hint="draw random keys outside of loops and branches; leave out what prints or assigns",
     )

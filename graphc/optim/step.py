@@ -101,7 +101,7 @@ def minimize(
         raise AttributeValueError(
             f"minimize: accumulate must be an int of at least 1, got {accumulate!r}",
             source=source,
-            mend="pass into how many micro-batches to cut a batch",
+            hint="pass into how many micro-batches to cut a batch",
         )
     check_transformation("minimize", tx)
     inside: AbstractContextManager[Any] = nullcontext() if AMBIENT.graphs else building(graph)
@@ -135,7 +135,7 @@ def check_transformation(caller: str, tx: Any) -> None:
         raise AttributeValueError(
             f"{caller}: {tx!r} is no optax transformation",
             source=AMBIENT.source or current_source(),
-            mend="pass one, such as optax.adam(1e-3)",
+            hint="pass one, such as optax.adam(1e-3)",
         )
 
 
@@ -154,7 +154,7 @@ def check_loss(loss: Any) -> Graph:
             f"minimize: the loss must be a scalar, got {loss.type}",
             details=details,
             source=source,
-            mend="take its gc.reduce_mean or gc.reduce_sum",
+            hint="take its gc.reduce_mean or gc.reduce_sum",
         )
     if not is_floating(loss.dtype):
         raise DTypeError(
@@ -166,7 +166,7 @@ def check_loss(loss: Any) -> Graph:
             f"minimize: the loss {loss.name!r} is not of the graph being built",
             details=details,
             source=source,
-            mend="minimize in the graph of the loss, outside the bodies of gc.scan and the like",
+            hint="minimize in the graph of the loss, outside the bodies of gc.scan and the like",
         )
     return loss.graph
 
@@ -189,7 +189,7 @@ def _gradients(
             f"minimize: the loss {loss.name!r} depends on no trainable variable",
             details=describe_tensors({"loss": loss}),
             source=AMBIENT.source or current_source(),
-            mend="calculate it from variables by differentiable operators",
+            hint="calculate it from variables by differentiable operators",
         )
     return slopes
 
@@ -246,7 +246,7 @@ def add_step(
             f"{caller}: this optax transformation cannot be used: {error.what}",
             details=error.details,
             source=AMBIENT.source or current_source(),
-            mend=error.mend,
+            hint=error.hint,
         ) from error
     results = list(step_updates([*reads, *state], results, label))
     return [v.assign(t) for v, t in zip([*parameters, *slots], results, strict=True)]
@@ -262,5 +262,5 @@ def _no_loss(caller: str) -> GradientError:
     return GradientError(
         f"{caller}: this optax transformation looks at the loss, and none is given",
         source=AMBIENT.source or current_source(),
-        mend="pass loss= the mean of the towers' losses, say",
+        hint="pass loss= the mean of the towers' losses, say",
     )

@@ -104,7 +104,7 @@ def _functions(
             raise JaxImportError(
                 f"it evaluates the loss at {jax.tree.structure(nest)}",
                 details=[f"the parameters are {', '.join(parameters)}"],
-                mend="give `value_fn` the parameters, changed or not, and nothing else",
+                hint="give `value_fn` the parameters, changed or not, and nothing else",
             )
         return [
             lax.convert_element_type(jnp.broadcast_to(nest[name], type.shape), type.dtype)
@@ -164,7 +164,7 @@ def _recorded(
     if any(effects_of(node) & Effects.HOST for node in scratch.nodes):
         raise JaxImportError(
             "it prints or calls back to Python",
-            mend="leave that out; gc.print shows tensors of the graph",
+            hint="leave that out; gc.print shows tensors of the graph",
         )
     nodes = [node.replace(name="") for node in scratch.nodes]
     return with_sources(region(scope, inputs, nodes, results), {nowhere: None})

@@ -74,7 +74,7 @@ class Session(HasWorkers, Uncopied):
         if not isinstance(graph, Graph):
             raise GraphError(
                 f"the first argument must be a graph, got {type(graph).__name__}",
-                mend="gc.Session(graph)",
+                hint="gc.Session(graph)",
             )
         self.graph = graph
         self.options = checked_options(options)

@@ -156,22 +156,22 @@ def check_folder(folder: Path) -> None:
         return
     except OSError as error:
         raise CacheError(
-            f"the cache folder {str(folder)!r} cannot be used: {error.strerror}", mend=_ANOTHER
+            f"the cache folder {str(folder)!r} cannot be used: {error.strerror}", hint=_ANOTHER
         ) from error
     if not stat.S_ISDIR(facts.st_mode):
-        raise CacheError(f"the cache folder {str(folder)!r} is not a folder", mend=_ANOTHER)
+        raise CacheError(f"the cache folder {str(folder)!r} is not a folder", hint=_ANOTHER)
     # A link may lead here, if the user or the system set it.
     if not is_mine(facts) or not (is_mine(link) or link.st_uid == 0):
         raise CacheError(
             f"the cache folder {str(folder)!r} belongs to another user, who could have this "
             "process run any program",
-            mend=_ANOTHER,
+            hint=_ANOTHER,
         )
     if _USERS and facts.st_mode & _OTHERS:
         raise CacheError(
             f"the cache folder {str(folder)!r} is open to other users (mode "
             f"{stat.S_IMODE(facts.st_mode):04o}), who could have this process run any program",
-            mend=f"chmod 700 {shlex.quote(str(folder))}",
+            hint=f"chmod 700 {shlex.quote(str(folder))}",
         )
 
 

@@ -222,7 +222,7 @@ def open_cache(options: CompileOptions) -> ExecutableCache | None:
     try:
         return ExecutableCache(default_folder(), options.cache_limit)
     except CacheError as error:
-        warn_once(f"compiled programs are not kept: {error.what}; {error.mend}")
+        warn_once(f"compiled programs are not kept: {error.what}; {error.hint}")
         return None
 
 
@@ -237,7 +237,7 @@ def default_folder() -> Path:
     if not folder.is_absolute():
         raise CacheError(
             "this user has no home folder for a cache",
-            mend="name one: CompileOptions(cache=...), or None for none",
+            hint="name one: CompileOptions(cache=...), or None for none",
         )
     return folder
 

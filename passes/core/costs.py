@@ -34,7 +34,7 @@ def program_costs(program: Program) -> list[tuple[Node, Cost]]:
     if program.symbols():
         raise ShapeError(
             f"{program.name}: costs need sizes, and {', '.join(program.symbols())} are open",
-            mend="bind them: give the shapes of the feeds",
+            hint="bind them: give the shapes of the feeds",
         )
     return [(node, node_cost(node)) for node in program.nodes]
 

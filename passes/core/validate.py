@@ -79,7 +79,7 @@ def choose_sizes(program: Program) -> dict[str, int]:
     raise PassError(
         f"no small sizes found to validate program {program.name!r} with",
         details=[f"{a} == {b}" for a, b in program.equalities],
-        mend="compile without validate=True",
+        hint="compile without validate=True",
     )
 
 

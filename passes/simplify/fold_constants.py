@@ -139,7 +139,7 @@ def _fit(result: Any, type: TensorType) -> Array:
     if array.shape != type.shape or not known or kind_of(array.dtype) != kind_of(type.dtype):
         raise PassError(
             f"fold gave {array.dtype.name}[{', '.join(map(str, array.shape))}] in place of {type}",
-            mend="correct the `fold` of the operator's record",
+            hint="correct the `fold` of the operator's record",
         )
     if array.dtype != type.dtype or array.base is not None:  # a view would keep all of its base
         array = array.astype(type.dtype)

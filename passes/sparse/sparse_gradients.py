@@ -122,6 +122,6 @@ def _check_no_micro_batches(nodes: Iterable[Node], analysis: RowAnalysis, group:
                 f'sparse_updates="lazy" does not go with minimize(accumulate='
                 f"{node.attrs['accumulate']}): micro-batches look up rows of their own",
                 source=node.source or group.sources[0].source,
-                mend='take sparse_updates="exact", under which all rows are updated, or '
+                hint='take sparse_updates="exact", under which all rows are updated, or '
                 "accumulate=1",
             )

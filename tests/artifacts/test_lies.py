@@ -201,7 +201,7 @@ def test_lies(whole: Path, tmp_path: Path, name: str) -> None:
         return use(path)
     with pytest.raises(ArtifactError, match=text) as info:
         use(path)
-    assert info.value.mend
+    assert info.value.hint
 
 
 def test_a_dim_that_is_huge(whole: Path, tmp_path: Path) -> None:

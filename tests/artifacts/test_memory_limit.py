@@ -111,7 +111,7 @@ def test_where_it_is_loaded_it_may_not_fit(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError) as caught:
         train(state, x=X)
     said = str(caught.value)
-    assert re.search(r"mend: save it with memory_limit=\d+ or more, or feed a smaller", said), said
+    assert re.search(r"hint: save it with memory_limit=\d+ or more, or feed a smaller", said), said
 
 
 def test_what_draws_may_have_open_sizes(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_what_cannot_fit_is_not_written(tmp_path: Path) -> None:
     said = str(caught.value)
     assert said.startswith("signature 'train': the program does not fit into memory_limit=1000")
     assert "a file keeps each variable apart" in said
-    least = int(re.search(r"mend: pass options with memory_limit=(\d+) or more", said)[1])  # type: ignore[index]
+    least = int(re.search(r"hint: pass options with memory_limit=(\d+) or more", said)[1])  # type: ignore[index]
     assert least > 1000
     assert not list(tmp_path.iterdir())
 

@@ -224,7 +224,7 @@ def test_inputs_are_checked(trained) -> None:
     predict = gc.load(trained[1]).signatures["predict"]
     x = batch(4)["x"]
     for inputs, text in [
-        ({}, r"input 'x' is missing\n  mend: inputs: x: f32\[batch, 6\]"),
+        ({}, r"input 'x' is missing\n  hint: inputs: x: f32\[batch, 6\]"),
         ({"X": x}, r"no input 'X'"),
         ({"x": x, "y": x}, "no input 'y'"),
         ({"x": x[:, :5]}, "expected size 6 on axis 1, got 5"),
@@ -410,7 +410,7 @@ def test_signatures_teach() -> None:
         (({}, ["y"]), "outputs must map argument names to tensors"),
         (({}, {"y": 3}), "output 'y' must be a tensor or variable, got 3"),
         (({}, {}), "no outputs and no updates"),
-        (({}, {}, "train"), r"updates must be a list, got 'train'\n.*\n  mend: updates=\[train\]"),
+        (({}, {}, "train"), r"updates must be a list, got 'train'\n.*\n  hint: updates=\[train\]"),
         (({}, {"y": "y"}, (), {"batch": "4"}), "sizes must map names to ints"),
     ]:
         with pytest.raises(AttributeValueError, match=text):

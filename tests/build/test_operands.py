@@ -27,7 +27,7 @@ def test_a_tensor_has_no_value_while_the_graph_is_built(use, words: str, kind: s
         with pytest.raises(GraphError, match=words) as caught:
             use(operand)
     assert re.search(r"test_operands\.py:\d+", str(caught.value))
-    assert "mend:" in str(caught.value)
+    assert "hint:" in str(caught.value)
 
 
 def test_operators_of_tensors_are_those_of_numpy() -> None:

@@ -233,7 +233,7 @@ def test_tune(run: Run, script: Path) -> None:
 @pytest.mark.slow
 def test_what_was_tuned_is_used_by_train(run: Run, script: Path, monkeypatch) -> None:
     def seconds(trial: trials.Trial) -> float:
-        return 0.5 if trial.step.insides.making.options.xla_options else 1.0
+        return 0.5 if trial.step.stages.compilation.options.xla_options else 1.0
 
     monkeypatch.setattr(trials.Trial, "seconds", seconds)
     assert "; later compilations use it" in run("tune", script, "--no-progress")[1]

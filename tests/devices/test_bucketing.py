@@ -344,14 +344,14 @@ def test_few_all_reduces(build: object) -> None:
     job: Job = build()  # type: ignore[operator]
     trained = [v for v in job[0].variables.values() if v.trainable]
     total = sum(math.prod(map(int, v.shape)) * v.dtype.itemsize for v in trained)
-    apart = step_of(job, bucket_bytes=None).insides.local
+    apart = step_of(job, bucket_bytes=None).stages.local
     assert len(reductions(apart)) > 4
     for parts in range(1, 8):
         size = math.ceil(total / parts)
         joined = reductions(BucketCollectives(size).run(apart).program)
         assert len(joined) <= parts + 2
     step = step_of(job, bucket_bytes=total // 5)
-    assert 2 < len(reductions(step.insides.local)) <= 6 + 2
+    assert 2 < len(reductions(step.stages.local)) <= 6 + 2
     assert 2 < step.stablehlo().count("stablehlo.all_reduce") <= 6 + 2
     assert 0 < all_reduces(step.hlo()) <= 6 + 2
 
@@ -359,7 +359,7 @@ def test_few_all_reduces(build: object) -> None:
 def test_statistics_of_batches_add_theirs_and_no_more() -> None:
     """Forward, mean and variance of each of two layers together; backward, one of each layer; and
     all gradients with the loss."""
-    local = step_of(convolutional(norms=True)).insides.local
+    local = step_of(convolutional(norms=True)).stages.local
     assert len(reductions(local)) == 2 + 2 + 1
 
 
@@ -415,10 +415,10 @@ def test_the_cache_tells_sizes_apart_and_the_pass_can_be_left_out() -> None:
     joined, apart, other = made(100), made(None), made(200)
     assert apart.cache_key == made(0).cache_key
     assert len({joined.cache_key, apart.cache_key, other.cache_key}) == 3
-    assert [len(reductions(step.insides.local)) for step in (joined, apart)] == [1, 2]
+    assert [len(reductions(step.stages.local)) for step in (joined, apart)] == [1, 2]
     assert "bucket-collectives" in str(joined.pass_report())
     left_out = made(100, without_passes=("bucket-collectives",))
-    assert len(reductions(left_out.insides.local)) == 2
+    assert len(reductions(left_out.stages.local)) == 2
 
 
 @pytest.mark.parametrize("size", [-1, 2.5, "25MB", True])

@@ -97,7 +97,7 @@ def values(step: gc.Executable, rows: int) -> dict[str, Any]:
 def test_the_moments_are_those_of_the_whole_batch(rows: int) -> None:
     wanted = values(step_of(rows, None, cache=None), rows)
     step = step_of(rows, 4, cache=None)
-    gathers = [n for n in step.insides.local.walk() if n.op.name == "AllGather"]
+    gathers = [n for n in step.stages.local.walk() if n.op.name == "AllGather"]
     joined = [n for n in gathers if n.name.endswith("/AllGather")]
     assert len(joined) == (3 if rows == 32 else 0)
     got = values(step, rows)

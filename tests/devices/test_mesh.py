@@ -48,7 +48,7 @@ def test_what_are_no_axes(axes: Any) -> None:
     with pytest.raises(AttributeValueError, match="does not give the number of devices") as caught:
         Mesh(axes)
     assert "test_mesh.py" in str(caught.value)
-    assert 'mend: Mesh({"data": 2, "model": 4})' in str(caught.value)
+    assert 'hint: Mesh({"data": 2, "model": 4})' in str(caught.value)
 
 
 @pytest.mark.parametrize("devices", [0, True, [], "/cpu:0", [3]])

@@ -192,7 +192,7 @@ def test_each_device_has_a_quarter_of_the_slots_and_exchanges_pieces() -> None:
     options = gc.CompileOptions(cache=None)
     step = gc.compile(graph, fetches, shapes, strategy=PIECES, options=options)
     # Both kernels and what is flat, in one bucket; the loss.
-    assert exchanges(step.insides.local) == {"ReduceScatter": 1, "AllGather": 1, "AllReduce": 1}
+    assert exchanges(step.stages.local) == {"ReduceScatter": 1, "AllGather": 1, "AllReduce": 1}
     assert not step.notes
     start = step.init()
     _, state = step(start, feed(0))
@@ -243,7 +243,7 @@ def test_several_steps_in_one_call_keep_the_pieces_inside() -> None:
     one = gc.compile(graph, fetches, shapes, options=options)
     loop = gc.compile(graph, fetches, shapes, strategy=PIECES, options=options, steps=3)
     # Parameters go from step to step in pieces too: gathered where a step begins, and at the end.
-    assert exchanges(loop.insides.local) == {"ReduceScatter": 1, "AllGather": 2, "AllReduce": 1}
+    assert exchanges(loop.stages.local) == {"ReduceScatter": 1, "AllGather": 2, "AllReduce": 1}
     a, b = one.init(), loop.init()
     for i in range(3):
         (_, loss), a = one(a, feed(i))

@@ -1,7 +1,7 @@
 """Executables that were compiled for a machine elsewhere: as the machine itself would find them.
 
-No GPU is here, so what `Making` sees as the devices of this process are those of the machine, and
-XLA's loader only records what it is given.
+No GPU is here, so `Compilation` sees the machine's devices as those of this process, and XLA's
+loader only records what it is given.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -146,7 +146,7 @@ def test_the_memory_of_the_machine_is_the_limit_of_native_code(tmp_path) -> None
         gc.save(
             gc.Session(g), tmp_path / "m", signatures={"p": signature}, native=True, machine="l4"
         )
-    assert found.value.mend == "fix smaller sizes, or name a machine with more memory"
+    assert found.value.hint == "fix smaller sizes, or name a machine with more memory"
 
 
 def test_native_code_is_asked_for_with_the_machine(tmp_path) -> None:

@@ -203,7 +203,7 @@ def test_what_cannot_be_written_is_refused_and_named() -> None:
     graph = Graph()
     graph.restore_variable(Variable(graph, "v", parse_type("f32[2]"), plain))
     for error, write in ((TextError, print_graph), (SerialError, dump_graph)):
-        with pytest.raises(error, match=r"(?s)variable 'v': its initial value is a function.*mend"):
+        with pytest.raises(error, match=r"(?s)variable 'v': its initial value is a function.*hint"):
             write(graph)
     assert "variable v: f32[2] = ... trainable" in print_graph(graph, elide=True)
     graph = Graph()

@@ -336,7 +336,7 @@ def test_refused(fn: Any, text: str) -> None:
         with pytest.raises(JaxImportError, match=text) as caught:
             from_jax(fn)(x)
     assert "test_from_jax.py" in str(caught.value.source)
-    assert caught.value.mend
+    assert caught.value.hint
 
 
 def test_sizes_that_jax_cannot_decide_or_graphc_not_express() -> None:

@@ -125,7 +125,7 @@ def program_of(op: Any) -> gc.Program:
         y = op(x, beta=0.5)
         slope = gc.gradients(y, x)
     step = gc.compile(graph, [y, slope], {x: (2, 3)})
-    return step.insides.making.prepared.functional
+    return step.stages.compilation.prepared.functional
 
 
 def test_texts_and_files_need_the_registration() -> None:
@@ -275,7 +275,7 @@ def key_of(op: Any, strategy: Any = None, pulled: bool = False) -> str | None:
         y = op(x)
         wanted = gc.gradients(y, x) if pulled else y
     step = gc.compile(graph, wanted, {x: (4, 2)}, strategy=strategy)
-    return step.insides.making.key
+    return step.stages.compilation.key
 
 
 @pytest.mark.parametrize("pulled", [False, True])
@@ -382,7 +382,7 @@ def test_callbacks_are_refused() -> None:
             x = gc.placeholder((3,), name="x")
             with pytest.raises(AttributeValueError, match="calls back to Python: ") as caught:
                 op(x)
-        assert "gc.py_callback" in caught.value.mend
+        assert "gc.py_callback" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -394,4 +394,4 @@ def test_nests_are_refused(fn: Any) -> None:
         x = gc.placeholder((3,), name="x")
         with pytest.raises(AttributeValueError, match="Nested: the function returned") as caught:
             op(x)
-    assert "a flat tuple of arrays" in caught.value.mend
+    assert "a flat tuple of arrays" in caught.value.hint

@@ -114,7 +114,7 @@ def first(ready: Ready, folder: Path, name: str) -> dict[str, Any]:
         if way != "cache":
             found[way] = run_file(ready, folder, name, way)
     (step,) = session.executables
-    compiled = step.insides.compiled
+    compiled = step.stages.compiled
     parts = compiled.executables if isinstance(compiled, CompiledPartition) else [compiled]
     return found | {
         "kept": step.cache_key is not None,
@@ -127,7 +127,7 @@ def lowered_nodes(step: gc.Executable) -> list[Node]:
     """The nodes that devices run, after all passes: the compiler alone makes some of them."""
     if step.partition is not None:
         return [node for cluster in step.partition.clusters for node in cluster.program.nodes]
-    local, _ = checked(step.insides.local, step.insides.making.options, "local")
+    local, _ = checked(step.stages.local, step.stages.compilation.options, "local")
     return list(local.nodes)
 
 

@@ -70,7 +70,7 @@ def test_the_loss_is_for_those_who_look_at_it() -> None:
     graph, loss, variables = network()
     with graph:
         pairs = [(gc.ones(v.shape, "float64"), v) for v in variables]
-        with pytest.raises(GradientError, match=r"looks at the loss(.|\n)*mend: pass loss="):
+        with pytest.raises(GradientError, match=r"looks at the loss(.|\n)*hint: pass loss="):
             gc.train.apply_gradients(pairs, plateau)
         train = gc.train.apply_gradients(pairs, plateau, loss=gc.constant(1.0))
     found = trained(graph, train, steps=6, fed=False)  # the rate falls: there is no progress

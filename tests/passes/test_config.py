@@ -1,4 +1,4 @@
-"""CompileOptions: each option is checked, and the text says how to mend it."""
+"""CompileOptions: each option is checked, and the text says how to fix it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_path_will_do_for_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "text", "mend"),
+    ("option", "text", "hint"),
     [
         ({"pipeline": "02"}, "pipeline must be one of", "did you mean 'O2'?"),
         ({"pipeline": None}, "pipeline must be one of", "pass a name"),
@@ -61,10 +61,10 @@ def test_a_path_will_do_for_a_folder(tmp_path: Path) -> None:
         ({"xla_options": {"xla_x": [1]}}, r"xla_options\['xla_x'\] must be a plain value", "int"),
     ],
 )
-def test_a_value_it_cannot_have(option: dict[str, Any], text: str, mend: str) -> None:
+def test_a_value_it_cannot_have(option: dict[str, Any], text: str, hint: str) -> None:
     with pytest.raises(AttributeValueError, match=text) as info:
         CompileOptions(**option)
-    assert mend in str(info.value)
+    assert hint in str(info.value)
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

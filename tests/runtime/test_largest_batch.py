@@ -21,7 +21,7 @@ def compiler(monkeypatch) -> Callable[[Callable[[int], int]], Callable[[int], Si
         def compile_for(batch: int) -> SimpleNamespace:
             taken = formula(batch)
             if taken > LIMIT:
-                raise MemoryLimitError("too large", least=taken, details=[], mend="")
+                raise MemoryLimitError("too large", least=taken, details=[], hint="")
             step = SimpleNamespace(compiled=taken)
             step.wait = lambda: step
             return step

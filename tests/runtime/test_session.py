@@ -233,7 +233,7 @@ def test_wrong_feeds_teach_and_leave_the_session_usable(feeds, error, match) -> 
     with pytest.raises(error, match=match) as caught:
         s.run([loss, bump], feeds)
     assert "  at test_session.py:" in str(caught.value)
-    assert "  mend: " in str(caught.value)
+    assert "  hint: " in str(caught.value)
     assert s.run(loss, good) == before
 
 

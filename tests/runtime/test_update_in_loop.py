@@ -54,7 +54,7 @@ def batches(number: int, width: int = WIDTH, dtype: str = "float32") -> np.ndarr
 
 def in_loops(session: gc.Session) -> list[Node]:
     """The loops that write over stacks."""
-    local = session.executables[-1].insides.local
+    local = session.executables[-1].stages.local
     return [
         node
         for node in local.walk()

@@ -231,7 +231,7 @@ def _floating(what: str, x: Any) -> tuple[Tensor, Tensor]:
         refuse(
             f"{what}: x must be floating, got {x.dtype.name}",
             error=DTypeError,
-            mend="cast it, and divide it by its greatest value",
+            hint="cast it, and divide it by its greatest value",
             x=x,
         )
     return x, to_dtype(x, wide(x.dtype))

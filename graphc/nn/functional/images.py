@@ -138,7 +138,7 @@ def resize(
         refuse(
             f"resize: unknown method {method!r}",
             error=AttributeValueError,
-            mend=nearest(str(method), ["nearest", *_KERNELS]),
+            hint=nearest(str(method), ["nearest", *_KERNELS]),
         )
     y = x if method == "nearest" else promote_inexact(x)[0]
     for axis, (old, new) in enumerate(zip(known, wanted, strict=True), start=1):

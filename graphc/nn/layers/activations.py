@@ -51,7 +51,7 @@ def as_activation(value: Any) -> Activation | None:
         raise AttributeValueError(
             f"unknown activation {value!r}",
             source=current_source(),
-            mend=nearest(value, ACTIVATIONS)
+            hint=nearest(value, ACTIVATIONS)
             if isinstance(value, str)
             else "pass a function such as gc.nn.relu, or its name",
         )

@@ -111,7 +111,7 @@ class Layer:
                 raise GraphError(
                     f"{self}: its variables belong to another graph, {self._graph.name!r}",
                     source=current_source(),
-                    mend="make a new layer for each graph",
+                    hint="make a new layer for each graph",
                 )
             self._graph = graph.root
             self._scope = f"{graph.unique_name(self._base)}/"
@@ -136,7 +136,7 @@ class Layer:
                 f"and would need {shape} now",
                 details=[f"{found.name}  {found.type}  {found.source}"],
                 source=current_source(),
-                mend="call it on inputs of one number of features, or make another layer",
+                hint="call it on inputs of one number of features, or make another layer",
             )
         return found
 
@@ -190,7 +190,7 @@ def check_rank(layer: Layer, x: Tensor, ranks: Container[int], layout: str) -> N
     if x.type.rank not in ranks:
         refuse(
             f"{layer}: the input must be {layout}, got rank {x.type.rank}",
-            mend="gc.reshape or gc.expand_dims the input",
+            hint="gc.reshape or gc.expand_dims the input",
             x=x,
         )
 
@@ -205,7 +205,7 @@ def features_of(layer: Layer, x: Tensor) -> int:
     if not isinstance(features, int):
         refuse(
             f"{layer}: the number of features (the last axis) must be known, got {features}",
-            mend="give the placeholder a fixed last size",
+            hint="give the placeholder a fixed last size",
             x=x,
         )
     return features
@@ -222,7 +222,7 @@ def check_training(layer: Layer, training: Any) -> bool:
         refuse(
             f"{layer}: training must be True or False, {got}",
             error=AttributeValueError,
-            mend="call it with training=True, and once more with training=False for the "
+            hint="call it with training=True, and once more with training=False for the "
             "outputs to serve: both calls share the variables",
         )
     return training

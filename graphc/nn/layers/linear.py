@@ -110,7 +110,7 @@ class Embedding(Layer):
                 refuse(
                     f"{self}: indices must be integers, got {indices.type.dtype.name}",
                     error=DTypeError,
-                    mend='gc.cast them to "int32"',
+                    hint='gc.cast them to "int32"',
                     indices=indices,
                 )
             table = self.variable("table", self.initializer, (self.count, self.features))

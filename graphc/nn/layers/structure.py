@@ -38,7 +38,7 @@ class Sequential(Layer):
                     f"Sequential: layer {position} is {layer!r}, which is neither a layer nor a "
                     "function",
                     error=AttributeValueError,
-                    mend=f"make one: {layer.__name__}(...)" if isinstance(layer, type) else None,
+                    hint=f"make one: {layer.__name__}(...)" if isinstance(layer, type) else None,
                 )
 
     def __call__(self, x: Any, training: bool | None = None, lengths: Any = None) -> Tensor:

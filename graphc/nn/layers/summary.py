@@ -22,7 +22,7 @@ def summary_of(layer: Layer) -> str:
         raise GraphError(
             f"summary: {layer} has not been called, so it has no variables",
             source=current_source(),
-            mend="call it on a placeholder first",
+            hint="call it on a placeholder first",
         )
     rows = [("layer", "output", "parameters"), *_rows(layer, "", 0, set())]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

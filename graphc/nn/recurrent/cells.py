@@ -90,7 +90,7 @@ class Cell(Layer):
             refuse(
                 f"{self}: the state must be {wanted}, got {state!r}",
                 error=AttributeValueError,
-                mend="pass one that the layer gave, or leave it out to start from zeros",
+                hint="pass one that the layer gave, or leave it out to start from zeros",
             )
         tensors = [convert(part) for part in parts]
         for tensor in tensors:

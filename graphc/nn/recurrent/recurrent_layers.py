@@ -86,7 +86,7 @@ class RNN(Recurrent):
             refuse(
                 f"{type(self).__name__}: the cell must be a Cell, got {cell!r}",
                 error=AttributeValueError,
-                mend="gc.nn.RNN(gc.nn.LSTMCell(64)), or gc.nn.LSTM(64)",
+                hint="gc.nn.RNN(gc.nn.LSTMCell(64)), or gc.nn.LSTM(64)",
             )
         self.cell = cell
         self.reverse = reverse

@@ -49,7 +49,7 @@ class Bidirectional(Recurrent):
                 raise GraphError(
                     f"Bidirectional: {forward} has been called, so it cannot be made twice",
                     source=current_source(),
-                    mend="give the backward layer too: Bidirectional(a, b)",
+                    hint="give the backward layer too: Bidirectional(a, b)",
                 )
             backward = copy.deepcopy(forward)
             backward.reverse = True
@@ -142,7 +142,7 @@ def _states(layer: Layer, state: State, count: int) -> Sequence[State]:
         refuse(
             f"{layer}: the state must be a tuple of {count}, one for each layer, got {state!r}",
             error=AttributeValueError,
-            mend="pass one that the layer gave, or leave it out to start from zeros",
+            hint="pass one that the layer gave, or leave it out to start from zeros",
         )
     return state
 

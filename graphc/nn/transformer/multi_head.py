@@ -144,7 +144,7 @@ class MultiHeadAttention(Layer):
             refuse(
                 f"{self}: only causal attention can go on from a cache",
                 error=AttributeValueError,
-                mend="MultiHeadAttention(..., causal=True)",
+                hint="MultiHeadAttention(..., causal=True)",
             )
         with self.scope(x):
             x = convert(x)
@@ -194,5 +194,5 @@ class MultiHeadAttention(Layer):
         return self.out(reshape(y, (*y.type.shape[:2], self.heads * self.head_size)))
 
 
-def _refuse(what: str, mend: str | None = None) -> None:
-    refuse(f"MultiHeadAttention: {what}", error=AttributeValueError, mend=mend)
+def _refuse(what: str, hint: str | None = None) -> None:
+    refuse(f"MultiHeadAttention: {what}", error=AttributeValueError, hint=hint)

@@ -117,7 +117,7 @@ def _float_range(start: Any, stop: Any, step: Any, dtype: Any, name: str | None)
         refuse(
             f"arange: takes numbers and a step other than 0, got {numbers}",
             error=AttributeValueError,
-            mend="named sizes go with ints alone: gc.arange(n) * step",
+            hint="named sizes go with ints alone: gc.arange(n) * step",
         )
     return constant(np.arange(*numbers).astype(as_dtype(dtype)), name=name)
 

@@ -142,7 +142,7 @@ def _start_tensors(op: str, starts: Any) -> list[Tensor]:
     if isinstance(starts, Tensor):
         refuse(
             f"{op}: starts must be a sequence of scalars, got one tensor",
-            mend="give a scalar for each axis: (i, 0)",
+            hint="give a scalar for each axis: (i, 0)",
             starts=starts,
         )
     given = list(starts)

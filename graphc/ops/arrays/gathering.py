@@ -48,7 +48,7 @@ def check_operands(ctx: InferContext, x: TensorType, indices: TensorType, axis: 
         ctx.fail(
             f"indices must be integers, got {indices.dtype.name}",
             error=DTypeError,
-            mend="a mask has no static number of elements: use gc.where(mask, x, other)"
+            hint="a mask has no static number of elements: use gc.where(mask, x, other)"
             if indices.dtype == BOOL
             else "gc.cast them to int32",
         )

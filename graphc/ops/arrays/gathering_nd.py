@@ -110,7 +110,7 @@ def vector_axes(op: str, indices: Tensor, batch_dims: int) -> Axes:
             f"{op}: the last axis of the indices must have a known size, 1 or more",
             error=AttributeValueError,
             indices=indices,
-            mend="it holds one place for each axis that is indexed",
+            hint="it holds one place for each axis that is indexed",
         )
     return tuple(range(batch_dims, batch_dims + size))
 

@@ -90,7 +90,7 @@ def check_frame(
         ctx.fail(
             f"indices must be integers, got {indices.dtype.name}",
             error=DTypeError,
-            mend="gc.extract takes a mask" if indices.dtype == BOOL else "gc.cast them to int32",
+            hint="gc.extract takes a mask" if indices.dtype == BOOL else "gc.cast them to int32",
         )
     ctx.require(indices.rank > batch, f"indices need a last axis, of places, after {batch} in step")
     ctx.require(

@@ -93,7 +93,7 @@ def _infer_split(
         listed = ", ".join(map(str, sizes))
         ctx.fail(
             f"sizes ({listed}) add to {total}, axis {axis} has {x.shape[axis]}",
-            mend="give the sizes of the pieces, not the places of the cuts",
+            hint="give the sizes of the pieces, not the places of the cuts",
         )
     return tuple(
         TensorType(x.dtype, (*x.shape[:axis], size, *x.shape[axis + 1 :])) for size in sizes
@@ -184,7 +184,7 @@ def split(
         if sections < 1 or (isinstance(dim, int) and dim % sections):
             refuse(
                 f"Split: size {dim} of axis {place} does not divide by {sections}",
-                mend="pass a list of sizes to split it unevenly",
+                hint="pass a list of sizes to split it unevenly",
                 x=x,
             )
         sizes = (dim // sections,) * sections

@@ -268,7 +268,7 @@ def updates_for(op: str, target: Tensor, updates: Any) -> Tensor:
         refuse(
             f"{op}: updates of {own.dtype.name} do not fit into {dtype.name}",
             error=DTypeError,
-            mend=f'gc.cast(updates, "{dtype.name}") drops what is too much',
+            hint=f'gc.cast(updates, "{dtype.name}") drops what is too much',
             operand=target,
             updates=own,
         )

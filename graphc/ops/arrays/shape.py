@@ -75,7 +75,7 @@ def _infer_reshape(ctx: InferContext, x: TensorType, *, shape: Shape) -> TensorT
             if _never_equal(old_rest, new_rest) or not ctx.constraints.unify(old_rest, new_rest):
                 ctx.fail(
                     f"{old} elements do not fit the shape {_text(shape)}, which holds {new}",
-                    mend="the sizes must multiply to the same number; -1 stands for the rest",
+                    hint="the sizes must multiply to the same number; -1 stands for the rest",
                 )
     return TensorType(x.dtype, shape)
 
@@ -150,7 +150,7 @@ def _rest(x: Tensor, known: Shape, shape: Shape) -> Dim:
         refuse(
             f"Reshape: {total} elements do not divide into {_text(shape)}",
             x=x,
-            mend="the known sizes must divide the number of elements",
+            hint="the known sizes must divide the number of elements",
         )
     common = _common_factor(total, divisor)
     return (total // common) // (divisor // common)
@@ -210,7 +210,7 @@ def _infer_transpose(ctx: InferContext, x: TensorType, *, perm: tuple[int, ...])
     if sorted(perm) != list(range(len(x.shape))):
         ctx.fail(
             f"axes {perm} are not an order of the {len(x.shape)} axes of x",
-            mend="name each axis once",
+            hint="name each axis once",
         )
     return TensorType(x.dtype, tuple(x.shape[i] for i in perm))
 
@@ -280,7 +280,7 @@ def moveaxis(
             f"Transpose: cannot move axes {sources} to {places}",
             error=AttributeValueError,
             x=x,
-            mend="name each axis and each place once, as many of one as of the other",
+            hint="name each axis and each place once, as many of one as of the other",
         )
     perm = [i for i in range(x.ndim) if i not in sources]
     for place, axis in sorted(zip(places, sources, strict=True)):
@@ -299,7 +299,7 @@ def _infer_broadcast_to(ctx: InferContext, x: TensorType, *, shape: Shape) -> Te
     if not fits:
         ctx.fail(
             f"shape {_text(x.shape)} does not broadcast to {_text(shape)}",
-            mend="each dim of x, counted from the right, must be 1 or equal",
+            hint="each dim of x, counted from the right, must be 1 or equal",
         )
     return TensorType(x.dtype, shape)
 

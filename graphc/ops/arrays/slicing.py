@@ -272,7 +272,7 @@ def pad(
             f"Pad: negative width in {pad_width!r}",
             error=AttributeValueError,
             x=x,
-            mend="cut with x[1:-1]",
+            hint="cut with x[1:-1]",
         )
     if mode in _OWN_MODES:
         return _pad_with_own(x, widths, mode)

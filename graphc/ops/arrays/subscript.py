@@ -221,7 +221,7 @@ def _items(x: Tensor, item: Any) -> list[Any]:
             f"getitem: an index must be an integer, a slice, ... or None, got {dtype.name}",
             error=DTypeError,
             x=x,
-            mend="a mask has no static number of elements: use gc.where(mask, x, other), or "
+            hint="a mask has no static number of elements: use gc.where(mask, x, other), or "
             "gc.extract(mask, x, size=n)"
             if dtype == BOOL
             else "gc.cast the index to int32",
@@ -229,8 +229,8 @@ def _items(x: Tensor, item: Any) -> list[Any]:
     return [item]
 
 
-def _refuse(x: Tensor, what: str, mend: str | None = None) -> NoReturn:
-    refuse(f"getitem: {what}", x=x, mend=mend)
+def _refuse(x: Tensor, what: str, hint: str | None = None) -> NoReturn:
+    refuse(f"getitem: {what}", x=x, hint=hint)
 
 
 def _place(x: Tensor, axis: int, index: Dim) -> Dim:

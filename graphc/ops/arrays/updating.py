@@ -73,7 +73,7 @@ def _masked(x: Tensor, mask: Tensor, changes: Tensor, op: str) -> Tensor:
                 f"at: a mask of size {size} along axis {axis}, of size {wanted}",
                 x=x,
                 mask=mask,
-                mend="a mask has the sizes of x's leading axes: gc.broadcast_to it",
+                hint="a mask has the sizes of x's leading axes: gc.broadcast_to it",
             )
     mask = reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
     return where(mask, _meet(x, broadcast_to(changes, x.shape), op), x)

@@ -84,7 +84,7 @@ def _check_sizes(tensors: Leaves, axes: Sequence[int]) -> None:
         if not isinstance(size, int):
             refuse(
                 f"associative_scan: the size {size} along the axis must be known",
-                mend="gc.scan takes named sizes",
+                hint="gc.scan takes named sizes",
                 x=x,
             )
         if size != sizes[0]:

@@ -73,7 +73,7 @@ def _check_alike(ctx: InferContext, first: Program, other: Program) -> None:
                 f"{other.name}",
                 details=describe_tensors({first.name: x, other.name: y}),
                 source=ctx.source,
-                mend="all branches must give results of the same types: gc.cast or gc.reshape one",
+                hint="all branches must give results of the same types: gc.cast or gc.reshape one",
             )
 
 
@@ -257,7 +257,7 @@ def cond(
         refuse(
             f"cond: the predicate must be a bool scalar, got {chooser.type}",
             error=DTypeError if chooser.dtype != BOOL else ShapeError,
-            mend="compare (x > 0), and reduce with gc.all or gc.any; gc.where chooses elementwise",
+            hint="compare (x > 0), and reduce with gc.all or gc.any; gc.where chooses elementwise",
         )
     branches = {"false_branch": false_fn, "true_branch": true_fn}
     return _add_switch("cond", chooser, branches, args, name)
@@ -288,7 +288,7 @@ def switch(
         refuse(
             f"switch: the index must be an integer scalar, got {chooser.type}",
             error=ShapeError if chooser.ndim else DTypeError,
-            mend="gc.cond takes a bool; gc.cast(x, 'int32') makes a number an index",
+            hint="gc.cond takes a bool; gc.cast(x, 'int32') makes a number an index",
         )
     if not branches:
         refuse("switch: there are no branches", error=AttributeValueError)
@@ -355,7 +355,7 @@ def _common_tree(what: str, trees: Mapping[str, Any]) -> Any:
             refuse(
                 f"{what}: {first} returns {tree}, {other} returns {found}",
                 error=GraphcError,
-                mend="return the same nest of tensors from all branches",
+                hint="return the same nest of tensors from all branches",
             )
     return tree
 

@@ -169,7 +169,7 @@ def function(f: Callable[..., Any], *, name: str | None = None) -> Callable[...,
                 refuse(
                     f"function: {own_name} calls itself",
                     error=GraphError,
-                    mend="a graph has no recursion: use gc.scan or gc.while_loop",
+                    hint="a graph has no recursion: use gc.scan or gc.while_loop",
                 )
             if traced is None or not traced.is_visible_in(graph):
                 traced = graph.memo[key] = _trace(f, own_name, operands, tree, key)

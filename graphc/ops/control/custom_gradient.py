@@ -78,7 +78,7 @@ def _refuse_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     raise GradientError(
         f"Undifferentiable {node.name!r}: {node.attrs['reason']}",
         source=node.source,
-        mend="put gc.stop_gradient around it where its gradient does not matter",
+        hint="put gc.stop_gradient around it where its gradient does not matter",
     )
 
 

@@ -34,7 +34,7 @@ def infer_loop(
         ctx.require(
             before.dtype == after.dtype and before.rank == after.rank,
             f"carry {i} is {before} going in and {after} coming out of the body",
-            mend="the body must return carries of the types it was given",
+            hint="the body must return carries of the types it was given",
             dtype=before.dtype != after.dtype,
         )
         for a, b in zip(before.shape, after.shape, strict=True):

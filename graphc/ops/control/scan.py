@@ -177,14 +177,14 @@ def _body_results(out: Any, init_tree: Any) -> tuple[list[Any], list[Any], Any]:
         raise AttributeValueError(
             f"scan: the body must return (carry, y), got {type(out).__name__}",
             source=current_source(),
-            mend="return carry, None where there is no y",
+            hint="return carry, None where there is no y",
         )
     leaves, tree = jax.tree.flatten(out[0])
     if tree != init_tree:
         raise GraphcError(
             f"scan: the carry is {init_tree} going in and {tree} coming out",
             source=current_source(),
-            mend="return a carry of the same nest as init",
+            hint="return a carry of the same nest as init",
         )
     y_leaves, y_tree = jax.tree.flatten(out[1])
     return leaves, y_leaves, y_tree

@@ -60,7 +60,7 @@ def _infer_while(
     if any(effects_of(node) & ~Effects.READ for node in condition.nodes):
         ctx.fail(
             "the condition assigns, draws or calls back",
-            mend="do so in the body, and carry what the condition needs of it",
+            hint="do so in the body, and carry what the condition needs of it",
             error=GraphError,
         )
     if length is None:
@@ -116,7 +116,7 @@ def while_gradient(
             f"no gradient through {node.name!r}: nothing says how many trips it makes at most, "
             "and what its body computes must be kept for each one",
             source=node.source,
-            mend="give max_trip_count=; or gc.stop_gradient of what the loop takes",
+            hint="give max_trip_count=; or gc.stop_gradient of what the loop takes",
         )
     graph = graph_of(node.inputs)
     node = graph.node(node.name)  # it may have been given more results meanwhile
@@ -292,7 +292,7 @@ def _check_nest(before: Any, after: Any) -> None:
         raise GraphcError(
             f"while_loop: the carry is {before} going in and {after} coming out",
             source=current_source(),
-            mend="return a carry of the same nest as init",
+            hint="return a carry of the same nest as init",
         )
 
 

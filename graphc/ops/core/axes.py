@@ -27,7 +27,7 @@ def normalize_axis(op: str, x: Tensor, axis: Any) -> int:
         refuse(
             f"{op}: axis {index} is out of range for rank {rank}",
             error=AttributeValueError,
-            mend=f"axes run from {-rank} to {rank - 1}" if rank else "a scalar has no axes",
+            hint=f"axes run from {-rank} to {rank - 1}" if rank else "a scalar has no axes",
             x=x,
         )
     return index + rank if index < 0 else index

@@ -16,7 +16,7 @@ from graphc.ir.source import current_source
 def refuse(
     what: str,
     *,
-    mend: str | None = None,
+    hint: str | None = None,
     error: type[GraphcError] = ShapeError,
     **tensors: Tensor,
 ) -> NoReturn:
@@ -25,7 +25,7 @@ def refuse(
         what,
         details=describe_tensors(tensors),
         source=AMBIENT.source or current_source(),
-        mend=mend,
+        hint=hint,
     )
 
 
@@ -72,7 +72,7 @@ def _dim(op: str, value: Any) -> int:
         refuse(
             f"{op}: a size must be an int or a named size, got {value!r}",
             error=AttributeValueError,
-            mend="sizes are static: take them from x.shape",
+            hint="sizes are static: take them from x.shape",
         )
 
 

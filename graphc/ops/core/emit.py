@@ -154,7 +154,7 @@ def constant(value: Any, dtype: Any = None, *, name: str | None = None) -> Tenso
         raise GraphError(
             f"{value!r} is a tensor already",
             source=current_source(),
-            mend="use it as it is; gc.cast changes its dtype",
+            hint="use it as it is; gc.cast changes its dtype",
         )
     array = np.array(as_array(value, None if dtype is None else as_dtype(dtype)))
     array.flags.writeable = False
@@ -212,7 +212,7 @@ def _promote(a: DType, b: DType) -> DType:
         return promote(a, b)
     except DTypeError as error:  # with the user's line
         source = AMBIENT.source or current_source()
-        raise DTypeError(error.what, source=source, mend=error.mend) from error
+        raise DTypeError(error.what, source=source, hint=error.hint) from error
 
 
 def promote_types(*values: Any) -> DType:
@@ -288,7 +288,7 @@ def _warn_of_widening(dtype: DType, values: Sequence[Any]) -> None:
     text = (
         f"an array of {wide.name} turns a tensor of {own[0].name} into {dtype.name}\n"
         f"  at {source}     {source.code if source else ''}\n"
-        f"  mend: give the array the tensor's dtype, as in array.astype({own[0].name!r}), or cast "
+        f"  hint: give the array the tensor's dtype, as in array.astype({own[0].name!r}), or cast "
         f"the tensor if {dtype.name} is meant"
     )
     if source is None:

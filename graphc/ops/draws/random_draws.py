@@ -285,7 +285,7 @@ def uniform(
             refuse(
                 f"RandomUniform: {which} must be a number, got {bound!r}",
                 error=AttributeValueError,
-                mend="bounds that are tensors or named sizes: scale uniform(shape), and cast it",
+                hint="bounds that are tensors or named sizes: scale uniform(shape), and cast it",
             )
         if isinstance(bound, np.generic):
             bounds[which] = bound.item()
@@ -352,7 +352,7 @@ def placed(x: Tensor, location: Any, scale: Any) -> Tensor:
             refuse(
                 f"the {label} of a draw does not broadcast to its shape: {shape} is not within "
                 f"{x.shape}",
-                mend="pass the shape of all the numbers that are to be drawn",
+                hint="pass the shape of all the numbers that are to be drawn",
             )
     if not (is_weak(scale) and scale == 1):
         x = x * scale

@@ -38,7 +38,7 @@ def check_key(ctx: InferContext, key: TensorType) -> None:
     ctx.require(
         key == KEY,
         f"key must be {KEY}, got {key}",
-        mend="gc.random.random_key(seed) makes one, gc.random.fold_in(key, n) another from it",
+        hint="gc.random.random_key(seed) makes one, gc.random.fold_in(key, n) another from it",
         dtype=key.dtype != KEY.dtype,
     )
 
@@ -49,7 +49,7 @@ def _check_keys(ctx: InferContext, keys: TensorType) -> Shape:
     ctx.require(
         fits,
         f"key must be {KEY}, or an array of such, got {keys}",
-        mend="gc.random.random_key(seed) makes one, gc.random.split(key) others from it",
+        hint="gc.random.random_key(seed) makes one, gc.random.split(key) others from it",
         dtype=keys.dtype != UINT32,
     )
     return keys.shape[:-1]

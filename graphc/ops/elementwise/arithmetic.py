@@ -336,7 +336,7 @@ def clip(x: Any, lo: Any = None, hi: Any = None, *, name: str | None = None) -> 
         AttributeValueError: neither bound is given.
     """
     if lo is None and hi is None:
-        refuse("Clip: no bound is given", error=AttributeValueError, mend="give lo, hi or both")
+        refuse("Clip: no bound is given", error=AttributeValueError, hint="give lo, hi or both")
     if hi is None:
         return maximum(x, lo, name=name)
     if lo is None:

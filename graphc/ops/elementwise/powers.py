@@ -173,7 +173,7 @@ def _constant_power(x: Operand, exponent: float, name: str | None) -> Tensor:
         refuse(
             f"Power: integers cannot be raised to the negative power {exponent}",
             error=AttributeValueError,
-            mend="gc.cast the base to float32, or write the exponent as a float",
+            hint="gc.cast the base to float32, or write the exponent as a float",
             x=base,
         )
     special = _SPECIAL.get(exponent)

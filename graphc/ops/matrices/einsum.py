@@ -59,7 +59,7 @@ def einsum(subscripts: str, *operands: Any, name: str | None = None) -> Tensor:
         refuse(
             f"einsum: the subscripts must be a string, got {type(subscripts).__name__}",
             error=AttributeValueError,
-            mend='put them first, as in einsum("ij,jk->ik", a, b)',
+            hint='put them first, as in einsum("ij,jk->ik", a, b)',
         )
     if not operands:
         refuse("einsum: there are no operands", error=AttributeValueError)

@@ -67,7 +67,7 @@ def _no_gradient(node: Node, of: str) -> GradientError:
     return GradientError(
         f"{node.op.name}: there is no gradient of {of}",
         source=node.source,
-        mend="the reduced factorization of matrices higher than wide has one",
+        hint="the reduced factorization of matrices higher than wide has one",
     )
 
 

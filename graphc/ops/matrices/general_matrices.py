@@ -91,7 +91,7 @@ def _refuse_schur(ctx: GradientContext, node: Node, *adjoints: Tensor | None) ->
     raise GradientError(
         "Schur: there is no gradient of a Schur decomposition",
         source=node.source,
-        mend="gc.linalg.eig and gc.linalg.eigh have gradients",
+        hint="gc.linalg.eig and gc.linalg.eigh have gradients",
     )
 
 

@@ -30,7 +30,7 @@ def check_matrices(ctx: InferContext, *types: TensorType) -> None:
         ctx.require(
             has_lapack(type.dtype),
             f"{label} must be float32, float64 or complex, got {type.dtype.name}",
-            mend='gc.cast(x, "float32") first',
+            hint='gc.cast(x, "float32") first',
             dtype=True,
         )
         ctx.require(type.rank >= 2, f"{label} must be a matrix [..., m, n], got {type}")
@@ -56,7 +56,7 @@ def lesser(ctx: InferContext, m: Dim, n: Dim) -> Dim:
     if not (isinstance(m, int) and isinstance(n, int)):
         ctx.fail(
             f"the result has min({m}, {n}) columns, which a named size leaves open",
-            mend="declare both sizes of the matrix as ints",
+            hint="declare both sizes of the matrix as ints",
         )
     return min(m, n)
 

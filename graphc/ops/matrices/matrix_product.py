@@ -38,8 +38,8 @@ def _infer_matmul(
     free_a, inner_a = _matrix_axes(len(a.shape), transpose_a, left=True)
     free_b, inner_b = _matrix_axes(len(b.shape), transpose_b, left=False)
     columns, rows = a.shape[inner_a], b.shape[inner_b]
-    mend = f"b needs {columns} rows to follow a; gc.transpose or gc.reshape one of them"
-    ctx.unify(columns, rows, "inner dimensions", mend=mend)
+    hint = f"b needs {columns} rows to follow a; gc.transpose or gc.reshape one of them"
+    ctx.unify(columns, rows, "inner dimensions", hint=hint)
     batch = ctx.broadcast(a.shape[:-2], b.shape[:-2])
     return TensorType(a.dtype, (*batch, a.shape[free_a], b.shape[free_b]))
 
@@ -176,7 +176,7 @@ def matmul(
     if a.ndim >= 2 and b.ndim >= 2:
         return emit_one(MATMUL, (a, b), name, transpose_a=transpose_a, transpose_b=transpose_b)
     if not a.ndim or not b.ndim:
-        refuse("MatMul: an operand is a scalar", a=a, b=b, mend="use a * b")
+        refuse("MatMul: an operand is a scalar", a=a, b=b, hint="use a * b")
     inner_a = 0 if a.ndim == 1 else _matrix_axes(a.ndim, transpose_a, left=True)[1]
     inner_b = 0 if b.ndim == 1 else _matrix_axes(b.ndim, transpose_b, left=False)[1]
     return dot_general(a, b, ((inner_a,), (inner_b,)), name=name)

@@ -150,7 +150,7 @@ def norm(
             refuse(
                 "norm: x must be a vector or a matrix where ord is given",
                 x=tensor,
-                mend="give axis",
+                hint="give axis",
             )
         axis = tuple(range(tensor.ndim))
     places = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)

@@ -24,7 +24,7 @@ def _refuse_hessenberg(ctx: GradientContext, node: Node, *adjoints: Tensor | Non
     raise GradientError(
         "Hessenberg: there is no gradient of a Hessenberg form",
         source=node.source,
-        mend="gc.linalg.qr, gc.linalg.eig and gc.linalg.eigh have gradients",
+        hint="gc.linalg.qr, gc.linalg.eig and gc.linalg.eigh have gradients",
     )
 
 

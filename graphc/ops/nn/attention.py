@@ -307,7 +307,7 @@ def _masks(mask: Any, bias: Any) -> list[Tensor]:
             refuse(
                 f"Attention: the mask must be bool, got {masks[0].dtype.name}",
                 error=DTypeError,
-                mend="compare it, as in mask != 0; what is added to the logits is bias=",
+                hint="compare it, as in mask != 0; what is added to the logits is bias=",
                 mask=masks[0],
             )
         _check_axes("mask", masks[0])
@@ -317,7 +317,7 @@ def _masks(mask: Any, bias: Any) -> list[Tensor]:
             refuse(
                 f"Attention: the bias must be floating, got {masks[-1].dtype.name}",
                 error=DTypeError,
-                mend="which keys a query sees is said by mask=, of bools",
+                hint="which keys a query sees is said by mask=, of bools",
                 bias=masks[-1],
             )
         _check_axes("bias", masks[-1])
@@ -330,7 +330,7 @@ def _check_axes(label: str, mask: Tensor) -> None:
         rows: dict[str, Any] = {label: mask}
         refuse(
             f"Attention: a {label} of two axes may be [batch, source] or [time, source]",
-            mend=f"say which: {label}[:, None, None, :] if it is [batch, source], "
+            hint=f"say which: {label}[:, None, None, :] if it is [batch, source], "
             f"{label}[None, None] if it is [time, source]",
             **rows,
         )
@@ -345,7 +345,7 @@ def _scale(query: Tensor, scale: float | None) -> float:
     refuse(
         f"Attention: the scale depends on the depth {depth!s}, which is not known yet",
         query=query,
-        mend="give scale=",
+        hint="give scale=",
     )
 
 

@@ -99,7 +99,7 @@ def _gradient(ctx: GradientContext, node: Node, *adjoints: Tensor | None) -> Adj
             f"LocalBatchNorm {node.name!r}: its mean and variance are averages over pieces of the "
             "batch, and have no gradient",
             source=node.source,
-            mend="put gc.stop_gradient around them",
+            hint="put gc.stop_gradient around them",
         )
     if dy is None:
         return [None] * 3

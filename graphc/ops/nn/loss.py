@@ -43,7 +43,7 @@ def _infer_dense(ctx: InferContext, logits: TensorType, labels: TensorType) -> T
     ctx.require(
         logits.rank == labels.rank,
         f"labels must have the shape of logits, got {labels.rank} axes for {logits.rank}",
-        mend="for labels that are class numbers use sparse_softmax_cross_entropy",
+        hint="for labels that are class numbers use sparse_softmax_cross_entropy",
     )
     for a, b in zip(logits.shape, labels.shape, strict=True):
         ctx.unify(a, b, "sizes of logits and labels")
@@ -95,7 +95,7 @@ def _infer_sparse(ctx: InferContext, logits: TensorType, labels: TensorType) -> 
         ctx.require(
             False,
             f"labels must be integers (class numbers), got {labels.dtype.name}",
-            mend="for labels that are distributions use softmax_cross_entropy",
+            hint="for labels that are distributions use softmax_cross_entropy",
             dtype=True,
         )
     _unify_rows(ctx, logits, labels, "labels")

@@ -47,7 +47,7 @@ def _infer_pool(ctx: InferContext, x: TensorType, **attrs: Any) -> TensorType:
         ctx.require(
             max(pads) < reach,
             f"padding {pads} must be smaller than the window's {reach}",
-            mend="a window may not lie in the padding alone",
+            hint="a window may not lie in the padding alone",
         )
     return TensorType(x.dtype, (x.shape[0], *sizes, x.shape[-1]))
 

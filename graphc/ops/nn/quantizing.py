@@ -38,8 +38,8 @@ def check_grid(ctx: InferContext, x: Shape, axis: int | None, **grids: TensorTyp
     ctx.require(axis is None or axis < len(x), f"axis {axis} is out of range for rank {len(x)}")
     for label, grid in grids.items():
         if axis is None:
-            mend = "for one number a place along an axis pass axis="
-            ctx.require(not grid.shape, f"{label} must be a scalar, got {grid}", mend=mend)
+            hint = "for one number a place along an axis pass axis="
+            ctx.require(not grid.shape, f"{label} must be a scalar, got {grid}", hint=hint)
         elif grid.shape:
             words = f"{label} must be a scalar, or a vector along axis {axis}, got {grid}"
             ctx.require(len(grid.shape) == 1, words)
@@ -97,7 +97,7 @@ def _check_zero_point(ctx: InferContext, zero_point: TensorType, dtype: DType) -
     ctx.require(
         zero_point.dtype == dtype,
         f"zero_point must be {dtype.name} as the integers are, got {zero_point.dtype.name}",
-        mend=f'gc.cast(zero_point, "{dtype.name}")',
+        hint=f'gc.cast(zero_point, "{dtype.name}")',
         dtype=True,
     )
 

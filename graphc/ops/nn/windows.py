@@ -126,7 +126,7 @@ def same_padding(
             f'{op}: padding="same" with stride {stride} depends on the size {size!s}, '
             "which is not known yet",
             x=x,
-            mend="give the padding as a pair (before, after) for each axis, or fix the size",
+            hint="give the padding as a pair (before, after) for each axis, or fix the size",
         )
     return total // 2, total - total // 2
 
@@ -153,7 +153,7 @@ def window_sizes(
             ctx.fail(
                 f"a window of {reach} does not fit into {padded} elements of axis {axis + 1}, "
                 "padding included",
-                mend='use padding="same", or a smaller window or dilation',
+                hint='use padding="same", or a smaller window or dilation',
             )
         results.append((padded - reach) // attrs["strides"][axis] + 1)
     return tuple(results)

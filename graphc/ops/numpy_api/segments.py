@@ -33,7 +33,7 @@ def _reduce(
             "segments: the data must have a row for each id",
             data=data,
             ids=ids,
-            mend="the first axes of the data are those of the ids",
+            hint="the first axes of the data are those of the ids",
         )
     (count,) = as_dims("segments", (num_segments,))
     ids = to_dtype(ids, wide_integer(ids.dtype))

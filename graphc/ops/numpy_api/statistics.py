@@ -168,7 +168,7 @@ def _shares(q: Any, whole: int, dtype: DType) -> Tensor:
         refuse(
             f"quantile: shares must be from 0 to {whole}, got {q!r}",
             error=AttributeValueError,
-            mend="quantile takes shares of 1, percentile those of 100",
+            hint="quantile takes shares of 1, percentile those of 100",
         )
     return constant(known / whole, dtype)
 

@@ -84,7 +84,7 @@ def _refuse_where(x: Tensor, where: Any) -> None:
         refuse(
             "where= needs initial=: the result where no element counts",
             error=AttributeValueError,
-            mend="pass initial=-np.inf, say",
+            hint="pass initial=-np.inf, say",
             x=x,
         )
 
@@ -153,7 +153,7 @@ def reduce_mean(
         refuse(
             f"ReduceMean: dtype must be floating or complex, got {as_dtype(dtype).name}",
             error=DTypeError,
-            mend="gc.cast the mean, which rounds it",
+            hint="gc.cast the mean, which rounds it",
         )
     (tensor,) = promote_inexact(x if dtype is None else to_dtype(convert(x), as_dtype(dtype)))
     if where is None:

@@ -30,7 +30,7 @@ def _size(ctx: InferContext, n: Dim, m: Dim, mode: str) -> Dim:
     if mode == "full":
         return n + m - 1
     if not isinstance(n, int) or not isinstance(m, int):
-        ctx.fail(f'mode "{mode}" needs known sizes, got {n} and {m}', mend='use "full" and slice')
+        ctx.fail(f'mode "{mode}" needs known sizes, got {n} and {m}', hint='use "full" and slice')
     return max(n, m) if mode == "same" else max(n, m) - min(n, m) + 1
 
 

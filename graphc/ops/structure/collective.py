@@ -38,7 +38,7 @@ def refuse_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> NoReturn
     raise LayoutError(
         f"{node.op.name} {node.name!r}: the program is replicated already",
         source=node.source,
-        mend="collectives stand in local programs only; the replicate pass puts them there",
+        hint="collectives stand in local programs only; the replicate pass puts them there",
     )
 
 

@@ -71,7 +71,7 @@ def _refuse_gradient(
     raise GradientError(
         f"{node.op.name} {node.name!r}: Python cannot be differentiated",
         source=node.source,
-        mend="put gc.stop_gradient around the operands, where their gradient does not matter",
+        hint="put gc.stop_gradient around the operands, where their gradient does not matter",
     )
 
 
@@ -168,7 +168,7 @@ def py_callback(
         raise AttributeValueError(
             "py_callback: a pure function without results does nothing",
             source=source,
-            mend="leave out pure=True, or declare its results",
+            hint="leave out pure=True, or declare its results",
         )
     types = [_declared_type(leaf) for leaf in leaves]
     node = emit_node(
@@ -186,13 +186,13 @@ def _declared_type(spec: Any) -> TensorType:
         raise AttributeValueError(
             f"py_callback: {spec!r} does not say a shape and a dtype",
             source=current_source(),
-            mend='declare results as gc.TensorSpec((2, 3), "float32")',
+            hint='declare results as gc.TensorSpec((2, 3), "float32")',
         )
     if any(dim is None for dim in spec.shape):
         raise ShapeError(
             f"py_callback: the sizes of a result must be known, got {spec!r}",
             source=current_source(),
-            mend='write ints or named sizes of the operands: gc.TensorSpec(("batch", 3))',
+            hint='write ints or named sizes of the operands: gc.TensorSpec(("batch", 3))',
         )
     return TensorType(as_dtype(spec.dtype), tuple(spec.shape))
 
@@ -261,7 +261,7 @@ def print(template: Any, *args: Any, name: str | None = None) -> Node:
         raise AttributeValueError(
             f"print: {template!r} does not fit {len(args)} values: {error}",
             source=current_source(),
-            mend="write one {} for each value, and {{ and }} for braces",
+            hint="write one {} for each value, and {{ and }} for braces",
         ) from error
     return emit_node(PRINT, [convert(arg) for arg in args], name=name, template=template)
 

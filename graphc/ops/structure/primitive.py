@@ -64,7 +64,7 @@ def _lower(
         raise LoweringError(
             f"Primitive {ctx.node.name!r}: JAX {jax.__version__} has no primitive {primitive!r}",
             source=ctx.node.source,
-            mend="run it with the JAX that it was imported with, or import it again",
+            hint="run it with the JAX that it was imported with, or import it again",
         )
     results = known.bind(*values, **given_params)
     listed = results if known.multiple_results else [results]

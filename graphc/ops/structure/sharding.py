@@ -25,7 +25,7 @@ def _infer_shard(ctx: InferContext, x: TensorType, *, spec: Spec) -> TensorType:
     ctx.require(
         len(spec) == x.rank,
         f"{len(spec)} entries for {x}, which has {x.rank} axes",
-        mend="pass one entry for each axis",
+        hint="pass one entry for each axis",
     )
     return x
 
@@ -108,14 +108,14 @@ def _shard_variable(variable: Variable, spec: Any, source: Any) -> Variable:
         raise GraphFinalizedError(
             f"shard: the graph has run, and variable {variable.name!r} lies somewhere",
             source=source,
-            mend="annotate variables before the first run",
+            hint="annotate variables before the first run",
         )
     if variable.shard not in (None, wanted):
         raise AttributeValueError(
             f"shard: variable {variable.name!r} lies {variable.shard} already, by "
             f"{variable.shard_source}",
             source=source,
-            mend="annotate it once",
+            hint="annotate it once",
         )
     variable.shard, variable.shard_source = wanted, source
     return variable

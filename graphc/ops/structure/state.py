@@ -85,7 +85,7 @@ def _refuse_assign_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> lis
     raise GradientError(
         f"Assign: the gradient does not pass through the assignment of {node.attrs['variable']!r}",
         source=node.source,
-        mend="differentiate with respect to the value before it is assigned",
+        hint="differentiate with respect to the value before it is assigned",
     )
 
 
@@ -240,7 +240,7 @@ def _check_owner(variable: Variable, graph: Graph) -> None:
         raise GraphError(
             f"variable {variable.name!r} belongs to another graph",
             source=AMBIENT.source or current_source(),
-            mend="build both in one graph",
+            hint="build both in one graph",
         )
 
 
@@ -262,7 +262,7 @@ def assign(variable: Variable, value: Any, *, name: str | None = None) -> Tensor
             f"Assign: variable {variable.name!r} is {wanted}, the value {got}",
             details=describe_tensors({"value": tensor}),
             source=AMBIENT.source or current_source(),
-            mend="gc.cast or gc.reshape the value",
+            hint="gc.cast or gc.reshape the value",
         )
     result = emit_one(ASSIGN, (tensor,), name, variable=variable.name)
     graph.last_reads.pop(variable, None)
@@ -305,7 +305,7 @@ def node_names(items: Any) -> tuple[str, ...]:
     raise FetchError(
         f"{items!r} is neither a tensor nor a node",
         source=current_source(),
-        mend="pass what gc.* functions, v.assign or gc.minimize returned",
+        hint="pass what gc.* functions, v.assign or gc.minimize returned",
     )
 
 
@@ -319,7 +319,7 @@ def _check_visible(tensor: Tensor) -> None:
             f"tensor {tensor.name!r} belongs to another graph, or to a body that is closed",
             details=describe_tensors({"tensor": tensor}),
             source=AMBIENT.source or current_source(),
-            mend="name what was built in this graph, outside bodies",
+            hint="name what was built in this graph, outside bodies",
         )
 
 

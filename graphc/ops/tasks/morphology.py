@@ -51,7 +51,7 @@ def _infer(ctx: InferContext, x: TensorType, kernel: TensorType, **attrs: Any) -
         ctx.require(
             max(pads) < reach,
             f"padding {pads} must be smaller than the kernel's {reach}",
-            mend="a window may not lie in the padding alone",
+            hint="a window may not lie in the padding alone",
         )
     return TensorType(x.dtype, (x.shape[0], *sizes, channels))
 

@@ -148,7 +148,7 @@ class StateLayout:
         found = self.slots.get(name)
         if found is None:
             raise UnknownNameError(
-                f"no variable {name!r} in the state", mend=nearest(name, public_names(self.slots))
+                f"no variable {name!r} in the state", hint=nearest(name, public_names(self.slots))
             )
         return found
 

@@ -66,7 +66,7 @@ def in_child() -> StateError:
     return StateError(
         "this process was forked from one that had used its devices, and cannot use them: "
         "it does not have the threads of JAX",
-        mend=_MEND,
+        hint=_MEND,
     )
 
 
@@ -74,7 +74,7 @@ def in_child_of_thread(what: str) -> StateError:
     """The error for a use of an object whose thread only the parent process has."""
     return StateError(
         f"{what} was made before this process was forked: its thread is in the parent process",
-        mend="make it in the process that uses it",
+        hint="make it in the process that uses it",
     )
 
 

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Once(Generic[T]):
+class Lazy(Generic[T]):
     """A value that the first who asks makes; other threads that ask meanwhile wait for it.
 
     Where making it fails, who asked gets the error, and the next who asks makes it again.

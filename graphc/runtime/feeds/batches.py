@@ -44,7 +44,7 @@ def take_batches(batches: Any, n: int) -> list[Batch]:
         raise FeedError(
             f"run_steps: batches must be feeds of {n} steps, got {type(batches).__name__}",
             source=current_source(),
-            mend="pass an iterable of mappings, one for each step, or one mapping of arrays with "
+            hint="pass an iterable of mappings, one for each step, or one mapping of arrays with "
             f"a leading axis of {n}",
         )
     taken = list(islice(batches, n))
@@ -53,19 +53,19 @@ def take_batches(batches: Any, n: int) -> list[Batch]:
             raise FeedError(
                 f"run_steps: batch {number} must be a mapping, got {type(batch).__name__}",
                 source=current_source(),
-                mend="feeds of one step: {x: value}, by tensor or by name",
+                hint="feeds of one step: {x: value}, by tensor or by name",
             )
         if batch.keys() != taken[0].keys():
             raise FeedError(
                 f"run_steps: batch {number} feeds {_names(batch)}, batch 0 {_names(taken[0])}",
                 source=current_source(),
-                mend="feed the same tensors, by the same keys, in each step",
+                hint="feed the same tensors, by the same keys, in each step",
             )
     if len(taken) < n:
         raise FeedError(
             f"run_steps: the batches ended after {len(taken)} of {n} steps; nothing has run",
             source=current_source(),
-            mend="ask for fewer steps, or pass an iterable that goes on",
+            hint="ask for fewer steps, or pass an iterable that goes on",
         )
     return taken
 
@@ -103,7 +103,7 @@ def leading(spec: FeedSpec, value: Any, n: int) -> Any:
             f"run_steps: feed {spec.label!r} must have a leading axis of {n}, one for each step, "
             f"got shape {tuple(array.shape)}",
             source=spec.source,
-            mend="stack the steps' values, or pass an iterable of feeds in place of one mapping",
+            hint="stack the steps' values, or pass an iterable of feeds in place of one mapping",
         )
     return array
 
@@ -121,7 +121,7 @@ def _check_shapes(spec: FeedSpec, arrays: Sequence[Any]) -> None:
                 f"run_steps: feed {spec.label!r} has shape {tuple(first)} in batch 0 and "
                 f"{tuple(array.shape)} in batch {number}",
                 source=spec.source,
-                mend="steps of one loop are alike: drop or pad a smaller last batch, or run it by "
+                hint="steps of one loop are alike: drop or pad a smaller last batch, or run it by "
                 "itself with session.run",
             )
 

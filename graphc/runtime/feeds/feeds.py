@@ -68,14 +68,14 @@ class FeedSpec:
             raise FeedError(
                 f"feed {self.label!r} is a value that JAX is tracing, and has no numbers yet",
                 source=self.source,
-                mend="run the session outside of jax.jit and jax.grad, or make a JAX function "
+                hint="run the session outside of jax.jit and jax.grad, or make a JAX function "
                 "of the graph: gc.to_jax",
             )
         if value.is_deleted():
             raise FeedError(
                 f"feed {self.label!r} is an array that was deleted, or donated to a JAX function",
                 source=self.source,
-                mend="feed one that is still alive, or a copy made before",
+                hint="feed one that is still alive, or a copy made before",
             )
         if value.dtype == self.dtype:
             return value
@@ -96,7 +96,7 @@ class FeedSpec:
                 f"feed {self.label!r} is not an array of {self.dtype.name}: {shown(value)}",
                 details=[error.what, *error.details],
                 source=self.source,
-                mend=error.mend or f"feed an array of {self.type}",
+                hint=error.hint or f"feed an array of {self.type}",
             ) from error.__cause__
         try:
             result = fitted(array, self.dtype)
@@ -123,7 +123,7 @@ class FeedSpec:
             "not fit",
             details=error.details,
             source=self.source,
-            mend="give the placeholder a wider dtype",
+            hint="give the placeholder a wider dtype",
         )
 
     def _check_kind(self, dtype: Any) -> None:
@@ -135,7 +135,7 @@ class FeedSpec:
             raise FeedError(
                 f"feed {self.label!r} must be {self.dtype.name}, got {dtype}",
                 source=self.source,
-                mend=f"feed value.astype({self.dtype.name!r}), if that is what you mean",
+                hint=f"feed value.astype({self.dtype.name!r}), if that is what you mean",
             )
 
 
@@ -157,14 +157,14 @@ def variable_value(
             error.what.replace("feed", "variable", 1),
             details=error.details,
             source=error.source,
-            mend=error.mend
-            and error.mend.replace("feed", "set", 1).replace("placeholder", "variable", 1),
+            hint=error.hint
+            and error.hint.replace("feed", "set", 1).replace("placeholder", "variable", 1),
         ) from error.__cause__
     if array.shape != type.shape:
         raise ShapeError(
             f"variable {name!r} has shape {type.shape}, the value {tuple(array.shape)}",
             source=source,
-            mend="set a value of that shape",
+            hint="set a value of that shape",
         )
     return array
 
@@ -212,7 +212,7 @@ def bind_feeds(
             raise FeedError(
                 f"the graph needs {a} == {b}, and the feeds give {left} and {right}",
                 source=current_source(),
-                mend="feed values whose sizes meet it",
+                hint="feed values whose sizes meet it",
                 details=[
                     f"feed {p.name!r}: {tuple(s)}" for p, s in zip(ports, shapes, strict=True)
                 ],
@@ -239,5 +239,5 @@ def _misfit(port: Port, shape: Sequence[int], sources: Mapping[str, Any], words:
         f"feed {port.name!r} must be {port.tensor.type}, got shape {tuple(shape)}: "
         f"expected {words}",
         source=sources.get(port.name),
-        mend="feed a value of that shape, or change the placeholder's",
+        hint="feed a value of that shape, or change the placeholder's",
     )

@@ -33,7 +33,7 @@ def resolve_fetch(graph: Graph, fetch: Any) -> Fetch:
         raise FetchError(
             f"{fetch!r} cannot be fetched",
             source=current_source(),
-            mend="fetch a tensor, a variable, what gc.minimize or gc.group returned, or a name",
+            hint="fetch a tensor, a variable, what gc.minimize or gc.group returned, or a name",
         )
     if fetch in graph.variables:
         return graph.variables[fetch]
@@ -44,7 +44,7 @@ def resolve_fetch(graph: Graph, fetch: Any) -> Fetch:
         raise UnknownNameError(
             f"no tensor, node or variable {fetch!r} in graph {graph.name!r}",
             source=current_source(),
-            mend=nearest(fetch, known),
+            hint=nearest(fetch, known),
         ) from None
     return node if not node.outputs and ":" not in fetch else graph.tensor(fetch)
 
@@ -85,7 +85,7 @@ def _check_depth(nest: Any, depth: int) -> None:
         raise FetchError(
             f"the fetches are nested more than {_DEEPEST} deep",
             source=current_source(),
-            mend="fetch a flat list, or a dict",
+            hint="fetch a flat list, or a dict",
         )
     if isinstance(nest, (list, tuple, Mapping)):
         for item in nest.values() if isinstance(nest, Mapping) else nest:
@@ -103,7 +103,7 @@ def resolve_feeds(graph: Graph, feeds: Any) -> dict[Tensor, Any]:
         raise FeedError(
             f"feeds must be a mapping, got {type(feeds).__name__}",
             source=current_source(),
-            mend="feeds={x: value}, by tensor or by name",
+            hint="feeds={x: value}, by tensor or by name",
         )
     found: dict[Tensor, Any] = {}
     for key, value in feeds.items():
@@ -113,7 +113,7 @@ def resolve_feeds(graph: Graph, feeds: Any) -> dict[Tensor, Any]:
                 f"feed {tensor.name.removesuffix(':0')!r} is given twice, by two keys",
                 details=[f"keys: {', '.join(map(str, feeds))}"],
                 source=current_source(),
-                mend="feed it once, by tensor or by name",
+                hint="feed it once, by tensor or by name",
             )
         found[tensor] = value
     return found
@@ -141,12 +141,12 @@ def resolve_feed(graph: Graph, key: Any) -> Tensor:
         raise FeedError(
             f"variable {name!r} cannot be fed",
             source=current_source(),
-            mend=f"set it: session.set({name!r}, value)",
+            hint=f"set it: session.set({name!r}, value)",
         )
     if not isinstance(key, str):
         raise FeedError(
             f"{key!r} is no key of a feed",
             source=current_source(),
-            mend="use a tensor or its name",
+            hint="use a tensor or its name",
         )
     return graph.tensor(key)

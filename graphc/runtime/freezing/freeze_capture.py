@@ -41,7 +41,7 @@ def by_name(items: Any, name_of: Any) -> dict[str, Any]:
         raise AttributeValueError(
             f"freeze: inputs and outputs are mappings or lists, got {items!r}",
             source=current_source(),
-            mend='gc.freeze(session, {"x": x}, {"logits": logits})',
+            hint='gc.freeze(session, {"x": x}, {"logits": logits})',
         )
     return {name_of(item): item for item in items}
 
@@ -73,7 +73,7 @@ def captured(
             raise FetchError(
                 f"freeze: output {name!r} is a step without a value",
                 source=fetch.source,
-                mend="a frozen graph has no steps; fetch what it computes",
+                hint="a frozen graph has no steps; fetch what it computes",
             )
     fed = {*feeds, *given}
     averages = {t: v for t, v in moving_averages(graph).items() if t not in fed}

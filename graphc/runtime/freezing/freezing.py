@@ -95,7 +95,7 @@ def freeze(
         raise AttributeValueError(
             f"freeze: the first argument must be a session, got {type(session).__name__}",
             source=current_source(),
-            mend="gc.freeze(gc.Session(graph), inputs, outputs) freezes the initial values",
+            hint="gc.freeze(gc.Session(graph), inputs, outputs) freezes the initial values",
         )
     if type(literals) is not int or literals < 0:
         raise AttributeValueError(
@@ -111,7 +111,7 @@ def freeze(
             raise FeedError(
                 f"freeze: inputs {named[tensor]!r} and {name!r} are one tensor, {tensor.name!r}",
                 source=current_source(),
-                mend="give it one name",
+                hint="give it one name",
             )
     if not fetches:
         raise FetchError("freeze: there are no outputs", source=current_source())
@@ -213,7 +213,7 @@ def _without_state(program: Program, graph: Graph) -> Program:
             raise FetchError(
                 f"freeze: the outputs assign the variable {port.name!r}",
                 source=None if variable is None else variable.source,
-                mend="fetch what does not: the layer called with training=False, or "
+                hint="fetch what does not: the layer called with training=False, or "
                 "given={training: False} where a branch assigns",
             )
     random = tuple(port for port in program.new_state() if port.name in RANDOM_STATE)

@@ -38,7 +38,7 @@ from graphc.runtime.buffers.annotated import feed_specs
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.buffers.state_buffers import physical
 from graphc.runtime.buffers.steps import physical_steps
-from graphc.runtime.core.lazy import Once
+from graphc.runtime.core.lazy import Lazy
 from graphc.runtime.feeds.feeds import bind_feeds
 from graphc.runtime.pipeline.fitting import Try, fit
 from graphc.runtime.targets.interface import Interface
@@ -52,7 +52,7 @@ from graphc.runtime.targets.sharded import on_mesh
 T = TypeVar("T")
 
 
-class Making:
+class Compilation:
     """A fetch set with feeds of given shapes, on given devices.
 
     Args:
@@ -117,15 +117,15 @@ class Making:
         if len(self.devices) > 1:
             self.prepared = prepared.placed(self.placement.program, self.placement.base)
 
-    def under(self, options: CompileOptions) -> Making:
+    def under(self, options: CompileOptions) -> Compilation:
         """The same under other options."""
-        making = copy(self)
-        making.options, making.prepared = options, self.prepared.under(options)
-        making.notes = list(self.notes)
-        making._set_programs()
+        compilation = copy(self)
+        compilation.options, compilation.prepared = options, self.prepared.under(options)
+        compilation.notes = list(self.notes)
+        compilation._set_programs()
         for name in ("key", "program_key"):
-            making.__dict__.pop(name, None)
-        return making
+            compilation.__dict__.pop(name, None)
+        return compilation
 
     def _set_programs(self) -> None:
         """Each of these is made when it is first asked for."""
@@ -134,8 +134,8 @@ class Making:
             target = replace(self.target, tight=tight)
             return bind(self.prepared, self.bindings, self.options, target)
 
-        self._bound = Once(lambda: bound(False))
-        self._tight = Once(lambda: bound(True))
+        self._bound = Lazy(lambda: bound(False))
+        self._tight = Lazy(lambda: bound(True))
 
     @property
     def target(self) -> Target:
@@ -270,11 +270,11 @@ def _refuse_calls_back(program: Program) -> None:
                 f"{node.op.name} {node.name!r} calls back into Python, which cannot be compiled "
                 "for a machine that is not here",
                 source=node.source,
-                mend="leave it out of the fetches, or compile without machine=",
+                hint="leave it out of the fetches, or compile without machine=",
             )
 
 
-class Insides:
+class Stages:
     """What an executable is made from, once its state has a layout. Nothing of it is needed to run
     an executable that was found in the cache.
 
@@ -285,30 +285,30 @@ class Insides:
 
     def __init__(
         self,
-        making: Making,
+        compilation: Compilation,
         layout: StateLayout,
-        keep: Callable[[Insides, jax.stages.Compiled], None] | None = None,
+        keep: Callable[[Stages, jax.stages.Compiled], None] | None = None,
         budget: int | None = None,
     ) -> None:
-        self.making, self._layout, self._budget = making, layout, budget
+        self.compilation, self._layout, self._budget = compilation, layout, budget
         self._keep = keep
         self._seconds: dict[str, float] = {}
         self._reused: list[jax.stages.Compiled] = []  # what JAX had in a cache of its own
-        self._in_jax: Once[InJax] = Once(
-            lambda: self._timed("layout", lambda: making.in_jax(layout, budget))
+        self._in_jax: Lazy[InJax] = Lazy(
+            lambda: self._timed("layout", lambda: compilation.in_jax(layout, budget))
         )
-        self._lowered: Once[Any] = Once(lambda: self._lower(self.in_jax))
-        self._compiled = Once(self._compile)
-        limit = making.memory_limit
-        self._fitted: Once[Try[InJax]] | None = None
+        self._lowered: Lazy[Any] = Lazy(lambda: self._lower(self.in_jax))
+        self._compiled = Lazy(self._compile)
+        limit = compilation.memory_limit
+        self._fitted: Lazy[Try[InJax]] | None = None
         if limit is not None and budget is None:
             within = limit
-            self._fitted = Once(lambda: self._fit(within))
+            self._fitted = Lazy(lambda: self._fit(within))
 
     @property
     def program(self) -> Program:
         """The optimised program, its state by variable."""
-        return self.making.program
+        return self.compilation.program
 
     @property
     def in_jax(self) -> InJax:
@@ -328,7 +328,7 @@ class Insides:
         Raises:
             ExecutionError: it does not fit into the limit of memory.
         """
-        if self._fitted is not None and self.making.options.check_numerics:
+        if self._fitted is not None and self.compilation.options.check_numerics:
             return self._fitted().made.interface
         return self.in_jax.interface
 
@@ -345,7 +345,7 @@ class Insides:
     def report(self) -> PassReport:
         """What each pass did."""
         made = self.in_jax if self._fitted is None else self._fitted().made
-        return self.making.report + made.report
+        return self.compilation.report + made.report
 
     @property
     def budget(self) -> int | None:
@@ -394,11 +394,13 @@ class Insides:
             lowered = self._lower(made)
             return lowered, self._through_xla(made, lowered)
 
-        making, layout = self.making, self._layout
+        compilation, layout = self.compilation, self._layout
         name = None
-        if making.machine is not None and making.options.memory_limit is None:
-            name = making.machine.memory_in_words()
-        return fit(self.in_jax, lambda budget: making.in_jax(layout, budget), compiled, limit, name)
+        if compilation.machine is not None and compilation.options.memory_limit is None:
+            name = compilation.machine.memory_in_words()
+        return fit(
+            self.in_jax, lambda budget: compilation.in_jax(layout, budget), compiled, limit, name
+        )
 
     def _lower(self, made: InJax) -> Any:
         return self._timed("lower", made.lower)
@@ -406,7 +408,7 @@ class Insides:
     def _through_xla(self, made: InJax, lowered: Any) -> jax.stages.Compiled:
         with noting_reuse() as reused:
             compiled: jax.stages.Compiled = self._timed(
-                "compile", lambda: made.compile(lowered, self.making.options)
+                "compile", lambda: made.compile(lowered, self.compilation.options)
             )
         if reused:
             self._reused.append(compiled)

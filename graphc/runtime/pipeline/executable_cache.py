@@ -15,7 +15,7 @@ from graphc.errors import CacheError
 from graphc.passes.manager import PassReport, PassRow
 from graphc.runtime.buffers.layout import Buffer, StateLayout, groups_of
 from graphc.runtime.core.counters import COUNTERS
-from graphc.runtime.pipeline.compilation import Insides, Making
+from graphc.runtime.pipeline.compilation import Compilation, Stages
 from graphc.runtime.targets.interface import PARTITIONED, Interface
 from graphc.runtime.targets.loading import Code, from_bytes, to_bytes
 from graphc.runtime.targets.scripts import CompiledPartition
@@ -31,7 +31,7 @@ class Found(NamedTuple):
         layout: of the state; it has the buffers of the interface.
         report: what the passes did when it was compiled.
         seconds: that reading it took.
-        budget: of memory that it was made within; see `Insides`.
+        budget: of memory that it was made within; see `Stages`.
     """
 
     interface: Interface
@@ -42,17 +42,17 @@ class Found(NamedTuple):
     budget: int | None = None
 
 
-class Place(Protocol):
+class CacheBackend(Protocol):
     """Where an executable is looked up, and given to when it was compiled."""
 
     def find(self) -> Found | None:
         """The executable, if it is there."""
 
-    def keep(self, insides: Insides, compiled: jax.stages.Compiled) -> None:
+    def keep(self, stages: Stages, compiled: jax.stages.Compiled) -> None:
         """Takes one that was compiled."""
 
 
-class Shelf:
+class CacheSlot:
     """The place of one executable in the cache, or nowhere.
 
     An executable fits the layouts that have, or can be given, the buffers of its interface. The
@@ -60,60 +60,62 @@ class Shelf:
     first does not fit is kept beside it, under a key with that layout in it.
     """
 
-    def __init__(self, making: Making, layout: StateLayout) -> None:
-        self._making, self._layout = making, layout
-        self._cache, self._key = cache_for(making), making.key or ""
+    def __init__(self, compilation: Compilation, layout: StateLayout) -> None:
+        self._compilation, self._layout = compilation, layout
+        self._cache, self._key = cache_for(compilation), compilation.key or ""
 
     def find(self) -> Found | None:
-        """The executable, if it is there; then no stage of `making` is needed."""
-        cache, making = self._cache, self._making
-        if cache is None or making.machine is not None:  # what cannot run here cannot be loaded
+        """The executable, if it is there; then no stage of `compilation` is needed."""
+        cache, compilation = self._cache, self._compilation
+        if (
+            cache is None or compilation.machine is not None
+        ):  # what cannot run here cannot be loaded
             return None
         found = self._found(cache)
         COUNTERS.add(**{"cache_misses" if found is None else "cache_hits": 1})
-        if found is None and making.devices[0].platform == "gpu":
-            making.notes += _shipped_for_others(cache, making)
+        if found is None and compilation.devices[0].platform == "gpu":
+            compilation.notes += _shipped_for_others(cache, compilation)
         return found
 
-    def keep(self, insides: Insides, compiled: jax.stages.Compiled) -> None:
+    def keep(self, stages: Stages, compiled: jax.stages.Compiled) -> None:
         """Puts a compiled executable where `find` looked for it in vain."""
         if self._cache is None:
             return
-        making, interface = self._making, insides.interface
-        if making.machine is not None:
-            why = self._why_not_shipped(self._cache, insides)
+        compilation, interface = self._compilation, stages.interface
+        if compilation.machine is not None:
+            why = self._why_not_shipped(self._cache, stages)
             if why is not None:
-                warn_once(f"not kept for {making.machine}: {why}")
+                warn_once(f"not kept for {compilation.machine}: {why}")
                 return
         try:
             if isinstance(compiled, CompiledPartition):
                 code = compiled.to_bytes()
             else:
-                code = to_bytes(compiled, making.devices[0])
+                code = to_bytes(compiled, compilation.devices[0])
         except CacheError as error:
             warn_once(error.what)
             return
-        report = insides.report
-        seconds = {"passes": report.milliseconds / 1e3, **insides.seconds}
+        report = stages.report
+        seconds = {"passes": report.milliseconds / 1e3, **stages.seconds}
         metadata = {
             "program": interface.name,
-            "environment": making.environment,
+            "environment": compilation.environment,
             "seconds": seconds,
             "interface": interface.to_json(),
             "passes": report.to_json(),
-            "budget": insides.budget,
+            "budget": stages.budget,
             "targets": code.targets,
-            "shipped": None if making.machine is None else making.program_key,
+            "shipped": None if compilation.machine is None else compilation.program_key,
         }
         kept = self._cache.put(self._key, metadata, code.payload)
-        if not kept and making.machine is not None:
-            warn_once(f"not kept for {making.machine}: the cache folder does not take it")
+        if not kept and compilation.machine is not None:
+            warn_once(f"not kept for {compilation.machine}: the cache folder does not take it")
 
-    def _why_not_shipped(self, cache: ExecutableCache, insides: Insides) -> str | None:
+    def _why_not_shipped(self, cache: ExecutableCache, stages: Stages) -> str | None:
         """Why an executable for another machine must not stand under its key, if there is a reason:
         the key says neither how much memory that machine has, nor who compiled the program."""
-        options = self._making.options
-        if options.memory_limit is None and insides.recomputes:
+        options = self._compilation.options
+        if options.memory_limit is None and stages.recomputes:
             return (
                 "it recomputes values to fit into the memory; CompileOptions(memory_limit=...) on "
                 "both machines says that you want that"
@@ -134,7 +136,7 @@ class Shelf:
             return None  # the program is compiled, and replaces the entry
         if found is not None:
             return found
-        program = self._making.prepared.functional
+        program = self._compilation.prepared.functional
         names = {port.name for port in (*program.ports("state"), *program.new_state())}
         buffers = [buffer.to_json() for buffer in self._layout.touched(names)]
         text = json.dumps([self._key, buffers])
@@ -157,13 +159,13 @@ class Shelf:
         layout = fitted(self._layout, interface.buffers)
         if layout is None:
             return None
-        devices, code = self._making.devices, Code(entry.payload, facts.get("targets"))
+        devices, code = self._compilation.devices, Code(entry.payload, facts.get("targets"))
         if interface.kind == PARTITIONED:
             compiled: Any = CompiledPartition.from_bytes(code, devices)
         else:
             compiled = from_bytes(code, interface.arguments, interface.results, devices)
         if facts.get("shipped") is not None:
-            self._making.notes.append(_SHIPPED)
+            self._compilation.notes.append(_SHIPPED)
         report = PassReport(
             tuple(PassRow(**{**row, "notes": tuple(row["notes"])}) for row in facts["passes"])
         )
@@ -183,12 +185,12 @@ _SHIPPED = (
 )
 
 
-def _shipped_for_others(cache: ExecutableCache, making: Making) -> list[str]:
+def _shipped_for_others(cache: ExecutableCache, compilation: Compilation) -> list[str]:
     """Why executables of this program that were compiled for GPUs elsewhere are not used here."""
-    here, notes = making.environment, []
+    here, notes = compilation.environment, []
     for entry in cache.entries():
         facts: Any = entry.metadata or {}
-        if facts.get("shipped") != making.program_key:
+        if facts.get("shipped") != compilation.program_key:
             continue
         there = facts.get("environment", {})
         other = [k for k in here if here[k] != there.get(k)]
@@ -200,12 +202,12 @@ def _shipped_for_others(cache: ExecutableCache, making: Making) -> list[str]:
     return notes
 
 
-def cache_for(making: Making) -> ExecutableCache | None:
+def cache_for(compilation: Compilation) -> ExecutableCache | None:
     """None where the user wants none, or wants to see the passes at work; where several processes
     have to compile together; or for another machine, unless the user names a folder to ship."""
-    options = making.options
-    if making.machine is not None and options.cache is DEFAULT:
+    options = compilation.options
+    if compilation.machine is not None and options.cache is DEFAULT:
         return None
     if options.validate or options.dump is not None or jax.process_count() > 1:
         return None
-    return open_cache(options) if making.key is not None else None
+    return open_cache(options) if compilation.key is not None else None

@@ -68,7 +68,7 @@ def _analysis(compiled: jax.stages.Compiled) -> Any:
     if found is None:
         raise ExecutionError(
             "memory_limit: XLA does not say how much memory a program takes on this device",
-            mend="leave memory_limit out",
+            hint="leave memory_limit out",
         )
     return found
 
@@ -180,7 +180,7 @@ class _Search(Generic[M]):
                 "only what loops keep for their backward pass is computed again: blocks that "
                 'pipeline="O2" rolls, and gc.scan',
             ],
-            mend="feed a smaller batch, or share it among more devices"
+            hint="feed a smaller batch, or share it among more devices"
             if name
             else f"pass memory_limit={least.taken} or more, or feed a smaller batch",
         )

@@ -8,7 +8,7 @@ from graphc.devices.discovery import available, name_of
 from graphc.devices.machine import Machine
 from graphc.devices.placer import MARKS, Row, full_name
 from graphc.devices.topology import devices_by_name
-from graphc.runtime.pipeline.compilation import Making
+from graphc.runtime.pipeline.compilation import Compilation
 
 
 class PlacementLog:
@@ -23,9 +23,9 @@ class PlacementLog:
         self._seen: dict[str, None] = {}
         print("\n".join(device_lines(machine)), flush=True)
 
-    def add(self, making: Making) -> None:
+    def add(self, compilation: Compilation) -> None:
         """What is not printed yet of a program that was made."""
-        new = [line for line in placement_lines(making) if line not in self._seen]
+        new = [line for line in placement_lines(compilation) if line not in self._seen]
         self._seen.update(dict.fromkeys(new))
         if new:
             print("\n".join(new), flush=True)
@@ -38,21 +38,21 @@ def device_lines(machine: Machine | None = None) -> list[str]:
     return ["Devices:", *rows]
 
 
-def placement_lines(making: Making) -> Iterator[str]:
+def placement_lines(compilation: Compilation) -> Iterator[str]:
     """`name: (Operator) device`, several devices where each has a copy; and the notes."""
-    for row in placement_rows(making):
+    for row in placement_rows(compilation):
         places = ", ".join(map(full_name, row.devices))
         yield f"{row.name}: ({row.op}) {places}"
-    for note in making.notes:
+    for note in compilation.notes:
         yield f"note: {note}"
 
 
-def placement_rows(making: Making) -> list[Row]:
+def placement_rows(compilation: Compilation) -> list[Row]:
     """Variables, what is fed, then nodes in program order, with their devices."""
-    if making.placement is not None:
-        return making.placement.rows()
-    names = tuple(map(name_of, making.devices))
-    program = making.prepared.functional
+    if compilation.placement is not None:
+        return compilation.placement.rows()
+    names = tuple(map(name_of, compilation.devices))
+    program = compilation.prepared.functional
     ports = dict.fromkeys(p.name for p in (*program.ports("state"), *program.new_state()))
     rows = [Row(name, "Variable", names) for name in ports if not name.startswith("__")]
     rows += [Row(port.name, "Placeholder", names) for port in program.ports("feed")]

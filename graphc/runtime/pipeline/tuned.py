@@ -15,7 +15,7 @@ from graphc.config import CompileOptions
 from graphc.errors import GraphcError
 from graphc.ir.node import EMPTY
 from graphc.runtime.buffers.layout import OWN, Buffer, StateLayout
-from graphc.runtime.pipeline.compilation import Making
+from graphc.runtime.pipeline.compilation import Compilation
 from graphc.runtime.pipeline.executable_cache import cache_for, fitted
 from graphc.runtime.targets.interface import Interface
 
@@ -83,45 +83,45 @@ class Tuned:
         return f"tuned: {self.choice.name}, {self.ratio:.2f} of the time without"
 
 
-def find_tuned(making: Making, layout: StateLayout) -> Tuned | None:
+def find_tuned(compilation: Compilation, layout: StateLayout) -> Tuned | None:
     """What was kept for this program, where its options allow it and the state lies as it did when
     it was measured, or can lie so and all other programs find theirs where it was: else this one,
     or they, might be slower."""
-    cache = cache_for(making) if making.options.tuned else None
-    if cache is None or making.key is None:
+    cache = cache_for(compilation) if compilation.options.tuned else None
+    if cache is None or compilation.key is None:
         return None
-    entry = cache.get(_key(making.key))
+    entry = cache.get(_key(compilation.key))
     if entry is None:
         return None
-    tuned = _from_json(entry.metadata.get("tuned", EMPTY), making.options)
+    tuned = _from_json(entry.metadata.get("tuned", EMPTY), compilation.options)
     after = None if tuned is None else fitted(layout, tuned.buffers)
     shared = [buffer for buffer in layout.buffers if buffer.kind != OWN]
     return None if after is None or not after.has(shared) else tuned
 
 
-def keep_tuned(making: Making, tuned: Tuned | None, interface: Interface) -> bool:
-    """Has later compilations of what `making` is of take this choice; None: the options as they
-    are, whatever was kept before.
+def keep_tuned(compilation: Compilation, tuned: Tuned | None, interface: Interface) -> bool:
+    """Records this choice for later compilations of the program. None: the options as they are,
+    whatever was recorded before.
 
     Returns:
         whether it will: not where there is no cache, none for such programs, or one that cannot be
         written.
     """
-    cache = cache_for(making)
-    if cache is None or making.key is None:
+    cache = cache_for(compilation)
+    if cache is None or compilation.key is None:
         return False
     if tuned is None:
-        return cache.remove(_key(making.key))
+        return cache.remove(_key(compilation.key))
     metadata = {
         "program": f"{interface.name} ({tuned})",
-        "environment": making.environment,
+        "environment": compilation.environment,
         "tuned": {
             **tuned.choice.to_json(),
             "ratio": tuned.ratio,
             "buffers": [buffer.to_json() for buffer in tuned.buffers],
         },
     }
-    return cache.put(_key(making.key), metadata, b"")
+    return cache.put(_key(compilation.key), metadata, b"")
 
 
 def _key(program: str) -> str:

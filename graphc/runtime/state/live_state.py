@@ -113,14 +113,14 @@ class LiveState(Uncopied):
         """
         FORKING.check()
         if self.closed:
-            raise StateError("the session is closed", mend="open another: gc.Session(graph)")
+            raise StateError("the session is closed", hint="open another: gc.Session(graph)")
         if self.broken is None and self._uncertain:
             self.broken = what_was_lost(self.buffers)
             self._uncertain = self.broken is not None
         if self.broken is not None:
             raise StateError(
                 f"the session is broken: {self.broken}",
-                mend="open another session, and restore its variables from a checkpoint",
+                hint="open another session, and restore its variables from a checkpoint",
             )
 
     def _check_values(self) -> None:
@@ -335,7 +335,7 @@ class LiveState(Uncopied):
             raise UnknownNameError(
                 f"no variable {found!r} in graph {self._graph.name!r}",
                 source=current_source(),
-                mend=nearest(found, public_names(self.layout.types)),
+                hint=nearest(found, public_names(self.layout.types)),
             )
         return found, self.layout.slot(found)
 

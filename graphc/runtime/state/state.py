@@ -56,20 +56,20 @@ class State(Mapping[str, jax.Array], Uncopied):
         if self._consumed_by is not None:
             raise StateError(
                 f"this state was consumed by {self._consumed_by}",
-                mend="go on with the state that call returned; options=CompileOptions("
+                hint="go on with the state that call returned; options=CompileOptions("
                 "donate=False) keeps the old one alive",
             )
         if self._shares and any(buffer.is_deleted() for buffer in self._buffers):
             raise StateError(
                 "this state shares variables with one that was consumed by a step",
-                mend="go on with the state that the step returned",
+                hint="go on with the state that the step returned",
             )
         if self.uncertain:
             lost = what_was_lost(self._buffers)
             if lost is not None:
                 raise StateError(
                     f"this state is lost: {lost}",
-                    mend="start again from a state that was saved, or from init()",
+                    hint="start again from a state that was saved, or from init()",
                 )
             self.uncertain = False
         return self._buffers

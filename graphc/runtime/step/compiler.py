@@ -26,8 +26,8 @@ from graphc.runtime.core.background import in_background
 from graphc.runtime.core.forking import FORKING, SharedLock
 from graphc.runtime.feeds.batches import checked_count
 from graphc.runtime.feeds.fetches import FetchNest, in_program_order, resolve_feeds
-from graphc.runtime.pipeline.compilation import Insides, Making
-from graphc.runtime.pipeline.executable_cache import Place, Shelf
+from graphc.runtime.pipeline.compilation import Compilation, Stages
+from graphc.runtime.pipeline.executable_cache import CacheBackend, CacheSlot
 from graphc.runtime.pipeline.placement_log import PlacementLog
 from graphc.runtime.pipeline.tuned import find_tuned
 from graphc.runtime.state.initial import state_types
@@ -103,7 +103,7 @@ def compile(
     if not isinstance(graph, Graph):
         raise GraphError(
             f"the first argument must be a graph, got {type(graph).__name__}",
-            mend="gc.compile(graph, fetches, feeds)",
+            hint="gc.compile(graph, fetches, feeds)",
         )
     options = checked_options(options)
     refuse_workers(strategy, "compile")
@@ -166,7 +166,7 @@ def checked_machine(machine: Machine | str | None, function: str) -> Machine | N
         return Machine(machine)
     raise AttributeValueError(
         f"{function}: machine must be a gc.devices.Machine, got {type(machine).__name__}",
-        mend='pass machine="8xh100"',
+        hint='pass machine="8xh100"',
     )
 
 
@@ -175,7 +175,7 @@ def refuse_workers(strategy: object, function: str) -> None:
     if isinstance(strategy, AsyncDataParallel):
         raise AttributeValueError(
             f"{function}: AsyncDataParallel is for sessions, and a step by itself has no workers",
-            mend="gc.Session(graph, strategy=...).run_workers(fetches, batches)",
+            hint="gc.Session(graph, strategy=...).run_workers(fetches, batches)",
         )
 
 
@@ -205,22 +205,22 @@ def build(
         device: the one that everything is to run on, whatever the program asks for.
         steps: None, or how many steps it is to make in a loop on the device; `shapes` are then
             those of one step.
-        base, soft, machine: see `Making`.
+        base, soft, machine: see `Compilation`.
         log: is told where everything is.
     """
     FORKING.use_devices()
-    making = Making(
+    compilation = Compilation(
         prepared, shapes, strategy, options, device, steps, base=base, soft=soft, machine=machine
     )
     if log is not None:
-        log.add(making)
-    if making.placement is not None:
-        layout = layout.parted(making.placement.homes)
-    tuned = find_tuned(making, layout)
+        log.add(compilation)
+    if compilation.placement is not None:
+        layout = layout.parted(compilation.placement.homes)
+    tuned = find_tuned(compilation, layout)
     if tuned is not None:
-        making = making.under(tuned.choice.apply(options))
-        making.notes.append(str(tuned))
-    executable = assemble(graph, nest, feeds, making, Shelf(making, layout), layout)
+        compilation = compilation.under(tuned.choice.apply(options))
+        compilation.notes.append(str(tuned))
+    executable = assemble(graph, nest, feeds, compilation, CacheSlot(compilation, layout), layout)
     graph.finalize()
     return executable
 
@@ -229,12 +229,12 @@ def assemble(
     graph: Graph,
     nest: FetchNest,
     feeds: Sequence[Tensor],
-    making: Making,
-    shelf: Place,
+    compilation: Compilation,
+    slot: CacheBackend,
     layout: StateLayout,
 ) -> Executable:
-    """The executable of what is to be made: found in `shelf`, or made and kept there."""
-    made = make(making, shelf, layout)
+    """The executable of what is to be made: found in `slot`, or made and kept there."""
+    made = make(compilation, slot, layout)
     return Executable(
         graph,
         made.executor,
@@ -242,10 +242,10 @@ def assemble(
         rebuild=nest.rebuild,
         layout=made.layout,
         report=made.report,
-        key=making.key,
-        insides=made.insides,
+        key=compilation.key,
+        stages=made.stages,
         load_seconds=made.seconds,
-        notes=making.notes,
+        notes=compilation.notes,
     )
 
 
@@ -261,33 +261,41 @@ class Made(NamedTuple):
     """
 
     executor: Executor
-    insides: Insides
+    stages: Stages
     layout: StateLayout
     report: PassReport
     seconds: float | None
 
 
-def make(making: Making, shelf: Place, layout: StateLayout, *, grow: bool = True) -> Made:
-    """What is to be made: found in `shelf`, or made and kept there.
+def make(
+    compilation: Compilation, slot: CacheBackend, layout: StateLayout, *, grow: bool = True
+) -> Made:
+    """What is to be made: found in `slot`, or made and kept there.
 
     Args:
         layout: of the state there is.
         grow: whether state may be put into further groups; otherwise it stays as it is.
     """
-    found = shelf.find()
+    found = slot.find()
     if found is not None and (grow or found.layout.buffers == layout.buffers):
-        insides = Insides(making, found.layout, budget=found.budget)
+        stages = Stages(compilation, found.layout, budget=found.budget)
         executor = Executor(
-            found.interface, lambda: found.compiled, making.devices, making.options.max_in_flight
+            found.interface,
+            lambda: found.compiled,
+            compilation.devices,
+            compilation.options.max_in_flight,
         )
-        return Made(executor, insides, found.layout, found.report, found.seconds)
+        return Made(executor, stages, found.layout, found.report, found.seconds)
     if grow:
-        layout = layout.with_groups(propose(making.program, layout))
-    insides = Insides(making, layout, shelf.keep if found is None else None)
+        layout = layout.with_groups(propose(compilation.program, layout))
+    stages = Stages(compilation, layout, slot.keep if found is None else None)
     executor = Executor(
-        insides.interface, lambda: insides.compiled, making.devices, making.options.max_in_flight
+        stages.interface,
+        lambda: stages.compiled,
+        compilation.devices,
+        compilation.options.max_in_flight,
     )
-    return Made(executor, insides, layout, making.report, None)
+    return Made(executor, stages, layout, compilation.report, None)
 
 
 def shape_of(tensor: Tensor, value: Any) -> tuple[int, ...]:
@@ -307,6 +315,6 @@ def shape_of(tensor: Tensor, value: Any) -> tuple[int, ...]:
         raise FeedError(
             f"feed {tensor.name!r}: {value!r} is not a shape",
             source=tensor.node.source,
-            mend="give a tuple of ints: feeds={x: (128, 784)}",
+            hint="give a tuple of ints: feeds={x: (128, 784)}",
         )
     return tuple(value)

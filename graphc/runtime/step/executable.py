@@ -27,7 +27,7 @@ from graphc.runtime.feeds.feed_memory import own
 from graphc.runtime.feeds.feeds import FeedSpec
 from graphc.runtime.feeds.fetches import resolve_feeds
 from graphc.runtime.hlo.hlo_cost import HloCost, hlo_cost
-from graphc.runtime.pipeline.compilation import Insides
+from graphc.runtime.pipeline.compilation import Stages
 from graphc.runtime.state.initial import InitialValues
 from graphc.runtime.state.state import State
 from graphc.runtime.step.pass_history import PassHistory, pass_history
@@ -72,7 +72,7 @@ class Executable(Uncopied):
         layout: StateLayout,
         report: PassReport,
         key: str | None,
-        insides: Insides,
+        stages: Stages,
         load_seconds: float | None = None,
         notes: Sequence[str] = (),
     ) -> None:
@@ -82,7 +82,7 @@ class Executable(Uncopied):
         self._rebuild = rebuild
         self._report = report
         self._load_seconds = load_seconds
-        self.insides = insides
+        self.stages = stages
         self.interface = executor.interface
         self.consumes = self.interface.consumes
         self.cache_key = key
@@ -137,7 +137,7 @@ class Executable(Uncopied):
         if not isinstance(state, State):
             raise StateError(
                 f"the first argument must be a state, got {type(state).__name__}",
-                mend="state = step.init(); fetched, state = step(state, feeds)",
+                hint="state = step.init(); fetched, state = step(state, feeds)",
             )
         self._check_can_run()
         values = self.convert_feeds(self._ordered({} if feeds is None else feeds))
@@ -153,7 +153,7 @@ class Executable(Uncopied):
             raise DeviceError(
                 f"this step was compiled for {len(self.devices)} x {self.devices[0].device_kind}, "
                 "which this process does not have",
-                mend="look at it: memory(), hlo(), cost(); ship it: graphc compile --machine; or "
+                hint="look at it: memory(), hlo(), cost(); ship it: graphc compile --machine; or "
                 "compile it without machine= to run it here",
             )
 
@@ -274,7 +274,7 @@ class Executable(Uncopied):
                     raise StateError(
                         f"this step takes {name!r} as {type}, and the state "
                         + ("has no such variable" if found is None else f"has it as {found}"),
-                        mend="start from this step's own init(), or from a state of the same "
+                        hint="start from this step's own init(), or from a state of the same "
                         "graph that was made after its last variable",
                     )
 
@@ -302,7 +302,7 @@ class Executable(Uncopied):
                 raise FeedError(
                     f"feed {spec.label!r} must be {spec.type}, got shape {tuple(array.shape)}",
                     source=spec.source,
-                    mend="this executable was compiled for that shape; gc.compile another, or "
+                    hint="this executable was compiled for that shape; gc.compile another, or "
                     "use gc.Session, which compiles per shape",
                 )
             converted.append(array)
@@ -315,13 +315,13 @@ class Executable(Uncopied):
             raise FeedError(
                 f"feed {missing[0].name.removesuffix(':0')!r} is missing",
                 source=missing[0].node.source,
-                mend=f"this executable takes {self._feed_names()}",
+                hint=f"this executable takes {self._feed_names()}",
             )
         for tensor in given:
             if not is_among(tensor, self._feeds):
                 raise FeedError(
                     f"feed {tensor.name.removesuffix(':0')!r} is not one of this executable's",
-                    mend=f"it takes {self._feed_names()}",
+                    hint=f"it takes {self._feed_names()}",
                 )
         return [given[t] for t in self._feeds]
 
@@ -372,8 +372,8 @@ class Executable(Uncopied):
     @property
     def program(self) -> Program:
         """The optimised program, with its state by variable: what is lowered, but for what a
-        strategy and a limit of memory make of it for each device (`insides.local`)."""
-        return self.insides.program
+        strategy and a limit of memory make of it for each device (`stages.local`)."""
+        return self.stages.program
 
     @property
     def seconds(self) -> Mapping[str, float]:
@@ -381,11 +381,11 @@ class Executable(Uncopied):
         "compile"; or "load", where it was found in the cache."""
         if self._load_seconds is not None:
             return {"load": self._load_seconds}
-        return self.wait().insides.seconds
+        return self.wait().stages.seconds
 
     def stablehlo(self) -> str:
         """The StableHLO text that JAX lowered the program to."""
-        return str(self.insides.lowered.as_text())
+        return str(self.stages.lowered.as_text())
 
     def hlo(self) -> str:
         """The HLO text after XLA's own passes."""
@@ -442,7 +442,7 @@ class Executable(Uncopied):
     def pass_report(self) -> PassReport:
         """What each pass did, on the symbolic program and again after sizes were bound: when it
         was compiled, if it was found in the cache."""
-        return self._report if self.cached else self.insides.report
+        return self._report if self.cached else self.stages.report
 
     def pass_history(self) -> PassHistory:
         """The passes run once more, with the program before and after each, and what it costs:
@@ -451,13 +451,13 @@ class Executable(Uncopied):
         Raises:
             LayoutError: the strategy cannot be followed.
         """
-        return pass_history(self.insides.making, self.layout, self.insides.budget)
+        return pass_history(self.stages.compilation, self.layout, self.stages.budget)
 
     @property
     def partition(self) -> Partition | None:
         """What each device runs, where the program is on several; printing it shows all clusters
         and what is sent. None on one device, and under a strategy."""
-        made = self.insides.in_jax
+        made = self.stages.in_jax
         return made.partition if isinstance(made, PartitionedProgram) else None
 
     def timeline(self, state: State, feeds: Mapping[Any, Any] | None = None) -> list[Span]:
@@ -478,7 +478,7 @@ class Executable(Uncopied):
         if parts is None or compiled.script.turns is not None:
             raise GraphError(
                 "timeline: the program is not on several devices, or makes several steps",
-                mend="place parts of it with gc.device; compile it for one step",
+                hint="place parts of it with gc.device; compile it for one step",
             )
         self._check_can_run()
         places = self._places_of(state)

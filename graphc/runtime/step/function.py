@@ -71,7 +71,7 @@ def to_jax(
     if not isinstance(graph, Graph):
         raise GraphError(
             f"the first argument must be a graph, got {type(graph).__name__}",
-            mend="gc.to_jax(graph, fetches)",
+            hint="gc.to_jax(graph, fetches)",
         )
     options = checked_options(options)
     nest = FetchNest(graph, fetches)
@@ -147,7 +147,7 @@ def _as_fed(value: Any, port: Port) -> Any:
         raise DTypeError(
             f"feed {port.name!r} must be {port.tensor.type}, got {array.dtype.name}",
             source=current_source(),
-            mend="convert it: casts within a kind alone are made for you",
+            hint="convert it: casts within a kind alone are made for you",
         )
     return array.astype(dtype)
 
@@ -160,7 +160,7 @@ def _converted(value: Any, port: Port) -> Any:
         type = port.tensor.type
         what = error.what.replace(f"must be {type.dtype.name}", f"must be {type}")
         raise DTypeError(
-            what, details=error.details, source=error.source, mend=error.mend
+            what, details=error.details, source=error.source, hint=error.hint
         ) from error.__cause__
 
 
@@ -171,5 +171,5 @@ def _check_widths(graph: Graph) -> None:
         raise ExecutionError(
             f"{graph.name}: there are 64-bit values, which JAX would cut to 32 bits here",
             source=current_source(),
-            mend="call the function inside `with jax.enable_x64(True):`",
+            hint="call the function inside `with jax.enable_x64(True):`",
         )

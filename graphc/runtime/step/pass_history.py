@@ -14,7 +14,7 @@ from graphc.passes.core.peak import peak
 from graphc.passes.manager import PassReport, PassRow, watching
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.buffers.state_buffers import propose
-from graphc.runtime.pipeline.compilation import Making
+from graphc.runtime.pipeline.compilation import Compilation
 from graphc.runtime.state.initial import state_types
 
 
@@ -74,12 +74,12 @@ class PassHistory:
         runs = [step for step in self.steps if step.row.name == kind]
         if not runs:
             known = list(dict.fromkeys(step.row.name for step in self.steps))
-            raise UnknownNameError(f"no pass {kind!r} ran", mend=nearest(kind, known))
+            raise UnknownNameError(f"no pass {kind!r} ran", hint=nearest(kind, known))
         if not number:
             return next((step for step in runs if step.before is not step.after), runs[0])
         if not number.isdecimal() or not 1 <= int(number) <= len(runs):
             raise UnknownNameError(
-                f"pass {kind!r} has no run {number!r}", mend=f"it ran {len(runs)} times"
+                f"pass {kind!r} has no run {number!r}", hint=f"it ran {len(runs)} times"
             )
         return runs[int(number) - 1]
 
@@ -87,8 +87,10 @@ class PassHistory:
         return str(self.report)
 
 
-def pass_history(making: Making, layout: StateLayout, budget: int | None = None) -> PassHistory:
-    """Runs all passes of `making` again, and keeps what they did. Nothing is compiled.
+def pass_history(
+    compilation: Compilation, layout: StateLayout, budget: int | None = None
+) -> PassHistory:
+    """Runs all passes of `compilation` again, and keeps what they did. Nothing is compiled.
 
     Args:
         layout: of the state.
@@ -97,35 +99,35 @@ def pass_history(making: Making, layout: StateLayout, budget: int | None = None)
     Raises:
         LayoutError: the strategy cannot be followed.
     """
-    cost = _costs(making)
+    cost = _costs(compilation)
     steps: list[PassStep] = []
 
     def keep(row: PassRow, before: Program, after: Program) -> None:
         steps.append(PassStep(cost(row, after), before, after))
 
-    again = making.under(replace(making.options, dump=None, validate=False))
+    again = compilation.under(replace(compilation.options, dump=None, validate=False))
     with watching(keep):
         again.in_jax(layout, budget)
-    functional = making.prepared.functional
+    functional = compilation.prepared.functional
     nodes = sum(1 for _ in functional.walk())
     row = cost(PassRow("(start)", 1, nodes, nodes, 0, 0.0, 0.0), functional)
     return PassHistory(PassStep(row, functional, functional), tuple(steps))
 
 
-def layout_for(graph: Graph, making: Making) -> StateLayout:
+def layout_for(graph: Graph, compilation: Compilation) -> StateLayout:
     """How state would lie that nothing but this has touched."""
     layout = StateLayout({}).with_variables(state_types(graph))
-    return layout.with_groups(propose(making.program, layout))
+    return layout.with_groups(propose(compilation.program, layout))
 
 
-def _costs(making: Making) -> Callable[[PassRow, Program], PassRow]:
+def _costs(compilation: Compilation) -> Callable[[PassRow, Program], PassRow]:
     """Adds to a row what the program costs, with all sizes as they will be bound."""
     last: tuple[Program, Cost, int] | None = None
 
     def add(row: PassRow, program: Program) -> PassRow:
         nonlocal last
         if last is None or last[0] is not program:  # most passes change nothing
-            bound = bind_sizes(program, making.bindings) if program.symbols() else program
+            bound = bind_sizes(program, compilation.bindings) if program.symbols() else program
             last = program, total(cost for _, cost in program_costs(bound)), peak(bound)
         _, cost, memory = last
         return replace(row, flops=cost.flops, bytes=cost.bytes, memory=memory)

@@ -155,7 +155,7 @@ class Programs:
         )
         if wait:
             executable.wait()
-        placement = executable.insides.making.placement
+        placement = executable.stages.compilation.placement
         if placement is not None:
             self._base = placement.base
         self.adopt(executable.layout, executable.homes)

@@ -158,12 +158,12 @@ def refused(error: Exception, device: jax.Device, options: CompileOptions) -> Gr
         return DeviceError(
             f"CUDA's assembler here does not know compute capability {capability} of "
             f"{device.device_kind}: it is too old, or the GPU is",
-            mend="check compute_capability in the description of the machine; newer GPUs may need "
+            hint="check compute_capability in the description of the machine; newer GPUs may need "
             "a newer JAX with its CUDA plugin",
         )
     return ExecutionError(
         f"XLA could not compile the program: {error}",
-        mend="check CompileOptions.xla_options" if options.xla_options else None,
+        hint="check CompileOptions.xla_options" if options.xla_options else None,
     )
 
 

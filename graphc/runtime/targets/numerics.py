@@ -63,12 +63,12 @@ def complaint(faults: Any, places: Table) -> NumericsError | None:
         details.append(f"gives {', '.join(entry['types'])}")
     if np.ndim(faults) > 1:
         details.append(f"on replica {', '.join(map(str, replicas))} of {len(faults)}")
-    what, mend = _range_told(entry, value) if made == OUTSIDE else _number_told(entry, made)
+    what, hint = _range_told(entry, value) if made == OUTSIDE else _number_told(entry, made)
     return NumericsError(
         what,
         details=details,
         source=_Line(entry["line"], entry["code"]) if entry["line"] else None,
-        mend=f"the state is as it was before the run: {mend}",
+        hint=f"the state is as it was before the run: {hint}",
     )
 
 

@@ -149,7 +149,7 @@ def on_devices(
     if options.memory_limit is not None:
         raise DeviceError(
             "memory_limit: the program is on several devices, and the limit is for one",
-            mend="leave it out, or place the program on one device",
+            hint="leave it out, or place the program on one device",
         )
     program, checks = checked(DropMarks(options.check_numerics).run(program).program, options)
     if checks is not None or calls_back(program):

@@ -30,7 +30,7 @@ from graphc.passes.simplify.functionalize import Functionalize
 from graphc.runtime.buffers.annotated import annotated
 from graphc.runtime.core.counters import COUNTERS
 from graphc.runtime.core.forking import FORKING
-from graphc.runtime.core.lazy import Once
+from graphc.runtime.core.lazy import Lazy
 
 
 class Prepared:
@@ -61,7 +61,7 @@ class Prepared:
         self.whole = whole
         self._options = options
         self._placed: dict[str, Prepared] = {}
-        self._optimised = Once(lambda: _run(manager(options), functional))
+        self._optimised = Lazy(lambda: _run(manager(options), functional))
 
     def under(self, options: CompileOptions) -> Prepared:
         """The same fetch set under other options."""
@@ -126,7 +126,7 @@ def _check_needed(captured: Program, feeds: Sequence[Tensor]) -> None:
             raise FeedError(
                 f"{port.name!r} is fed, and nothing fetched depends on it",
                 source=feed.node.source,
-                mend="leave the feed out, or fetch what needs it",
+                hint="leave the feed out, or fetch what needs it",
             )
 
 
@@ -143,7 +143,7 @@ def _check_sizes(program: Program) -> None:
             raise FeedError(
                 f"{node.op.name} {node.name!r} needs the size {name!r}, which no feed has",
                 source=node.source,
-                mend=f"feed a placeholder with {name!r} in its shape too",
+                hint=f"feed a placeholder with {name!r} in its shape too",
             )
 
 

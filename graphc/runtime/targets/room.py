@@ -101,6 +101,6 @@ def no_room(size: int) -> ExecutionError:
             "temporaries and results, as XLA counts them",
             "nothing has run; the state is as it was",
         ],
-        mend="feed a smaller batch, or compile with CompileOptions(memory_limit=...); raise the "
+        hint="feed a smaller batch, or compile with CompileOptions(memory_limit=...); raise the "
         "limit of the process (`ulimit -v`) if there is one",
     )

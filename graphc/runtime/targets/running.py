@@ -41,7 +41,7 @@ def run_step(executor: Executor, buffers: list[Any], places: Places, feeds: Sequ
             raise StateError(
                 f"the run failed after it had consumed state: {what}",
                 details=details,
-                mend="restore the variables from a checkpoint, or start a new session",
+                hint="restore the variables from a checkpoint, or start a new session",
             ) from error
         raise ExecutionError(f"the run failed: {what}", details=details) from error
 

@@ -168,7 +168,7 @@ def _check(
         raise AttributeValueError(
             "memory_limit counts what the program of one device takes; on a mesh that is only "
             "known when XLA has cut it",
-            mend="leave memory_limit out, or cut more tensors: gc.shard",
+            hint="leave memory_limit out, or cut more tensors: gc.shard",
         )
     for name, spec in program.shards.items():
         type = layout.types[name]
@@ -186,5 +186,5 @@ def _calls_back(program: Program) -> LayoutError:
     return LayoutError(
         f"{node.op.name} {node.name!r} calls back into Python, which no program on a mesh can do",
         source=node.source,
-        mend="fetch the value instead, or run these fetches without the mesh",
+        hint="fetch the value instead, or run these fetches without the mesh",
     )

@@ -13,8 +13,8 @@ from tqdm import tqdm
 from graphc.devices.machine import Gpu
 from graphc.errors import GraphcError
 from graphc.runtime.hlo.hlo_cost import timeline
-from graphc.runtime.pipeline.compilation import Making
-from graphc.runtime.pipeline.executable_cache import Place
+from graphc.runtime.pipeline.compilation import Compilation
+from graphc.runtime.pipeline.executable_cache import CacheBackend
 from graphc.runtime.pipeline.tuned import Choice
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.tuning.search import GAIN, Held, identity_of, is_too_large, nodes_of
@@ -26,7 +26,7 @@ class Estimates:
     """One search.
 
     Args:
-        make: the executable of a `Making`, looked up in and given to a place.
+        make: the executable of a `Compilation`, looked up in and given to a place.
         making: under the options as they are, for a machine.
         gpu: the model of its GPUs.
         end: when to begin nothing more, by `time.perf_counter`.
@@ -34,14 +34,14 @@ class Estimates:
 
     def __init__(
         self,
-        make: Callable[[Making, Place], Executable],
-        making: Making,
+        make: Callable[[Compilation, CacheBackend], Executable],
+        compilation: Compilation,
         gpu: Gpu,
         end: float,
     ) -> None:
-        self._make, self._making, self._gpu, self._end = make, making, gpu, end
+        self._make, self._compilation, self._gpu, self._end = make, compilation, gpu, end
         start = time.perf_counter()
-        self._step = make(making, Held()).wait()
+        self._step = make(compilation, Held()).wait()
         self._per_node = (time.perf_counter() - start) / nodes_of(self._step)
         self._seconds = self._estimated(self._step)
         self._identities = {identity_of(self._step)}
@@ -50,7 +50,7 @@ class Estimates:
 
     def run(self, progress: bool) -> Tuning:
         """Tries everything that there is time for."""
-        target, options = self._making.target, self._making.options
+        target, options = self._compilation.target, self._compilation.options
         variants = list(variants_for(self._step.program, target, options))
         found: list[tuple[float, Choice]] = []
         with tqdm(variants, disable=not progress, unit="variant", ncols=100) as bar:
@@ -73,7 +73,9 @@ class Estimates:
         """Adds the choice to `found` if it gains something; and a row."""
         ratio = seconds = None
         try:
-            step = self._make(self._making.under(choice.apply(self._making.options)), Held())
+            step = self._make(
+                self._compilation.under(choice.apply(self._compilation.options)), Held()
+            )
             outcome = self._reason_against(step)
             if outcome is None:
                 start = time.perf_counter()

@@ -20,8 +20,8 @@ from tqdm import tqdm
 from graphc.errors import GraphcError
 from graphc.ir.fingerprint import fingerprint
 from graphc.runtime.buffers.layout import StateLayout
-from graphc.runtime.pipeline.compilation import Insides, Making
-from graphc.runtime.pipeline.executable_cache import Found, Place, Shelf, cache_for
+from graphc.runtime.pipeline.compilation import Compilation, Stages
+from graphc.runtime.pipeline.executable_cache import CacheBackend, CacheSlot, Found, cache_for
 from graphc.runtime.pipeline.tuned import Choice, Tuned, find_tuned, keep_tuned
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.tuning.trials import (
@@ -54,8 +54,8 @@ class Candidate:
         ratio: its time as a part of that of the options as they are; NaN before it is known.
     """
 
-    def __init__(self, choice: Choice, making: Making, trial: Trial, held: Held) -> None:
-        self.choice, self.making, self.trial, self.held = choice, making, trial, held
+    def __init__(self, choice: Choice, compilation: Compilation, trial: Trial, held: Held) -> None:
+        self.choice, self.compilation, self.trial, self.held = choice, compilation, trial, held
         self.ratio = math.nan
 
 
@@ -63,27 +63,27 @@ class Held:
     """Takes an executable as a shelf would, for the case that it wins."""
 
     def __init__(self) -> None:
-        self._given: tuple[Insides, jax.stages.Compiled] | None = None
+        self._given: tuple[Stages, jax.stages.Compiled] | None = None
 
     def find(self) -> Found | None:
         """Nothing: each trial is compiled here."""
         return None
 
-    def keep(self, insides: Insides, compiled: jax.stages.Compiled) -> None:
+    def keep(self, stages: Stages, compiled: jax.stages.Compiled) -> None:
         """Takes it."""
-        self._given = insides, compiled
+        self._given = stages, compiled
 
-    def pass_on(self, shelf: Shelf) -> None:
+    def pass_on(self, slot: CacheSlot) -> None:
         """Gives it to a shelf that has none."""
-        if self._given is not None and shelf.find() is None:
-            shelf.keep(*self._given)
+        if self._given is not None and slot.find() is None:
+            slot.keep(*self._given)
 
 
 class Search:
     """One search.
 
     Args:
-        make: the executable of a `Making`, looked up in and given to a place.
+        make: the executable of a `Compilation`, looked up in and given to a place.
         making: under the options as they are.
         layout: of state that no executable has touched.
         state: the values of all state by name.
@@ -94,34 +94,34 @@ class Search:
 
     def __init__(
         self,
-        make: Callable[[Making, Place], Executable],
-        making: Making,
+        make: Callable[[Compilation, CacheBackend], Executable],
+        compilation: Compilation,
         layout: StateLayout,
         state: Mapping[str, Array],
         feeds: Sequence[Array],
         tolerance: float | None,
         end: float,
     ) -> None:
-        self._make, self._making, self._layout = make, making, layout
+        self._make, self._compilation, self._layout = make, compilation, layout
         self._state, self._feeds = state, feeds
         self._tolerance, self._end = tolerance, end
         self._rows: dict[str, TuningRow] = {}
-        self._step = make(making, Shelf(making, layout)).wait()
+        self._step = make(compilation, CacheSlot(compilation, layout)).wait()
         self._base = Trial(self._step, state, feeds)
         self._wanted = self._base.results()
         self._nearby = self._results_nearby()
         self._seen = {identity_of(self._step)}
-        self._per_node = _compile_seconds(making, self._step) / nodes_of(self._step)
+        self._per_node = _compile_seconds(compilation, self._step) / nodes_of(self._step)
         with self._base.started():
             self._base.warm_up()
             self._pair_seconds = 2 * self._base.calls * self._base.seconds()
 
     def run(self, progress: bool) -> Tuning:
         """Tries everything that there is time for, and keeps what won."""
-        before = find_tuned(self._making, self._layout)
+        before = find_tuned(self._compilation, self._layout)
         choices = [] if before is None else [before.choice]
-        program, target = self._step.program, self._making.target
-        variants = variants_for(program, target, self._making.options)
+        program, target = self._step.program, self._compilation.target
+        variants = variants_for(program, target, self._compilation.options)
         choices += [v.choice for v in variants if v.choice not in choices]
         found: list[Candidate] = []
         bar = tqdm(total=len(choices) + 2, disable=not progress, unit="variant", ncols=100)
@@ -147,9 +147,9 @@ class Search:
         compiled: float | None = None
         ratio: float | None = None
         try:
-            making = self._under(choice)
+            compilation = self._under(choice)
             held = Held()
-            step = self._make(making, held)
+            step = self._make(compilation, held)
             outcome = self._reason_against(step)
             if outcome is None:
                 start = time.perf_counter()
@@ -159,7 +159,7 @@ class Search:
                     self._wanted, trial.results(), self._nearby, self._tolerance
                 )
             if outcome is None:
-                candidate = Candidate(choice, making, trial, held)
+                candidate = Candidate(choice, compilation, trial, held)
                 ratios = self._measure(trial, _FIRST)
                 candidate.ratio = ratio = statistics.median(ratios)
                 found.append(candidate)
@@ -169,8 +169,8 @@ class Search:
             outcome = f"not possible: {first}"
         self._rows[choice.name] = TuningRow(choice.name, ratio, compiled, outcome)
 
-    def _under(self, choice: Choice) -> Making:
-        base = self._making
+    def _under(self, choice: Choice) -> Compilation:
+        base = self._compilation
         options = choice.apply(base.options)
         return base.under(options)
 
@@ -234,7 +234,7 @@ class Search:
         kept = before
         if before is None or any(each.choice == before.choice for each in found):
             # What it was, it is no more; but what cannot be removed goes on being used.
-            kept = None if keep_tuned(self._making, None, self._step.interface) else before
+            kept = None if keep_tuned(self._compilation, None, self._step.interface) else before
         return self._tuning(kept, kept is not None)
 
     def _judge(self, candidate: Candidate, outcome: str) -> None:
@@ -244,12 +244,12 @@ class Search:
     def _keep(self, candidate: Candidate) -> Tuning:
         interface = candidate.trial.step.interface
         tuned = Tuned(candidate.choice, candidate.ratio, interface.buffers)
-        kept = keep_tuned(self._making, tuned, interface)
-        candidate.held.pass_on(Shelf(candidate.making, self._layout))
+        kept = keep_tuned(self._compilation, tuned, interface)
+        candidate.held.pass_on(CacheSlot(candidate.compilation, self._layout))
         return self._tuning(tuned, kept)
 
     def _tuning(self, tuned: Tuned | None, kept: bool) -> Tuning:
-        options = self._making.options
+        options = self._compilation.options
         return Tuning(
             options=options if tuned is None else tuned.choice.apply(options),
             name=None if tuned is None else tuned.choice.name,
@@ -266,8 +266,8 @@ class Search:
 
 def identity_of(step: Executable) -> tuple[str, str]:
     """Equal for what XLA would compile to the same: what each device runs, and XLA's options."""
-    made = step.insides.in_jax
-    options = made.xla_options(step.insides.making.options)
+    made = step.stages.in_jax
+    options = made.xla_options(step.stages.compilation.options)
     return fingerprint(made.local), repr(sorted(options.items()))
 
 
@@ -286,14 +286,14 @@ def _memory(step: Executable) -> int:
 
 def nodes_of(step: Executable) -> int:
     """How many nodes each device runs."""
-    return sum(1 for _ in step.insides.in_jax.local.walk()) or 1
+    return sum(1 for _ in step.stages.in_jax.local.walk()) or 1
 
 
-def _compile_seconds(making: Making, step: Executable) -> float:
+def _compile_seconds(compilation: Compilation, step: Executable) -> float:
     """What compiling it took, in this process or in the one that kept it."""
     if not step.cached:
         return sum(step.seconds.values())
-    cache = cache_for(making)
-    entry = None if cache is None or making.key is None else cache.get(making.key)
+    cache = cache_for(compilation)
+    entry = None if cache is None or compilation.key is None else cache.get(compilation.key)
     seconds: Mapping[str, Any] = {} if entry is None else entry.metadata["seconds"]
     return sum(seconds.values()) or _PER_NODE * nodes_of(step)

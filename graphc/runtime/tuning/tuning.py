@@ -27,8 +27,8 @@ from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.batches import checked_count
 from graphc.runtime.feeds.feeds import FeedSpec
 from graphc.runtime.feeds.fetches import FetchNest, in_program_order, resolve_feeds
-from graphc.runtime.pipeline.compilation import Making
-from graphc.runtime.pipeline.executable_cache import Place
+from graphc.runtime.pipeline.compilation import Compilation
+from graphc.runtime.pipeline.executable_cache import CacheBackend
 from graphc.runtime.state.initial import initial_values, state_types
 from graphc.runtime.step.compiler import (
     assemble,
@@ -95,7 +95,7 @@ def tune(
     if not isinstance(graph, Graph):
         raise GraphError(
             f"the first argument must be a graph, got {type(graph).__name__}",
-            mend="gc.tune(graph, fetches, feeds)",
+            hint="gc.tune(graph, fetches, feeds)",
         )
     _check_number("seconds", seconds)
     if tolerance is not None:
@@ -112,25 +112,27 @@ def tune(
     if calls_back(prepared.functional):
         raise GraphError(
             "a program that calls back into Python is not tuned: each trial would call it",
-            mend="tune fetches that do without gc.print and host functions",
+            hint="tune fetches that do without gc.print and host functions",
         )
     shapes = [shape_of(tensor, value) for tensor, value in given.items()]
     described = checked_machine(machine, "tune")
-    making = Making(prepared, shapes, strategy, options, None, count, machine=described)
+    compilation = Compilation(prepared, shapes, strategy, options, None, count, machine=described)
     layout = StateLayout({}).with_variables(state_types(graph))
 
-    def make(making: Making, place: Place) -> Executable:
-        return assemble(graph, nest, list(given), making, place, layout)
+    def make(compilation: Compilation, place: CacheBackend) -> Executable:
+        return assemble(graph, nest, list(given), compilation, place, layout)
 
     if described is not None:
-        found = Estimates(make, making, described.model, begin + seconds)
+        found = Estimates(make, compilation, described.model, begin + seconds)
         graph.finalize()
         return found.run(progress)
     values = [
         _value(t, v, shape, count) for (t, v), shape in zip(given.items(), shapes, strict=True)
     ]
 
-    search = Search(make, making, layout, initial_values(graph), values, tolerance, begin + seconds)
+    search = Search(
+        make, compilation, layout, initial_values(graph), values, tolerance, begin + seconds
+    )
     graph.finalize()
     return search.run(progress)
 
@@ -141,7 +143,7 @@ def _tunable(options: CompileOptions | None) -> CompileOptions:
         raise AttributeValueError(
             "tune: check_numerics=True looks for errors, which costs more than any choice saves",
             source=current_source(),
-            mend="tune without it",
+            hint="tune without it",
         )
     return options
 

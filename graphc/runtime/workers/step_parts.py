@@ -16,8 +16,8 @@ from graphc.ir.rewrite import bind_sizes
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.core.failures import in_words
 from graphc.runtime.feeds.feeds import bind_feeds
-from graphc.runtime.pipeline.compilation import Making
-from graphc.runtime.pipeline.executable_cache import Shelf
+from graphc.runtime.pipeline.compilation import Compilation
+from graphc.runtime.pipeline.executable_cache import CacheSlot
 from graphc.runtime.state.live_state import Homes
 from graphc.runtime.step.compiler import Made, make
 from graphc.runtime.targets.executors import Executor, Places, spread
@@ -185,6 +185,8 @@ class StepParts:
             prepared = self._server_half if device is None else self._worker_half
             shapes: Any = [p.tensor.type.shape for p in prepared.functional.ports("feed")]
             where = device or self._server
-            making = Making(prepared, shapes, None, self._options, where)
-            made = self._made[device] = make(making, Shelf(making, layout), layout, grow=grow)
+            compilation = Compilation(prepared, shapes, None, self._options, where)
+            made = self._made[device] = make(
+                compilation, CacheSlot(compilation, layout), layout, grow=grow
+            )
         return made

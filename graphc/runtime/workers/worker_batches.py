@@ -54,7 +54,7 @@ class WorkerBatches:
             if not isinstance(batch, Mapping):
                 raise FeedError(
                     f"run_workers: a batch must be a mapping, got {type(batch).__name__}",
-                    mend="feeds of one step: {x: value}, by tensor or by name",
+                    hint="feeds of one step: {x: value}, by tensor or by name",
                 )
             return next(self._tickets), batch
 
@@ -65,7 +65,7 @@ def _rows(batches: Any, workers: int) -> list[Iterable[Any]] | None:
         raise FeedError(
             f"run_workers: batches must be an iterable of feeds, got {type(batches).__name__}",
             source=current_source(),
-            mend="pass an iterable of mappings, which the workers share, or a list of as many "
+            hint="pass an iterable of mappings, which the workers share, or a list of as many "
             "such iterables as there are workers",
         )
     if not isinstance(batches, (list, tuple)) or any(isinstance(row, Mapping) for row in batches):
@@ -75,13 +75,13 @@ def _rows(batches: Any, workers: int) -> list[Iterable[Any]] | None:
         raise FeedError(
             f"run_workers: {odd!r} in the list of batches is neither feeds nor an iterable of them",
             source=current_source(),
-            mend="pass a list of mappings, or of iterables of mappings, one for each worker",
+            hint="pass a list of mappings, or of iterables of mappings, one for each worker",
         )
     if len(batches) not in (0, workers):
         raise FeedError(
             f"run_workers: {len(batches)} iterables of batches for {workers} workers",
             source=current_source(),
-            mend="pass one for each worker, or one iterable that they share",
+            hint="pass one for each worker, or one iterable that they share",
         )
     return list(batches) or None
 

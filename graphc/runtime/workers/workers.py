@@ -55,13 +55,13 @@ class Workers:
             raise StateError(
                 "run_workers: workers of this session are running already",
                 source=current_source(),
-                mend="wait until the first call has returned, or open another session",
+                hint="wait until the first call has returned, or open another session",
             )
         if on_step is not None and not callable(on_step):
             raise AttributeValueError(
                 f"run_workers: on_step must be a function of a step, got {on_step!r}",
                 source=current_source(),
-                mend="on_step=lambda step: print(step.update, step.values)",
+                hint="on_step=lambda step: print(step.update, step.values)",
             )
         FetchNest(self._graph, fetches)  # what cannot be fetched: said now
         source = WorkerBatches(batches, len(self._steps.devices))
@@ -123,7 +123,7 @@ class HasWorkers:
             raise AttributeValueError(
                 "run_workers: this session has no workers",
                 source=current_source(),
-                mend="gc.Session(graph, strategy=gc.devices.AsyncDataParallel(4, staleness=3))",
+                hint="gc.Session(graph, strategy=gc.devices.AsyncDataParallel(4, staleness=3))",
             )
         self._live()
         return self._workers.run(fetches, batches, on_step, keep)

@@ -14,7 +14,7 @@ from tests.passes.check import program
 def estimate_and_xla(graph: gc.Graph, fetch: gc.Tensor, feeds: dict) -> tuple[int, float]:
     step = gc.compile(graph, fetch, feeds)
     ours = costs.total(cost for _, cost in costs.program_costs(step.program)).flops
-    analysis = step.insides.lowered.cost_analysis()  # before fusion, as ours
+    analysis = step.stages.lowered.cost_analysis()  # before fusion, as ours
     return ours, analysis["flops"]
 
 

@@ -268,7 +268,7 @@ def test_penalties(penalty: Any) -> None:
         options = gc.CompileOptions(pipeline="O3", without_passes=without, cache=None)
         session = gc.Session(graph, options=options)
         found.append([session.run([train, loss], {"x": value})[1] for _ in range(3)])
-        names = [node.op.name for node in session.executables[-1].insides.local.nodes]
+        names = [node.op.name for node in session.executables[-1].stages.local.nodes]
         assert ("UpdateByRows" in names) is (not without)
     assert_near(*found, rtol=1e-5)
 
@@ -286,6 +286,6 @@ def test_several_steps_in_a_loop() -> None:
         options = gc.CompileOptions(pipeline="O3", without_passes=without, cache=None)
         session = gc.Session(graph, options=options)
         losses.append(session.run_steps([train, loss], {"x": batches}, 3)[1])
-        found = [node.op.name for node in session.executables[-1].insides.local.walk()]
+        found = [node.op.name for node in session.executables[-1].stages.local.walk()]
         assert ("UpdateByRows" in found) is (not without)
     assert_near(*losses, rtol=1e-5)

@@ -59,6 +59,6 @@ def test_what_a_replica_runs_has_none() -> None:
         graph, [y], {"x": (4, 3)}, strategy=gc.devices.DataParallel(2), options=options
     )
     assert "CustomGradient" in operators(step.program)
-    assert operators(step.insides.local) == ["Sin", "Tanh"]
+    assert operators(step.stages.local) == ["Sin", "Tanh"]
     (got,), _ = step(step.init(), {"x": value})
     assert_near(got, np.tanh(np.sin(value)), rtol=1e-6)

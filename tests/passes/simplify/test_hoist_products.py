@@ -314,7 +314,7 @@ def stepped(
         for _ in range(2):
             session.run(fetches, {"x": x})
         values = {name: np.asarray(value) for name, value in session.values().items()}
-        return values, session.executables[0].insides.local
+        return values, session.executables[0].stages.local
 
 
 def in_loops(program: Program, loops: int = 0) -> list[tuple[int, ...]]:

@@ -216,7 +216,7 @@ def test_an_interface_is_enough_to_run() -> None:
         unknown: Any = None  # what it was made from: nothing of this is needed to run
         again = Executable(
             graph, executor, feeds=[x], rebuild=step._rebuild, layout=step.layout,
-            report=PassReport(), key=step.cache_key, insides=unknown, load_seconds=0.0,
+            report=PassReport(), key=step.cache_key, stages=unknown, load_seconds=0.0,
         )  # fmt: skip
         (_, value), state = again(again.init(), {"x": FEED})
         (_, wanted), other = step(step.init(), {"x": FEED})

@@ -17,7 +17,7 @@ from graphc.devices import DataParallel
 from graphc.errors import AttributeValueError, ExecutionError, FeedError, LayoutError
 from graphc.runtime.core.background import in_background
 from graphc.runtime.core.counters import COUNTERS
-from graphc.runtime.core.lazy import Once
+from graphc.runtime.core.lazy import Lazy
 from graphc.runtime.targets.jax_program import JaxProgram
 from graphc.store.environment import settings
 from tests.near import assert_near
@@ -167,7 +167,7 @@ def test_once_is_made_once_for_all_threads() -> None:
         made.append(1)
         return len(made)
 
-    value = Once(slow)
+    value = Lazy(slow)
     futures = [in_background(value) for _ in range(4)]
     assert [future.result() for future in futures] == [1] * 4 and value() == 1
 
@@ -181,7 +181,7 @@ def test_once_is_made_again_where_it_failed() -> None:
             raise result
         return result
 
-    value = Once(make)
+    value = Lazy(make)
     with pytest.raises(ValueError, match="no"):
         value()
     assert (value(), value()) == (3, 3)

@@ -41,7 +41,7 @@ def in_child(function):
         try:
             print(function(), flush=True)
         except StateError as error:
-            print("StateError:", error.what, "|", error.mend, flush=True)
+            print("StateError:", error.what, "|", error.hint, flush=True)
         finally:
             os._exit(0)
     os.waitpid(pid, 0)
@@ -192,7 +192,7 @@ def test_before_use_a_child_may_do_everything(tmp_path: Path) -> None:
 
 
 def _fails(number: int) -> None:
-    raise MemoryLimitError("too large", least=number, details=["a"], mend="more memory")
+    raise MemoryLimitError("too large", least=number, details=["a"], hint="more memory")
 
 
 def test_errors_come_back_from_a_pool_of_processes() -> None:
@@ -202,4 +202,4 @@ def test_errors_come_back_from_a_pool_of_processes() -> None:
             with pytest.raises(MemoryLimitError, match="too large") as caught:
                 pool.submit(_fails, number).result(timeout=300)
             assert caught.value.least == number
-            assert caught.value.mend == "more memory"
+            assert caught.value.hint == "more memory"

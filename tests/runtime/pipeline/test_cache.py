@@ -275,7 +275,7 @@ def test_a_folder_that_is_open_to_others_is_refused(folder: Path, mode: int) -> 
     folder.chmod(mode)
     with pytest.raises(CacheError, match="is open to other users") as info:
         ExecutableCache(folder, 1)
-    assert f"mend: chmod 700 {folder}" in str(info.value)
+    assert f"hint: chmod 700 {folder}" in str(info.value)
     folder.chmod(0o700)
     ExecutableCache(folder, 1)
 

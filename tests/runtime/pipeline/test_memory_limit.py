@@ -161,7 +161,7 @@ def test_the_report_says_what_was_computed_again() -> None:
     assert row.changed == 1
     body = next(
         node.regions[0]
-        for node in tight.insides.local.nodes
+        for node in tight.stages.local.nodes
         if node.op.name == "Scan" and node.attrs["reverse"]
     )
     assert any(node.outputs[0].name.endswith("/again") for node in body.nodes)
@@ -170,7 +170,7 @@ def test_the_report_says_what_was_computed_again() -> None:
 def test_a_long_loop_is_cut_into_segments() -> None:
     model, free = unlimited(recurrent, "float64")
     tight = compiled(model, limit_of(free, 0.15))
-    lengths = {n.attrs["length"] for n in tight.insides.local.walk() if n.op.name == "Scan"}
+    lengths = {n.attrs["length"] for n in tight.stages.local.walk() if n.op.name == "Scan"}
     assert len(lengths) == 2
     assert np.prod(list(lengths)) == TURNS
 
@@ -179,7 +179,7 @@ def test_draws_are_the_same() -> None:
     model, free = unlimited(blocks, drop=0.5)
     tight = compiled(model, limit_of(free, 0.5))
     assert taken(tight) < taken(free)
-    again = [n for n in tight.insides.local.walk() if n.outputs[0].name.endswith("/again")]
+    again = [n for n in tight.stages.local.walk() if n.outputs[0].name.endswith("/again")]
     assert any(node.op.name == "Dropout" for node in again)
     assert_near(losses(tight, model), losses(free, model), rtol=1e-6)
 

@@ -103,7 +103,7 @@ def test_what_each_replica_runs() -> None:
 @pytest.mark.slow
 def test_of_a_program_that_was_found_in_the_cache(one: Executable) -> None:
     again = step()
-    assert again.insides is not one.insides
+    assert again.stages is not one.stages
     found, made = again.pass_history().report.rows, one.pass_history().report.rows
     assert [(r.name, r.after, r.flops) for r in found] == [(r.name, r.after, r.flops) for r in made]
 
@@ -112,7 +112,7 @@ def test_no_such_pass(one: Executable) -> None:
     history = one.pass_history()
     with pytest.raises(UnknownNameError, match=r"no pass 'roll-repeat' ran.*") as error:
         history.after("roll-repeat")
-    assert error.value.mend == "did you mean 'roll-repeats'?"
+    assert error.value.hint == "did you mean 'roll-repeats'?"
     with pytest.raises(AttributeValueError, match="names 'functionalize', which nothing works"):
         step(without_passes=["functionalize"])
     for name in ("prune:9", "prune:0", "prune:x"):
@@ -154,6 +154,6 @@ def test_options_are_checked() -> None:
     assert names == ("a", "prune")
     with pytest.raises(AttributeValueError, match="names 'rol-repeats', which is no pass") as error:
         step(without_passes=["rol-repeats"])
-    assert error.value.mend == "did you mean 'roll-repeats'?"
+    assert error.value.hint == "did you mean 'roll-repeats'?"
     with pytest.raises(AttributeValueError, match="names 'functionalize', which nothing works"):
         step(without_passes=["functionalize"])

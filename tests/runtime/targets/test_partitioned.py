@@ -63,7 +63,7 @@ def trained(places: list[str], dtype: str = "float64", **minimize: Any) -> tuple
 
 
 def partition_of(sess: gc.Session) -> PartitionedProgram:
-    made = sess.executables[0].insides.in_jax
+    made = sess.executables[0].stages.in_jax
     assert isinstance(made, PartitionedProgram)
     return made
 

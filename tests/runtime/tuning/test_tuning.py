@@ -67,7 +67,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, float]], None]
 
     def set_times(by_pipeline: dict[str, float]) -> None:
         def seconds(trial: trials.Trial) -> float:
-            return by_pipeline[trial.step.insides.making.options.pipeline]
+            return by_pipeline[trial.step.stages.compilation.options.pipeline]
 
         monkeypatch.setattr(trials.Trial, "seconds", seconds)
 
@@ -89,7 +89,7 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def altered(trial: trials.Trial) -> dict[str, np.ndarray[Any, Any]]:
         found = results(trial)
-        if trial.step.insides.making.options.pipeline == "O3":
+        if trial.step.stages.compilation.options.pipeline == "O3":
             found = {n: v * np.float32(1.001) if "'loss'" in n else v for n, v in found.items()}
         return found
 
@@ -113,7 +113,7 @@ def test_the_fastest_is_used_unasked(clock: Any, table: Any) -> None:
     model = Model()  # as in another process: the graph is built again
     step = model.compile()
     assert step.notes == ["tuned: fast, 0.50 of the time without"]
-    assert step.cached and step.insides.making.options.pipeline == "O0"
+    assert step.cached and step.stages.compilation.options.pipeline == "O0"
     assert step.cache_key == Model().compile(options=gc.CompileOptions(pipeline="O0")).cache_key
     session = gc.Session(model.graph)
     session.run(model.fetches, model.feeds)
@@ -157,7 +157,7 @@ def test_who_wants_the_options_as_they_are_gets_them(clock: Any, table: Any) -> 
     model = Model()
     model.tune()
     step = model.compile(options=gc.CompileOptions(tuned=False))
-    assert step.notes == [] and step.insides.making.options.pipeline == "O2" and step.cached
+    assert step.notes == [] and step.stages.compilation.options.pipeline == "O2" and step.cached
     other = {name: (4, *shape[1:]) for name, shape in model.shapes.items()}
     assert gc.compile(model.graph, model.fetches, other).notes == []  # another size is another key
 
@@ -181,7 +181,7 @@ def test_luck_does_not_win(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
 
     def seconds(trial: trials.Trial) -> float:
         nonlocal calls
-        if trial.step.insides.making.options.pipeline != "O0":
+        if trial.step.stages.compilation.options.pipeline != "O0":
             return 1.0
         calls += 1
         return 0.5 if calls <= 6 else 1.0
@@ -237,7 +237,7 @@ def test_several_changes_at_once(table: Any, monkeypatch: pytest.MonkeyPatch) ->
     table(FAST, both)
 
     def seconds(trial: trials.Trial) -> float:
-        options = trial.step.insides.making.options
+        options = trial.step.stages.compilation.options
         return (0.8 if options.pipeline == "O0" else 1.0) * (0.9 if options.xla_options else 1.0)
 
     monkeypatch.setattr(trials.Trial, "seconds", seconds)
@@ -280,7 +280,7 @@ def test_what_needs_much_more_memory_is_refused(
     table(FAST)
 
     def memory(step: Any) -> int:
-        return int(2**30 * (1.3 if step.insides.making.options.pipeline == "O0" else 1))
+        return int(2**30 * (1.3 if step.stages.compilation.options.pipeline == "O0" else 1))
 
     monkeypatch.setattr(search, "_memory", memory)
     tuning = Model().tune()
@@ -306,7 +306,7 @@ def test_what_the_user_set_stays(clock: Any, table: Any) -> None:
 
 def test_time_runs_out(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     table(FAST)
-    monkeypatch.setattr(search, "_compile_seconds", lambda making, step: 1e6)
+    monkeypatch.setattr(search, "_compile_seconds", lambda compilation, step: 1e6)
     tuning = Model().tune(seconds=5)
     assert tuning.rows[0].outcome == "no time left" and tuning.name is None
 
@@ -526,7 +526,7 @@ def test_doubts_are_measured_again(monkeypatch: pytest.MonkeyPatch, table: Any) 
 
     def seconds(trial: trials.Trial) -> float:
         nonlocal calls
-        if trial.step.insides.making.options.pipeline != "O0":
+        if trial.step.stages.compilation.options.pipeline != "O0":
             return 1.0
         calls += 1
         return 1.2 if calls % 4 == 0 else 0.7
