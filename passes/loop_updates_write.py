@@ -14,13 +14,16 @@ from graphc.ir.rewrite import sort_nodes, substitute, used_from
 from graphc.ir.types import TensorType
 from graphc.ops.after import AFTER
 from graphc.ops.bodies import slice_type, split
+from graphc.ops.contraction import DOT_GENERAL
 from graphc.ops.control import SCAN
 from graphc.ops.dynamic_slicing import DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE
+from graphc.ops.matrix_product import MATMUL
 from graphc.ops.shape import BROADCAST_TO, RESHAPE
 from graphc.passes.building import constant_of, node_of
 from graphc.passes.ends import End
 from graphc.passes.loop_cells import Cell
 from graphc.passes.loop_updates import Update
+from graphc.passes.peak import bytes_of
 from graphc.passes.readers import Readers
 from graphc.passes.update_order import needed
 
@@ -111,7 +114,7 @@ class _Writer:
         used = {t for update in self._updates for cell in update.cells for t in cell.at.inputs}
         kept = [t for t in gradients if t not in used]
         given = [gradients[t] for t in kept]
-        self._wait([*results[:count], *given])
+        self._wait([*results[:count], *given], [gradients[t] for t in gradients if t in used])
         news = {put.old: put.whole for put in self._puts}
         inputs = [*self._consts, *self._carries, *stacks.items(), *self._xs]
         outputs = [*results[:count], *(news[slices[old]] for _, old in ends), *given]
@@ -186,22 +189,44 @@ class _Writer:
         self.nodes.append(node_of(cell.node.op, inputs, like=cell.node, **attrs))
         known.update(zip(cell.at.outputs, self.nodes[-1].outputs, strict=True))
 
-    def _wait(self, results: Sequence[Tensor]) -> None:
-        """Has each write wait for what reads the old slice."""
+    def _wait(self, results: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
+        """Has each write wait for what reads the old slice, and each gradient too."""
         inputs = [i for _, i in (*self._consts, *self._carries, *self._xs)]
         wholes = [put.whole for put in self._puts]
         body = region(self._body.name, inputs, self.nodes, [*results, *wholes])
         reading = Readers(body, [End(put.new, put.old) for put in self._puts])
         nodes = {node.outputs[0]: node for node in self.nodes}
+        before: dict[Tensor, None] = {}
         for put in self._puts:
             readers = reading.of(put.old, put.new)
             if readers:
+                before.update(dict.fromkeys(readers))
                 after = node_of(AFTER, (put.new, *readers), like=nodes[put.new])
                 stack, _, *starts = nodes[put.whole].inputs
                 place = self.nodes.index(nodes[put.whole])
                 write = nodes[put.whole].replace(inputs=(stack, after.outputs[0], *starts))
                 self.nodes[place : place + 1] = [after, write]
+        self._delay(gradients, list(before))
         self.nodes = list(sort_nodes(self.nodes))
+
+    def _delay(self, gradients: Sequence[Tensor], readers: Sequence[Tensor]) -> None:
+        """Has the products that make gradients wait for what reads the old slices.
+
+        XLA copies the old slice for a product. Without an order it may compute the gradient, which
+        is as large, while it holds the copy.
+        """
+        made = {t: node for node in self.nodes for t in node.outputs}
+        needed = _ancestors(made, readers)
+        for gradient in gradients:
+            node = made.get(gradient)
+            if node is None or node in needed or node.op not in (MATMUL, DOT_GENERAL):
+                continue
+            smallest = min(node.inputs, key=bytes_of)
+            if readers and 2 * bytes_of(smallest) <= bytes_of(gradient):
+                after = node_of(AFTER, (smallest, *readers), like=node)
+                place = self.nodes.index(node)
+                late = substitute([node], {smallest: after.outputs[0]})
+                self.nodes[place : place + 1] = [after, *late]
 
     def _input(self, known: list[tuple[Tensor, Tensor]], outer: Tensor, type: TensorType) -> Tensor:
         """The input of the body for an operand of the loop, which may be new."""
@@ -229,3 +254,14 @@ class _Writer:
     def _reshaped(self, tensor: Tensor, shape: Shape) -> Tensor:
         self.nodes.append(node_of(RESHAPE, (tensor,), like=self._loop, shape=shape))
         return self.nodes[-1].outputs[0]
+
+
+def _ancestors(made: Mapping[Tensor, Node], tensors: Sequence[Tensor]) -> set[Node]:
+    """The nodes that make the tensors, and all that these need."""
+    found, waiting = set[Node](), list(tensors)
+    while waiting:
+        node = made.get(waiting.pop())
+        if node is not None and node not in found:
+            found.add(node)
+            waiting += node.inputs
+    return found

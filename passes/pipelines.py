@@ -7,6 +7,7 @@ from typing import Final
 
 from graphc.config import CompileOptions
 from graphc.passes.base import Pass
+from graphc.passes.carry_shifted import CarryShifted
 from graphc.passes.cpu_moments import CpuMoments
 from graphc.passes.cpu_pointwise import CpuPointwise
 from graphc.passes.cpu_pooling import CpuPooling
@@ -192,14 +193,16 @@ def on_device(
     """
     thorough = options.pipeline in ("O2", "O3")
     updates = _updates(options, platform, budget, fast_loops)
+    # After `HoistProducts`, which takes operands from stacks.
+    shifted: list[Pass] = [CarryShifted()] if thorough else []
     passes: list[Pass] = []
     if platform == "gpu" and thorough:
         passes.append(GpuStackLess())
     if budget is not None:
-        passes.append(Recompute(budget, tuple(updates)))
+        passes.append(Recompute(budget, (*shifted, *updates)))
     if thorough:
         passes.append(HoistProducts(budget))
-    passes += [*exchanges, *updates]
+    passes += [*exchanges, *shifted, *updates]
     if thorough and platform == "gpu":
         passes += [GpuRecomputeActivations(), GpuFenceBuffers()]
     if platform != "cpu" or not options.donate:

@@ -51,7 +51,8 @@ MOVED = """%i = Constant() {value=u32[3] [0, 1, 2]} : u32[3]
     %2 = DynamicSlice(a3, a5, %z, %z) {sizes=[1, 4, 4], inside=true} : f32[1, 4, 4]
     %3 = Reshape(%2) {shape=[4, 4]} : f32[4, 4]
     %4 = MatMul(a1, %3) {transpose_b=true} : f32[2, 4]
-    %5 = MatMul(a4, a1) {transpose_a=true} : f32[4, 4]
+    %late = After(a4, %4) : f32[2, 4]
+    %5 = MatMul(%late, a1) {transpose_a=true} : f32[4, 4]
     %6 = Reshape(%5) {shape=[1, 4, 4]} : f32[1, 4, 4]
     %7 = Multiply(a0, %1) : f32[1, 4, 4]
     %8 = Add(%7, %6) : f32[1, 4, 4]
@@ -78,7 +79,8 @@ def moved(more: str = "", index: str = "%i") -> str:
 
 
 def test_parameters_and_momentum() -> None:
-    """The old slice is read by the gradient of the layer's input before the new one is written."""
+    """The old slice is read by the gradient of the layer's input before the new one is written, and
+    before the gradient of the parameters is computed."""
     results = f"dx = %d, {RESULTS}"
     check(MOVE, text(results=results), text(moved(), results=results))
 
