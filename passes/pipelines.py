@@ -138,13 +138,17 @@ def after_binding(options: CompileOptions, target: Target) -> list[Pass]:
 
 
 def _rolling(options: CompileOptions, target: Target) -> Pass:
-    """Loops of few turns are for a limit of memory, which asks for what loops keep."""
+    """Loops of few turns are for a limit of memory, which asks for what loops keep. There a forward
+    loop is needed for each backward loop, however few nodes it saves and however small its layers.
+    """
     turns = RollRepeats.turns
+    limited = target.tight or (target.platform == "cpu" and options.memory_limit is not None)
+    shared = 1 if limited else RollRepeats.shared
     if target.platform == "gpu" and not target.tight:
         turns = max(_FEWEST_TURNS_ON_GPU, (options.unroll or 0) + 1)
     elif target.platform == "cpu" and not target.tight and options.memory_limit is None:
         turns = _FEWEST_TURNS
-    return RollRepeats(turns=turns, unroll=options.unroll)
+    return RollRepeats(turns=turns, shared=shared, unroll=options.unroll)
 
 
 def _grouping(target: Target) -> tuple[Pass, ...]:
