@@ -196,7 +196,7 @@ def on_device(
     if platform == "gpu" and thorough:
         passes.append(GpuStackLess())
     if budget is not None:
-        passes.append(Recompute(budget, tuple(updates)))
+        passes.append(Recompute(budget, (*exchanges, *updates)))
     if thorough:
         passes.append(HoistProducts(budget))
     passes += [*exchanges, *updates]

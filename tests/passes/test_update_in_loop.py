@@ -98,6 +98,30 @@ def test_what_replicas_exchange_in_the_loop() -> None:
     check(MOVE, text(loop=loop), text(after))
 
 
+def test_what_replicas_exchange_after_the_loop() -> None:
+    whole = '%s = AllReduce(%g) {op="sum"} : f32[3, 4, 4]'
+    before = text("LOOP", whole, "UPDATE", update=MOMENTUM.replace("%g", "%s"))
+    check_stays(MOVE, before)
+    (note,) = MOVE.notes(program(before))
+    assert "replicas exchange the gradients after the loop" in note
+
+
+def test_pieces_of_stacks_stay() -> None:
+    """Each of two replicas has a half of the momentum."""
+    update = """%m = Map(m, %g, r) {mapped=2, length=3} : f32[3, 2, 4]
+      with update(a0: f32[2, 4], a1: f32[4, 4], a2: f32[]) {
+    %0 = ShardSlice(a1) {axis=0, replicas=2} : f32[2, 4]
+    %1 = Multiply(a2, a0) : f32[2, 4]
+    %2 = Add(%1, %0) : f32[2, 4]
+    return r0 = %2
+  }"""
+    head = HEAD.replace("m: state f32[3, 4, 4]", "m: state f32[3, 2, 4]")
+    before = text(update=update, head=head, results="state m = %m")
+    check_stays(MOVE, before)
+    (note,) = MOVE.notes(program(before))
+    assert "each replica updates a piece of it" in note
+
+
 def test_what_reads_the_old_value_comes_before_the_loop() -> None:
     """A penalty: its value needs the parameters, and no gradient needs its value."""
     norm = "%s = Square(w) : f32[3, 4, 4]\n  %n = ReduceSum(%s) {axes=[0, 1, 2]} : f32[]"
