@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from graphc.ir.dims import Shape
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure, region
 from graphc.ir.rewrite import sort_nodes, substitute, used_from
 from graphc.ir.types import TensorType
 from graphc.ops.after import AFTER
+from graphc.ops.arithmetic import ADD, SUBTRACT
 from graphc.ops.bodies import slice_type, split
 from graphc.ops.contraction import DOT_GENERAL
 from graphc.ops.control import SCAN
@@ -30,11 +29,11 @@ from graphc.passes.update_order import needed
 
 def written(program: Program, loop: Node, updates: Sequence[Update]) -> Program:
     """The program with the updates in the loop."""
-    index = constant_of(np.arange(loop.attrs["length"]), "uint32", like=loop, name="index")
-    front = [index]
+    first = loop.attrs["length"] - 1 if loop.attrs["reverse"] else 0
+    front = [constant_of(first, "uint32", like=loop, name="first")]
     readers = dict.fromkeys(t for update in updates for t in update.readers)
     if readers:
-        front.append(node_of(AFTER, (index.outputs[0], *readers), like=loop))
+        front.append(node_of(AFTER, (front[0].outputs[0], *readers), like=loop))
     new = _Writer(loop, updates, front[-1].outputs[0]).loop()
     cells = [cell for update in updates for cell in update.cells]
     gone = {t for cell in cells for t in cell.at.outputs}
@@ -72,14 +71,16 @@ class _Writer:
     """Writes one loop with its updates.
 
     Slices keep a leading axis of size 1: with a reshape between the read and the write of a
-    stack, XLA makes an array of the slice first.
+    stack, XLA makes an array of the slice first. The loop carries the number of the slice. XLA
+    computes numbers from a stack of numbers, but not in programs over several devices: there it
+    looks them up in each kernel, and no longer fuses the read of a slice with its write.
 
     Args:
-        index: the numbers of the slices, as an array.
+        first: the number of the first slice.
     """
 
-    def __init__(self, loop: Node, updates: Sequence[Update], index: Tensor) -> None:
-        self._loop, self._updates = loop, updates
+    def __init__(self, loop: Node, updates: Sequence[Update], first: Tensor) -> None:
+        self._loop, self._updates, self._first = loop, updates, first
         (self._body,) = loop.regions
         consts, carries = loop.attrs["consts"], loop.attrs["carries"]
         outer = split(loop.inputs, consts, carries)
@@ -87,8 +88,7 @@ class _Writer:
         self._consts = list(zip(outer.consts, inner.consts, strict=True))
         self._carries = list(zip(outer.carries, inner.carries, strict=True))
         self._xs = list(zip(outer.xs, inner.xs, strict=True))
-        self._index = Tensor(slice_type(index.type), index.name)
-        self._xs.append((index, self._index))
+        self._index = Tensor(first.type, "index")
         zero = constant_of(0, "uint32", like=loop, name="zero")
         self._zero = zero.outputs[0]
         self._puts: list[_Put] = []
@@ -116,20 +116,34 @@ class _Writer:
         given = [gradients[t] for t in kept]
         self._wait([*results[:count], *given], [gradients[t] for t in gradients if t in used])
         news = {put.old: put.whole for put in self._puts}
-        inputs = [*self._consts, *self._carries, *stacks.items(), *self._xs]
-        outputs = [*results[:count], *(news[slices[old]] for _, old in ends), *given]
+        index = (self._first, self._index)
+        inputs = [*self._consts, *self._carries, *stacks.items(), index, *self._xs]
+        wholes = [news[slices[old]] for _, old in ends]
+        outputs = [*results[:count], *wholes, self._next(), *given]
         nodes = used_from(self.nodes, outputs, keep=lambda node: not is_pure(node))
         return loop.replace(
             inputs=tuple(outer for outer, _ in inputs),
-            outputs=(*loop.outputs[:count], *(new for new, _ in ends), *kept),
+            outputs=(
+                *loop.outputs[:count],
+                *(new for new, _ in ends),
+                Tensor(self._index.type, "end"),
+                *kept,
+            ),
             attrs={
                 **loop.attrs,
                 "consts": len(self._consts),
-                "carries": count + len(stacks),
+                "carries": count + len(stacks) + 1,
                 "unroll": 1,
             },
             regions=(region(body.name, [i for _, i in inputs], nodes, outputs),),
         )
+
+    def _next(self) -> Tensor:
+        """The number of the next slice."""
+        one = constant_of(1, "uint32", like=self._loop, name="one")
+        step = SUBTRACT if self._loop.attrs["reverse"] else ADD
+        self.nodes += [one, node_of(step, (self._index, *one.outputs), like=self._loop)]
+        return self.nodes[-1].outputs[0]
 
     def _write(
         self,
@@ -213,7 +227,8 @@ class _Writer:
         """Has the products that make gradients wait for what reads the old slices.
 
         XLA copies the old slice for a product. Without an order it may compute the gradient, which
-        is as large, while it holds the copy.
+        is as large, while it holds the copy. A gradient that replicas exchange does not wait: the
+        exchange is to begin early.
         """
         made = {t: node for node in self.nodes for t in node.outputs}
         needed = _ancestors(made, readers)

@@ -203,7 +203,7 @@ def on_device(
     if platform == "gpu" and thorough:
         passes.append(GpuStackLess())
     if budget is not None:
-        passes.append(Recompute(budget, (*shifted, *updates)))
+        passes.append(Recompute(budget, (*exchanges, *shifted, *updates)))
     if thorough:
         passes.append(HoistProducts(budget))
     passes += [*exchanges, *shifted, *updates]
