@@ -90,8 +90,7 @@ def on_replicas(
     tell_of("replicate", program, local.program, time.perf_counter() - start)
     platform = devices[0].platform
     exchanges: list[Pass] = [JoinMoments(len(devices)), NarrowExchanges()]
-    if platform == "gpu" and FAST_LOOPS_ON_GPU:
-        exchanges.append(ExchangeInLoops())
+    exchanges += ExchangeInLoops.on(platform, FAST_LOOPS_ON_GPU, budget)
     bucket_bytes = strategy.bucket_bytes_on(platform)
     if bucket_bytes:
         exchanges.append(BucketCollectives(bucket_bytes))
