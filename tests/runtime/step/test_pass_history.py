@@ -50,9 +50,9 @@ def test_a_row_for_each_run_with_what_the_program_costs(one: Executable) -> None
     assert start.name == "(start)" and start.before == start.after == rows[0].before
     names = [row.name for row in one.pass_report().rows]
     # These come when it is known where state lies.
-    last = ["hoist-products", "update-in-loop", "update-in-place"]
-    assert names[-3:] == last
-    assert [row.name for row in rows] == [*names[:-3], "physical", *last]
+    last = ["hoist-products", "carry-shifted", "update-in-loop", "update-in-place"]
+    assert names[-4:] == last
+    assert [row.name for row in rows] == [*names[:-4], "physical", *last]
     # 2 B W^2 for each product: one forward and two backward in each layer; but no gradient of x
     products = (3 * LAYERS - 1) * 2 * BATCH * WIDTH**2
     for row in history.report.rows:
@@ -90,14 +90,14 @@ def test_the_first_run_that_changed_something_or_one_by_its_number(one: Executab
 
 def test_what_each_replica_runs() -> None:
     history = step(gc.devices.DataParallel(2)).pass_history()
-    names = [s.row.name for s in history.steps[-9:]]
+    names = [s.row.name for s in history.steps[-10:]]
     assert names[:3] == ["physical", "replicate", "hoist-products"]
     assert names[3:5] == ["join-moments", "narrow-exchanges"]
     assert names[5:7] == ["exchange-in-loops", "bucket-collectives"]
-    assert names[7:] == ["update-in-loop", "update-in-place"]
+    assert names[7:] == ["carry-shifted", "update-in-loop", "update-in-place"]
     assert "AllReduce" in operators(history.after("replicate"))
     assert "AllReduce" not in operators(history.before("replicate"))
-    local, whole = history.steps[-8].row.flops, history.steps[-9].row.flops
+    local, whole = history.steps[-9].row.flops, history.steps[-10].row.flops
     assert local is not None and whole is not None and 0.5 * whole <= local < 0.7 * whole
 
 
