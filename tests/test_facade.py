@@ -92,6 +92,17 @@ def test_type_checkers_see_what_is_there() -> None:
     assert names_for_type_checkers() == HOMES
 
 
+def test_type_checkers_take_no_more_names_from_the_operators() -> None:
+    imports = [
+        alias.asname or alias.name
+        for node in ast.parse(inspect.getsource(ops)).body
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    ]
+    public = {name for name in imports if not name.startswith("_")}
+    assert public == {"*", *NAMESPACES, "log_softmax", "softmax"}
+
+
 @pytest.mark.parametrize("name", HOMES)
 def test_every_name_is_there(name: str) -> None:
     is_module = HOMES[name] == "." or name in NAMESPACES

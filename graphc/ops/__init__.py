@@ -4,12 +4,13 @@ A family names its public functions in its `__all__`, and those of the families 
 `gc`, under the same names.
 """
 
-import typing
+# Type checkers take every name here that has no underscore for one of `gc`.
+import typing as _typing
 
-from graphc import exports
+from graphc import exports as _exports
 from graphc.ops import fft as fft
 from graphc.ops import linalg as linalg
-from graphc.ops import methods
+from graphc.ops import methods as _methods
 from graphc.ops import random as random
 from graphc.ops.arrays.along_axis import *
 from graphc.ops.arrays.creation import *
@@ -73,10 +74,10 @@ from graphc.ops.structure.host import *
 from graphc.ops.structure.sharding import *
 from graphc.ops.structure.state import *
 
-methods.bind()
+_methods.bind()
 
-if not typing.TYPE_CHECKING:  # type checkers read the imports
-    __all__ = exports.names(globals())
+if not _typing.TYPE_CHECKING:  # type checkers read the imports
+    __all__ = _exports.names(globals())
 
     def __dir__() -> list[str]:
         return __all__
