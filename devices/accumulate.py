@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from graphc.devices.micro_batches import MicroBatches, cut_axis, summed
+from graphc.devices.micro_batches import MicroBatches, summed
 from graphc.devices.replicate import Regions, Replicate
 from graphc.errors import LayoutError
 from graphc.ir.dtypes import BOOL, INT32
-from graphc.ir.layouts import REPLICATED, Layout, LayoutPlan, Partial, Replicated, Sharded
+from graphc.ir.layouts import REPLICATED, Layout, LayoutPlan, Partial, Replicated, Sharded, axis_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program, region
@@ -190,7 +190,7 @@ class _Loop:
             inputs[position] = self._own_key(inputs[position])
         outputs = []
         for tensor, layout in zip(node.outputs, plan.results, strict=True):
-            axis = cut_axis(layout)
+            axis = axis_of(layout)
             own = tensor if axis is None else Tensor(self._piece(tensor.type, axis), tensor.name)
             self._local[tensor] = own
             outputs.append(own)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, region
 from graphc.ops.control.scan import SCAN
 from graphc.ops.structure.collective import ALL_REDUCE
-from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.base import Pass, PassResult, run_all_bodies
 from graphc.passes.core.loop_stacks import uses_of
+from graphc.passes.core.peak import peak
 
 # Bytes of a slice, and of all slices of a turn. Fewer take longer turn by turn than in a stack: an
 # exchange has a latency, of 15 us on 8 GPUs, in which a link carries 4 MB.
@@ -30,13 +31,38 @@ class ExchangeInLoops(Pass):
     loop is compiled without one; otherwise while the rest of the block's are. XLA moves no
     collective into a loop.
 
-    For GPUs only: on CPU nothing runs beside an exchange.
+    On CPU nothing runs beside an exchange. There it makes room for `UpdateInLoop`, which applies a
+    gradient in the iteration that exchanges it, and what is exchanged is still in the caches.
 
     Must not: move the exchange of a stack that anything else takes; run before the program is
-    local, or after `BucketCollectives`.
+    local, or after `BucketCollectives` or `UpdateInLoop`.
+
+    Attributes:
+        turn: bytes that the slices of a turn have at least.
+        budget: bytes, as for `Recompute`: only a program that needs more is changed. None: any.
     """
 
+    turn: int = _LEAST_OF_A_TURN
+    budget: int | None = None
+
+    @classmethod
+    def on(cls, platform: str, fast_loops: bool, budget: int | None) -> list[ExchangeInLoops]:
+        """The pass for a platform, where it pays there.
+
+        Args:
+            fast_loops: whether XLA for GPUs hides exchanges in loops. Otherwise the pass is for
+                programs that need more than the budget.
+        """
+        if platform == "cpu":
+            return [cls(turn=_LEAST)]
+        if fast_loops:
+            return [cls()]
+        return [] if budget is None else [cls(budget=budget)]
+
     def run(self, program: Program) -> PassResult:
+        if self.budget is not None and peak(program) <= self.budget:
+            return PassResult(program, 0)
+        program, inside = run_all_bodies(replace(self, budget=None), program)
         uses, makers = uses_of(program), program.producers()
         moved: dict[
             Node, dict[int, Node]
@@ -51,21 +77,20 @@ class ExchangeInLoops(Pass):
             slice_ = loop.regions[0].output_tensors()[place]
             if place >= loop.attrs["carries"] and _bytes(slice_) >= _LEAST:
                 moved.setdefault(loop, {})[place] = node
-        moved = {loop: found for loop, found in moved.items() if _is_worth(loop, found)}
+        moved = {loop: found for loop, found in moved.items() if self._pays(loop, found)}
         if not moved:
-            return PassResult(program, 0)
+            return PassResult(program, inside)
         gone = {node for exchanges in moved.values() for node in exchanges.values()}
         nodes = [
             _exchanging(node, moved[node]) if node in moved else node
             for node in program.nodes
             if node not in gone
         ]
-        return PassResult(program.replace(nodes=tuple(nodes)), len(gone))
+        return PassResult(program.replace(nodes=tuple(nodes)), inside + len(gone))
 
-
-def _is_worth(loop: Node, exchanges: Collection[int]) -> bool:
-    results = loop.regions[0].output_tensors()
-    return sum(_bytes(results[i]) for i in exchanges) >= _LEAST_OF_A_TURN
+    def _pays(self, loop: Node, exchanges: Collection[int]) -> bool:
+        results = loop.regions[0].output_tensors()
+        return sum(_bytes(results[i]) for i in exchanges) >= self.turn
 
 
 def _exchanging(loop: Node, exchanges: dict[int, Node]) -> Node:

@@ -13,7 +13,6 @@ from graphc.ir.layouts import (
     LayoutPlan,
     Partial,
     Replicated,
-    Sharded,
 )
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import PURE
@@ -120,8 +119,3 @@ def _needs_whole(node: Node, operands: list[int]) -> GraphcError:
 def summed(layout: Layout) -> bool:
     """Whether micro-batches give terms of a sum."""
     return layout == Partial("sum")
-
-
-def cut_axis(layout: Layout) -> int | None:
-    """The axis along which micro-batches give pieces."""
-    return layout.axis if isinstance(layout, Sharded) else None

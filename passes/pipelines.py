@@ -20,6 +20,7 @@ from graphc.passes.cpu.cpu_winograd import CpuWinograd
 from graphc.passes.gpu.gpu_fence_buffers import GpuFenceBuffers
 from graphc.passes.gpu.gpu_recompute_activations import GpuRecomputeActivations
 from graphc.passes.gpu.gpu_stack_less import GpuStackLess
+from graphc.passes.memory.carry_shifted import CarryShifted
 from graphc.passes.memory.recompute import Recompute
 from graphc.passes.memory.update_in_loop import UpdateInLoop
 from graphc.passes.memory.update_in_place import UpdateInPlace
@@ -137,13 +138,17 @@ def after_binding(options: CompileOptions, target: Target) -> list[Pass]:
 
 
 def _rolling(options: CompileOptions, target: Target) -> Pass:
-    """Loops of few turns are for a limit of memory, which asks for what loops keep."""
+    """Loops of few turns are for a limit of memory, which asks for what loops keep. There a forward
+    loop is needed for each backward loop, however few nodes it saves and however small its layers.
+    """
     turns = RollRepeats.turns
+    limited = target.tight or (target.platform == "cpu" and options.memory_limit is not None)
+    shared = 1 if limited else RollRepeats.shared
     if target.platform == "gpu" and not target.tight:
         turns = max(_FEWEST_TURNS_ON_GPU, (options.unroll or 0) + 1)
     elif target.platform == "cpu" and not target.tight and options.memory_limit is None:
         turns = _FEWEST_TURNS
-    return RollRepeats(turns=turns, unroll=options.unroll)
+    return RollRepeats(turns=turns, shared=shared, unroll=options.unroll)
 
 
 def _grouping(target: Target) -> tuple[Pass, ...]:
@@ -192,14 +197,16 @@ def on_device(
     """
     thorough = options.pipeline in ("O2", "O3")
     updates = _updates(options, platform, budget, fast_loops)
+    # After `HoistProducts`, which takes operands from stacks.
+    shifted: list[Pass] = [CarryShifted()] if thorough else []
     passes: list[Pass] = []
     if platform == "gpu" and thorough:
         passes.append(GpuStackLess())
     if budget is not None:
-        passes.append(Recompute(budget, tuple(updates)))
+        passes.append(Recompute(budget, (*exchanges, *shifted, *updates)))
     if thorough:
         passes.append(HoistProducts(budget))
-    passes += [*exchanges, *updates]
+    passes += [*exchanges, *shifted, *updates]
     if thorough and platform == "gpu":
         passes += [GpuRecomputeActivations(), GpuFenceBuffers()]
     if platform != "cpu" or not options.donate:

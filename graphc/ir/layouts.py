@@ -60,6 +60,11 @@ Fill = str | int
 REPLICATED = Replicated()
 
 
+def axis_of(layout: Layout) -> int | None:
+    """The axis along which the layout is cut, or None."""
+    return layout.axis if isinstance(layout, Sharded) else None
+
+
 @dataclass(frozen=True)
 class LayoutPlan:
     """The answer of a layout rule.

@@ -6,7 +6,7 @@ what it captures is an explicit input.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -101,12 +101,17 @@ class Program(Uncopied):
     def walk(self) -> Iterable[Node]:
         """Every node, those inside regions too."""
         for node in self.nodes:
-            yield node
-            for region in node.regions:
-                yield from region.walk()
+            yield from walk(node)
 
     def __str__(self) -> str:
         return print_program(self)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node, and every node inside its regions."""
+    yield node
+    for body in node.regions:
+        yield from body.walk()
 
 
 def region(

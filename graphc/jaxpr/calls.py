@@ -16,8 +16,9 @@ from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr, Literal, jaxpr_as_fun
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Results, Rule
-from graphc.jaxpr.keys import as_keys, is_key
+from graphc.jaxpr.keys import is_key
 from graphc.ops.control.custom_gradient import undifferentiable, with_gradient
+from graphc.ops.draws.random_keys import as_jax_key
 
 # A rule may call its own function (that of logaddexp does), and so has derivatives without end.
 _MAX_ORDER = 2
@@ -105,7 +106,8 @@ def _backward(eqn: Any, variables: Sequence[Any], chosen: Sequence[int]) -> Call
     def backward(*values: Any) -> list[Any]:
         words, adjoints = values[: len(variables)], values[len(variables) :]
         xs = [
-            as_keys(x) if is_key(v.aval.dtype) else x for x, v in zip(words, variables, strict=True)
+            as_jax_key(x) if is_key(v.aval.dtype) else x
+            for x, v in zip(words, variables, strict=True)
         ]
 
         def of_moving(*moved: Any) -> Any:

@@ -55,11 +55,6 @@ def words_of(keys: Any) -> Array:
     return np.asarray(jax.random.key_data(keys))
 
 
-def as_keys(words: Any) -> Any:
-    """JAX's keys of these words."""
-    return jax.random.wrap_key_data(words, impl="threefry2x32")
-
-
 def _same(eqn: Equation, x: Tensor) -> Tensor:
     return x
 

@@ -19,9 +19,10 @@ from graphc.ir.program import Program, effects_of, region
 from graphc.ir.scopes import absolute_scope, at_source, building
 from graphc.ir.source import Source
 from graphc.ir.types import TensorType
-from graphc.jaxpr.keys import as_keys, is_key
+from graphc.jaxpr.keys import is_key
 from graphc.jaxpr.objective import loss_and_slopes
 from graphc.jaxpr.tracing import Traced, trace
+from graphc.ops.draws.random_keys import as_jax_key
 from graphc.optim.recipe import NeedsObjective, Recipe, Slot, with_sources
 
 
@@ -80,7 +81,7 @@ def _trace_update(
     def update(*values: Any) -> Any:
         adjoints = dict(zip(names, values[:count], strict=True))
         leaves = zip(values[count : last - count], keys, strict=True)
-        state = jax.tree.unflatten(init.out_tree, [as_keys(v) if k else v for v, k in leaves])
+        state = jax.tree.unflatten(init.out_tree, [as_jax_key(v) if k else v for v, k in leaves])
         point = dict(zip(names, values[last - count : last], strict=True))
         others = None if captured is None else values[last + 1 :]
         extras = {"value": values[last], "grad": adjoints}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from graphc.ir.node import Node, Tensor
-from graphc.ir.program import Program, is_pure
+from graphc.ir.program import Program, is_pure, walk
 from graphc.ops.control.bodies import Parts, split
 from graphc.ops.control.scan import SCAN
 from graphc.ops.structure.collective import EXCHANGES
@@ -111,17 +111,11 @@ def parts_of(loop: Node, items: Sequence[Tensor]) -> Parts:
 
 
 def _cost(node: Node) -> int | None:
-    effects_or_exchange = not is_pure(node) or any(inner.op in EXCHANGES for inner in _walk(node))
+    effects_or_exchange = not is_pure(node) or any(inner.op in EXCHANGES for inner in walk(node))
     if effects_or_exchange:
         return None
     cost = node_cost(node)
     return 1 + cost.flops + _FLOPS_A_BYTE * cost.bytes
-
-
-def _walk(node: Node) -> Iterator[Node]:
-    yield node
-    for body in node.regions:
-        yield from body.walk()
 
 
 def loop_pairs(program: Program) -> list[LoopPair]:

@@ -12,7 +12,7 @@ from graphc.ops.arrays.shape import RESHAPE, TRANSPOSE
 from graphc.ops.arrays.slicing import SLICE
 from graphc.ops.arrays.stacking import UNSTACK
 from graphc.ops.control.bodies import split
-from graphc.ops.structure.collective import EXCHANGES
+from graphc.ops.structure.collective import EXCHANGES, SHARD_SLICE
 from graphc.passes.core.state_updates import End
 from graphc.passes.memory.loop_cells import Cell, Cells
 from graphc.passes.memory.update_order import ordered
@@ -56,7 +56,7 @@ def find(
         exchanged = around.exchanged(taken)
         if not news or not pays(gradients or exchanged):
             continue
-        result: Update | str = "gradients are exchanged between devices first"
+        result: Update | str = "replicas exchange the gradients after the loop"
         if not exchanged:
             result = around.update(part, gradients, news)
         if isinstance(result, Update):
@@ -133,6 +133,8 @@ class _Around:
         late = [
             t for t in taken if t in self._late and t not in made and not is_among(t, gradients)
         ]
+        if any(self._is_piece(t) for t in taken):
+            return "each replica updates a piece of it"
         if late:
             return f"it needs {late[0].name}, which is known only after the loop"
         for t in gradients:
@@ -163,6 +165,12 @@ class _Around:
             return "a map computes what the loop needs, and something that needs the loop"
         sliced = frozenset(t for t in (*taken, *made) if t in self._cells.sliced)
         return Update(list(moved), order, sliced, list(readers))
+
+    def _is_piece(self, value: Tensor) -> bool:
+        """Whether it is a replica's piece of a value that all have."""
+        made = self._cells.made.get(value)
+        maker = self._producers.get(value) if made is None else made.node
+        return maker is not None and maker.op is SHARD_SLICE
 
     def _depend_on_loop(self, moved: dict[Cell, None]) -> set[Tensor]:
         """What is known only after the loop once the cells `moved` are in it. A map that keeps one

@@ -30,11 +30,14 @@ class UpdateInLoop(Pass):
     iteration. What reads an old slice comes before the new slice is written. Each stack is written
     by an expression of its own, and what needs the new value of another stack reads the stack.
 
+    Where replicas exchange gradients in the loop (`ExchangeInLoops`), the sum is applied in the
+    iteration that exchanges it.
+
     Must not: move an update that needs something of all gradients (clipping by their norm, a loss
-    scale); nor gradients that are exchanged between devices, fetched, or used by anything else; nor
-    updates that are not elementwise; nor write over a stack that is read after the loop. The pass
-    report says why an update stays. Where gradients are summed over micro-batches, the sums are
-    written in the loop, and the update stays outside.
+    scale); nor gradients that are exchanged after the loop, fetched, or used by anything else; nor
+    updates of a replica's pieces, nor others that are not elementwise; nor write over a stack that
+    is read after the loop. The pass report says why an update stays. Where gradients are summed
+    over micro-batches, the sums are written in the loop, and the update stays outside.
 
     Attributes:
         smallest: bytes of the smallest stack of gradients for which it pays.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from graphc.devices.exchange_in_loops import ExchangeInLoops
-from tests.passes.check import check, check_stays
+from graphc.passes.core.peak import peak
+from tests.passes.check import check, check_stays, program
 
 BEFORE = """
 program p(x: f32[4, 1024, 1024], c: f32[1024, 1024]) {
@@ -43,6 +44,56 @@ def test_large_slices_are_exchanged_in_the_body() -> None:
         }
         """,
     )
+
+
+def test_steps_in_a_call_are_a_loop_around_the_loop() -> None:
+    """What it carries is what the program before gives."""
+    body = BEFORE.replace("program p(", "with step(").replace("c = %c, g = %g, h = %h", "%OUT")
+    body = body.replace("%OUT", "r0 = %c, r1 = %g, r2 = %h").strip()
+    text = f"""
+    program q(x: f32[4, 1024, 1024], c: f32[1024, 1024]) {{
+      %c, %g, %h = Scan(x, c) {{consts=1, carries=1, length=2}}
+          : f32[1024, 1024], f32[2, 4, 1024, 1024], f32[2, 4, 1024]
+          {body}
+      return c = %c
+    }}
+    """
+    before = program(text)
+    after, changed = ExchangeInLoops().run(before)
+    assert changed == 1
+    (step,) = after.nodes
+    loop, rest = [node for node in step.regions[0].nodes if node.op.name in ("Scan", "AllReduce")]
+    assert "AllReduce" in [node.op.name for node in loop.regions[0].nodes]
+    assert rest.inputs[0] is loop.outputs[2]
+
+
+def test_small_turns() -> None:
+    """The slices of a turn have 1 MB here."""
+    text = BEFORE.replace("1024", "512")
+    check_stays(ExchangeInLoops(turn=2**20 + 1), text)
+    assert ExchangeInLoops(turn=2**20).run(program(text)).changed == 1
+
+
+def test_only_programs_that_need_much() -> None:
+    before = program(BEFORE)
+    needed = peak(before)
+    assert ExchangeInLoops(budget=needed).run(before).changed == 0
+    assert ExchangeInLoops(budget=needed - 1).run(before).changed == 1
+
+
+@pytest.mark.parametrize(
+    ("platform", "fast", "budget", "found"),
+    [
+        ("cpu", False, None, [ExchangeInLoops(turn=2**18)]),
+        ("gpu", True, 10, [ExchangeInLoops()]),
+        ("gpu", False, 10, [ExchangeInLoops(budget=10)]),
+        ("gpu", False, None, []),
+    ],
+)
+def test_where_it_runs(
+    platform: str, fast: bool, budget: int | None, found: list[ExchangeInLoops]
+) -> None:
+    assert ExchangeInLoops.on(platform, fast, budget) == found
 
 
 @pytest.mark.parametrize(

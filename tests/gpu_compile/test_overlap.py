@@ -101,5 +101,6 @@ def test_the_backward_pass_hides_the_exchange(layers: int) -> None:
     if layers <= 24 or FAST_LOOPS_ON_GPU:
         assert found.hidden > 0.85
     else:  # XLA would wait in each iteration: all are exchanged after the loop
-        assert "exchange-in-loops" not in {row.name for row in step.pass_report().rows}
+        rows = {row.name: row.changed for row in step.pass_report().rows}
+        assert rows["exchange-in-loops"] == 0
         assert found.waiting < 1e-3

@@ -14,7 +14,7 @@ from graphc.runtime.hlo.hlo_cost import roofline_seconds
 from tests.gpu_compile.models import mlp
 
 EIGHT = gc.devices.Machine("h100", 8)
-FEEDS = {"x": (8 * 4096, 784), "y": (8 * 4096,)}
+FEEDS = {"x": (8 * 1024, 784), "y": (8 * 1024,)}
 
 
 def test_variants_are_ranked_by_estimates_and_nothing_is_kept(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_variants_are_ranked_by_estimates_and_nothing_is_kept(tmp_path: Path) ->
     assert tuning.estimated and not tuning.kept
     assert "times are estimates from the compiled text: nothing has run" in str(tuning)
     rows = {row.name: row for row in tuning.rows}
-    outcome = "not faster" if FAST_LOOPS_ON_GPU else "the same program"
+    outcome = "faster" if FAST_LOOPS_ON_GPU else "the same program"
     assert rows["gradients of loops exchanged after them"].outcome == outcome
     assert rows["no command buffers"].outcome == "the same kernels"
     assert rows["no Triton products"].outcome == "the same program"

@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/nn/normalization.py."""
+"""Cases of graphc/ops/nn/layers/normalization.py."""
 
 from __future__ import annotations
 

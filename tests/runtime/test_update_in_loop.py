@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -137,7 +138,21 @@ STAYS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "known only after the loop",
     ),
     "a loss scale": ({}, {"precision": "f16"}, "known only after the loop"),
-    "replicas": ({}, {"strategy": gc.devices.DataParallel(2)}, "exchanged between devices"),
+    "small layers of replicas": (
+        {"width": 208, "layers": 12},
+        {"strategy": gc.devices.DataParallel(2)},
+        "replicas exchange the gradients after the loop",
+    ),
+    "clipping on replicas": (
+        {"optimizer": optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))},
+        {"strategy": gc.devices.DataParallel(2)},
+        "known only after the loop",
+    ),
+    "pieces of slots": (
+        {},
+        {"strategy": gc.devices.DataParallel(2, shard_optimizer=True)},
+        "each replica updates a piece of it",
+    ),
 }
 
 
@@ -145,12 +160,140 @@ STAYS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 def test_what_stays_and_why(name: str) -> None:
     kept, options, why = STAYS[name]
     graph, fetches = deep(**{"optimizer": optax.adam(1e-3), **kept})
-    strategy = options.pop("strategy", None) if name == "replicas" else None
+    options = dict(options)
+    strategy = options.pop("strategy", None)
     made = gc.CompileOptions(cache=None, **options)
     with gc.Session(graph, options=made, strategy=strategy) as session:
-        session.run(fetches, {"x": batches(1)[0]})
+        session.run(fetches, {"x": batches(1, kept.get("width", WIDTH))[0]})
         assert not in_loops(session)
         assert why in note_of(session), str(session.executables[-1].pass_report())
+
+
+# -- replicas -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("replicas", [2, 4])
+@pytest.mark.parametrize("name", ["momentum", "adam", "lion", "a schedule"])
+def test_replicas(name: str, replicas: int) -> None:
+    """The sum of a layer's gradient over the replicas is applied in the iteration."""
+    graph, fetches = deep(OPTIMIZERS[name](), dtype="float64")
+    strategy = gc.devices.DataParallel(replicas)
+    got, loops = trained(graph, fetches, strategy=strategy)
+    (loop,) = loops
+    assert "AllReduce" in [node.op.name for node in loop.regions[0].nodes]
+    plain, none = trained(graph, fetches, strategy=strategy, without_passes=WITHOUT)
+    assert not none
+    same(got, plain, rtol=1e-12)
+    one, _ = trained(graph, fetches, without_passes=WITHOUT)
+    same(got, one, rtol=1e-9)
+
+
+REPLICATED: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
+    "float32": ({}, {}, 1),
+    "bf16": ({}, {"precision": "bf16"}, 1),
+    "O3": ({}, {"pipeline": "O3"}, 1),
+    "a penalty": ({"penalty": 1e-3}, {}, 1),
+    "norms of the old kernels": ({"norms": True}, {}, 0),  # nor on one device
+    "micro-batches": ({"accumulate": 2}, {}, 1),  # the loop writes sums
+    "no loops of exchanges": ({}, {"without_passes": ("exchange-in-loops",)}, 0),
+    "clipping": (
+        {"optimizer": optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))},
+        {},
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("replicas", [2, 4])
+@pytest.mark.parametrize("name", REPLICATED)
+def test_programs_of_replicas(name: str, replicas: int) -> None:
+    kept, options, count = REPLICATED[name]
+    graph, fetches = deep(**{"optimizer": optax.adam(1e-3), **kept})
+    strategy = gc.devices.DataParallel(replicas)
+    got, loops = trained(graph, fetches, strategy=strategy, **options)
+    assert len(loops) == count
+    without = {**options, "without_passes": (*options.get("without_passes", ()), *WITHOUT)}
+    want, _ = trained(graph, fetches, strategy=strategy, **without)
+    same(got, want, rtol=1e-4 if name == "bf16" else 1e-6)
+
+
+def test_several_steps_of_replicas_in_a_call() -> None:
+    graph, fetches = deep(optax.adam(1e-3), dtype="float64")
+    strategy = gc.devices.DataParallel(2)
+    found, taken = [], []
+    for without in ((), WITHOUT):
+        options = gc.CompileOptions(cache=None, without_passes=without)
+        with gc.Session(graph, options=options, strategy=strategy) as session:
+            session.run_steps(fetches, {"x": batches(4, dtype="float64")}, 4)
+            assert bool(in_loops(session)) is (not without)
+            found.append({name: np.asarray(v) for name, v in session.values().items()})
+            taken.append(session.executables[-1].memory())
+    same(*found, rtol=1e-12)
+    assert taken[0]["aliased"] == taken[1]["aliased"]
+    assert taken[0]["temporaries"] < taken[1]["temporaries"]
+    want, _ = trained(graph, fetches, steps=4)
+    same(found[0], want, rtol=1e-9)
+
+
+def test_uneven_batches_of_replicas() -> None:
+    """Three replicas take 8 rows: 3, 3 and 2."""
+    graph, fetches = deep(optax.adam(1e-3), dtype="float64")
+    got, loops = trained(graph, fetches, strategy=gc.devices.DataParallel(3))
+    assert len(loops) == 1
+    want, _ = trained(graph, fetches, without_passes=WITHOUT)
+    same(got, want, rtol=1e-9)
+
+
+@pytest.mark.parametrize("replicas", [2, 4])
+def test_stacks_of_replicas_are_written_in_place(replicas: int) -> None:
+    layers, width = 12, 512
+    graph, fetches = deep(optax.adam(1e-3), layers=layers, width=width)
+    parameters = layers * width * width * 4
+    strategy = gc.devices.DataParallel(replicas)
+
+    def step(*without: str) -> gc.Executable:
+        options = gc.CompileOptions(cache=None, without_passes=without)
+        shapes = {"x": (BATCH, width)}
+        return gc.compile(graph, fetches, shapes, options=options, strategy=strategy)
+
+    moved, plain = step(), step(*WITHOUT)
+    taken, before = moved.memory(), plain.memory()
+    assert taken["aliased"] == before["aliased"] >= 3 * parameters
+    assert before["temporaries"] > 0.5 * parameters
+    assert taken["temporaries"] < 0.25 * parameters, (taken, before)
+    assert not re.findall(rf"f32\[\d+,{width},{width}\]\S* copy\(", moved.hlo())
+
+
+def test_a_memory_limit_of_replicas() -> None:
+    """The pass that computes values again knows that no gradients of all layers are kept."""
+    graph, fetches = deep(optax.adam(1e-3), layers=12)
+    shape, strategy = {"x": (512, WIDTH)}, gc.devices.DataParallel(2)
+
+    def step(limit: int | None, *without: str) -> gc.Executable:
+        options = gc.CompileOptions(cache=None, memory_limit=limit, without_passes=without)
+        return gc.compile(graph, fetches, shape, options=options, strategy=strategy).wait()
+
+    def taken(step: gc.Executable) -> int:
+        found = step.memory()
+        return found["arguments"] + found["outputs"] - found["aliased"] + found["temporaries"]
+
+    def rows(step: gc.Executable) -> dict[str, int]:
+        return {row.name: row.changed for row in step.pass_report().rows}
+
+    free, plain = step(None), step(None, *WITHOUT)
+    assert taken(free) < taken(plain)
+    between = step((taken(free) + taken(plain)) // 2)
+    assert rows(between)["recompute"] == 0 and rows(between)["update-in-loop"] == 1
+    tight = step(taken(free) - free.memory()["temporaries"] // 3)
+    assert rows(tight)["recompute"] > 0 and rows(tight)["update-in-loop"] == 1
+    x = np.random.default_rng(0).standard_normal((512, WIDTH)).astype(np.float32)
+    states = []
+    for each in (free, tight):
+        state = each.init()
+        for _ in range(2):
+            _, state = each(state, {"x": x})
+        states.append({name: np.asarray(state[name]) for name in graph.variables})
+    same(states[1], states[0], rtol=1e-5)
 
 
 def decaying() -> optax.GradientTransformation:

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from graphc.ir.graph import Graph
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Tensor
 from graphc.ir.opdef import Effects, InferContext
-from graphc.ir.program import Program, effects_of, region
+from graphc.ir.program import Program, effects_of, region, walk
 from graphc.ir.rewrite import substitute
 from graphc.ir.scopes import AMBIENT, building
 from graphc.ir.types import TensorType
@@ -116,15 +116,9 @@ def assigned_in(body: Graph) -> set[str]:
     return {
         inside.attrs["variable"]
         for node in body.nodes
-        for inside in _walk(node)
+        for inside in walk(node)
         if inside.op.effects & Effects.WRITE
     }
-
-
-def _walk(node: Node) -> Iterator[Node]:
-    yield node
-    for body in node.regions:
-        yield from body.walk()
 
 
 def check_taken(ctx: InferContext, given: Sequence[TensorType], region: int = 0) -> None:

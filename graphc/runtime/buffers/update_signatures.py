@@ -11,7 +11,7 @@ from graphc.passes.core.elementwise import is_elementwise
 # such way.
 Role = int | None
 
-_DEEPEST = 40  # operators between a state and its update that are looked through
+_DEEPEST = 40  # the most operators that may lead from a state to its update
 
 STATE: Role = 0  # of state itself
 _READ: Role = -1  # of a variable that is not assigned
@@ -25,7 +25,10 @@ class Roles:
         self._program = program
         self._sources: dict[Tensor, frozenset[Tensor]] = {}
         self.producers = program.producers()
-        self._known: dict[Tensor, Role] = dict.fromkeys(program.input_tensors("state"), STATE)
+        # Each role with the number of operators that lead to it from state.
+        self._known: dict[Tensor, tuple[Role, int]] = dict.fromkeys(
+            program.input_tensors("state"), (STATE, 0)
+        )
         self._numbers: dict[object, int] = {}
 
     def of_variables(self) -> dict[str, Role]:
@@ -49,24 +52,39 @@ class Roles:
             self._sources[tensor] = found
         return found
 
-    def of(self, tensor: Tensor, depth: int = 0) -> Role:
-        """The role of a tensor."""
-        if tensor in self._known:
-            return self._known[tensor]
-        node = self.producers.get(tensor)
-        role: Role = None
-        if node is not None and depth < _DEEPEST and is_elementwise(node):
-            operands = [self._operand(node, t, depth + 1) for t in node.inputs]
-            if any(type(operand) is int for operand in operands):
-                row = (node.op.name, tuple(node.attrs.items()), tuple(operands))
-                role = self._numbers.setdefault(row, len(self._numbers) + 1)
-        self._known[tensor] = role
-        return role
+    def of(self, tensor: Tensor) -> Role:
+        """The role of a tensor. It does not depend on which tensor is asked for first."""
+        waiting = [tensor]  # a stack instead of recursion: elementwise chains may be long
+        while waiting:
+            node = self.producers.get(waiting[-1])
+            unknown: list[Tensor] = []
+            if waiting[-1] not in self._known:
+                if node is not None and is_elementwise(node):
+                    own = [t for t in node.inputs if not self._is_shared(node, t)]
+                    unknown = [t for t in own if t not in self._known]
+                if not unknown:
+                    self._known[waiting[-1]] = self._found(node)
+            if unknown:
+                waiting += unknown
+            else:
+                waiting.pop()
+        return self._known[tensor][0]
 
-    def _operand(self, node: Node, tensor: Tensor, depth: int) -> Role | Tensor:
-        """The role of an operand; a scalar that all share stands for itself."""
-        if tensor.type.shape == ():
-            producer = self.producers.get(tensor)
-            if node.outputs[0].type.shape != () or (producer and producer.op is CONSTANT):
-                return tensor
-        return self.of(tensor, depth)
+    def _found(self, node: Node | None) -> tuple[Role, int]:
+        """The role of a node's result, and how many operators lead to it from state."""
+        if node is None or not is_elementwise(node):
+            return None, 0
+        found = [(t, 0) if self._is_shared(node, t) else self._known[t] for t in node.inputs]
+        depths = [depth for role, depth in found if type(role) is int]
+        if not depths or max(depths) >= _DEEPEST:
+            return None, 0
+        row = (node.op.name, tuple(node.attrs.items()), tuple(role for role, _ in found))
+        return self._numbers.setdefault(row, len(self._numbers) + 1), max(depths) + 1
+
+    def _is_shared(self, node: Node, operand: Tensor) -> bool:
+        """Whether an operand is a scalar that all updates may share, which stands for itself."""
+        if operand.type.shape != ():
+            return False
+        producer = self.producers.get(operand)
+        is_constant = producer is not None and producer.op is CONSTANT
+        return node.outputs[0].type.shape != () or is_constant

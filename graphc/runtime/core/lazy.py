@@ -14,7 +14,7 @@ class Lazy(Generic[T]):
 
     Where making it fails, who asked gets the error, and the next who asks makes it again.
 
-    >>> value = Once(lambda: print("made") or 3)
+    >>> value = Lazy(lambda: print("made") or 3)
     >>> value(), value()
     made
     (3, 3)

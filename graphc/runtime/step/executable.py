@@ -50,7 +50,7 @@ class Executable(Uncopied):
         cache_key: the same for the same program, sizes, options and environment; None where
             the program calls back into Python.
         cached: whether it was found in the cache of compiled programs.
-        insides: what it is made from.
+        stages: what it is made from.
         devices: those it runs on.
         notes: what could not be done as asked (placement, layouts), one line each.
         is_compiled: whether it is known to be compiled.

@@ -16,7 +16,7 @@ from graphc.config import CompileOptions
 from graphc.devices.targets import FAST_LOOPS_ON_GPU
 from graphc.devices.topology import is_here
 from graphc.errors import DeviceError, ExecutionError, GraphcError
-from graphc.ir.layouts import REPLICATED, Layout, Sharded
+from graphc.ir.layouts import REPLICATED, Layout, axis_of
 from graphc.ir.node import EMPTY
 from graphc.ir.program import Port, Program
 from graphc.lowering.emit_jax import needs_x64, to_function
@@ -312,11 +312,6 @@ def _values(ports: Sequence[Port], layouts: Sequence[Layout]) -> tuple[Value, ..
         Value(port.name, port.tensor.type, axis_of(layout))
         for port, layout in zip(ports, layouts, strict=True)
     )
-
-
-def axis_of(layout: Layout) -> int | None:
-    """The axis it is cut along, if it is."""
-    return layout.axis if isinstance(layout, Sharded) else None
 
 
 def donated(order: PortOrder, options: CompileOptions) -> tuple[int, ...]:

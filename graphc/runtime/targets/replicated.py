@@ -28,7 +28,7 @@ from graphc.devices.strategy import DataParallel
 from graphc.devices.targets import FAST_LOOPS_ON_GPU
 from graphc.ir.dtypes import INT32
 from graphc.ir.layouts import REPLICATED as WHOLE
-from graphc.ir.layouts import Layout, Sharded
+from graphc.ir.layouts import Layout, Sharded, axis_of
 from graphc.ir.node import EMPTY, Node, Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.types import TensorType
@@ -43,7 +43,6 @@ from graphc.runtime.targets.interface import REPLICATED
 from graphc.runtime.targets.jax_program import (
     JaxProgram,
     PortOrder,
-    axis_of,
     donated,
     interface_of,
     suited,
@@ -90,8 +89,7 @@ def on_replicas(
     tell_of("replicate", program, local.program, time.perf_counter() - start)
     platform = devices[0].platform
     exchanges: list[Pass] = [JoinMoments(len(devices)), NarrowExchanges()]
-    if platform == "gpu" and FAST_LOOPS_ON_GPU:
-        exchanges.append(ExchangeInLoops())
+    exchanges += ExchangeInLoops.on(platform, FAST_LOOPS_ON_GPU, budget)
     bucket_bytes = strategy.bucket_bytes_on(platform)
     if bucket_bytes:
         exchanges.append(BucketCollectives(bucket_bytes))

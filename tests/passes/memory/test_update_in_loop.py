@@ -39,28 +39,33 @@ OLD_MOMENTUM = """%3 = Multiply(a0, a1) : f32[4, 4]
     %2 = Subtract(a2, %3)"""
 RESULTS = "state w = %w, state m = %m"
 
-# The loop with the momentum in it; `index` says where the numbers of the slices come from.
-MOVED = """%i = Constant() {value=u32[3] [0, 1, 2]} : u32[3]
+LATE = "%late = After(a5, %4) : f32[2, 4]\n    "
+
+# The loop with the momentum in it; `first` says where the number of the first slice comes from.
+MOVED = """%i = Constant() {value=u32[] 2} : u32[]
   <more>
-  %d, %m, %w = Scan(r, x, m, w, h, <index>) {consts=1, carries=3, length=3, reverse=true}
-      : f32[2, 4], f32[3, 4, 4], f32[3, 4, 4]
+  %d, %m, %w, %e = Scan(r, x, m, w, <first>, h) {consts=1, carries=4, length=3, reverse=true}
+      : f32[2, 4], f32[3, 4, 4], f32[3, 4, 4], u32[]
       with layer(a0: f32[], a1: f32[2, 4], a2: f32[3, 4, 4], a3: f32[3, 4, 4],
-                 a4: f32[2, 4], a5: u32[]) {
+                 a4: u32[], a5: f32[2, 4]) {
     %z = Constant() {value=u32[] 0} : u32[]
-    %1 = DynamicSlice(a2, a5, %z, %z) {sizes=[1, 4, 4], inside=true} : f32[1, 4, 4]
-    %2 = DynamicSlice(a3, a5, %z, %z) {sizes=[1, 4, 4], inside=true} : f32[1, 4, 4]
+    %1 = DynamicSlice(a2, a4, %z, %z) {sizes=[1, 4, 4], inside=true} : f32[1, 4, 4]
+    %2 = DynamicSlice(a3, a4, %z, %z) {sizes=[1, 4, 4], inside=true} : f32[1, 4, 4]
     %3 = Reshape(%2) {shape=[4, 4]} : f32[4, 4]
     %4 = MatMul(a1, %3) {transpose_b=true} : f32[2, 4]
-    %5 = MatMul(a4, a1) {transpose_a=true} : f32[4, 4]
+    %late = After(a5, %4) : f32[2, 4]
+    %5 = MatMul(%late, a1) {transpose_a=true} : f32[4, 4]
     %6 = Reshape(%5) {shape=[1, 4, 4]} : f32[1, 4, 4]
     %7 = Multiply(a0, %1) : f32[1, 4, 4]
     %8 = Add(%7, %6) : f32[1, 4, 4]
-    %9 = DynamicUpdateSlice(a2, %8, a5, %z, %z) : f32[3, 4, 4]
-    %10 = DynamicSlice(%9, a5, %z, %z) {sizes=[1, 4, 4], inside=true} : f32[1, 4, 4]
+    %9 = DynamicUpdateSlice(a2, %8, a4, %z, %z) : f32[3, 4, 4]
+    %10 = DynamicSlice(%9, a4, %z, %z) {sizes=[1, 4, 4], inside=true} : f32[1, 4, 4]
     %11 = Subtract(%2, %10) : f32[1, 4, 4]
     %12 = After(%11, %4) : f32[1, 4, 4]
-    %13 = DynamicUpdateSlice(a3, %12, a5, %z, %z) : f32[3, 4, 4]
-    return r0 = %4, r1 = %9, r2 = %13
+    %13 = DynamicUpdateSlice(a3, %12, a4, %z, %z) : f32[3, 4, 4]
+    %14 = Constant() {value=u32[] 1} : u32[]
+    %15 = Subtract(a4, %14) : u32[]
+    return r0 = %4, r1 = %9, r2 = %13, r3 = %15
   }"""
 
 
@@ -73,21 +78,63 @@ def text(
     return "\n  ".join([f"program p({head}) {{", *lines, f"return {results}", "}"])
 
 
-def moved(more: str = "", index: str = "%i") -> str:
-    return MOVED.replace("<more>", more).replace("<index>", index)
+def moved(more: str = "", first: str = "%i") -> str:
+    return MOVED.replace("<more>", more).replace("<first>", first)
 
 
 def test_parameters_and_momentum() -> None:
-    """The old slice is read by the gradient of the layer's input before the new one is written."""
+    """The old slice is read by the gradient of the layer's input before the new one is written, and
+    before the gradient of the parameters is computed."""
     results = f"dx = %d, {RESULTS}"
     check(MOVE, text(results=results), text(moved(), results=results))
+
+
+EXCHANGED = '%9 = AllReduce(%5) {op="sum"} : f32[4, 4]'
+
+
+def test_what_replicas_exchange_in_the_loop() -> None:
+    """An iteration exchanges the gradient, then applies the sum.
+
+    The product does not wait (`After`): the exchange is to begin early.
+    """
+    inside = EXCHANGED.replace("%9", "%2").replace("%5", "%1")
+    loop = LOOP.replace("return", f"{inside}\n    return").replace("r1 = %1", "r1 = %2")
+    after = MOVED.replace("%9 =", "%16 =").replace("%9,", "%16,").replace("r1 = %9", "r1 = %16")
+    after = after.replace(LATE, "").replace("MatMul(%late, a1)", "MatMul(a5, a1)")
+    after = after.replace("%6 = Reshape(%5)", f"{EXCHANGED}\n    %6 = Reshape(%9)")
+    after = after.replace("<more>", "").replace("<first>", "%i")
+    check(MOVE, text(loop=loop), text(after))
+
+
+def test_what_replicas_exchange_after_the_loop() -> None:
+    whole = '%s = AllReduce(%g) {op="sum"} : f32[3, 4, 4]'
+    before = text("LOOP", whole, "UPDATE", update=MOMENTUM.replace("%g", "%s"))
+    check_stays(MOVE, before)
+    (note,) = MOVE.notes(program(before))
+    assert "replicas exchange the gradients after the loop" in note
+
+
+def test_pieces_of_stacks_stay() -> None:
+    """Each of two replicas has a half of the momentum."""
+    update = """%m = Map(m, %g, r) {mapped=2, length=3} : f32[3, 2, 4]
+      with update(a0: f32[2, 4], a1: f32[4, 4], a2: f32[]) {
+    %0 = ShardSlice(a1) {axis=0, replicas=2} : f32[2, 4]
+    %1 = Multiply(a2, a0) : f32[2, 4]
+    %2 = Add(%1, %0) : f32[2, 4]
+    return r0 = %2
+  }"""
+    head = HEAD.replace("m: state f32[3, 4, 4]", "m: state f32[3, 2, 4]")
+    before = text(update=update, head=head, results="state m = %m")
+    check_stays(MOVE, before)
+    (note,) = MOVE.notes(program(before))
+    assert "each replica updates a piece of it" in note
 
 
 def test_what_reads_the_old_value_comes_before_the_loop() -> None:
     """A penalty: its value needs the parameters, and no gradient needs its value."""
     norm = "%s = Square(w) : f32[3, 4, 4]\n  %n = ReduceSum(%s) {axes=[0, 1, 2]} : f32[]"
     results = f"norm = %n, {RESULTS}"
-    wait = f"{norm}\n  %a = After(%i, %n) : u32[3]"
+    wait = f"{norm}\n  %a = After(%i, %n) : u32[]"
     check(
         MOVE,
         text("LOOP", norm, "UPDATE", results=results),

@@ -136,13 +136,19 @@ def test_it_runs_on_cpu_and_from_o2() -> None:
 
     assert names("O3", "cpu") == [
         "hoist-products",
+        "carry-shifted",
         "update-in-loop",
         "cpu-update-by-rows",
         "update-in-place",
     ]
-    assert names("O2", "cpu") == ["hoist-products", "update-in-loop", "update-in-place"]
+    assert names("O2", "cpu") == [
+        "hoist-products",
+        "carry-shifted",
+        "update-in-loop",
+        "update-in-place",
+    ]
     assert "update-in-place" not in names("O3", "gpu")
-    assert names("O3", "cpu", donate=False) == ["hoist-products"]
+    assert names("O3", "cpu", donate=False) == ["hoist-products", "carry-shifted"]
     assert names("O1", "cpu") == []
 
 

@@ -333,3 +333,42 @@ def test_it_is_read(given: Any, count: int | None) -> None:
 def test_what_is_no_number_of_bytes_is_refused(given: Any) -> None:
     with pytest.raises(AttributeValueError, match="memory_limit must be a number of bytes"):
         gc.CompileOptions(memory_limit=given)
+
+
+def test_few_small_blocks_are_loops_forward_too() -> None:
+    """Nothing could be computed again if only the backward pass were a loop."""
+    rows, time, width = 16, 16, 32
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder((None, time, width), name="x")
+        h = x + gc.variable(np.zeros((time, width), np.float32), name="places")
+        for i in range(3):
+            with gc.name_scope(f"block{i}"):
+                normal = gc.nn.LayerNorm(name="norm1")(h)
+                qkv = gc.nn.Dense(3 * width, use_bias=False, name="qkv")(normal)
+                q, k, v = (
+                    gc.reshape(part, (-1, time, 2, width // 2)) for part in gc.split(qkv, 3, -1)
+                )
+                mixed = gc.reshape(gc.nn.attention(q, k, v, causal=True), (-1, time, width))
+                h = h + gc.nn.Dense(width, use_bias=False, name="out")(mixed)
+                normal = gc.nn.LayerNorm(name="norm2")(h)
+                wide = gc.nn.gelu(gc.nn.Dense(4 * width, use_bias=False, name="up")(normal))
+                h = h + gc.nn.Dense(width, use_bias=False, name="down")(wide)
+        loss = gc.reduce_mean(gc.square(h - 1), name="loss")
+        train = gc.minimize(loss, optax.sgd(0.1), name="train")
+
+    def step(limit: int | None) -> gc.Executable:
+        options = gc.CompileOptions(cache=None, memory_limit=limit)
+        return gc.compile(graph, [train, loss], {x: (rows, time, width)}, options=options)
+
+    free, loops = step(None), step(2**30)
+    assert not [node for node in free.program.nodes if node.op.name == "Scan"]
+    assert len([node for node in loops.program.nodes if node.op.name == "Scan"]) == 2
+    memory = loops.memory()
+    kept = memory["arguments"] + memory["outputs"] - memory["aliased"]
+    limit = kept + int(0.7 * memory["temporaries"])
+    fitted = step(limit)
+    assert fitted.memory()["temporaries"] + kept <= limit
+    feed = np.random.default_rng(0).standard_normal((rows, time, width)).astype(np.float32)
+    losses = [float(each(each.init(), {x: feed})[0][1]) for each in (free, fitted)]
+    assert_near(losses[1], losses[0], rtol=1e-5)

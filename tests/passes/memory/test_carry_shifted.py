@@ -1,0 +1,213 @@
+"""Carry shifted: which stacks a loop carries, which it takes, and that it means the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphc.config import CompileOptions
+from graphc.ir.program import Program
+from graphc.passes.core.peak import peak
+from graphc.passes.core.validate import check_meaning
+from graphc.passes.memory.carry_shifted import CarryShifted
+from graphc.passes.memory.recompute import Recompute
+from graphc.passes.pipelines import on_device
+from tests.passes.check import check, check_stays, program
+from tests.passes.evaluate import evaluate
+from tests.passes.generate_pairs import loop_pairs
+from tests.passes.preserving import check_preserving, for_all, preserved
+
+CARRY = CarryShifted()
+HEAD = "program p(x: f32[2, 2], d: f32[2, 2], w: f32[4, 2, 2], s: f32[4, 2, 2])"
+# Stacks what each layer takes and what it gives.
+FORWARD = """%h, %in, %out = Scan(x, w) {consts=0, carries=1, length=4}
+    : f32[2, 2], f32[4, 2, 2], f32[4, 2, 2] with layer(a0: f32[2, 2], a1: f32[2, 2]) {
+    %0 = MatMul(a0, a1) : f32[2, 2]
+    %1 = Tanh(%0) : f32[2, 2]
+    return r0 = %1, r1 = a0, r2 = %1
+  }"""
+# Takes the slope from what the layer gave, and the gradient from what it took.
+BACKWARD = """%b, %g = Scan(d, IN, OUT) {consts=0, carries=1, length=4, reverse=true}
+    : f32[2, 2], f32[4, 2, 2] with slopes(a0: f32[2, 2], a1: f32[2, 2], a2: f32[2, 2]) {
+    %0 = Square(a2) : f32[2, 2]
+    %1 = Multiply(a0, %0) : f32[2, 2]
+    %2 = MatMul(a1, %1) {transpose_a=true} : f32[2, 2]
+    return r0 = %1, r1 = %2
+  }"""
+
+
+def text(*nodes: str, taken: str = "%in", given: str = "%out", more: str = "") -> str:
+    """A program of `nodes`, in which LOOP and BACK stand for the two loops."""
+    loops = {"LOOP": FORWARD, "BACK": BACKWARD.replace("IN", taken).replace("OUT", given)}
+    lines = [loops.get(node, node) for node in nodes or ("LOOP", "BACK")]
+    return "\n  ".join([f"{HEAD} {{", *lines, f"return b = %b, g = %g{more}", "}"])
+
+
+def carried(first: str, stack: str, *, backwards: bool = True) -> str:
+    """The backward loop with what a layer gave carried, from `first` on."""
+    return f"""%b, %q, %g = Scan(d, {first}, {stack})
+        {{consts=0, carries=2, length=4, reverse={str(backwards).lower()}}}
+        : f32[2, 2], f32[2, 2], f32[4, 2, 2]
+        with slopes(a0: f32[2, 2], a1: f32[2, 2], a2: f32[2, 2]) {{
+      %0 = Square(a1) : f32[2, 2]
+      %1 = Multiply(a0, %0) : f32[2, 2]
+      %2 = MatMul(a2, %1) {{transpose_a=true}} : f32[2, 2]
+      return r0 = %1, r1 = a2, r2 = %2
+    }}"""
+
+
+WITHOUT_OUT = FORWARD.replace(", %out =", " =").replace("2], f32[4, 2, 2] with", "2] with")
+WITHOUT_OUT = WITHOUT_OUT.replace(", r2 = %1", "")
+
+
+def test_what_a_layer_gives_is_what_the_next_one_takes() -> None:
+    check(CARRY, text(), text(WITHOUT_OUT, carried("%h", "%in")))
+
+
+def test_a_stack_of_slices() -> None:
+    """As `RollRepeats` leaves it where the last layer is outside of the loop."""
+    apart = "%0, %1, %2, %3 = Unstack(%in) : f32[2, 2], f32[2, 2], f32[2, 2], f32[2, 2]"
+    again = "%4 = Tanh(x) : f32[2, 2]\n  %5 = Stack(%1, %2, %3, %4) : f32[4, 2, 2]"
+    check(
+        CARRY,
+        text("LOOP", apart, again, "BACK", given="%5"),
+        text(WITHOUT_OUT, "%4 = Tanh(x) : f32[2, 2]", carried("%4", "%in")),
+    )
+
+
+def test_parts_of_one_stack() -> None:
+    """The first value is a slice of the stack that stays."""
+    head = HEAD.replace("s: f32[4, 2, 2]", "s: f32[5, 2, 2]")
+    part = "Slice(s) {starts=[START, 0, 0], limits=[END, 2, 2], strides=[1, 1, 1]}"
+    early = part.replace("START", "0").replace("END", "4")
+    late = part.replace("START", "1").replace("END", "5")
+    last = part.replace("START", "4").replace("END", "5")
+    before = text(f"%in = {early} : f32[4, 2, 2]", f"%out = {late} : f32[4, 2, 2]", "BACK").replace(
+        HEAD, head
+    )
+    after = text(
+        f"%in = {early} : f32[4, 2, 2]",
+        f"%l = {last} : f32[1, 2, 2]",
+        "%o = Reshape(%l) {shape=[2, 2]} : f32[2, 2]",
+        carried("%o", "%in"),
+    ).replace(HEAD, head)
+    check(CARRY, before, after)
+
+
+def test_a_stack_turned_around() -> None:
+    """A loop in the order of the reversed stack."""
+    turned = "%r = Reverse(%in) {axes=[0]} : f32[4, 2, 2]\n  "
+    turned += "%t = Reverse(%out) {axes=[0]} : f32[4, 2, 2]"
+    before = text("LOOP", turned, "BACK", taken="%r", given="%t")
+    kept = "%r = Reverse(%in) {axes=[0]} : f32[4, 2, 2]"
+    check(
+        CARRY,
+        before.replace("length=4, reverse=true", "length=4, reverse=false"),
+        text(WITHOUT_OUT, kept, carried("%h", "%r", backwards=False)),
+    )
+
+
+def test_a_loop_in_the_same_direction() -> None:
+    """There what a layer took is what the iteration before took of the other stack."""
+    before = program(text().replace("reverse=true", "reverse=false"))
+    after, changed = CARRY.run(before)
+    assert changed == 1
+    first, second = after.nodes
+    assert len(first.outputs) == 2
+    assert second.inputs[1] is after.input_tensors()[0]
+    assert second.inputs[2] is first.outputs[1]
+    assert check_meaning(before, after, evaluate, 0) is None
+
+
+def test_one_stack_taken_twice() -> None:
+    back = BACKWARD.replace("IN, OUT", "%in, %out, %out")
+    back = back.replace("a2: f32[2, 2])", "a2: f32[2, 2], a3: f32[2, 2])")
+    before = program(text("LOOP", back.replace("Multiply(a0, %0)", "Multiply(a3, %0)")))
+    after, changed = CARRY.run(before)
+    assert changed == 1 and len(after.nodes[1].inputs) == 3
+    assert check_meaning(before, after, evaluate, 0) is None
+
+
+def test_a_stack_joined_with_the_last_value() -> None:
+    rest = "Slice(s) {starts=[1, 0, 0], limits=[4, 2, 2], strides=[1, 1, 1]} : f32[3, 2, 2]"
+    last = "%1 = Reshape(x) {shape=[1, 2, 2]} : f32[1, 2, 2]"
+    joined = "%2 = Concatenate(%0, %1) {axis=0} : f32[4, 2, 2]"
+    before = program(text(f"%0 = {rest}", last, joined, "BACK", taken="s", given="%2"))
+    after, changed = CARRY.run(before)
+    assert changed == 1
+    assert not any(node.op.name == "Concatenate" for node in after.nodes)
+    assert check_meaning(before, after, evaluate, 0) is None
+
+
+JOINED = """%0 = Slice(s) {starts=[1, 0, 0], limits=[4, 2, 2], strides=[1, 1, 1]} : f32[3, 2, 2]
+  %1 = Multiply(w, w) : f32[4, 2, 2]
+  %2 = Slice(%1) {starts=[0, 0, 0], limits=[1, 2, 2], strides=[1, 1, 1]} : f32[1, 2, 2]
+  %3 = Concatenate(%0, %2) {axis=0} : f32[4, 2, 2]"""
+STAYS = {
+    "the other stack is fetched": text(more=", out = %out"),
+    "the other stack is used again": text(
+        "LOOP", "BACK", "%r = ReduceSum(%out) {axes=[0]} : f32[2, 2]", more=", r = %r"
+    ),
+    "arguments": text("BACK", taken="w", given="s"),
+    "later by two": text(
+        "LOOP",
+        "%0, %1, %2, %3 = Unstack(%in) : f32[2, 2], f32[2, 2], f32[2, 2], f32[2, 2]",
+        "%4 = Stack(%2, %3, x, d) : f32[4, 2, 2]",
+        "BACK",
+        given="%4",
+    ),
+    "one slice is another": text(
+        "LOOP",
+        "%0, %1, %2, %3 = Unstack(%in) : f32[2, 2], f32[2, 2], f32[2, 2], f32[2, 2]",
+        "%4 = Stack(%1, %1, %3, d) : f32[4, 2, 2]",
+        "BACK",
+        given="%4",
+    ),
+    "the first slice is in a stack that would have to stay": text(
+        JOINED, "BACK", taken="s", given="%3"
+    ),
+    "the layer changes what it took": text(
+        FORWARD.replace("r1 = a0", "r1 = %0"), "BACK"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_what_stays(name: str) -> None:
+    check_stays(CARRY, STAYS[name])
+
+
+def test_a_length_that_is_not_known() -> None:
+    check_stays(CARRY, text().replace("length=4", "length=n").replace("f32[4, ", "f32[n, "))
+
+
+def test_where_it_runs() -> None:
+    """After products are hoisted out of loops, which takes stacks; before updates are moved."""
+    for platform in ("cpu", "gpu"):
+        names = [each.name for each in on_device(CompileOptions(), platform, None)]
+        place = names.index("carry-shifted")
+        assert names.index("hoist-products") < place < names.index("update-in-loop")
+        passes = on_device(CompileOptions(pipeline="O1"), platform, None)
+        assert "carry-shifted" not in [each.name for each in passes]
+
+
+def test_generated_loops_mean_the_same() -> None:
+    check_preserving(CARRY, loop_pairs(), examples=200, least=0.1)
+
+
+def test_recomputing_knows_what_is_saved() -> None:
+    before = program(text())
+    small = peak(CARRY.run(before).program)
+    assert small < peak(before)
+    after, changed = Recompute(small, (CARRY,)).run(before)
+    assert after is before and changed == 0
+
+
+def test_after_recomputing() -> None:
+    """Loops that compute something again, in segments too."""
+
+    def run(before: Program, seed: int) -> None:
+        for share in (0.4, 0.7):
+            recomputed = Recompute(int(share * peak(before)), (CARRY,)).run(before).program
+            preserved(CARRY, recomputed, seed, evaluate, exactly=True)
+
+    for_all(loop_pairs(), run)

@@ -1,0 +1,43 @@
+"""Roles of updates: which variables are updated by the same elementwise operators."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphc.ir.node import Tensor
+from graphc.ir.program import Program
+from graphc.runtime.buffers.update_signatures import STATE, Roles
+from tests.passes.check import program
+
+
+def chain(length: int) -> tuple[Program, list[Tensor]]:
+    """A program that negates a variable `length` times, and the variable with all results."""
+    lines = [
+        f"    %{i + 1} = Negative({'v' if i == 0 else f'%{i}'}) : f32[3]" for i in range(length)
+    ]
+    text = "\n".join(
+        ["program p(v: state f32[3]) {", *lines, f"    return state v = %{length}", "}"]
+    )
+    made = program(text)
+    return made, [*made.input_tensors("state"), *(node.outputs[0] for node in made.nodes)]
+
+
+def test_a_role_is_the_operators_that_lead_to_it() -> None:
+    made, tensors = chain(3)
+    roles = [Roles(made).of(t) for t in tensors]
+    assert roles[0] == STATE
+    assert None not in roles
+
+
+@pytest.mark.parametrize("first", [0, 10, 45, 59])
+def test_roles_do_not_depend_on_which_is_asked_for_first(first: int) -> None:
+    """Long chains have no role; their beginnings have one, whoever asked before."""
+    made, tensors = chain(60)
+    roles = Roles(made)
+    roles.of(tensors[first])
+    assert [roles.of(t) is None for t in tensors] == [i > 40 for i in range(61)]
+
+
+def test_a_long_chain_needs_no_recursion() -> None:
+    made, tensors = chain(5000)
+    assert Roles(made).of(tensors[-1]) is None
