@@ -1,5 +1,8 @@
 """Devices: their names, where nodes are placed on them, and how a program is spread over them."""
 
+import typing
+
+from graphc import exports
 from graphc.devices.asynchronous import AsyncDataParallel as AsyncDataParallel
 from graphc.devices.discovery import available as available
 from graphc.devices.discovery import register_kind as register_kind
@@ -13,3 +16,9 @@ from graphc.devices.schedule import idle_part as idle_part
 from graphc.devices.strategy import DataParallel as DataParallel
 from graphc.ir.device_spec import DeviceRequest as DeviceRequest
 from graphc.ir.device_spec import DeviceSpec as DeviceSpec
+
+if not typing.TYPE_CHECKING:  # type checkers read the imports
+    __all__ = exports.names(globals())
+
+    def __dir__() -> list[str]:
+        return __all__

@@ -10,6 +10,42 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+__all__ = [
+    "ArtifactCorruptError",
+    "ArtifactError",
+    "ArtifactVersionError",
+    "AttributeValueError",
+    "CacheError",
+    "CopyError",
+    "DTypeError",
+    "DeviceError",
+    "ExecutionError",
+    "FeedError",
+    "FetchError",
+    "GradientError",
+    "GraphError",
+    "GraphFinalizedError",
+    "GraphcError",
+    "JaxImportError",
+    "LayoutError",
+    "LoweringError",
+    "MemoryLimitError",
+    "MissingExtraError",
+    "NumericsError",
+    "PassError",
+    "PromotionWarning",
+    "SerialError",
+    "ShapeError",
+    "StateError",
+    "TextError",
+    "UnknownNameError",
+    "VerifyError",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 class GraphcError(Exception):
     """Base of every error that graphc raises for a user's mistake.

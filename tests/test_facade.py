@@ -1,17 +1,23 @@
 """The public face: lazy, complete, typed, and free of names that a submodule bears."""
 
 import ast
+import inspect
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from pkgutil import walk_packages
+from types import FunctionType, ModuleType
 
 import pytest
 
 import graphc as gc
+from graphc import exports, ops
 
 PACKAGE = Path(gc.__file__).parent
-HOMES = gc._HOMES
+HOMES = gc._HOMES | dict.fromkeys(ops.__all__, "ops")
 
 # Those of the design; what lies in the folder is added to them.
 SUBMODULES = {
@@ -22,6 +28,34 @@ SUBMODULES = {
 
 # Namespaces of functions whose home is not the package itself: gc.random.normal.
 NAMESPACES = {"fft", "linalg", "random"}
+
+# Modules that collect the public names of their families.
+FACES = (ops, gc.linalg, gc.random, gc.nn)
+
+# Functions that make nodes and take `name=` as public ones do, but are for other families, for
+# layers or for methods of tensors.
+INTERNAL = {
+    "assign",
+    "batch_norm_training",
+    "emit",
+    "emit_node",
+    "gather_at",
+    "igamma_grad_a",
+    "local_batch_norm",
+    "pad_with",
+    "random_gamma_grad",
+    "repeat",  # of `arrays.shape`, by one number
+    "scatter_add_along_axis",
+    "scatter_at",
+    "sigmoid_cross_entropy",  # these three of `ops.nn.loss`; users have those of `gc.nn`
+    "softmax_cross_entropy",
+    "sparse_softmax_cross_entropy",
+    "slice_",
+    "take_for",
+    "undifferentiable",
+    "unique_rows",
+    "with_gradient",
+}
 
 
 def names_for_type_checkers() -> dict[str, str]:
@@ -37,13 +71,36 @@ def names_for_type_checkers() -> dict[str, str]:
         assert isinstance(statement, ast.ImportFrom), ast.unparse(statement)
         home = (statement.module or "").removeprefix("graphc").removeprefix(".") or "."
         for alias in statement.names:
+            if alias.name == "*":
+                names |= dict.fromkeys(import_module(f"graphc.{home}").__all__, home)
+                continue
             assert alias.asname == alias.name, f"write `{alias.name} as {alias.name}`"
             names[alias.name] = home
     return names
 
 
-def test_type_checkers_see_the_table() -> None:
+def families() -> Iterator[ModuleType]:
+    """The modules of operators and layers that give their public names to one of `FACES`."""
+    for package in (ops, gc.nn):
+        for info in walk_packages(package.__path__, package.__name__ + "."):
+            module = import_module(info.name)
+            if module not in (*FACES, gc.fft, gc.nn.initializers):  # namespaces of their own
+                yield module
+
+
+def test_type_checkers_see_what_is_there() -> None:
     assert names_for_type_checkers() == HOMES
+
+
+def test_type_checkers_take_no_more_names_from_the_operators() -> None:
+    imports = [
+        alias.asname or alias.name
+        for node in ast.parse(inspect.getsource(ops)).body
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    ]
+    public = {name for name in imports if not name.startswith("_")}
+    assert public == {"*", *NAMESPACES, "log_softmax", "softmax"}
 
 
 @pytest.mark.parametrize("name", HOMES)
@@ -53,7 +110,11 @@ def test_every_name_is_there(name: str) -> None:
 
 
 def test_all_and_dir_name_the_public_surface() -> None:
-    assert sorted(gc.__all__) == dir(gc) == sorted(["__version__", *HOMES])
+    assert gc.__all__ == dir(gc) == sorted(["__version__", *HOMES])
+
+
+def test_no_name_has_two_homes() -> None:
+    assert not gc._HOMES.keys() & set(ops.__all__)
 
 
 @pytest.mark.parametrize("name", HOMES)
@@ -63,24 +124,117 @@ def test_only_submodules_bear_the_name_of_a_submodule(name: str) -> None:
     )
 
 
+def test_every_operator_is_exported_by_one_family() -> None:
+    exported = Counter(
+        name
+        for family in families()
+        if f"from {family.__name__} import *" in inspect.getsource(ops)
+        for name in family.__all__
+    )
+    taken = {"log_softmax", "softmax"}  # of a family of `gc.nn`, imported by name
+    assert exported == Counter({*ops.__all__} - taken)
+
+
+def test_a_family_exports_what_it_defines_to_one_face() -> None:
+    for family in families():
+        line = f"from {family.__name__} import *"
+        faces = [face.__name__ for face in FACES if line in inspect.getsource(face)]
+        exported = getattr(family, "__all__", [])
+        for name in exported:
+            home = getattr(getattr(family, name), "__module__", family.__name__)
+            assert home == family.__name__, f"{name} of {family.__name__} is imported there"
+        assert len(faces) == bool(exported), (
+            f"{family.__name__} must be in one face: `{line}`, in {faces}"
+        )
+
+
+def test_no_public_function_is_forgotten() -> None:
+    exported = {id(getattr(face, name)) for face in (*FACES, gc.fft) for name in face.__all__}
+    forgotten = set()
+    for family in families():
+        for name, value in vars(family).items():
+            own = isinstance(value, FunctionType) and value.__module__ == family.__name__
+            if own and not name.startswith("_") and id(value) not in exported:
+                parameter = inspect.signature(value).parameters.get("name")
+                if parameter is not None and parameter.kind is parameter.KEYWORD_ONLY:
+                    forgotten.add(name)
+    assert forgotten == INTERNAL, "put it in `__all__` of its family, or in INTERNAL here"
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        gc.data,
+        gc.devices,
+        gc.errors,
+        gc.fft,
+        gc.linalg,
+        gc.nn,
+        gc.nn.initializers,
+        gc.random,
+        gc.train,
+    ],
+    ids=lambda module: module.__name__,
+)
+def test_a_namespace_has_public_names_only(module: ModuleType) -> None:
+    assert sorted(module.__all__) == dir(module)
+    for name in module.__all__:
+        value = getattr(module, name)
+        assert not name.startswith("_")
+        assert not isinstance(value, ModuleType) or name == "initializers"
+        assert getattr(value, "__module__", "graphc").startswith("graphc"), name
+
+
+def test_every_error_is_exported() -> None:
+    kinds = {name for name, value in vars(gc.errors).items() if isinstance(value, type)}
+    assert kinds - {"Any", "Iterable", "Mapping", "Sequence"} == {*gc.errors.__all__}
+
+
+def test_private_names_and_modules_are_not_collected() -> None:
+    assert exports.names({"b": 1, "a": print, "_c": 2, "__d__": 3, "ast": ast}) == ["a", "b"]
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'graphc' has no attribute 'matmull'") as info:
         _ = gc.matmull
     assert info.value.obj is gc  # Python's "Did you mean: 'matmul'?" looks here
 
 
-def test_importing_graphc_loads_nothing_else() -> None:
-    script = """
+@pytest.mark.parametrize("name", ["methods", "arrays", "catalogue", "typing", "unique_rows", "_x"])
+def test_what_is_not_public_in_the_operators_is_not_in_the_facade(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'"):
+        getattr(gc, name)
+
+
+def run(script: str) -> None:
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=PACKAGE.parent)
+
+
+@pytest.mark.parametrize(
+    ("use", "loaded"),
+    [
+        ("", ""),
+        ("hasattr(graphc, '__wrapped__')", ""),
+        ("from graphc import copying", "copying errors"),
+        ("graphc.errors.ShapeError", "errors"),
+    ],
+)
+def test_importing_graphc_loads_nothing_else(use: str, loaded: str) -> None:
+    run(f"""
 import sys
 before = set(sys.modules)
 import graphc
+{use}
 new = set(sys.modules) - before
-others = {name for name in new if name.partition(".")[0] not in sys.stdlib_module_names}
-assert others == {"graphc", "graphc._version"}, others
-"""
-    subprocess.run([sys.executable, "-c", script], check=True, cwd=PACKAGE.parent)
+others = {{name for name in new if name.partition(".")[0] not in sys.stdlib_module_names}}
+parts = {{f"graphc.{{name}}" for name in "_version {loaded}".split()}}
+assert others == {{"graphc", *parts}}, others
+""")
+
+
+def test_a_star_import_brings_every_name() -> None:
+    run("from graphc import *; assert matmul and Session and random.normal and nn.Dense")
 
 
 def test_a_namespace_is_there_before_anything_else_was_used() -> None:
-    script = "import graphc as gc; gc.random.normal"
-    subprocess.run([sys.executable, "-c", script], check=True, cwd=PACKAGE.parent)
+    run("import graphc as gc; gc.random.normal")

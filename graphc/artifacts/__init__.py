@@ -7,5 +7,3 @@ from graphc.artifacts.loading import load as load
 from graphc.artifacts.saving import save as save
 from graphc.artifacts.signature import Signature as Signature
 from graphc.artifacts.state import ModelState as ModelState
-
-__all__ = ["EntryPoint", "Limits", "Model", "ModelState", "Signature", "load", "save"]

@@ -1,5 +1,3 @@
 """Gradients by graph extension."""
 
 from graphc.autodiff.reverse import gradients as gradients
-
-__all__ = ["gradients"]

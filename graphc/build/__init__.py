@@ -1,30 +1,18 @@
 """What users call to make graphs: placeholders, variables, scopes and collections."""
 
 from graphc.build import pickling as pickling
-from graphc.build.context import add_to_collection, collection, control_dependencies
-from graphc.build.initializers import INITIALIZERS
-from graphc.build.placeholders import placeholder, trace
-from graphc.build.specs import TensorSpec
-from graphc.build.variables import initial_value, trainable_variables, variable
-from graphc.ir.graph import Graph
-from graphc.ir.scopes import device, name_scope
-from graphc.ops.core.emit import constant
-from graphc.ops.structure.state import group
-
-__all__ = [
-    "INITIALIZERS",
-    "Graph",
-    "TensorSpec",
-    "add_to_collection",
-    "collection",
-    "constant",
-    "control_dependencies",
-    "device",
-    "group",
-    "initial_value",
-    "name_scope",
-    "placeholder",
-    "trace",
-    "trainable_variables",
-    "variable",
-]
+from graphc.build.context import add_to_collection as add_to_collection
+from graphc.build.context import collection as collection
+from graphc.build.context import control_dependencies as control_dependencies
+from graphc.build.initializers import INITIALIZERS as INITIALIZERS
+from graphc.build.placeholders import placeholder as placeholder
+from graphc.build.placeholders import trace as trace
+from graphc.build.specs import TensorSpec as TensorSpec
+from graphc.build.variables import initial_value as initial_value
+from graphc.build.variables import trainable_variables as trainable_variables
+from graphc.build.variables import variable as variable
+from graphc.ir.graph import Graph as Graph
+from graphc.ir.scopes import device as device
+from graphc.ir.scopes import name_scope as name_scope
+from graphc.ops.core.emit import constant as constant
+from graphc.ops.structure.state import group as group

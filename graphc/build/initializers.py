@@ -17,6 +17,25 @@ from graphc.errors import AttributeValueError, DTypeError, ShapeError
 from graphc.ir.dtypes import is_floating
 from graphc.ir.source import current_source
 
+__all__ = [
+    "INITIALIZERS",
+    "Constant",
+    "ForgetGateOnes",
+    "GlorotNormal",
+    "GlorotUniform",
+    "HeNormal",
+    "HeUniform",
+    "Identity",
+    "LecunNormal",
+    "Normal",
+    "Ones",
+    "Orthogonal",
+    "TruncatedNormal",
+    "Uniform",
+    "Zeros",
+    "fans",
+]
+
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 DType = np.dtype[Any]

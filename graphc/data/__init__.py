@@ -1,8 +1,15 @@
 """Input pipelines."""
 
+import typing
+
+from graphc import exports
 from graphc.data.batches import Batches as Batches
 from graphc.data.bucketing import Bucketing as Bucketing
 from graphc.data.prefetching import Prefetch as Prefetch
 from graphc.data.prefetching import prefetch as prefetch
 
-__all__ = ["Batches", "Bucketing", "Prefetch", "prefetch"]
+if not typing.TYPE_CHECKING:  # type checkers read the imports
+    __all__ = exports.names(globals())
+
+    def __dir__() -> list[str]:
+        return __all__

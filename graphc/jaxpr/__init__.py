@@ -2,5 +2,3 @@
 
 from graphc.jaxpr.function import from_jax as from_jax
 from graphc.jaxpr.registered import register_op as register_op
-
-__all__ = ["from_jax", "register_op"]

@@ -33,6 +33,32 @@ from graphc.ops.core.emit import constant, convert
 from graphc.ops.elementwise.complex_parts import conj
 from graphc.ops.scipy_api.fourier import as_complex, transform
 
+__all__ = [
+    "fft",
+    "fft2",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "irfft",
+    "irfft2",
+    "irfftn",
+    "rfft",
+    "rfft2",
+    "rfftfreq",
+    "rfftn",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Axes = Sequence[int] | None
 Sizes = Sequence[Dim] | None
 
@@ -264,25 +290,3 @@ def _count(function: str, n: Any) -> int:
     if type(n) is not int or n < 1:
         refuse(f"{function}: n must be a positive int, got {n!r}", error=AttributeValueError)
     return n
-
-
-__all__ = [
-    "fft",
-    "fft2",
-    "fftfreq",
-    "fftn",
-    "fftshift",
-    "hfft",
-    "ifft",
-    "ifft2",
-    "ifftn",
-    "ifftshift",
-    "ihfft",
-    "irfft",
-    "irfft2",
-    "irfftn",
-    "rfft",
-    "rfft2",
-    "rfftfreq",
-    "rfftn",
-]

@@ -1,5 +1,8 @@
 """Training loops."""
 
+import typing
+
+from graphc import exports
 from graphc.optim import MovingAverages as MovingAverages
 from graphc.optim import apply_gradients as apply_gradients
 from graphc.optim import moving_averages as moving_averages
@@ -7,4 +10,8 @@ from graphc.train.loop import History as History
 from graphc.train.loop import Job as Job
 from graphc.train.loop import fit as fit
 
-__all__ = ["History", "Job", "MovingAverages", "apply_gradients", "fit", "moving_averages"]
+if not typing.TYPE_CHECKING:  # type checkers read the imports
+    __all__ = exports.names(globals())
+
+    def __dir__() -> list[str]:
+        return __all__

@@ -31,6 +31,20 @@ from graphc.ops.elementwise.comparison import equal, greater, where
 from graphc.ops.matrices.contraction import dot_general
 from graphc.ops.reductions.reduction import reduce_max, reduce_mean, reduce_min
 
+__all__ = [
+    "adjust_brightness",
+    "adjust_contrast",
+    "adjust_hue",
+    "adjust_saturation",
+    "hsv_to_rgb",
+    "rgb_to_grayscale",
+    "rgb_to_hsv",
+    "rgb_to_yiq",
+    "rgb_to_yuv",
+    "yiq_to_rgb",
+    "yuv_to_rgb",
+]
+
 # BT.601, as of the colour television that TensorFlow's functions follow too.
 _LUMA = np.array([0.299, 0.587, 0.114])
 _YUV = np.array(

@@ -11,6 +11,8 @@ from graphc.ops.matrices.matrix_product import matmul
 from graphc.ops.nn.conv import CONV_INPUT_GRADIENT, depthwise_conv
 from graphc.ops.nn.windows import Ints, Pairs, check_spatial, explicit_padding, per_axis
 
+__all__ = ["conv1d_transpose", "conv2d_transpose", "conv3d_transpose", "separable_conv"]
+
 
 def conv1d_transpose(
     x: Any,

@@ -29,6 +29,8 @@ from graphc.ops.reductions.axiswise import argmax
 from graphc.ops.reductions.reduction import logsumexp, reduce_all, reduce_max, reduce_sum
 from graphc.ops.structure.state import dim_value
 
+__all__ = ["crf_log_likelihood", "crf_log_norm", "viterbi_decode"]
+
 
 def crf_log_likelihood(
     scores: Any, tags: Any, transitions: Any, lengths: Any = None, *, name: str | None = None

@@ -25,6 +25,8 @@ from graphc.ops.elementwise.comparison import equal, less, logical_or, not_equal
 from graphc.ops.reductions.reduction import logsumexp
 from graphc.ops.structure.state import dim_value
 
+__all__ = ["ctc_loss"]
+
 _NEVER = -1e30  # the logarithm of 0, finite: a difference of two of them is not NaN
 
 

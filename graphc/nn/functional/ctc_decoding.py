@@ -19,6 +19,8 @@ from graphc.ops.reductions.axiswise import argmax
 from graphc.ops.reductions.reduction import reduce_max, reduce_sum
 from graphc.ops.reductions.sorting import argsort
 
+__all__ = ["ctc_greedy_decode"]
+
 
 def ctc_greedy_decode(
     logits: Any, lengths: Any = None, blank: int = 0, *, name: str | None = None

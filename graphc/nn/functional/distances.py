@@ -17,6 +17,18 @@ from graphc.ops.elementwise.powers import rsqrt, sqrt, square
 from graphc.ops.elementwise.transcendental import exp, log, softplus
 from graphc.ops.reductions.reduction import reduce_sum
 
+__all__ = [
+    "absolute_error",
+    "cosine_distance",
+    "cosine_similarity",
+    "huber_loss",
+    "kl_divergence",
+    "log_cosh_loss",
+    "poisson_loss",
+    "squared_error",
+    "triplet_loss",
+]
+
 _EPSILON = 1e-12  # the least squared length of a vector
 
 

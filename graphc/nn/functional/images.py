@@ -17,6 +17,8 @@ from graphc.ops.matrices.contraction import dot_general
 from graphc.ops.reductions.reduction import reduce_max, reduce_mean
 from graphc.ops.structure.state import identity
 
+__all__ = ["depth_to_space", "global_avg_pool", "global_max_pool", "resize", "space_to_depth"]
+
 Array = np.ndarray[Any, Any]
 
 

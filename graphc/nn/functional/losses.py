@@ -16,6 +16,16 @@ from graphc.ops.nn import loss
 from graphc.ops.reductions.reduction import reduce_mean, reduce_sum
 from graphc.ops.structure.state import dim_value
 
+__all__ = [
+    "hinge_loss",
+    "l2_loss",
+    "sigmoid_cross_entropy",
+    "sigmoid_focal_loss",
+    "smooth_labels",
+    "softmax_cross_entropy",
+    "sparse_softmax_cross_entropy",
+]
+
 
 def softmax_cross_entropy(
     *, logits: Any, labels: Any, label_smoothing: float = 0.0, name: str | None = None

@@ -18,6 +18,8 @@ from graphc.ops.elementwise.arithmetic import divide, maximum
 from graphc.ops.elementwise.comparison import less, where
 from graphc.ops.reductions.reduction import reduce_sum
 
+__all__ = ["masked_mean", "sequence_mask"]
+
 
 def sequence_mask(lengths: Any, size: Dim, *, name: str | None = None) -> Tensor:
     """Which of `size` steps lie within each length.

@@ -15,6 +15,21 @@ from graphc.ops.elementwise.comparison import greater_equal, where
 from graphc.ops.elementwise.powers import sqrt, square
 from graphc.ops.elementwise.transcendental import sigmoid, softplus, tanh
 
+__all__ = [
+    "celu",
+    "glu",
+    "hard_sigmoid",
+    "hard_silu",
+    "hard_tanh",
+    "log_sigmoid",
+    "mish",
+    "prelu",
+    "selu",
+    "softsign",
+    "squareplus",
+    "swish",
+]
+
 _SELU_ALPHA = 1.6732632423543772
 _SELU_SCALE = 1.0507009873554805
 

@@ -16,6 +16,8 @@ from graphc.ops.elementwise.powers import rsqrt, square
 from graphc.ops.nn.normalization import moments
 from graphc.ops.reductions.reduction import reduce_mean
 
+__all__ = ["group_norm", "instance_norm", "rms_norm"]
+
 
 def group_norm(
     x: Any, groups: int, scale: Any, offset: Any, epsilon: float = 1e-5, *, name: str | None = None

@@ -23,6 +23,8 @@ from graphc.ops.nn.windows import sliding
 from graphc.ops.reductions.axiswise import argmax
 from graphc.ops.structure.state import dim_value
 
+__all__ = ["max_pool_with_argmax", "patches"]
+
 Window = int | tuple[int, ...]
 
 

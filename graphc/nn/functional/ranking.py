@@ -23,6 +23,8 @@ from graphc.ops.elementwise.comparison import (
 from graphc.ops.reductions.reduction import reduce_sum
 from graphc.ops.structure.state import dim_value
 
+__all__ = ["in_top_k"]
+
 
 def in_top_k(labels: Any, scores: Any, k: int, *, name: str | None = None) -> Tensor:
     """Whether less than `k` classes have a higher score than the right one.

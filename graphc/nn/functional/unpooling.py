@@ -19,6 +19,8 @@ from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.comparison import less, where
 from graphc.ops.structure.state import dim_value
 
+__all__ = ["max_unpool"]
+
 
 def max_unpool(
     y: Any, places: Any, size: int | Sequence[int], *, name: str | None = None

@@ -11,6 +11,8 @@ from graphc.ir.source import current_source
 from graphc.nn.functional import nonlinear
 from graphc.ops.elementwise import activation, transcendental
 
+__all__ = ["ACTIVATIONS"]
+
 Activation = Callable[[Tensor], Tensor]
 
 ACTIVATIONS: Final[dict[str, Callable[..., Tensor]]] = {

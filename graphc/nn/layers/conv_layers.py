@@ -26,6 +26,18 @@ from graphc.ops.core.emit import convert
 from graphc.ops.nn.conv import conv1d, conv2d, conv3d
 from graphc.ops.nn.windows import explicit_padding, per_axis
 
+__all__ = [
+    "Conv1D",
+    "Conv1DTranspose",
+    "Conv2D",
+    "Conv2DTranspose",
+    "Conv3D",
+    "Conv3DTranspose",
+    "DepthwiseConv1D",
+    "DepthwiseConv2D",
+    "SeparableConv2D",
+]
+
 _SCALED = (GlorotNormal, GlorotUniform, HeNormal, HeUniform, LecunNormal)
 _CONV: Final[dict[int, Callable[..., Tensor]]] = {1: conv1d, 2: conv2d, 3: conv3d}
 _TRANSPOSED: Final[dict[int, Callable[..., Tensor]]] = {

@@ -1,39 +1,12 @@
 """Initial values for variables: `gc.nn.initializers.HeNormal()`."""
 
-from graphc.build.initializers import (
-    INITIALIZERS,
-    Constant,
-    ForgetGateOnes,
-    GlorotNormal,
-    GlorotUniform,
-    HeNormal,
-    HeUniform,
-    Identity,
-    LecunNormal,
-    Normal,
-    Ones,
-    Orthogonal,
-    TruncatedNormal,
-    Uniform,
-    Zeros,
-    fans,
-)
+import typing
 
-__all__ = [
-    "INITIALIZERS",
-    "Constant",
-    "ForgetGateOnes",
-    "GlorotNormal",
-    "GlorotUniform",
-    "HeNormal",
-    "HeUniform",
-    "Identity",
-    "LecunNormal",
-    "Normal",
-    "Ones",
-    "Orthogonal",
-    "TruncatedNormal",
-    "Uniform",
-    "Zeros",
-    "fans",
-]
+from graphc import exports
+from graphc.build.initializers import *
+
+if not typing.TYPE_CHECKING:  # type checkers read the imports
+    __all__ = exports.names(globals())
+
+    def __dir__() -> list[str]:
+        return __all__

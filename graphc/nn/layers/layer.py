@@ -22,6 +22,8 @@ from graphc.nn.layers.summary import summary_of
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import graph_of
 
+__all__ = ["Layer"]
+
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 """Where words of a class's name meet: Batch|Norm, LSTM|Cell."""
 

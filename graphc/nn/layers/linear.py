@@ -20,6 +20,8 @@ from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
 from graphc.ops.matrices.matrix_product import matmul
 
+__all__ = ["Dense", "Embedding", "embedding_lookup"]
+
 
 class Dense(Layer):
     """A linear map of the last axis: `activation(x @ kernel + bias)`.

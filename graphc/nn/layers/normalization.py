@@ -18,6 +18,8 @@ from graphc.ops.draws.random_draws import dropout
 from graphc.ops.nn.local_norm import local_batch_norm
 from graphc.ops.nn.normalization import batch_norm, batch_norm_training, layer_norm
 
+__all__ = ["BatchNorm", "Dropout", "GroupNorm", "InstanceNorm", "LayerNorm", "RMSNorm"]
+
 UPDATES = "updates"
 """The collection of assignments that belong to a training step without being its gradients."""
 

@@ -12,6 +12,17 @@ from graphc.ops.nn.pooling import avg_pool, max_pool
 from graphc.ops.nn.windows import per_axis
 from graphc.ops.reductions.reduction import reduce_max, reduce_mean
 
+__all__ = [
+    "AveragePool1D",
+    "AveragePool2D",
+    "AveragePool3D",
+    "GlobalAveragePool",
+    "GlobalMaxPool",
+    "MaxPool1D",
+    "MaxPool2D",
+    "MaxPool3D",
+]
+
 _LAYOUTS: Final = {
     1: "[batch, width, features] (rank 3)",
     2: "[batch, height, width, features] (rank 4)",

@@ -20,6 +20,8 @@ from graphc.ops.core.precision import wide
 from graphc.ops.elementwise.arithmetic import add
 from graphc.ops.elementwise.transcendental import cos, sin
 
+__all__ = ["SinusoidalEncoding", "rotary_encoding", "sinusoidal_encoding"]
+
 
 def sinusoidal_encoding(
     positions: Any,

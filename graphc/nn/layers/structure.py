@@ -14,6 +14,8 @@ from graphc.ops.arrays.shape import reshape
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
 
+__all__ = ["Flatten", "Sequential"]
+
 
 class Sequential(Layer):
     """Layers one after the other.

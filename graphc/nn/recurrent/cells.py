@@ -18,6 +18,8 @@ from graphc.ops.core.emit import convert
 from graphc.ops.elementwise.transcendental import sigmoid, tanh
 from graphc.ops.matrices.matrix_product import matmul
 
+__all__ = ["Cell", "GRUCell", "LSTMCell", "SimpleRNNCell"]
+
 State = Any
 """A tensor [batch, units], or a tuple of them where a cell keeps several."""
 

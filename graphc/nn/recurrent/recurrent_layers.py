@@ -22,6 +22,8 @@ from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
 from graphc.ops.elementwise.comparison import less, where
 
+__all__ = ["GRU", "LSTM", "RNN", "Recurrent", "SimpleRNN"]
+
 
 class Recurrent(Layer):
     """Base of the layers that run along the time axis and have a state.

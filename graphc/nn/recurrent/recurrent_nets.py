@@ -19,6 +19,8 @@ from graphc.ops.arrays.joining import concatenate
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
 
+__all__ = ["Bidirectional", "StackedRNN"]
+
 
 class Bidirectional(Recurrent):
     """A layer forward and one backward in time, their outputs side by side.

@@ -21,6 +21,8 @@ from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.comparison import less_equal, where
 from graphc.ops.nn.attention import attention
 
+__all__ = ["AttentionCache", "MultiHeadAttention"]
+
 _SEQUENCES = "[batch, time, features] (rank 3)"
 
 

@@ -15,6 +15,8 @@ from graphc.nn.transformer.multi_head import AttentionCache, MultiHeadAttention
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
 
+__all__ = ["TransformerBlock"]
+
 
 class TransformerBlock(Layer):
     """Attention, then a network of two layers for each step; with norms and residual sums.

@@ -43,6 +43,8 @@ from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import summed, wide
 from graphc.ops.core.ranges import in_range
 
+__all__ = ["one_hot", "take_along_axis"]
+
 Adjoints = list[Tensor | None]
 
 

@@ -22,6 +22,8 @@ from graphc.ops.core.emit import constant, convert, emit_one, to_dtype
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.structure.state import dim_value
 
+__all__ = ["arange", "full", "full_like", "iota", "ones", "ones_like", "zeros", "zeros_like"]
+
 
 def _infer_iota(ctx: InferContext, *, shape: Shape, axis: int, dtype: DType) -> TensorType:
     ctx.require(0 <= axis < len(shape), f"axis {axis} is out of range for rank {len(shape)}")

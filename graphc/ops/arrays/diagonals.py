@@ -21,6 +21,8 @@ from graphc.ops.elementwise.arithmetic import multiply
 from graphc.ops.elementwise.comparison import equal, greater_equal, where
 from graphc.ops.elementwise.powers import power
 
+__all__ = ["diag", "diagflat", "diagonal", "eye", "kron", "tri", "tril", "triu", "vander"]
+
 
 def _below(rows: Dim, columns: Dim, k: int) -> Tensor:
     """Whether an element of a matrix lies on the diagonal `k` or below it."""

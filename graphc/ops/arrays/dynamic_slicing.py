@@ -21,6 +21,8 @@ from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.emit import convert, emit_one, promote_operands, to_dtype
 from graphc.ops.core.layout_rules import SUM, local_dims, replicated
 
+__all__ = ["dynamic_slice", "dynamic_update_slice"]
+
 
 def _check_window(
     ctx: InferContext, x: TensorType, starts: Sequence[TensorType], sizes: Shape

@@ -20,6 +20,8 @@ from graphc.ops.core.emit import convert, emit_one
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.ranges import in_range
 
+__all__ = ["gather_nd"]
+
 
 def _infer_gather(
     ctx: InferContext, x: TensorType, indices: TensorType, *, axes: Axes, batch: int, mode: str

@@ -12,6 +12,8 @@ from graphc.ir.node import Tensor
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import constant, convert
 
+__all__ = ["diag_indices", "tril_indices", "tril_indices_from", "triu_indices", "triu_indices_from"]
+
 Pair = tuple[Tensor, Tensor]
 
 

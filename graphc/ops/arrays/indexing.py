@@ -46,6 +46,8 @@ from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.arithmetic import remainder
 from graphc.ops.structure.state import dim_value
 
+__all__ = ["scatter_add", "take"]
+
 Adjoints = list[Tensor | None]
 
 

@@ -22,6 +22,8 @@ from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.emit import convert, emit, emit_one, promote_operands
 from graphc.ops.core.layout_rules import SUM, moves, replicated
 
+__all__ = ["concat", "concatenate", "split"]
+
 Adjoints = list[Tensor | None]
 
 NON_NEGATIVE = Attr("int", check=lambda axis: axis >= 0, must="be an axis, counted from the front")

@@ -12,6 +12,8 @@ from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.checks import known_alike
 from graphc.ops.core.emit import convert
 
+__all__ = ["put_along_axis", "scatter"]
+
 
 def scatter(
     operand: Any,

@@ -24,6 +24,8 @@ from graphc.ops.core.emit import convert, emit_one, promote_types, to_dtype
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import wide
 
+__all__ = ["scatter_nd"]
+
 _LOWERINGS: dict[str, Callable[..., Any]] = {
     "set": lax.scatter,
     "add": lax.scatter_add,

@@ -29,6 +29,20 @@ from graphc.ops.core.checks import as_dims, insertion_axis, refuse
 from graphc.ops.core.emit import convert, emit_one
 from graphc.ops.core.layout_rules import local_dims, moves
 
+__all__ = [
+    "broadcast_to",
+    "expand_dims",
+    "flatten",
+    "moveaxis",
+    "permute_dims",
+    "ravel",
+    "reshape",
+    "squeeze",
+    "swapaxes",
+    "tile",
+    "transpose",
+]
+
 Placed = tuple[int, Mapping[str, Any] | None] | None
 
 

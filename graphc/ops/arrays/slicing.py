@@ -22,6 +22,8 @@ from graphc.ops.core.checks import as_dims, is_static, refuse
 from graphc.ops.core.emit import CONSTANT, convert, emit_one, to_dtype
 from graphc.ops.core.layout_rules import SUM, local_dims, moves, replicated
 
+__all__ = ["flip", "pad"]
+
 Adjoints = list[Tensor | None]
 Triple = tuple[Dim, Dim, int]  # low, high, interior
 

@@ -19,6 +19,8 @@ from graphc.ops.core.checks import insertion_axis
 from graphc.ops.core.emit import convert, emit, emit_one
 from graphc.ops.core.layout_rules import SUM, moves, replicated
 
+__all__ = ["stack", "unstack"]
+
 AXIS = Attr(
     "int", default=0, check=lambda axis: axis >= 0, must="be an axis, counted from the front"
 )

@@ -17,6 +17,8 @@ from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.checks import refuse, same_shape
 from graphc.ops.core.emit import convert
 
+__all__ = ["associative_scan"]
+
 Leaves = Sequence[Tensor]
 
 

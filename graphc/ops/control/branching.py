@@ -31,6 +31,8 @@ from graphc.ops.core.emit import convert, emit_node, graph_of, to_dtype
 from graphc.ops.elementwise.arithmetic import clip
 from graphc.ops.structure.state import read
 
+__all__ = ["cond", "switch"]
+
 
 def _infer_switch(
     ctx: InferContext, index: TensorType, *types: TensorType

@@ -25,6 +25,8 @@ from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import constant, convert, emit_node, graph_of
 from graphc.ops.structure.state import read
 
+__all__ = ["function"]
+
 
 def _infer_call(ctx: InferContext, *types: TensorType) -> tuple[TensorType, ...]:
     check_taken(ctx, types)

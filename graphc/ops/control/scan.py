@@ -29,6 +29,8 @@ from graphc.ops.control.scan_gradient import scan_gradient
 from graphc.ops.core.emit import convert, emit_node, graph_of
 from graphc.ops.structure.state import read
 
+__all__ = ["map_fn", "scan"]
+
 
 def _infer_scan(
     ctx: InferContext,

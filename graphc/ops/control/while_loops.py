@@ -37,6 +37,8 @@ from graphc.ops.core.emit import constant, convert, emit_node, graph_of, to_dtyp
 from graphc.ops.elementwise.comparison import less, logical_and, not_equal
 from graphc.ops.structure.state import dim_value, read
 
+__all__ = ["fori_loop", "while_loop"]
+
 _PLACE = TensorType(INT32, ())
 _TRUTH = TensorType(BOOL, ())
 

@@ -40,6 +40,8 @@ from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.ops.core.layout_rules import SUM, elementwise, replicated
 
+__all__ = ["cast", "constant"]
+
 
 def _infer_constant(ctx: InferContext, *, value: np.ndarray[Any, Any]) -> TensorType:
     return TensorType(value.dtype, value.shape)

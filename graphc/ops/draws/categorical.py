@@ -22,6 +22,8 @@ from graphc.ops.elementwise.transcendental import log
 from graphc.ops.reductions.axiswise import argmax
 from graphc.ops.reductions.sorting import top_k
 
+__all__ = ["categorical", "choice", "permutation", "shuffle"]
+
 
 def categorical(
     logits: Any,

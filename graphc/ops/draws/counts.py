@@ -20,6 +20,8 @@ from graphc.ops.elementwise.arithmetic import divide, maximum
 from graphc.ops.elementwise.rounding import ceil
 from graphc.ops.elementwise.transcendental import log, log1p
 
+__all__ = ["binomial", "geometric", "multinomial", "rademacher"]
+
 
 def _trials(op: str, n: Any, p: Any) -> tuple[Tensor, Tensor]:
     """Both in the dtype of p, but float32 at least, which n needs."""

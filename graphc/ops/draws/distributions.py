@@ -26,6 +26,23 @@ from graphc.ops.matrices.factorization import cholesky
 from graphc.ops.matrices.matrix_product import matmul
 from graphc.ops.numpy_api.rearranging import broadcast_shapes
 
+__all__ = [
+    "beta",
+    "cauchy",
+    "chisquare",
+    "dirichlet",
+    "exponential",
+    "gamma",
+    "gumbel",
+    "laplace",
+    "logistic",
+    "lognormal",
+    "multivariate_normal",
+    "poisson",
+    "randint",
+    "student_t",
+]
+
 
 def randint(
     shape: Any,

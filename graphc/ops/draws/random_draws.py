@@ -24,6 +24,8 @@ from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import wide
 from graphc.ops.draws.random_keys import KEY, as_jax_key, check_key, random_key
 
+__all__ = ["bernoulli", "dropout", "normal", "truncated_normal", "uniform"]
+
 _SHAPE = Attr("dims", doc="of the result")
 _FLOATING = Attr("dtype", default=FLOAT32, check=is_floating, must="be floating")
 

@@ -25,6 +25,8 @@ from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.emit import constant, convert, emit_one, graph_of, is_weak
 from graphc.ops.core.layout_rules import replicated
 
+__all__ = ["fold_in", "random_key"]
+
 KEY = TensorType(UINT32, (2,))
 
 

@@ -35,6 +35,19 @@ from graphc.ops.elementwise.transcendental import exp, log
 from graphc.ops.matrices.factorization import qr
 from graphc.ops.reductions.reduction import reduce_sum
 
+__all__ = [
+    "ball",
+    "f",
+    "generalized_normal",
+    "maxwell",
+    "orthogonal",
+    "pareto",
+    "rayleigh",
+    "triangular",
+    "wald",
+    "weibull",
+]
+
 # -- of a scale -------------------------------------------------------------------------------
 
 

@@ -19,6 +19,8 @@ from graphc.ops.core.layout_rules import elementwise, map_axis
 from graphc.ops.core.precision import in_wider, shifted
 from graphc.ops.elementwise.arithmetic import minimum
 
+__all__ = ["elu", "gelu", "leaky_relu", "log_softmax", "relu", "relu6", "silu", "softmax"]
+
 Array = np.ndarray[Any, Any]
 
 

@@ -34,6 +34,24 @@ from graphc.ops.core.emit import convert, emit_one, promote_inexact, promote_ope
 from graphc.ops.core.layout_rules import additive, elementwise, linear_in
 from graphc.ops.core.precision import in_wider
 
+__all__ = [
+    "abs",
+    "absolute",
+    "add",
+    "clip",
+    "divide",
+    "floor_divide",
+    "maximum",
+    "minimum",
+    "mod",
+    "multiply",
+    "negative",
+    "remainder",
+    "sign",
+    "subtract",
+    "true_divide",
+]
+
 Lowering = Callable[[LowerContext, Any, Any], Any]
 
 

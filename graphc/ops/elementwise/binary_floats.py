@@ -19,6 +19,8 @@ from graphc.ops.core.layout_rules import elementwise
 from graphc.ops.core.precision import in_wider, summed
 from graphc.ops.elementwise.floats import ldexp
 
+__all__ = ["exp2", "frexp", "reduce_precision"]
+
 
 def _lower_exp2(ctx: LowerContext, x: Any) -> Any:
     # Not lax.exp2, which is exp(x log(2)): that rounds before it multiplies the error by x.

@@ -17,6 +17,8 @@ from graphc.ops.core.emit import convert, emit_one, promote_operands
 from graphc.ops.core.layout_rules import elementwise
 from graphc.ops.core.precision import in_wider
 
+__all__ = ["bitcast", "left_shift", "right_shift"]
+
 
 def _right(x: Any, n: Any) -> Any:
     unsigned = np.issubdtype(x.dtype, np.unsignedinteger)

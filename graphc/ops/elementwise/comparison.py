@@ -27,6 +27,28 @@ from graphc.ops.core.broadcasting import (
 from graphc.ops.core.emit import convert, emit_one, promote_operands
 from graphc.ops.core.layout_rules import SUM, elementwise
 
+__all__ = [
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "equal",
+    "greater",
+    "greater_equal",
+    "invert",
+    "isfinite",
+    "isnan",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "not_equal",
+    "where",
+]
+
 
 def _comparison(
     name: str, lower: Callable[[Any, Any], Any], fold: np.ufunc, doc: str, *, ordered: bool

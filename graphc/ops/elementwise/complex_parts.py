@@ -22,6 +22,8 @@ from graphc.ops.core.broadcasting import (
 from graphc.ops.core.emit import convert, emit_one, promote_inexact, to_dtype
 from graphc.ops.core.layout_rules import additive
 
+__all__ = ["complex", "conj", "conjugate", "imag", "real"]
+
 
 def _infer_part(ctx: InferContext, x: TensorType) -> TensorType:
     return TensorType(real_of(x.dtype), x.shape)

@@ -29,6 +29,8 @@ from graphc.ops.elementwise.comparison import equal, where
 from graphc.ops.elementwise.powers import square
 from graphc.ops.elementwise.transcendental import sigmoid
 
+__all__ = ["cbrt", "fmod", "hypot", "ldexp", "logaddexp", "nextafter", "signbit", "sinc"]
+
 CBRT = OpDef(
     name="Cbrt",
     signature="x -> y",

@@ -17,6 +17,8 @@ from graphc.ops.core.emit import convert, emit_one, promote_operands
 from graphc.ops.core.layout_rules import elementwise
 from graphc.ops.core.precision import in_wider
 
+__all__ = ["gcd", "lcm", "leading_zeros", "population_count"]
+
 
 def _common(name: str, function: Callable[[Any, Any], Any], fold: np.ufunc, doc: str) -> OpDef:
     return OpDef(

@@ -34,6 +34,8 @@ from graphc.ops.core.emit import (
 )
 from graphc.ops.core.layout_rules import elementwise
 
+__all__ = ["pow", "power", "reciprocal", "rsqrt", "sqrt", "square"]
+
 # Above this a float exponent that is whole is left to `lax.pow`: repeated multiplication, one
 # rounding each, would be less exact.
 _MAX_WHOLE_EXPONENT = 32

@@ -15,6 +15,8 @@ from graphc.ops.core.broadcasting import infer_real
 from graphc.ops.core.emit import convert, emit_one
 from graphc.ops.core.layout_rules import elementwise
 
+__all__ = ["ceil", "floor", "rint"]
+
 
 def _rounding(name: str, function: Callable[[Any], Any], fold: np.ufunc, doc: str) -> OpDef:
     """An operator that rounds floats; integers pass through."""

@@ -31,6 +31,38 @@ from graphc.ops.core.layout_rules import elementwise
 from graphc.ops.core.precision import in_wider
 from graphc.ops.elementwise.powers import rsqrt, square
 
+__all__ = [
+    "acos",
+    "acosh",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctan2",
+    "arctanh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cos",
+    "cosh",
+    "erf",
+    "erfc",
+    "erfinv",
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "sigmoid",
+    "sin",
+    "sinh",
+    "softplus",
+    "tan",
+    "tanh",
+]
+
 Derivative = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 

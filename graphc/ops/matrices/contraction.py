@@ -20,6 +20,8 @@ from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import emit_one, promote_operands
 from graphc.ops.matrices.products import Role, product_layout, wide_dtype
 
+__all__ = ["dot_general", "tensordot"]
+
 Adjoints = list[Tensor | None]
 Axes = tuple[int, ...]
 

@@ -20,6 +20,8 @@ from graphc.ops.matrices.contraction import dot_general
 from graphc.ops.reductions.reduction import reduce_any, reduce_sum
 from graphc.ops.structure.state import identity
 
+__all__ = ["einsum"]
+
 Label = Hashable  # a letter, or -1, -2, ... for the axes of "...", counted from the last
 
 # What a named size counts as where the order of the products is chosen.

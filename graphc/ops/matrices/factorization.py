@@ -26,6 +26,8 @@ from graphc.ops.matrices.matrix_checks import (
     on_diagonal,
 )
 
+__all__ = ["cholesky", "eigh", "eigvalsh", "qr", "svd", "svdvals"]
+
 _DTYPES = "float32, float64 and complex dtypes."
 
 

@@ -32,6 +32,8 @@ from graphc.ops.matrices.matrix_checks import (
 )
 from graphc.ops.matrices.solving import triangular_solve
 
+__all__ = ["eig", "eigvals", "lu", "lu_factor", "lu_solve", "schur", "tridiagonal_solve"]
+
 _DTYPES = "float32, float64 and complex dtypes."
 
 

@@ -17,6 +17,8 @@ from graphc.ops.core.layout_rules import SUM, follow_axis, map_axis, output_axis
 from graphc.ops.elementwise.comparison import equal
 from graphc.ops.elementwise.complex_parts import conj
 
+__all__ = ["matrix_transpose"]
+
 
 def has_lapack(dtype: DType) -> bool:
     """Whether there are linear algebra routines for `dtype`."""

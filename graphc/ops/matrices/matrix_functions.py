@@ -27,6 +27,8 @@ from graphc.ops.matrices.matrix_product import matmul
 from graphc.ops.matrices.solving import inv
 from graphc.ops.reductions.reduction import reduce_sum
 
+__all__ = ["det", "expm", "matrix_power", "slogdet", "trace"]
+
 
 def _infer_det(ctx: InferContext, a: TensorType) -> TensorType:
     check_square(ctx, a)

@@ -20,6 +20,8 @@ from graphc.ops.elementwise.arithmetic import multiply
 from graphc.ops.matrices.contraction import dot_general
 from graphc.ops.matrices.products import Role, product_layout, wide_dtype
 
+__all__ = ["matmul", "outer"]
+
 Adjoints = list[Tensor | None]
 
 

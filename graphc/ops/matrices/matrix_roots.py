@@ -25,6 +25,8 @@ from graphc.ops.matrices.matrix_checks import (
 )
 from graphc.ops.matrices.matrix_product import matmul
 
+__all__ = ["polar", "solve_sylvester", "sqrtm"]
+
 _DTYPES = "float32, float64 and complex dtypes."
 
 

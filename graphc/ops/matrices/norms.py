@@ -26,6 +26,8 @@ from graphc.ops.matrices.solving import inv, pinv
 from graphc.ops.reductions.reduction import reduce_max, reduce_min, reduce_sum
 from graphc.ops.structure.state import identity
 
+__all__ = ["cond", "lstsq", "matrix_norm", "matrix_rank", "norm", "vector_norm"]
+
 Axes = int | Sequence[int] | None
 
 

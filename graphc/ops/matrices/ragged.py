@@ -21,6 +21,8 @@ from graphc.ops.core.precision import in_wider, wide_integer
 from graphc.ops.core.ranges import in_range
 from graphc.ops.matrices.matrix_checks import matrix_transpose
 
+__all__ = ["ragged_dot"]
+
 
 def _check(
     ctx: InferContext, a: TensorType, b: TensorType, rank: int, group_sizes: TensorType

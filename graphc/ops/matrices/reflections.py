@@ -17,6 +17,8 @@ from graphc.ops.core.jvp_override import with_slope_of
 from graphc.ops.matrices.batch_dims import check_stack, of_each
 from graphc.ops.matrices.matrix_checks import check_matrices, infer_square, of_each_matrix
 
+__all__ = ["hessenberg", "householder_product"]
+
 _DTYPES = "float32, float64 and complex dtypes."
 
 

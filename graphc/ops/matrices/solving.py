@@ -22,6 +22,8 @@ from graphc.ops.matrices.matrix_checks import (
     solve_layout,
 )
 
+__all__ = ["cholesky_solve", "inv", "pinv", "solve", "triangular_solve"]
+
 
 def _infer_solve(ctx: InferContext, a: TensorType, b: TensorType, **attrs: bool) -> TensorType:
     require_one_dtype(ctx, a, b)

@@ -20,6 +20,8 @@ from graphc.ops.elementwise.arithmetic import multiply
 from graphc.ops.elementwise.complex_parts import conj
 from graphc.ops.structure.state import dim_value
 
+__all__ = ["block_diag", "circulant", "hadamard", "hankel", "hilbert", "khatri_rao", "toeplitz"]
+
 
 def _vector(op: str, label: str, x: Any) -> Tensor:
     tensor = convert(x)

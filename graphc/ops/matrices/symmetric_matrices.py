@@ -16,6 +16,8 @@ from graphc.ops.core.jvp_override import with_slope_of
 from graphc.ops.matrices.batch_dims import check_stack, of_each
 from graphc.ops.matrices.matrix_checks import check_square
 
+__all__ = ["cholesky_update", "eigh_tridiagonal"]
+
 _DTYPES = "float32 and float64."
 
 

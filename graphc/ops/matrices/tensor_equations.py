@@ -14,6 +14,8 @@ from graphc.ops.core.checks import refuse, same_shape
 from graphc.ops.core.emit import promote_inexact
 from graphc.ops.matrices.solving import inv, solve
 
+__all__ = ["tensorinv", "tensorsolve"]
+
 
 def tensorsolve(
     a: Any, b: Any, axes: Sequence[int] | None = None, *, name: str | None = None

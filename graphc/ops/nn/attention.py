@@ -21,6 +21,8 @@ from graphc.ops.draws.random_draws import draw, kept_by_dropout
 from graphc.ops.draws.random_keys import check_key
 from graphc.ops.nn.attention_kernels import How, Operands, adjoints, attend
 
+__all__ = ["attention"]
+
 _ATTRS = {
     "scale": Attr("float", doc="the products of queries and keys are multiplied by it"),
     "causal": Attr("bool", default=False, doc="query i sees the keys 0 to i only"),

@@ -45,6 +45,8 @@ from graphc.ops.nn.winograd_conv import (
     winograd_kernel_gradient,
 )
 
+__all__ = ["conv1d", "conv2d", "conv3d", "depthwise_conv"]
+
 _SOURCE = (
     "Source: Dumoulin & Visin, A guide to convolution arithmetic for deep learning, 2016; "
     "`jax.lax.conv_general_dilated`."

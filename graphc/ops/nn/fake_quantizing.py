@@ -24,6 +24,8 @@ from graphc.ops.elementwise.comparison import greater, less, where
 from graphc.ops.elementwise.rounding import rint
 from graphc.ops.nn.quantizing import AXIS, along, canonical, check_grid, grid_layout, summed_along
 
+__all__ = ["fake_quantize"]
+
 _JAX = SimpleNamespace(where=jnp.where, rint=jnp.rint, clip=jnp.clip)
 
 

@@ -18,6 +18,8 @@ from graphc.ops.core.emit import convert, emit, emit_one
 from graphc.ops.core.layout_rules import map_axis
 from graphc.ops.core.precision import summed
 
+__all__ = ["local_response_norm"]
+
 _ATTRS = {
     "radius": Attr(
         "int",

@@ -23,6 +23,8 @@ from graphc.ops.core.precision import wide
 from graphc.ops.reductions.reduction import reduce_mean
 from graphc.ops.structure.state import dim_value
 
+__all__ = ["batch_norm", "layer_norm", "moments"]
+
 EPSILON = Attr(
     "float",
     check=lambda v: v >= 0,

@@ -21,6 +21,8 @@ from graphc.ops.core.precision import in_wider, summed
 from graphc.ops.nn.pool_taps import lowest, max_by_taps, max_gradient_by_taps
 from graphc.ops.nn.windows import PADDING, positive_ints, sliding, window_sizes
 
+__all__ = ["avg_pool", "max_pool"]
+
 _WINDOW_ATTRS = {
     "window": positive_ints("sizes of the window"),
     "strides": positive_ints("steps of the window along each spatial axis"),

@@ -25,6 +25,8 @@ from graphc.ops.core.emit import convert, emit_one, promote_inexact
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import summed, wide
 
+__all__ = ["dequantize", "quantize"]
+
 QUANTIZED = ("int4", "uint4", "int8", "uint8", "int16", "uint16", "int32")
 _WORDS = f"one of {', '.join(QUANTIZED)}"
 AXIS = Attr("int", default=None, doc="the axis with a scale for each place; None: one for all")

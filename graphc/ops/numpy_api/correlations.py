@@ -21,6 +21,8 @@ from graphc.ops.numpy_api.rearranging import atleast_2d
 from graphc.ops.reductions.reduction import reduce_mean, reduce_sum
 from graphc.ops.structure.state import dim_value
 
+__all__ = ["corrcoef", "cov"]
+
 
 def cov(
     x: Any,

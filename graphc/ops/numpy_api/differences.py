@@ -23,6 +23,8 @@ from graphc.ops.numpy_api.searching import searchsorted
 from graphc.ops.reductions.axiswise import cumsum
 from graphc.ops.reductions.reduction import reduce_sum
 
+__all__ = ["diff", "ediff1d", "gradient", "interp", "polyval", "trapezoid", "unwrap"]
+
 
 def _neighbours(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     """All elements along `axis` but the last, and all but the first."""

@@ -22,6 +22,16 @@ from graphc.ops.elementwise.rounding import floor
 from graphc.ops.elementwise.transcendental import exp, log
 from graphc.ops.structure.state import dim_value
 
+__all__ = [
+    "geomspace",
+    "indices",
+    "linspace",
+    "logspace",
+    "meshgrid",
+    "ravel_multi_index",
+    "unravel_index",
+]
+
 
 def linspace(
     start: Any,

@@ -18,6 +18,8 @@ from graphc.ops.core.precision import wide_integer
 from graphc.ops.elementwise.arithmetic import add, divide, multiply, negative
 from graphc.ops.scipy_api.convolving import convolve
 
+__all__ = ["polyadd", "polyder", "polyint", "polymul", "polysub"]
+
 
 def polyadd(a: Any, b: Any) -> Tensor:
     """The sum of two polynomials. Source: numpy.polyadd."""

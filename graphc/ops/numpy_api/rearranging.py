@@ -25,6 +25,31 @@ from graphc.ops.core.emit import as_array, convert, promote_operands, to_dtype
 from graphc.ops.elementwise.arithmetic import remainder
 from graphc.ops.structure.state import dim_value
 
+__all__ = [
+    "append",
+    "array_split",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "block",
+    "broadcast_arrays",
+    "broadcast_shapes",
+    "column_stack",
+    "delete",
+    "dsplit",
+    "dstack",
+    "fliplr",
+    "flipud",
+    "hsplit",
+    "hstack",
+    "insert",
+    "repeat",
+    "roll",
+    "rot90",
+    "vsplit",
+    "vstack",
+]
+
 # -- turned and shifted ----------------------------------------------------------------------
 
 

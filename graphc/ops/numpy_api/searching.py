@@ -27,6 +27,8 @@ from graphc.ops.numpy_api.grids import linspace
 from graphc.ops.numpy_api.segments import segment_sum
 from graphc.ops.reductions.reduction import reduce_max, reduce_min, reduce_sum
 
+__all__ = ["bincount", "digitize", "histogram", "histogram_bin_edges", "searchsorted"]
+
 
 def _infer_search(ctx: InferContext, x: TensorType, values: TensorType, *, side: str) -> TensorType:
     infer_ordered(ctx, x)

@@ -21,6 +21,8 @@ from graphc.ops.elementwise.arithmetic import divide, maximum
 from graphc.ops.elementwise.comparison import where
 from graphc.ops.structure.state import dim_value
 
+__all__ = ["segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum"]
+
 
 def _reduce(
     op: str, data: Tensor, segment_ids: Any, num_segments: Dim, start: Any, name: str | None

@@ -16,6 +16,8 @@ from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.comparison import where
 from graphc.ops.numpy_api.rearranging import broadcast_arrays
 
+__all__ = ["choose", "piecewise", "select"]
+
 
 def select(conditions: Sequence[Any], choices: Sequence[Any], default: Any = 0) -> Tensor:
     """Each element of the first choice whose condition holds, or of the `default`.

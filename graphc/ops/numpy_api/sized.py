@@ -27,6 +27,19 @@ from graphc.ops.reductions.axiswise import cumsum
 from graphc.ops.reductions.sorting import argsort, sort
 from graphc.ops.structure.state import dim_value
 
+__all__ = [
+    "argwhere",
+    "extract",
+    "flatnonzero",
+    "intersect1d",
+    "isin",
+    "nonzero",
+    "setdiff1d",
+    "setxor1d",
+    "union1d",
+    "unique",
+]
+
 
 def _true(mask: Any) -> Tensor:
     """`mask` as a vector of bools."""

@@ -38,6 +38,29 @@ from graphc.ops.reductions.reduction import (
 from graphc.ops.reductions.sorting import sort
 from graphc.ops.structure.state import dim_value
 
+__all__ = [
+    "average",
+    "count_nonzero",
+    "median",
+    "nanargmax",
+    "nanargmin",
+    "nancumsum",
+    "nanmax",
+    "nanmean",
+    "nanmedian",
+    "nanmin",
+    "nanpercentile",
+    "nanprod",
+    "nanquantile",
+    "nanstd",
+    "nansum",
+    "nanvar",
+    "percentile",
+    "ptp",
+    "quantile",
+    "std",
+]
+
 # -- spreads and means -----------------------------------------------------------------------
 
 

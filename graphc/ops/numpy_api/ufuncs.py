@@ -38,6 +38,39 @@ from graphc.ops.elementwise.rounding import ceil, floor, rint
 from graphc.ops.elementwise.transcendental import atan2, log
 from graphc.ops.reductions.reduction import reduce_all
 
+__all__ = [
+    "allclose",
+    "angle",
+    "around",
+    "array_equal",
+    "bitwise_count",
+    "copysign",
+    "deg2rad",
+    "degrees",
+    "divmod",
+    "fabs",
+    "fix",
+    "fmax",
+    "fmin",
+    "heaviside",
+    "isclose",
+    "iscomplex",
+    "isinf",
+    "isneginf",
+    "isposinf",
+    "isreal",
+    "log2",
+    "log10",
+    "logaddexp2",
+    "modf",
+    "nan_to_num",
+    "positive",
+    "rad2deg",
+    "radians",
+    "round",
+    "trunc",
+]
+
 # -- powers and logarithms -------------------------------------------------------------------
 
 

@@ -17,6 +17,8 @@ from graphc.ops.core.emit import convert, emit
 from graphc.ops.core.layout_rules import map_axis
 from graphc.ops.core.precision import in_wider
 
+__all__ = ["approx_top_k"]
+
 
 def _infer(
     ctx: InferContext, x: TensorType, *, k: int, recall_target: float, smallest: bool

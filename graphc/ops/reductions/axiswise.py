@@ -26,6 +26,8 @@ from graphc.ops.core.emit import convert, emit_one, promote_inexact, to_dtype
 from graphc.ops.core.layout_rules import map_axis
 from graphc.ops.core.precision import wide
 
+__all__ = ["argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
+
 _AXIS = Attr("int", check=lambda axis: axis >= 0, must="be counted from the front")
 
 

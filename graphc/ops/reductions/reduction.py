@@ -42,6 +42,28 @@ from graphc.ops.reductions.reduction_rules import REDUCE_SUM as REDUCE_SUM
 from graphc.ops.reductions.reduction_rules import reduced_shape
 from graphc.ops.structure.state import dim_value
 
+__all__ = [
+    "all",
+    "amax",
+    "amin",
+    "any",
+    "logsumexp",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "reduce_all",
+    "reduce_any",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_sum",
+    "reduce_variance",
+    "sum",
+    "var",
+]
+
 Axes = int | Sequence[int] | None
 
 

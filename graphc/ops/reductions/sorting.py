@@ -26,6 +26,8 @@ from graphc.ops.core.emit import convert, emit
 from graphc.ops.core.layout_rules import map_axis, replicated
 from graphc.ops.core.precision import in_wider
 
+__all__ = ["argpartition", "argsort", "lexsort", "partition", "sort", "sort_together", "top_k"]
+
 _AXIS = Attr("int", check=lambda axis: axis >= 0, must="be counted from the front")
 
 

@@ -17,6 +17,8 @@ from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import in_wider
 from graphc.ops.elementwise.complex_parts import conj
 
+__all__ = ["convolve", "correlate"]
+
 
 def _infer_convolve(ctx: InferContext, x: TensorType, y: TensorType, *, mode: str) -> TensorType:
     infer_inexact(ctx, x)

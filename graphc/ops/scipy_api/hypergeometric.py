@@ -32,6 +32,8 @@ from graphc.ops.elementwise.comparison import (
 )
 from graphc.ops.elementwise.rounding import floor
 
+__all__ = ["hyp1f1", "hyp2f1"]
+
 _special: Any = jax.scipy.special  # typed in part
 
 _FAR = 80.0  # exp(-80) is still a normal float32

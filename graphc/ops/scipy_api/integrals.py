@@ -32,6 +32,8 @@ from graphc.ops.elementwise.comparison import equal, where
 from graphc.ops.elementwise.powers import square
 from graphc.ops.elementwise.transcendental import cos, exp, log, sin
 
+__all__ = ["exp1", "expi", "expn", "fresnel", "sici", "spence"]
+
 
 def _integral(
     name: str,

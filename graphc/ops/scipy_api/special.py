@@ -29,6 +29,22 @@ from graphc.ops.core.layout_rules import elementwise
 from graphc.ops.core.precision import in_wider, wide
 from graphc.ops.elementwise.transcendental import exp, log, log1p
 
+__all__ = [
+    "betainc",
+    "digamma",
+    "gammainc",
+    "gammaincc",
+    "gammaln",
+    "i0e",
+    "i1e",
+    "log_ndtr",
+    "ndtri",
+    "polygamma",
+    "xlog1py",
+    "xlogy",
+    "zeta",
+]
+
 
 def _special(
     name: str,

@@ -20,6 +20,22 @@ from graphc.ops.elementwise.rounding import floor
 from graphc.ops.elementwise.transcendental import erfc, exp, expm1, log, log1p
 from graphc.ops.scipy_api.special import gammaln, i0e, i1e, xlogy
 
+__all__ = [
+    "betaln",
+    "boxcox",
+    "comb",
+    "entr",
+    "factorial",
+    "gamma",
+    "i0",
+    "i1",
+    "kl_div",
+    "logit",
+    "ndtr",
+    "poch",
+    "rel_entr",
+]
+
 
 def logit(x: Any, *, name: str | None = None) -> Tensor:
     """log(x / (1 - x)), the inverse of `sigmoid`, elementwise. Source: scipy.special.logit."""

@@ -23,6 +23,8 @@ from graphc.ops.core.declared import ATTRS, declare, declared, structs
 from graphc.ops.core.emit import convert, emit_node
 from graphc.ops.structure.host_words import through_words
 
+__all__ = ["print", "py_callback"]
+
 Array = np.ndarray[Any, Any]
 
 

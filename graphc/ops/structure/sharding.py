@@ -18,6 +18,8 @@ from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.ops.core.emit import convert, emit_one
 
+__all__ = ["shard"]
+
 V = TypeVar("V", bound=Variable)
 
 

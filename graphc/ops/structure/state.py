@@ -42,6 +42,8 @@ from graphc.ops.core.emit import (
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.structure.vjp_layout import vjp_layout
 
+__all__ = ["group", "identity", "size", "stop_gradient"]
+
 
 def _not_lowered(ctx: LowerContext, *operands: Any, **attrs: Any) -> Any:
     raise GraphError(f"{ctx.node.op.name} must be gone before lowering: run functionalize")

@@ -21,6 +21,8 @@ from graphc.ops.core.precision import summed
 from graphc.ops.core.ranges import in_range
 from graphc.ops.structure.state import dim_value
 
+__all__ = ["ctc_beam_search"]
+
 _COUNT: dict[str, Any] = {"check": lambda v: v > 0, "must": "be positive"}
 
 

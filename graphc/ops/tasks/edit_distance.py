@@ -24,6 +24,8 @@ from graphc.ops.elementwise.arithmetic import divide, maximum, minimum
 from graphc.ops.elementwise.comparison import equal, where
 from graphc.ops.structure.state import dim_value
 
+__all__ = ["edit_distance"]
+
 
 def _infer(
     ctx: InferContext, x: TensorType, y: TensorType, x_lengths: TensorType, y_lengths: TensorType

@@ -25,6 +25,8 @@ from graphc.ops.elementwise.comparison import bitwise_not
 from graphc.ops.nn.pool_taps import lowest
 from graphc.ops.nn.windows import PADDING, positive_ints, sliding, window_sizes
 
+__all__ = ["dilation2d", "erosion2d"]
+
 _ATTRS = {
     "strides": positive_ints("steps of the window along each spatial axis"),
     "padding": PADDING,

@@ -22,6 +22,8 @@ from graphc.ops.core.emit import convert, emit_one, promote_inexact, to_dtype
 from graphc.ops.core.precision import summed, wide, wide_integer
 from graphc.ops.core.ranges import in_range
 
+__all__ = ["crop_and_resize", "map_coordinates"]
+
 # -- at coordinates -------------------------------------------------------------------------
 
 _MODES = ("constant", "nearest", "wrap", "mirror", "reflect")

@@ -20,6 +20,8 @@ from graphc.ops.core.emit import emit, promote_inexact
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import summed
 
+__all__ = ["non_max_suppression"]
+
 
 def _infer(
     ctx: InferContext, boxes: TensorType, scores: TensorType, *, size: int, **attrs: Any

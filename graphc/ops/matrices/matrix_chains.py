@@ -1,0 +1,72 @@
+"""Products of many matrices. No operators of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphc.ir.dims import Shape
+from graphc.ir.node import Tensor
+from graphc.ops.core.checks import is_static, refuse
+from graphc.ops.core.emit import promote_operands
+from graphc.ops.matrices.matrix_product import matmul
+
+__all__ = ["multi_dot"]
+
+
+def multi_dot(arrays: Sequence[Any], *, name: str | None = None) -> Tensor:
+    """The matrix product of all `arrays`, in the order of least multiplications.
+
+    Args:
+        arrays: two or more matrices; the first and the last may be vectors. With named sizes
+            among them the order is from left to right.
+        name: of the node.
+
+    Raises:
+        ShapeError: fewer than two, other ranks, or sizes that do not fit.
+
+    Source: numpy.linalg.multi_dot.
+    """
+    tensors = promote_operands(*arrays) if arrays else []
+    if len(tensors) < 2:
+        refuse(f"multi_dot: two or more arrays are needed, got {len(tensors)}")
+    for i, x in enumerate(tensors):
+        if x.ndim != 2 and not (x.ndim == 1 and i in (0, len(tensors) - 1)):
+            refuse(f"multi_dot: number {i} must be a matrix", x=x)
+    sizes = _chain_sizes(tensors)
+    if not is_static(*sizes):
+        sizes = ()
+    return _chain(tensors, sizes, name)
+
+
+def _chain_sizes(tensors: Sequence[Tensor]) -> Shape:
+    """Rows of the first, then columns of each; 1 for what a vector lacks."""
+    first, *rest = tensors
+    start = (1, first.shape[0]) if first.ndim == 1 else first.shape
+    return (*start, *(1 if x.ndim == 1 else x.shape[1] for x in rest))
+
+
+def _chain(tensors: Sequence[Tensor], sizes: Sequence[Any], name: str | None) -> Tensor:
+    if len(tensors) == 1:
+        return tensors[0]
+    cut = _best_cuts(sizes)[0, len(tensors)] if sizes else len(tensors) - 1
+    left = _chain(tensors[:cut], sizes[: cut + 1], None)
+    return matmul(left, _chain(tensors[cut:], sizes[cut:], None), name=name)
+
+
+def _best_cuts(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
+    """Where to cut each run of matrices first.
+
+    Source: Cormen et al., Introduction to Algorithms, 3rd ed. 2009, section 15.2.
+    """
+    count = len(sizes) - 1
+    cost = {(i, i + 1): 0 for i in range(count)}
+    cuts = {}
+    for length in range(2, count + 1):
+        for i in range(count - length + 1):
+            j = i + length
+            cost[i, j], cuts[i, j] = min(
+                (cost[i, k] + cost[k, j] + sizes[i] * sizes[k] * sizes[j], k)
+                for k in range(i + 1, j)
+            )
+    return cuts
