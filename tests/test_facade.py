@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -49,7 +50,12 @@ def test_type_checkers_see_the_table() -> None:
 @pytest.mark.parametrize("name", HOMES)
 def test_every_name_is_there(name: str) -> None:
     is_module = HOMES[name] == "." or name in NAMESPACES
-    assert isinstance(getattr(gc, name), ModuleType) == is_module
+    found = getattr(gc, name)
+    assert isinstance(found, ModuleType) == is_module
+    if is_module:
+        assert found.__name__.startswith("graphc.")
+    else:  # what the table's home has under this name
+        assert found is getattr(import_module(f"graphc.{HOMES[name]}"), name)
 
 
 def test_all_and_dir_name_the_public_surface() -> None:
@@ -72,6 +78,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_importing_graphc_loads_nothing_else() -> None:
     script = """
 import sys
+from importlib import import_module
 before = set(sys.modules)
 import graphc
 new = set(sys.modules) - before
@@ -82,5 +89,7 @@ assert others == {"graphc", "graphc._version"}, others
 
 
 def test_a_namespace_is_there_before_anything_else_was_used() -> None:
-    script = "import graphc as gc; gc.random.normal"
-    subprocess.run([sys.executable, "-c", script], check=True, cwd=PACKAGE.parent)
+    script = "import graphc as gc; print(gc.random.normal.__name__)"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, check=True, cwd=PACKAGE.parent, capture_output=True, text=True)
+    assert done.stdout == "normal\n"
