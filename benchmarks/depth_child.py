@@ -50,10 +50,8 @@ def graphc_step(form: str, size: Any, folder: str | None) -> tuple[Step, dict[st
     from benchmarks import transformer
 
     begin = time.perf_counter()
-    if form == "graphc":
-        model = transformer.graphc_model(size, cache=folder)
-    else:
-        model = transformer.imported_model(size)
+    make = transformer.graphc_model if form == "graphc" else transformer.imported_model
+    model = make(size)
     built = time.perf_counter()
     executable = gc.compile(
         model.graph,

@@ -85,8 +85,8 @@ def batches(size: Size, count: int) -> list[np.ndarray]:
 # -- graphc, layer by layer --------------------------------------------------------------------
 
 
-def graphc_model(size: Size, cache: str | None = None) -> Model:
-    """Written layer by layer; what JAX traces of the optimizer is kept in the folder `cache`."""
+def graphc_model(size: Size) -> Model:
+    """Written layer by layer."""
     graph = gc.Graph(seed=0, name=f"transformer{size.blocks}")
     with graph:
         shape = (size.batch, size.sequence + 1)
@@ -101,7 +101,7 @@ def graphc_model(size: Size, cache: str | None = None) -> Model:
         logits = graphc_dense(VOCABULARY, "head")(gc.nn.LayerNorm(name="norm")(x))
         losses = gc.nn.sparse_softmax_cross_entropy(logits=logits, labels=tokens[:, 1:])
         loss = gc.reduce_mean(losses, name="loss")
-        train = gc.minimize(loss, optimizer(), name="train", cache=cache)
+        train = gc.minimize(loss, optimizer(), name="train")
     return Model(graph, train, loss)
 
 

@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 import optax
 
 from graphc.collection import without_collection
-from graphc.config import DEFAULT
 from graphc.errors import DTypeError, GradientError, GraphError, ShapeError
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, describe_tensors
@@ -17,7 +16,6 @@ from graphc.ir.scopes import AMBIENT, absolute_scope, building, exact_device, no
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.ops.core.checks import same_shape
-from graphc.optim.kept import Cache
 from graphc.optim.step import add_step, check_loss, check_transformation, step_node
 
 
@@ -28,7 +26,6 @@ def apply_gradients(
     *,
     loss: Tensor | None = None,
     name: str = "train",
-    cache: Cache = DEFAULT,
 ) -> Node:
     """One step of `tx` along given gradients: a node to fetch in each training run.
 
@@ -44,7 +41,6 @@ def apply_gradients(
         loss: a floating scalar, for transformations that look at it
             (`optax.contrib.reduce_on_plateau`).
         name: of the node, and the scope of what it is made of.
-        cache: as of `gc.minimize`.
 
     Returns:
         The node; fetching it gives None.
@@ -68,7 +64,7 @@ def apply_gradients(
         label = graph.unique_name(name)
         with no_control_inputs(), absolute_scope(f"{label}/"), exact_device(""):
             assigned = add_step(
-                "apply_gradients", tx, slopes, label, cache, loss=loss, objective=_no_objective
+                "apply_gradients", tx, slopes, label, loss=loss, objective=_no_objective
             )
         return step_node(graph, label, assigned, source)
 

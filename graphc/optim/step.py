@@ -10,7 +10,6 @@ import optax
 
 from graphc.autodiff import gradients
 from graphc.collection import without_collection
-from graphc.config import DEFAULT
 from graphc.errors import (
     AttributeValueError,
     DTypeError,
@@ -37,10 +36,10 @@ from graphc.ir.variable import Variable
 from graphc.ops.core.emit import constant
 from graphc.ops.structure.state import GROUP, node_names
 from graphc.ops.structure.training import loss_adjoint, step_gradients, step_updates
-from graphc.optim.kept import Cache, recipe_of
 from graphc.optim.objective import Objective, objective_of
 from graphc.optim.recipe import NeedsObjective, paste
 from graphc.optim.slots import make_slots
+from graphc.optim.traced import traced
 from graphc.optim.updates import updates_of
 
 
@@ -52,7 +51,6 @@ def minimize(
     variables: Iterable[Variable] | None = None,
     name: str = "train",
     accumulate: int = 1,
-    cache: Cache = DEFAULT,
 ) -> Node:
     """One step of `tx` down the gradient of `loss`: a node to fetch in each training run.
 
@@ -79,11 +77,6 @@ def minimize(
             after the other: the same step, but for random draws, in the memory of a micro-batch.
             What the loss takes of the whole batch before its gradient (`gc.nn.BatchNorm` in
             training, but for `local=True`) is an error when the step is compiled.
-        cache: the folder where what JAX traced of `tx` is kept for later processes, or None to
-            trace it anew; by default that of `gc.CompileOptions`. It is found again by what the
-            functions of `tx` are and hold: another rate, schedule or mask is another entry, and a
-            function of one's own that reaches for more than numbers, `jax.numpy`, `optax` and the
-            like has none.
 
     Returns:
         The node; fetching it gives None.
@@ -111,7 +104,7 @@ def minimize(
             slopes = _gradients(graph, loss, variables, label)
             with exact_device(""):  # the placer puts updates where their variables are
                 assigned = add_step(
-                    "minimize", tx, slopes, label, cache, loss=loss, accumulate=accumulate,
+                    "minimize", tx, slopes, label, loss=loss, accumulate=accumulate,
                     objective=lambda parameters: objective_of(loss, parameters),
                 )  # fmt: skip
         return step_node(graph, label, [*updates_of(graph, loss), *assigned], source)
@@ -199,7 +192,6 @@ def add_step(
     tx: Any,
     slopes: Mapping[Variable, Tensor],
     label: str,
-    cache: Cache,
     *,
     loss: Tensor | None,
     objective: Callable[[Sequence[Variable]], Objective],
@@ -223,11 +215,11 @@ def add_step(
     evaluated: Objective | None = None
     try:
         try:
-            recipe = recipe_of(tx, types, value.type, label, cache)
+            recipe = traced(tx, types, value.type, label)
         except NeedsObjective:
             evaluated = objective(parameters)
             captured = [t.type for t in evaluated.captured]
-            recipe = recipe_of(tx, types, value.type, label, cache, captured)
+            recipe = traced(tx, types, value.type, label, captured)
         if loss is None and _uses_last(recipe.update):
             raise _no_loss(caller)
         with name_scope("init"):

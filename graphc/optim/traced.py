@@ -16,14 +16,14 @@ from graphc.errors import JaxImportError
 from graphc.ir.graph import Graph
 from graphc.ir.opdef import Effects
 from graphc.ir.program import Program, effects_of, region
-from graphc.ir.scopes import absolute_scope, at_source, building
-from graphc.ir.source import Source
+from graphc.ir.scopes import AMBIENT, absolute_scope, at_source, building
+from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.jaxpr.keys import is_key
 from graphc.jaxpr.objective import loss_and_slopes
 from graphc.jaxpr.tracing import Traced, trace
 from graphc.ops.draws.random_keys import as_jax_key
-from graphc.optim.recipe import NeedsObjective, Recipe, Slot, with_sources
+from graphc.optim.recipe import NeedsObjective, Recipe, Slot
 
 
 def traced(
@@ -31,7 +31,7 @@ def traced(
     parameters: Mapping[str, TensorType],
     loss: TensorType,
     label: str,
-    captured: Sequence[TensorType] | None,
+    captured: Sequence[TensorType] | None = None,
 ) -> Recipe:
     """The recipe of an optax transformation.
 
@@ -156,10 +156,11 @@ def _recorded(
     scope: str,
     used: Sequence[bool] | None = None,
 ) -> Program:
-    """The nodes of a traced function; those that have no line of the user's own have none."""
-    nowhere = Source("", 0)
+    """The nodes of a traced function; those without a line of the user's own get the line that
+    stands now."""
+    source = AMBIENT.source or current_source()
     scratch = Graph()
-    with building(scratch), absolute_scope(scope), at_source(nowhere):
+    with building(scratch), absolute_scope(scope), at_source(source):
         inputs = [scratch.add_input(type, f"a{i}") for i, type in enumerate(types)]
         results = traced.replay(inputs, used)
     if any(effects_of(node) & Effects.HOST for node in scratch.nodes):
@@ -167,8 +168,7 @@ def _recorded(
             "it prints or calls back to Python",
             hint="leave that out; gc.print shows tensors of the graph",
         )
-    nodes = [node.replace(name="") for node in scratch.nodes]
-    return with_sources(region(scope, inputs, nodes, results), {nowhere: None})
+    return region(scope, inputs, scratch.nodes, results)
 
 
 def _paths(tree: Any) -> list[Any]:

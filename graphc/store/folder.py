@@ -1,5 +1,4 @@
-"""Compiled programs, and what JAX traced of optimizers, on disk: one file each, private to the
-user, in a folder of bounded size.
+"""Compiled programs on disk: one file each, private to the user, in a folder of bounded size.
 
 Loading native code is running it. So a file counts only if it is the user's own, nobody else may
 open it, and its digests, its format and its key are right; all that is checked on the opened file

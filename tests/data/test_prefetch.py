@@ -225,11 +225,14 @@ def test_an_iterator_that_nobody_has_any_more() -> None:
 
 
 def test_an_iterator_that_is_garbage_in_a_cycle() -> None:
-    cycle: list[Any] = [gc.data.prefetch(Source(1000))]
+    source = Source(1000)
+    cycle: list[Any] = [gc.data.prefetch(source)]
+    next(cycle[0])
     cycle.append(cycle)
     del cycle
     garbage.collect()
     until(lambda: not threads())
+    assert source.closed_in == "graphc-prefetch"
 
 
 def test_what_closing_the_generator_raises_comes_from_close() -> None:

@@ -38,7 +38,6 @@ def build(
     tx: Any,
     between: Callable[[Any], Any] = lambda h: h,
     *,
-    cache: Any = None,
     sizes: tuple[Any, ...] = (None,),
 ) -> tuple[gc.Graph, Any, Any]:
     with gc.Graph(seed=1) as graph:
@@ -47,7 +46,7 @@ def build(
         a, b = (gc.variable(v, name=n) for n, v in start().items())
         out = gc.matmul(between(gc.tanh(gc.matmul(x, a))), b)
         loss = gc.mean(gc.square(out - y))
-        train = gc.minimize(loss, tx, cache=cache)
+        train = gc.minimize(loss, tx)
     return graph, train, loss
 
 
@@ -199,40 +198,11 @@ def test_a_compiled_step_is_saved_and_loaded(tmp_path: Path) -> None:
     assert_near(losses, by_hand(optax.lbfgs())[0], rtol=1e-10)
 
 
-# -- what is kept of it ------------------------------------------------------------------------
-
-
-def test_a_second_time_nothing_is_traced(tmp_path: Path, monkeypatch: Any) -> None:
-    folder = tmp_path / "cache"
-    fresh, *_ = build(optax.lbfgs())
-    build(optax.lbfgs(), cache=folder)
-    entries = len(list(folder.iterdir()))
-
-    def refuse(*args: Any) -> Any:
-        raise AssertionError("traced")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("graphc.optim.traced.traced", refuse)
-        again, *_ = build(optax.lbfgs(), cache=folder)
-    assert [n.name for n in again.nodes] == [n.name for n in fresh.nodes]
-    assert entries == 2  # that the loss is needed, and what is done with it
-    assert [str(r) for n in again.nodes for r in n.regions] == [
-        str(r) for n in fresh.nodes for r in n.regions
-    ]
-
-
-def test_what_is_kept_holds_nothing_of_the_loss(tmp_path: Path) -> None:
-    """One recipe serves another loss of the same types, and other types have another one."""
-    folder = tmp_path / "cache"
-    build(backtracking(), cache=folder)
-    entries = len(list(folder.iterdir()))
-    graph, train, loss = build(backtracking(), gc.sin, cache=folder)
-    assert len(list(folder.iterdir())) == entries
+def test_a_line_search_follows_another_loss_of_the_same_types() -> None:
+    graph, train, loss = build(backtracking(), gc.sin)
     session = gc.Session(graph)
     losses = [float(session.run([train, loss], data())[1]) for _ in range(STEPS)]
     check(session, losses, by_hand(backtracking(), lambda h, _: jnp.sin(h)))
-    build(backtracking(), cache=folder, sizes=(8,))
-    assert len(list(folder.iterdir())) == entries + 1
 
 
 # -- errors ------------------------------------------------------------------------------------

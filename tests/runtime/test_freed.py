@@ -21,7 +21,7 @@ def use(strategy: Any, cache: Any) -> Any:
         w = gc.variable(np.ones((3, 4), np.float32), name="w")
         v = gc.variable(np.ones(3, np.int32), name="v")
         y = gc.reduce_mean(gc.tanh(x @ w)) + 0 * gc.cast(gc.reduce_sum(nothing) > 0, "float32")
-        train = gc.group(gc.minimize(y, optax.adam(0.1), cache=None), v.assign(v.read() * 0 + 7))
+        train = gc.group(gc.minimize(y, optax.adam(0.1)), v.assign(v.read() * 0 + 7))
     options = gc.CompileOptions(cache=cache)
     session = gc.Session(graph, strategy=strategy, options=options)
     fed = {x: np.ones((8, 3), np.float32), nothing: np.ones(8, np.float32)}

@@ -26,7 +26,9 @@ LOOP = dedent(
 
 
 def test_a_loop_that_fits() -> None:
-    verify(parse_program(LOOP, CATALOGUE), "functional")
+    program = parse_program(LOOP, CATALOGUE)
+    verify(program, "functional")
+    assert [node.op.name for node in program.nodes] == ["Scan"]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,9 @@ WHILE = dedent(
 
 
 def test_a_while_that_fits() -> None:
-    verify(parse_program(WHILE, CATALOGUE), "functional")
+    program = parse_program(WHILE, CATALOGUE)
+    verify(program, "functional")
+    assert [node.op.name for node in program.nodes] == ["While"]
 
 
 @pytest.mark.parametrize(

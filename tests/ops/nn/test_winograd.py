@@ -114,9 +114,9 @@ def test_what_is_not_finite_stays_in_its_image() -> None:
     x, w = np.float32(numbers(7, 4, 6, 6, 2)), np.float32(numbers(8, 3, 3, 2, 2))
     x[1, 2, 3, 0], x[3, 0, 0, 1] = np.inf, np.nan
     y = np.asarray(winograd_conv(x, w, padding=((1, 1),) * 2, tiles=(2, 2), images=2))
-    assert np.isfinite(y[[0, 2]]).all()
-    direct = np.isfinite(by_jax(x, w, ((1, 1),) * 2))
-    assert not np.isfinite(y[~direct]).any()  # nothing is lost
+    wanted = np.asarray(by_jax(x, w, ((1, 1),) * 2))
+    assert_near(y[[0, 2]], wanted[[0, 2]], rtol=1e-5)
+    assert not np.isfinite(y[~np.isfinite(wanted)]).any()  # nothing is lost
 
 
 def test_turns_take_parts_of_a_sharded_batch_each() -> None:

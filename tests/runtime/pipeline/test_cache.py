@@ -383,7 +383,8 @@ def test_an_entry_that_cannot_be_touched_is_found(
 
     cache.put(key(0), {}, PAYLOAD)
     monkeypatch.setattr(os, "utime", fail)
-    assert cache.get(key(0)) is not None
+    found = cache.get(key(0))
+    assert found is not None and (found.key, found.payload) == (key(0), PAYLOAD)
 
 
 def test_an_interrupt_leaves_nothing(

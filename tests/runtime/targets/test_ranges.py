@@ -364,7 +364,13 @@ def test_nothing_is_told_of_values_in_range() -> None:
             cross_entropy(np.zeros((2, 5), "f"), i),
             nn.GRU(2)(np.zeros((2, 4, 1), "f"), lengths=i),
         ]  # fmt: skip
-    gc.Session(g, options=CHECK).run(fetches, {i: ints(0, 4)})
+    *taken, embedded, losses, hidden = gc.Session(g, options=CHECK).run(fetches, {i: ints(0, 4)})
+    ends = TABLE[[0, 4]]
+    for got, want in zip(taken, (ends, ends, [[0, 9]], [0, 9]), strict=True):
+        np.testing.assert_array_equal(got, want)
+    assert embedded.shape == (2, 2)
+    assert_near(losses, np.full(2, np.log(5)), rtol=1e-6)
+    assert len(hidden)
 
 
 def test_programs_without_checks_hold_no_marks() -> None:
@@ -457,4 +463,7 @@ def test_the_steps_in_a_cache_may_be_a_number() -> None:
         layer = nn.MultiHeadAttention(4, 2, causal=True)
         x = gc.placeholder((2, 1, 4), name="x")
         y, _ = layer.with_cache(x, layer.empty_cache(2, 4)._replace(length=0))
-    assert np.isfinite(np.asarray(gc.Session(graph).run(y, {x: np.ones((2, 1, 4), "f")}))).all()
+        counted, _ = layer.with_cache(x, layer.empty_cache(2, 4))
+    got, want = gc.Session(graph).run([y, counted], {x: np.ones((2, 1, 4), "f")})
+    assert np.abs(want).max() > 0
+    assert_near(got, want, rtol=1e-6)
