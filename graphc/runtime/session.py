@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, overload
 
@@ -23,12 +24,13 @@ from graphc.runtime.core.background import in_background
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.batches import checked_count, leading, stack, take_batches
 from graphc.runtime.pipeline.placement_log import PlacementLog
+from graphc.runtime.pipeline.request import CompileRequest
 from graphc.runtime.state.live_state import Homes, LiveState
 from graphc.runtime.state.state import State
 from graphc.runtime.step.compiler import checked_options
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.step.feed_places import FeedPlacer
-from graphc.runtime.step.plans import Plan
+from graphc.runtime.step.plans import Plan, ProgramKey
 from graphc.runtime.step.programs import Programs
 from graphc.runtime.workers.workers import HasWorkers, Workers
 
@@ -92,9 +94,14 @@ class Session(HasWorkers, Uncopied):
         self.strategy = strategy  # of single steps
         self._placer = FeedPlacer(graph, strategy)
         log = PlacementLog() if log_placement else None
-        self._programs = Programs(
-            graph, self._state, strategy, self.options, device, soft=soft_placement, log=log
+        request = partial(
+            CompileRequest,
+            options=self.options,
+            strategy=strategy,
+            device=device,
+            soft=soft_placement,
         )
+        self._programs = Programs(graph, self._state, self.options, request, log)
 
     # -- running ----------------------------------------------------------------------------
 
@@ -114,8 +121,8 @@ class Session(HasWorkers, Uncopied):
         if feeds is None:
             feeds = {}
         plan = self._programs.plan_of(fetches, feeds)
-        values, shapes = plan.convert(feeds)
-        return self._carry_out(plan, shapes, values)
+        values, key = plan.convert(feeds)
+        return self._carry_out(plan, key, values)
 
     def run_steps(self, fetches: Any, batches: Any, n: int) -> Any:
         """The values of `fetches` in each of `n` runs, which one loop on the device makes.
@@ -149,7 +156,7 @@ class Session(HasWorkers, Uncopied):
             values = [leading(spec, value, n) for spec, (value,) in rows]
         else:
             values = [stack(spec, row) for spec, row in rows]
-        key = (n, *[value.shape[1:] for value in values])
+        key = ProgramKey(tuple([value.shape[1:] for value in values]), n)
         return self._carry_out(plan, key, values)
 
     def put(self, feeds: Any, *, steps: int | None = None) -> dict[Any, jax.Array]:
@@ -169,7 +176,7 @@ class Session(HasWorkers, Uncopied):
             self._refuse_if_useless()
         return self._placer.put(feeds, steps, list(self._programs.plans.values()))
 
-    def _carry_out(self, plan: Plan, key: tuple[Any, ...], values: list[Any]) -> Any:
+    def _carry_out(self, plan: Plan, key: ProgramKey, values: list[Any]) -> Any:
         state = self._state
         while True:
             executable = plan.executables.get(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,7 +15,6 @@ from graphc.devices.partition import Partition
 from graphc.devices.schedule import Span
 from graphc.devices.topology import is_here
 from graphc.errors import DeviceError, FeedError, GraphError, StateError
-from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor, is_among
 from graphc.ir.program import Port, Program
 from graphc.passes.manager import PassReport
@@ -25,9 +24,9 @@ from graphc.runtime.core.failures import what_was_lost
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.feed_memory import own
 from graphc.runtime.feeds.feeds import FeedSpec
-from graphc.runtime.feeds.fetches import resolve_feeds
+from graphc.runtime.feeds.fetches import FetchSet, resolve_feeds
 from graphc.runtime.hlo.hlo_cost import HloCost, hlo_cost
-from graphc.runtime.pipeline.compilation import Stages
+from graphc.runtime.pipeline.stages import Stages
 from graphc.runtime.state.initial import InitialValues
 from graphc.runtime.state.state import State
 from graphc.runtime.step.pass_history import PassHistory, pass_history
@@ -64,11 +63,9 @@ class Executable(Uncopied):
 
     def __init__(
         self,
-        graph: Graph,
+        fetch_set: FetchSet,
         executor: Executor,
         *,
-        feeds: Sequence[Tensor],
-        rebuild: Callable[[Sequence[Any]], Any],
         layout: StateLayout,
         report: PassReport,
         key: str | None,
@@ -76,10 +73,10 @@ class Executable(Uncopied):
         load_seconds: float | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        self._graph = graph
+        self._graph = fetch_set.graph
         self._executor = executor
-        self._feeds = list(feeds)
-        self._rebuild = rebuild
+        self._feeds = list(fetch_set.feeds)
+        self._rebuild = fetch_set.nest.rebuild
         self._report = report
         self._load_seconds = load_seconds
         self.stages = stages
