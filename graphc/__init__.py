@@ -414,6 +414,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for editors and type checkers
     from graphc.runtime import Session as Session
     from graphc.runtime import State as State
     from graphc.runtime import compile as compile
+    from graphc.runtime import compile_async as compile_async
     from graphc.runtime import freeze as freeze
     from graphc.runtime import to_jax as to_jax
     from graphc.runtime import tune as tune
@@ -496,6 +497,7 @@ _HOMES: Final[dict[str, str]] = {
     "column_stack": "ops",
     "comb": "ops",
     "compile": "runtime",
+    "compile_async": "runtime",
     "complex": "ops",
     "concat": "ops",
     "concatenate": "ops",

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self, overload
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -192,55 +192,53 @@ class Session(HasWorkers, Uncopied):
         with self._state.lock:
             self._state.check()
 
-    @overload
     def compile(
         self,
         fetches: Any,
         feeds: Mapping[Any, Any] | None = None,
         *,
         steps: int | None = None,
-        wait: Literal[True] = True,
-    ) -> Executable: ...
-    @overload
-    def compile(
-        self,
-        fetches: Any,
-        feeds: Mapping[Any, Any] | None = None,
-        *,
-        steps: int | None = None,
-        wait: Literal[False],
-    ) -> Future[Executable]: ...
-    def compile(
-        self,
-        fetches: Any,
-        feeds: Mapping[Any, Any] | None = None,
-        *,
-        steps: int | None = None,
-        wait: bool = True,
-    ) -> Executable | Future[Executable]:
+    ) -> Executable:
         """Compiles what `run` will need for these fetches and feeds of these shapes.
 
         Args:
             fetches: as for `run`.
             feeds: tensor or name -> the global shape of one run, as for `gc.compile`.
             steps: how many, where it is for `run_steps`.
-            wait: False to lower and compile in the background, several at a time. A run that
-                needs what is not done yet waits for it.
 
         Returns:
-            the executable, or a future of it: to look at, for `run` finds it by itself.
+            the executable, to look at: `run` finds it by itself.
 
         Raises:
-            FeedError, FetchError, UnknownNameError, LayoutError: as `run` does; at once.
+            FeedError, FetchError, UnknownNameError, LayoutError: as `run` does.
         """
-        feeds = {} if feeds is None else feeds
-        made = self._programs.begin(self._programs.plan_of(fetches, feeds), feeds, steps)
-        if wait:
-            for executable in made:
-                executable.wait()
-            return made[0]
+        made = self._begin(fetches, feeds, steps)
+        for executable in made:
+            executable.wait()
+        return made[0]
+
+    def compile_async(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        *,
+        steps: int | None = None,
+    ) -> Future[Executable]:
+        """Compiles as `compile` does, but lowers and compiles in the background, several programs
+        at a time. A run that needs what is not done yet waits for it.
+
+        The arguments are those of `compile`. What is wrong with the program is raised at once; what
+        XLA refuses, by `result()` of the future.
+        """
+        made = self._begin(fetches, feeds, steps)
         first, *_ = [in_background(executable.wait) for executable in made]
         return first
+
+    def _begin(
+        self, fetches: Any, feeds: Mapping[Any, Any] | None, steps: int | None
+    ) -> list[Executable]:
+        feeds = {} if feeds is None else feeds
+        return self._programs.begin(self._programs.plan_of(fetches, feeds), feeds, steps)
 
     def forked(self) -> None:
         """Called in a child process, which cannot use the session: each call raises an error."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from graphc.build.specs import TensorSpec
@@ -36,7 +36,6 @@ from graphc.runtime.targets.executors import Executor
 from graphc.runtime.targets.prepare import prepare
 
 
-@overload
 def compile(
     graph: Graph,
     fetches: Any,
@@ -48,35 +47,7 @@ def compile(
     log_placement: bool = False,
     steps: int | None = None,
     machine: Machine | str | None = None,
-    wait: Literal[True] = True,
-) -> Executable: ...
-@overload
-def compile(
-    graph: Graph,
-    fetches: Any,
-    feeds: Mapping[Any, Any] | None = None,
-    *,
-    strategy: Strategy | None = None,
-    options: CompileOptions | None = None,
-    soft_placement: bool = True,
-    log_placement: bool = False,
-    steps: int | None = None,
-    machine: Machine | str | None = None,
-    wait: Literal[False],
-) -> Future[Executable]: ...
-def compile(
-    graph: Graph,
-    fetches: Any,
-    feeds: Mapping[Any, Any] | None = None,
-    *,
-    strategy: Strategy | None = None,
-    options: CompileOptions | None = None,
-    soft_placement: bool = True,
-    log_placement: bool = False,
-    steps: int | None = None,
-    machine: Machine | str | None = None,
-    wait: bool = True,
-) -> Executable | Future[Executable]:
+) -> Executable:
     """Compiles one step ahead of time, or finds it in the cache. Finalizes the graph.
 
     Args:
@@ -89,8 +60,7 @@ def compile(
         steps: how many steps a call makes, in a loop on the device: feeds and fetched values
             then have a leading axis of that size, beside the shapes in `feeds`. None for one
             step without such an axis. See `Session.run_steps`.
-        wait: False to lower and compile in the background, several at a time: the result is
-            then a `concurrent.futures.Future`. What is wrong with the program is said at once.
+        machine: GPUs to compile for that need not be here, such as "8xh100".
 
     Raises:
         FeedError, FetchError, UnknownNameError: feeds and fetches that do not fit the graph.
@@ -100,6 +70,64 @@ def compile(
         MemoryLimitError: the program does not fit into the memory of `machine`.
         CacheError: the folder that `options.cache` names is open to other users.
     """
+    return _begin(
+        graph,
+        fetches,
+        feeds,
+        strategy=strategy,
+        options=options,
+        soft=soft_placement,
+        log=log_placement,
+        steps=steps,
+        machine=machine,
+    ).wait()
+
+
+def compile_async(
+    graph: Graph,
+    fetches: Any,
+    feeds: Mapping[Any, Any] | None = None,
+    *,
+    strategy: Strategy | None = None,
+    options: CompileOptions | None = None,
+    soft_placement: bool = True,
+    log_placement: bool = False,
+    steps: int | None = None,
+    machine: Machine | str | None = None,
+) -> Future[Executable]:
+    """Compiles as `compile` does, but lowers and compiles in the background, several steps at a
+    time. Finalizes the graph.
+
+    The arguments are those of `compile`. What is wrong with the program is raised at once; what
+    XLA refuses, by `result()` of the future.
+    """
+    step = _begin(
+        graph,
+        fetches,
+        feeds,
+        strategy=strategy,
+        options=options,
+        soft=soft_placement,
+        log=log_placement,
+        steps=steps,
+        machine=machine,
+    )
+    return in_background(step.wait)
+
+
+def _begin(
+    graph: Graph,
+    fetches: Any,
+    feeds: Mapping[Any, Any] | None,
+    *,
+    strategy: Strategy | None,
+    options: CompileOptions | None,
+    soft: bool,
+    log: bool,
+    steps: int | None,
+    machine: Machine | str | None,
+) -> Executable:
+    """The executable, which is compiled when it is waited for."""
     if not isinstance(graph, Graph):
         raise GraphError(
             f"the first argument must be a graph, got {type(graph).__name__}",
@@ -117,15 +145,15 @@ def compile(
         options,
         strategy,
         count,
-        soft=soft_placement,
+        soft=soft,
         machine=described,
     )
-    log = PlacementLog(described) if log_placement else None
+    placements = PlacementLog(described) if log else None
     with _LOCK.lock:
         layout = _LAYOUTS.get(graph, StateLayout({})).with_variables(state_types(graph))
-        step = build(fetch_set, request, layout, log)
+        step = build(fetch_set, request, layout, placements)
         _LAYOUTS[graph] = step.layout
-    return step.wait() if wait else in_background(step.wait)
+    return step
 
 
 # How states of executables lie: those of one graph agree, as far as they can.

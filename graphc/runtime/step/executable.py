@@ -352,7 +352,7 @@ class Executable(Uncopied):
     # -- looking inside ---------------------------------------------------------------------
 
     def wait(self) -> Executable:
-        """Returns when it is compiled, which `gc.compile(..., wait=False)` does not wait for.
+        """Returns when it is compiled, which `gc.compile_async` does not wait for.
 
         Raises:
             ExecutionError: XLA refuses the program.
