@@ -252,7 +252,7 @@ class Made(NamedTuple):
 
     Attributes:
         executor: runs it.
-        insides: what it is made from.
+        stages: what it is made from.
         layout: of the state; it has the buffers that the program touches.
         report: what the passes did.
         seconds: that reading it from the cache took; None where it was not there.
