@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # for editors and type checkers: what the table says, and the
     from graphc.runtime import Session as Session
     from graphc.runtime import State as State
     from graphc.runtime import compile as compile
+    from graphc.runtime import compile_async as compile_async
     from graphc.runtime import freeze as freeze
     from graphc.runtime import to_jax as to_jax
     from graphc.runtime import tune as tune
@@ -70,7 +71,7 @@ _NAMES: Final[dict[str, str]] = {
     "jaxpr": "from_jax register_op",
     "ops": "fft linalg random",
     "optim": "minimize",
-    "runtime": "Executable Session State compile freeze to_jax tune",
+    "runtime": "Executable Session State compile compile_async freeze to_jax tune",
 }
 _HOMES: Final = {name: home for home, names in _NAMES.items() for name in names.split()}
 

@@ -19,7 +19,7 @@ def without(passes: Sequence[Pass], options: CompileOptions) -> list[Pass]:
     """
     if not options.without_passes:
         return list(passes)
-    classes = [each for each in _below(Pass) if not isabstract(each)]
+    classes = pass_classes()
     known = {each.class_name() for each in classes if each.optional}
     needed = {each.class_name() for each in classes} - known
     for name in options.without_passes:
@@ -33,6 +33,11 @@ def without(passes: Sequence[Pass], options: CompileOptions) -> list[Pass]:
                 hint=nearest(name, sorted(known)),
             )
     return [each for each in passes if each.name not in options.without_passes]
+
+
+def pass_classes() -> list[type[Pass]]:
+    """Every pass whose module is imported."""
+    return [each for each in _below(Pass) if not isabstract(each)]
 
 
 def _below(kind: Any) -> Iterator[type[Pass]]:

@@ -227,7 +227,6 @@ def run(script: str) -> None:
 def test_importing_graphc_loads_nothing_else(use: str, loaded: str) -> None:
     run(f"""
 import sys
-from importlib import import_module
 before = set(sys.modules)
 import graphc
 {use}

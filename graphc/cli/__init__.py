@@ -1,5 +1,5 @@
 """The command line: `graphc train`, `compile`, `run`, `inspect`, `tune`, `export`, `plan`,
-`devices`, `cache`.
+`devices`, `cache`, `opt`.
 
 This module and `graphc.cli.arguments` import nothing heavy, so that `graphc --help` is quick; a
 command's own module is imported when it runs.
@@ -7,6 +7,7 @@ command's own module is imported when it runs.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what follows `graphc`; that of the process by default.
 
     Returns:
-        the exit code: 0, or 2 where the input is at fault (said in one line on standard error).
+        the exit code: 0, or 2 where the input is at fault (said on standard error).
 
     Raises:
         SystemExit: after `--help` and `--version`, and for arguments that do not parse.
@@ -38,9 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except ScriptError as error:
         print(error.traceback, end="", file=sys.stderr)
-        return _fail(options.command, error, launcher)
+        return _fail(options, error, launcher)
     except GraphcError as error:
-        return _fail(options.command, error, launcher)
+        return _fail(options, error, launcher)
     except BrokenPipeError:  # `graphc inspect ... | head`: nobody reads on, which is no fault
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
@@ -49,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _fail(command: str, error: GraphcError, launcher: str) -> int:
-    print(f"graphc {command}: {one_line(error, launcher)}", file=sys.stderr)
+def _fail(options: argparse.Namespace, error: GraphcError, launcher: str) -> int:
+    whole = getattr(options, "whole_errors", False)
+    text = str(error) if whole else one_line(error, launcher)
+    print(f"graphc {options.command}: {text}", file=sys.stderr)
     return 2

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from graphc._version import __version__
+from graphc.cli.shared_arguments import (
+    SCRIPT,
+    action,
+    add_cache_dir,
+    add_devices,
+    add_fetches,
+    add_json,
+    add_machine,
+    add_pipeline,
+    add_progress,
+    add_tolerance,
+    pair,
+    positive,
+    seconds,
+    size,
+    takes_script,
+)
 from graphc.config import PIPELINES
 from graphc.errors import nearest
-
-_SCRIPT = "a Python file with a function build() that returns a gc.train.Job"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -84,13 +98,13 @@ def _train(parser: _Parser) -> None:
 
     graphc train examples/digits_cnn.py --devices 4 --steps 400 --save digits.gcx
     """
-    _takes_script(parser)
-    _add_devices(parser)
-    parser.add_argument("--steps", type=_positive, metavar="N", help="instead of the job's own")
+    takes_script(parser)
+    add_devices(parser)
+    parser.add_argument("--steps", type=positive, metavar="N", help="instead of the job's own")
     parser.add_argument("--save", metavar="FILE", help="write the job's signatures there")
-    _add_cache_dir(parser)
-    _add_progress(parser)
-    _add_json(parser)
+    add_cache_dir(parser)
+    add_progress(parser)
+    add_json(parser)
 
 
 def _compile(parser: _Parser) -> None:
@@ -99,12 +113,12 @@ def _compile(parser: _Parser) -> None:
     graphc compile examples/digits_cnn.py --fetch logits --feed x=32,8,8,1
     graphc compile examples/digits_cnn.py --machine 8xh100 --cache-dir shipped
     """
-    _takes_script(parser)
-    _add_fetches(parser)
-    _add_devices(parser)
-    _add_machine(parser, required=False)
-    _add_cache_dir(parser)
-    _add_json(parser)
+    takes_script(parser)
+    add_fetches(parser)
+    add_devices(parser)
+    add_machine(parser, required=False)
+    add_cache_dir(parser)
+    add_json(parser)
 
 
 def _run(parser: _Parser) -> None:
@@ -120,7 +134,7 @@ def _run(parser: _Parser) -> None:
         "--input",
         action="append",
         default=[],
-        type=_pair,
+        type=pair,
         metavar="NAME=FILE",
         help="an input, and the .npy file that holds it; once for each",
     )
@@ -130,7 +144,7 @@ def _run(parser: _Parser) -> None:
         help="write the results there as .npz (types that NumPy lacks as float32 or int8) "
         "instead of printing them",
     )
-    _add_json(parser)
+    add_json(parser)
 
 
 def _inspect(parser: _Parser) -> None:
@@ -140,7 +154,7 @@ def _inspect(parser: _Parser) -> None:
     graphc inspect examples/digits_cnn.py --passes --after eliminate-common
     graphc inspect digits.gcx
     """
-    parser.add_argument("target", metavar="SCRIPT|ARTIFACT", help=f"{_SCRIPT}; or an artifact")
+    parser.add_argument("target", metavar="SCRIPT|ARTIFACT", help=f"{SCRIPT}; or an artifact")
     parser.set_defaults(takes_arguments=True)
     parser.add_argument("--graph", action="store_true", help="the graph as text")
     parser.add_argument(
@@ -154,14 +168,14 @@ def _inspect(parser: _Parser) -> None:
             metavar="PASS",
             help=f"the program {which} a pass, as text; prune:2 for its second run",
         )
-    _add_pipeline(parser)
-    _add_devices(parser)
+    add_pipeline(parser)
+    add_devices(parser)
     parser.add_argument(
         "--cost", action="store_true", help="operations and bytes of each operator and node"
     )
     parser.add_argument("--stablehlo", action="store_true", help="the StableHLO text")
-    _add_fetches(parser)
-    _add_json(parser)
+    add_fetches(parser)
+    add_json(parser)
 
 
 def _tune(parser: _Parser) -> None:
@@ -172,27 +186,27 @@ def _tune(parser: _Parser) -> None:
 
     For a machine that is not here it ranks by estimates, and keeps nothing.
     """
-    _takes_script(parser)
-    _add_fetches(parser)
-    _add_devices(parser)
-    _add_machine(parser, required=False)
-    _add_pipeline(parser)
+    takes_script(parser)
+    add_fetches(parser)
+    add_devices(parser)
+    add_machine(parser, required=False)
+    add_pipeline(parser)
     parser.add_argument(
         "--seconds",
-        type=_seconds,
+        type=seconds,
         default=120.0,
         metavar="N",
         help="how long it may take (default: 120)",
     )
     parser.add_argument(
         "--loop",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="N steps in one call, as Session.run_steps makes them",
     )
-    _add_tolerance(parser, "how far results may differ, as a part of the largest value")
-    _add_progress(parser)
-    _add_json(parser)
+    add_tolerance(parser, "how far results may differ, as a part of the largest value")
+    add_progress(parser)
+    add_json(parser)
 
 
 def _export(parser: _Parser) -> None:
@@ -201,9 +215,9 @@ def _export(parser: _Parser) -> None:
     graphc export examples/digits_cnn.py digits.gcx --platforms cpu,cuda --steps 400
     graphc export examples/digits_cnn.py digits.gcx --validate
     """
-    _takes_script(parser)
+    takes_script(parser)
     parser.add_argument("file", metavar="FILE", help="the artifact to write")
-    _add_devices(parser)
+    add_devices(parser)
     parser.add_argument(
         "--platforms",
         type=lambda text: text.split(","),
@@ -211,18 +225,16 @@ def _export(parser: _Parser) -> None:
         metavar="P,P",
         help="what it will run on, among cpu, cuda, rocm and tpu (default: cpu,cuda)",
     )
-    parser.add_argument(
-        "--steps", type=_positive, metavar="N", help="train for so many steps first"
-    )
+    parser.add_argument("--steps", type=positive, metavar="N", help="train for so many steps first")
     parser.add_argument(
         "--validate",
         action="store_true",
         help="run the graph here and the file in a new process on the same inputs, and write "
         "errors and latencies to FILE with the ending .validation.json; exit code 1 if they differ",
     )
-    _add_tolerance(parser, "how large an error may be, as a part of the largest value")
-    _add_progress(parser)
-    _add_json(parser)
+    add_tolerance(parser, "how large an error may be, as a part of the largest value")
+    add_progress(parser)
+    add_json(parser)
 
 
 def _devices(parser: _Parser) -> None:
@@ -236,7 +248,7 @@ def _devices(parser: _Parser) -> None:
         metavar="FILE",
         help="write a description of the GPUs of this machine, for --machine FILE elsewhere",
     )
-    _add_json(parser)
+    add_json(parser)
 
 
 def _plan(parser: _Parser) -> None:
@@ -244,17 +256,17 @@ def _plan(parser: _Parser) -> None:
 
     graphc plan examples/digits_cnn.py --machine 8xh100 --largest-batch
     """
-    _takes_script(parser)
-    _add_fetches(parser)
-    _add_devices(parser)
-    _add_machine(parser, required=True)
+    takes_script(parser)
+    add_fetches(parser)
+    add_devices(parser)
+    add_machine(parser, required=True)
     parser.add_argument(
         "--largest-batch",
         action="store_true",
         help="look for the largest batch, and recompute what saves memory",
     )
-    _add_progress(parser)
-    _add_json(parser)
+    add_progress(parser)
+    add_json(parser)
 
 
 def _cache(parser: _Parser) -> None:
@@ -266,13 +278,60 @@ def _cache(parser: _Parser) -> None:
     parser.add_argument(
         "action",
         metavar="list|clear|size",
-        type=_action,
+        type=action,
         help="what is kept and what it saves; remove all of it; how much room it takes",
     )
     parser.add_argument(
         "--folder", metavar="FOLDER", help="instead of the default: see CompileOptions(cache=...)"
     )
-    _add_json(parser)
+    add_json(parser)
+
+
+def _opt(parser: _Parser) -> None:
+    """Reads a program as text, runs passes on it, and prints the program that they give.
+
+    graphc opt program.txt --passes "simplify-algebra,fold-constants{limit=1024},prune" --verify
+    graphc opt - --pipeline O2 --platform gpu --size batch=32 --print-after all
+    graphc opt --list
+    """
+    parser.add_argument("file", nargs="?", metavar="FILE", help="the text; - for standard input")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--passes",
+        metavar="PASS,PASS",
+        help="passes in order, each with its options: a,b{option=1,other=true}",
+    )
+    which.add_argument("--pipeline", choices=PIPELINES, help="the passes of a pipeline instead")
+    parser.add_argument(
+        "--platform",
+        choices=("any", "cpu", "gpu"),
+        default="any",
+        help="what passes take the device for (default: any)",
+    )
+    parser.add_argument(
+        "--size",
+        action="append",
+        default=[],
+        type=size,
+        metavar="NAME=N",
+        help="the value of a named size; once for each. --passes run after that; passes of a "
+        "pipeline that need all sizes run only if all are given",
+    )
+    parser.add_argument(
+        "--verify", action="store_true", help="check the program before and after each pass"
+    )
+    parser.add_argument(
+        "--print-after",
+        metavar="PASS|all",
+        help="write the program after this pass, or after each that changed it, to standard error",
+    )
+    parser.add_argument(
+        "--round-trip",
+        action="store_true",
+        help="print the result, parse that text, and fail if the program is another one",
+    )
+    parser.add_argument("--list", action="store_true", help="list all passes and their options")
+    parser.set_defaults(whole_errors=True)
 
 
 _COMMANDS: dict[str, Callable[[_Parser], None]] = {
@@ -285,133 +344,5 @@ _COMMANDS: dict[str, Callable[[_Parser], None]] = {
     "plan": _plan,
     "devices": _devices,
     "cache": _cache,
+    "opt": _opt,
 }
-
-
-def _takes_script(parser: _Parser) -> None:
-    parser.add_argument(
-        "script", metavar="SCRIPT", help=f"{_SCRIPT}; what stands after -- becomes its sys.argv"
-    )
-    parser.set_defaults(takes_arguments=True)
-
-
-def _add_devices(parser: _Parser) -> None:
-    parser.add_argument(
-        "--devices",
-        type=_positive,
-        default=1,
-        metavar="N",
-        help="share each batch among N devices (the processor is split into N if need be)",
-    )
-
-
-def _add_machine(parser: _Parser, *, required: bool) -> None:
-    """With it, `--devices` is None where it is not given: all of the machine's."""
-    parser.add_argument(
-        "--machine",
-        metavar="NAME",
-        required=required,
-        help="compile for GPUs that need not be here: 8xh100, or a file of graphc devices "
-        "--describe; by default each batch is shared among all of them",
-    )
-    parser.set_defaults(devices=None)
-
-
-def _add_cache_dir(parser: _Parser) -> None:
-    parser.add_argument(
-        "--cache-dir",
-        metavar="FOLDER",
-        help="where compiled programs are kept, instead of the default folder",
-    )
-
-
-def _add_pipeline(parser: _Parser) -> None:
-    parser.add_argument(
-        "--pipeline", choices=PIPELINES, default="O2", help="the passes that run (default: O2)"
-    )
-
-
-def _add_fetches(parser: _Parser) -> None:
-    parser.add_argument(
-        "--fetch",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a tensor, node or variable to fetch instead of the training step",
-    )
-    parser.add_argument(
-        "--feed",
-        action="append",
-        default=[],
-        type=_feed,
-        metavar="NAME=SHAPE",
-        help="the shape of a feed, such as x=32,784 (default: that of the job's batches)",
-    )
-
-
-def _add_tolerance(parser: _Parser, text: str) -> None:
-    parser.add_argument(
-        "--tolerance",
-        type=_tolerance,
-        metavar="X",
-        help=f"{text} (default: by dtype; 1e-4 for float32)",
-    )
-
-
-def _add_progress(parser: _Parser) -> None:
-    parser.add_argument("--no-progress", action="store_true", help="no progress bar")
-
-
-def _add_json(parser: _Parser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs to read")
-
-
-def _action(text: str) -> str:
-    known = ("list", "clear", "size")
-    if text not in known:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of its actions; {nearest(text, known)}")
-    return text
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    value = _number(text)
-    if value <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return value
-
-
-def _tolerance(text: str) -> float:
-    value = _number(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
-    return value
-
-
-def _number(text: str) -> float:
-    """-1 for what is no finite number."""
-    try:
-        value = float(text)
-    except ValueError:
-        return -1.0
-    return value if math.isfinite(value) else -1.0
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals or not value:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=VALUE")
-    return name, value
-
-
-def _feed(text: str) -> tuple[str, tuple[int, ...]]:
-    name, equals, shape = text.partition("=")
-    sizes = [size.strip() for size in shape.strip("()").split(",") if size.strip()]
-    if not name or not equals or not all(size.isdecimal() for size in sizes):
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=SIZE,SIZE,...")
-    return name, tuple(map(int, sizes))

@@ -17,6 +17,7 @@ from graphc.ir.program import Program
 from graphc.ir.text import print_graph, print_program
 from graphc.passes.core.costs import Cost, program_costs, total
 from graphc.runtime.pipeline.compilation import Compilation
+from graphc.runtime.pipeline.request import CompileRequest
 from graphc.runtime.step.compiler import compile
 from graphc.runtime.step.pass_history import layout_for, pass_history
 from graphc.runtime.targets.prepare import prepare
@@ -96,7 +97,8 @@ def _compilation(options: argparse.Namespace, job: Job, target: Target) -> Compi
     compiling = CompileOptions(pipeline=options.pipeline)
     prepared = prepare(job.graph, target.nest.distinct, list(target.feeds), compiling)
     shapes = list(target.feeds.values())
-    return Compilation(prepared, shapes, strategy_for(options.devices), compiling)
+    request = CompileRequest(prepared, shapes, compiling, strategy_for(options.devices))
+    return Compilation(request)
 
 
 # -- costs ----------------------------------------------------------------------------------

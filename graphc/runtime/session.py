@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self, overload
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -23,12 +24,13 @@ from graphc.runtime.core.background import in_background
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.batches import checked_count, leading, stack, take_batches
 from graphc.runtime.pipeline.placement_log import PlacementLog
+from graphc.runtime.pipeline.request import CompileRequest
 from graphc.runtime.state.live_state import Homes, LiveState
 from graphc.runtime.state.state import State
 from graphc.runtime.step.compiler import checked_options
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.step.feed_places import FeedPlacer
-from graphc.runtime.step.plans import Plan
+from graphc.runtime.step.plans import Plan, ProgramKey
 from graphc.runtime.step.programs import Programs
 from graphc.runtime.workers.workers import HasWorkers, Workers
 
@@ -92,9 +94,14 @@ class Session(HasWorkers, Uncopied):
         self.strategy = strategy  # of single steps
         self._placer = FeedPlacer(graph, strategy)
         log = PlacementLog() if log_placement else None
-        self._programs = Programs(
-            graph, self._state, strategy, self.options, device, soft=soft_placement, log=log
+        request = partial(
+            CompileRequest,
+            options=self.options,
+            strategy=strategy,
+            device=device,
+            soft=soft_placement,
         )
+        self._programs = Programs(graph, self._state, self.options, request, log)
 
     # -- running ----------------------------------------------------------------------------
 
@@ -114,8 +121,8 @@ class Session(HasWorkers, Uncopied):
         if feeds is None:
             feeds = {}
         plan = self._programs.plan_of(fetches, feeds)
-        values, shapes = plan.convert(feeds)
-        return self._carry_out(plan, shapes, values)
+        values, key = plan.convert(feeds)
+        return self._carry_out(plan, key, values)
 
     def run_steps(self, fetches: Any, batches: Any, n: int) -> Any:
         """The values of `fetches` in each of `n` runs, which one loop on the device makes.
@@ -149,7 +156,7 @@ class Session(HasWorkers, Uncopied):
             values = [leading(spec, value, n) for spec, (value,) in rows]
         else:
             values = [stack(spec, row) for spec, row in rows]
-        key = (n, *[value.shape[1:] for value in values])
+        key = ProgramKey(tuple([value.shape[1:] for value in values]), n)
         return self._carry_out(plan, key, values)
 
     def put(self, feeds: Any, *, steps: int | None = None) -> dict[Any, jax.Array]:
@@ -169,7 +176,7 @@ class Session(HasWorkers, Uncopied):
             self._refuse_if_useless()
         return self._placer.put(feeds, steps, list(self._programs.plans.values()))
 
-    def _carry_out(self, plan: Plan, key: tuple[Any, ...], values: list[Any]) -> Any:
+    def _carry_out(self, plan: Plan, key: ProgramKey, values: list[Any]) -> Any:
         state = self._state
         while True:
             executable = plan.executables.get(key)
@@ -185,55 +192,53 @@ class Session(HasWorkers, Uncopied):
         with self._state.lock:
             self._state.check()
 
-    @overload
     def compile(
         self,
         fetches: Any,
         feeds: Mapping[Any, Any] | None = None,
         *,
         steps: int | None = None,
-        wait: Literal[True] = True,
-    ) -> Executable: ...
-    @overload
-    def compile(
-        self,
-        fetches: Any,
-        feeds: Mapping[Any, Any] | None = None,
-        *,
-        steps: int | None = None,
-        wait: Literal[False],
-    ) -> Future[Executable]: ...
-    def compile(
-        self,
-        fetches: Any,
-        feeds: Mapping[Any, Any] | None = None,
-        *,
-        steps: int | None = None,
-        wait: bool = True,
-    ) -> Executable | Future[Executable]:
+    ) -> Executable:
         """Compiles what `run` will need for these fetches and feeds of these shapes.
 
         Args:
             fetches: as for `run`.
             feeds: tensor or name -> the global shape of one run, as for `gc.compile`.
             steps: how many, where it is for `run_steps`.
-            wait: False to lower and compile in the background, several at a time. A run that
-                needs what is not done yet waits for it.
 
         Returns:
-            the executable, or a future of it: to look at, for `run` finds it by itself.
+            the executable, to look at: `run` finds it by itself.
 
         Raises:
-            FeedError, FetchError, UnknownNameError, LayoutError: as `run` does; at once.
+            FeedError, FetchError, UnknownNameError, LayoutError: as `run` does.
         """
-        feeds = {} if feeds is None else feeds
-        made = self._programs.begin(self._programs.plan_of(fetches, feeds), feeds, steps)
-        if wait:
-            for executable in made:
-                executable.wait()
-            return made[0]
+        made = self._begin(fetches, feeds, steps)
+        for executable in made:
+            executable.wait()
+        return made[0]
+
+    def compile_async(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        *,
+        steps: int | None = None,
+    ) -> Future[Executable]:
+        """Compiles as `compile` does, but lowers and compiles in the background, several programs
+        at a time. A run that needs what is not done yet waits for it.
+
+        The arguments are those of `compile`. What is wrong with the program is raised at once; what
+        XLA refuses, by `result()` of the future.
+        """
+        made = self._begin(fetches, feeds, steps)
         first, *_ = [in_background(executable.wait) for executable in made]
         return first
+
+    def _begin(
+        self, fetches: Any, feeds: Mapping[Any, Any] | None, steps: int | None
+    ) -> list[Executable]:
+        feeds = {} if feeds is None else feeds
+        return self._programs.begin(self._programs.plan_of(fetches, feeds), feeds, steps)
 
     def forked(self) -> None:
         """Called in a child process, which cannot use the session: each call raises an error."""

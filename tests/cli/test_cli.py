@@ -20,7 +20,9 @@ from tests.artifacts.forge import entry, forge
 from tests.cli.scripts import HELPER, SCRIPT
 from tests.near import assert_near
 
-COMMANDS = ["train", "compile", "run", "inspect", "tune", "export", "plan", "devices", "cache"]
+COMMANDS = [
+    *("train", "compile", "run", "inspect", "tune", "export", "plan", "devices", "cache", "opt")
+]
 
 Run = Callable[..., tuple[int, str, str]]
 

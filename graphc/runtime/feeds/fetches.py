@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import jax
@@ -126,6 +128,34 @@ def in_program_order(graph: Graph, feeds: Iterable[Tensor]) -> list[Tensor]:
         place = {node: i for i, node in enumerate(graph.nodes)}
         found.sort(key=lambda t: (place.get(t.node, -1), position_of(t, t.node.outputs)))
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class FetchSet:
+    """What a call computes, resolved.
+
+    Attributes:
+        nest: the fetches.
+        feeds: the tensors that are fed, in program order.
+    """
+
+    graph: Graph
+    nest: FetchNest
+    feeds: Sequence[Tensor]
+
+    @staticmethod
+    def of(graph: Graph, fetches: Any, feeds: Iterable[Tensor]) -> FetchSet:
+        """Of fetches as a user writes them.
+
+        Raises:
+            FetchError, UnknownNameError: they do not fit the graph.
+        """
+        return FetchSet(graph, FetchNest(graph, fetches), in_program_order(graph, feeds))
+
+    @cached_property
+    def program(self) -> tuple[frozenset[Fetch], frozenset[Tensor]]:
+        """Equal for those that differ at most in the nest and the order: they are one program."""
+        return frozenset(self.nest.distinct), frozenset(self.feeds)
 
 
 def resolve_feed(graph: Graph, key: Any) -> Tensor:

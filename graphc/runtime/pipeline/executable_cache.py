@@ -15,7 +15,8 @@ from graphc.errors import CacheError
 from graphc.passes.manager import PassReport, PassRow
 from graphc.runtime.buffers.layout import Buffer, StateLayout, groups_of
 from graphc.runtime.core.counters import COUNTERS
-from graphc.runtime.pipeline.compilation import Compilation, Stages
+from graphc.runtime.pipeline.compilation import Compilation
+from graphc.runtime.pipeline.stages import Stages
 from graphc.runtime.targets.interface import PARTITIONED, Interface
 from graphc.runtime.targets.loading import Code, from_bytes, to_bytes
 from graphc.runtime.targets.scripts import CompiledPartition

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
-
-import jax
 
 from graphc.build.specs import TensorSpec
 from graphc.config import CompileOptions
@@ -25,18 +23,19 @@ from graphc.runtime.buffers.state_buffers import propose
 from graphc.runtime.core.background import in_background
 from graphc.runtime.core.forking import FORKING, SharedLock
 from graphc.runtime.feeds.batches import checked_count
-from graphc.runtime.feeds.fetches import FetchNest, in_program_order, resolve_feeds
-from graphc.runtime.pipeline.compilation import Compilation, Stages
+from graphc.runtime.feeds.fetches import FetchSet, resolve_feeds
+from graphc.runtime.pipeline.compilation import Compilation
 from graphc.runtime.pipeline.executable_cache import CacheBackend, CacheSlot
 from graphc.runtime.pipeline.placement_log import PlacementLog
+from graphc.runtime.pipeline.request import CompileRequest
+from graphc.runtime.pipeline.stages import Stages
 from graphc.runtime.pipeline.tuned import find_tuned
 from graphc.runtime.state.initial import state_types
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.targets.executors import Executor
-from graphc.runtime.targets.prepare import Prepared, prepare
+from graphc.runtime.targets.prepare import prepare
 
 
-@overload
 def compile(
     graph: Graph,
     fetches: Any,
@@ -48,35 +47,7 @@ def compile(
     log_placement: bool = False,
     steps: int | None = None,
     machine: Machine | str | None = None,
-    wait: Literal[True] = True,
-) -> Executable: ...
-@overload
-def compile(
-    graph: Graph,
-    fetches: Any,
-    feeds: Mapping[Any, Any] | None = None,
-    *,
-    strategy: Strategy | None = None,
-    options: CompileOptions | None = None,
-    soft_placement: bool = True,
-    log_placement: bool = False,
-    steps: int | None = None,
-    machine: Machine | str | None = None,
-    wait: Literal[False],
-) -> Future[Executable]: ...
-def compile(
-    graph: Graph,
-    fetches: Any,
-    feeds: Mapping[Any, Any] | None = None,
-    *,
-    strategy: Strategy | None = None,
-    options: CompileOptions | None = None,
-    soft_placement: bool = True,
-    log_placement: bool = False,
-    steps: int | None = None,
-    machine: Machine | str | None = None,
-    wait: bool = True,
-) -> Executable | Future[Executable]:
+) -> Executable:
     """Compiles one step ahead of time, or finds it in the cache. Finalizes the graph.
 
     Args:
@@ -89,8 +60,7 @@ def compile(
         steps: how many steps a call makes, in a loop on the device: feeds and fetched values
             then have a leading axis of that size, beside the shapes in `feeds`. None for one
             step without such an axis. See `Session.run_steps`.
-        wait: False to lower and compile in the background, several at a time: the result is
-            then a `concurrent.futures.Future`. What is wrong with the program is said at once.
+        machine: GPUs to compile for that need not be here, such as "8xh100".
 
     Raises:
         FeedError, FetchError, UnknownNameError: feeds and fetches that do not fit the graph.
@@ -100,6 +70,64 @@ def compile(
         MemoryLimitError: the program does not fit into the memory of `machine`.
         CacheError: the folder that `options.cache` names is open to other users.
     """
+    return _begin(
+        graph,
+        fetches,
+        feeds,
+        strategy=strategy,
+        options=options,
+        soft=soft_placement,
+        log=log_placement,
+        steps=steps,
+        machine=machine,
+    ).wait()
+
+
+def compile_async(
+    graph: Graph,
+    fetches: Any,
+    feeds: Mapping[Any, Any] | None = None,
+    *,
+    strategy: Strategy | None = None,
+    options: CompileOptions | None = None,
+    soft_placement: bool = True,
+    log_placement: bool = False,
+    steps: int | None = None,
+    machine: Machine | str | None = None,
+) -> Future[Executable]:
+    """Compiles as `compile` does, but lowers and compiles in the background, several steps at a
+    time. Finalizes the graph.
+
+    The arguments are those of `compile`. What is wrong with the program is raised at once; what
+    XLA refuses, by `result()` of the future.
+    """
+    step = _begin(
+        graph,
+        fetches,
+        feeds,
+        strategy=strategy,
+        options=options,
+        soft=soft_placement,
+        log=log_placement,
+        steps=steps,
+        machine=machine,
+    )
+    return in_background(step.wait)
+
+
+def _begin(
+    graph: Graph,
+    fetches: Any,
+    feeds: Mapping[Any, Any] | None,
+    *,
+    strategy: Strategy | None,
+    options: CompileOptions | None,
+    soft: bool,
+    log: bool,
+    steps: int | None,
+    machine: Machine | str | None,
+) -> Executable:
+    """The executable, which is compiled when it is waited for."""
     if not isinstance(graph, Graph):
         raise GraphError(
             f"the first argument must be a graph, got {type(graph).__name__}",
@@ -108,30 +136,24 @@ def compile(
     options = checked_options(options)
     refuse_workers(strategy, "compile")
     count = None if steps is None else checked_count(steps, "compile: steps")
-    nest = FetchNest(graph, fetches)
-    by_tensor = resolve_feeds(graph, {} if feeds is None else feeds)
-    given = {tensor: by_tensor[tensor] for tensor in in_program_order(graph, by_tensor)}
-    prepared = prepare(graph, nest.distinct, list(given), options)
-    shapes = [shape_of(tensor, value) for tensor, value in given.items()]
+    given = resolve_feeds(graph, {} if feeds is None else feeds)
+    fetch_set = FetchSet.of(graph, fetches, given)
     described = checked_machine(machine, "compile")
+    request = CompileRequest(
+        prepare(graph, fetch_set.nest.distinct, fetch_set.feeds, options),
+        [shape_of(tensor, given[tensor]) for tensor in fetch_set.feeds],
+        options,
+        strategy,
+        count,
+        soft=soft,
+        machine=described,
+    )
+    placements = PlacementLog(described) if log else None
     with _LOCK.lock:
         layout = _LAYOUTS.get(graph, StateLayout({})).with_variables(state_types(graph))
-        step = build(
-            graph,
-            nest,
-            list(given),
-            prepared,
-            shapes,
-            layout,
-            strategy,
-            options,
-            steps=count,
-            soft=soft_placement,
-            log=PlacementLog(described) if log_placement else None,
-            machine=described,
-        )
+        step = build(fetch_set, request, layout, placements)
         _LAYOUTS[graph] = step.layout
-    return step.wait() if wait else in_background(step.wait)
+    return step
 
 
 # How states of executables lie: those of one graph agree, as far as they can.
@@ -181,65 +203,41 @@ def refuse_workers(strategy: object, function: str) -> None:
 
 @within_stack
 def build(
-    graph: Graph,
-    nest: FetchNest,
-    feeds: Sequence[Tensor],
-    prepared: Prepared,
-    shapes: Sequence[Sequence[int]],
+    fetch_set: FetchSet,
+    request: CompileRequest,
     layout: StateLayout,
-    strategy: Strategy | None,
-    options: CompileOptions,
-    device: jax.Device | None = None,
-    steps: int | None = None,
-    *,
-    base: str | None = None,
-    soft: bool = True,
     log: PlacementLog | None = None,
-    machine: Machine | None = None,
 ) -> Executable:
-    """The executable of a fetch set for feeds of these shapes: from the cache, or one that lowers
-    and compiles when it is first asked to, and has gone through the passes. Finalizes the graph.
+    """The executable of a fetch set: from the cache, or one that lowers and compiles when it is
+    first asked to, and has gone through the passes. Finalizes the graph.
 
     Args:
         layout: of the state there is; that of the executable may have further groups.
-        device: the one that everything is to run on, whatever the program asks for.
-        steps: None, or how many steps it is to make in a loop on the device; `shapes` are then
-            those of one step.
-        base, soft, machine: see `Compilation`.
         log: is told where everything is.
     """
     FORKING.use_devices()
-    compilation = Compilation(
-        prepared, shapes, strategy, options, device, steps, base=base, soft=soft, machine=machine
-    )
+    compilation = Compilation(request)
     if log is not None:
         log.add(compilation)
     if compilation.placement is not None:
         layout = layout.parted(compilation.placement.homes)
     tuned = find_tuned(compilation, layout)
     if tuned is not None:
-        compilation = compilation.under(tuned.choice.apply(options))
+        compilation = compilation.under(tuned.choice.apply(request.options))
         compilation.notes.append(str(tuned))
-    executable = assemble(graph, nest, feeds, compilation, CacheSlot(compilation, layout), layout)
-    graph.finalize()
+    executable = assemble(fetch_set, compilation, CacheSlot(compilation, layout), layout)
+    fetch_set.graph.finalize()
     return executable
 
 
 def assemble(
-    graph: Graph,
-    nest: FetchNest,
-    feeds: Sequence[Tensor],
-    compilation: Compilation,
-    slot: CacheBackend,
-    layout: StateLayout,
+    fetch_set: FetchSet, compilation: Compilation, slot: CacheBackend, layout: StateLayout
 ) -> Executable:
     """The executable of what is to be made: found in `slot`, or made and kept there."""
     made = make(compilation, slot, layout)
     return Executable(
-        graph,
+        fetch_set,
         made.executor,
-        feeds=feeds,
-        rebuild=nest.rebuild,
         layout=made.layout,
         report=made.report,
         key=compilation.key,

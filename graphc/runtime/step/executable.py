@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
 
 from graphc.copying import Uncopied
-from graphc.devices.partition import Partition
 from graphc.devices.schedule import Span
 from graphc.devices.topology import is_here
 from graphc.errors import DeviceError, FeedError, GraphError, StateError
-from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor, is_among
-from graphc.ir.program import Port, Program
+from graphc.ir.program import Port
 from graphc.passes.manager import PassReport
 from graphc.runtime.buffers.layout import Buffer, StateLayout
 from graphc.runtime.buffers.packing import filled
@@ -25,20 +23,17 @@ from graphc.runtime.core.failures import what_was_lost
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.feed_memory import own
 from graphc.runtime.feeds.feeds import FeedSpec
-from graphc.runtime.feeds.fetches import resolve_feeds
-from graphc.runtime.hlo.hlo_cost import HloCost, hlo_cost
-from graphc.runtime.pipeline.compilation import Stages
+from graphc.runtime.feeds.fetches import FetchSet, resolve_feeds
+from graphc.runtime.pipeline.stages import Stages
 from graphc.runtime.state.initial import InitialValues
 from graphc.runtime.state.state import State
-from graphc.runtime.step.pass_history import PassHistory, pass_history
+from graphc.runtime.step.inspection import Inspected
 from graphc.runtime.step.timing import measured_timeline
 from graphc.runtime.targets.executors import Executor, Places, put_on
-from graphc.runtime.targets.partitioned import PartitionedProgram
 from graphc.runtime.targets.running import run_step
-from graphc.runtime.targets.scripts import CompiledPartition
 
 
-class Executable(Uncopied):
+class Executable(Inspected, Uncopied):
     """A compiled step: `fetched, state = step(state, feeds)`.
 
     Pure in values: everything that it changes is in the state it returns. It consumes the state
@@ -64,11 +59,9 @@ class Executable(Uncopied):
 
     def __init__(
         self,
-        graph: Graph,
+        fetch_set: FetchSet,
         executor: Executor,
         *,
-        feeds: Sequence[Tensor],
-        rebuild: Callable[[Sequence[Any]], Any],
         layout: StateLayout,
         report: PassReport,
         key: str | None,
@@ -76,10 +69,10 @@ class Executable(Uncopied):
         load_seconds: float | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        self._graph = graph
+        self._graph = fetch_set.graph
         self._executor = executor
-        self._feeds = list(feeds)
-        self._rebuild = rebuild
+        self._feeds = list(fetch_set.feeds)
+        self._rebuild = fetch_set.nest.rebuild
         self._report = report
         self._load_seconds = load_seconds
         self.stages = stages
@@ -354,8 +347,8 @@ class Executable(Uncopied):
 
     # -- looking inside ---------------------------------------------------------------------
 
-    def wait(self) -> Executable:
-        """Returns when it is compiled, which `gc.compile(..., wait=False)` does not wait for.
+    def wait(self) -> Self:
+        """Returns when it is compiled, which `gc.compile_async` does not wait for.
 
         Raises:
             ExecutionError: XLA refuses the program.
@@ -363,102 +356,6 @@ class Executable(Uncopied):
         self._executor.compiled  # noqa: B018  asking makes it
         self.is_compiled = True
         return self
-
-    @property
-    def compiled(self) -> Any:
-        """The compiled program, as JAX has it; of a program over several devices, its parts."""
-        return self._executor.compiled
-
-    @property
-    def program(self) -> Program:
-        """The optimised program, with its state by variable: what is lowered, but for what a
-        strategy and a limit of memory make of it for each device (`stages.local`)."""
-        return self.stages.program
-
-    @property
-    def seconds(self) -> Mapping[str, float]:
-        """Seconds that making it took in this process: "layout", "lower" (tracing included) and
-        "compile"; or "load", where it was found in the cache."""
-        if self._load_seconds is not None:
-            return {"load": self._load_seconds}
-        return self.wait().stages.seconds
-
-    def stablehlo(self) -> str:
-        """The StableHLO text that JAX lowered the program to."""
-        return str(self.stages.lowered.as_text())
-
-    def hlo(self) -> str:
-        """The HLO text after XLA's own passes."""
-        return str(self._executor.compiled.as_text())
-
-    def cost(self) -> dict[str, float]:
-        """What one run costs each device; for a program on several devices by `gc.device`, all of
-        them together.
-
-        Two kinds of figures, under names of their own, since they count loops differently:
-
-        - XLA's estimate, where it makes one: "flops", "bytes accessed" and more. What is in a loop
-          counts once, however often the loop runs it.
-        - For a machine that is not here XLA makes none. What graphc counts from the HLO text (see
-          `hlo_cost`) is given in its place: "total flops", "total bytes accessed" and "total
-          kernels", the number of launches. What is in a loop counts as often as it runs.
-        """
-        analysis = self._executor.compiled.cost_analysis()
-        found = analysis[0] if isinstance(analysis, list) else analysis
-        if found:
-            return dict(found)
-        counted = self.hlo_cost()
-        return {
-            "total flops": counted.flops,
-            "total bytes accessed": float(counted.bytes_accessed),
-            "total kernels": float(counted.kernels),
-        }
-
-    def hlo_cost(self) -> HloCost:
-        """What one run costs each device, counted from the HLO text: FLOPs by unit and dtype,
-        bytes, kernels, collectives. For a program on several devices by `gc.device`, all of them
-        together. It counts what loops run as often as they run.
-
-        Raises:
-            ExecutionError: the text is not HLO that graphc can read.
-        """
-        compiled = self._executor.compiled
-        if isinstance(compiled, CompiledPartition):
-            return compiled.hlo_cost()
-        return hlo_cost(str(compiled.as_text()))
-
-    def memory(self) -> dict[str, int]:
-        """Bytes of one run on each device: "arguments", "outputs", "temporaries", "aliased"
-        (outputs that reuse donated arguments), "code"."""
-        analysis = self._executor.compiled.memory_analysis()
-        return {
-            "arguments": int(analysis.argument_size_in_bytes),
-            "outputs": int(analysis.output_size_in_bytes),
-            "temporaries": int(analysis.temp_size_in_bytes),
-            "aliased": int(analysis.alias_size_in_bytes),
-            "code": int(analysis.generated_code_size_in_bytes),
-        }
-
-    def pass_report(self) -> PassReport:
-        """What each pass did, on the symbolic program and again after sizes were bound: when it
-        was compiled, if it was found in the cache."""
-        return self._report if self.cached else self.stages.report
-
-    def pass_history(self) -> PassHistory:
-        """The passes run once more, with the program before and after each, and what it costs:
-        operations, bytes moved and bytes at once, estimated from shapes.
-
-        Raises:
-            LayoutError: the strategy cannot be followed.
-        """
-        return pass_history(self.stages.compilation, self.layout, self.stages.budget)
-
-    @property
-    def partition(self) -> Partition | None:
-        """What each device runs, where the program is on several; printing it shows all clusters
-        and what is sent. None on one device, and under a strategy."""
-        made = self.stages.in_jax
-        return made.partition if isinstance(made, PartitionedProgram) else None
 
     def timeline(self, state: State, feeds: Mapping[Any, Any] | None = None) -> list[Span]:
         """When each cluster of a program over several devices would run in a step, in seconds, if

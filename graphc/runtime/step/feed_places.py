@@ -19,7 +19,7 @@ from graphc.runtime.buffers.annotated import specs_of
 from graphc.runtime.feeds.batches import checked_count, leading, stack, take_batches
 from graphc.runtime.feeds.feeds import FeedSpec, bind_feeds
 from graphc.runtime.feeds.fetches import in_program_order, resolve_feeds
-from graphc.runtime.step.plans import Plan
+from graphc.runtime.step.plans import Plan, ProgramKey
 from graphc.runtime.targets.executors import AXIS_NAME, cut_along, put_on
 from graphc.runtime.targets.sharded import feed_places
 
@@ -86,8 +86,8 @@ class FeedPlaces:
         self._graph = graph
         self._strategy = strategy
         # By the keys that plans have for executables: as a step says, and as it is guessed.
-        self._found: dict[tuple[Any, ...], Sequence[Sharding]] = {}
-        self._guessed: dict[tuple[Any, ...], Sequence[Sharding]] = {}
+        self._found: dict[ProgramKey, Sequence[Sharding]] = {}
+        self._guessed: dict[ProgramKey, Sequence[Sharding]] = {}
 
     def put(self, feeds: Mapping[Any, Any], plans: Iterable[Plan]) -> dict[Any, jax.Array]:
         """The feeds of one step, under the same keys; the copies are under way.
@@ -96,35 +96,34 @@ class FeedPlaces:
             FeedError: they do not fit the graph.
         """
         values = [spec.convert(feeds[key]) for key, spec in self._specs]
-        return self._put(feeds, values, tuple([value.shape for value in values]), plans)
+        return self._put(feeds, values, ProgramKey(tuple([value.shape for value in values])), plans)
 
     def put_stacked(
         self, feeds: Mapping[Any, Any], n: int, plans: Iterable[Plan]
     ) -> dict[Any, jax.Array]:
         """The feeds of `n` steps, which have a leading axis of that size; as `put`."""
         values = [leading(spec, feeds[key], n) for key, spec in self._specs]
-        return self._put(feeds, values, (n, *[value.shape[1:] for value in values]), plans)
+        return self._put(feeds, values, _stacked(values, n), plans)
 
     def put_steps(
         self, batches: Sequence[Mapping[Any, Any]], plans: Iterable[Plan]
     ) -> dict[Any, jax.Array]:
         """The feeds of several steps, side by side along a leading axis; as `put`."""
         values = [stack(spec, [batch[key] for batch in batches]) for key, spec in self._specs]
-        shapes = (len(batches), *[value.shape[1:] for value in values])
-        return self._put(batches[0], values, shapes, plans)
+        return self._put(batches[0], values, _stacked(values, len(batches)), plans)
 
     def _put(
         self,
         feeds: Mapping[Any, Any],
         values: list[Any],
-        key: tuple[Any, ...],
+        key: ProgramKey,
         plans: Iterable[Plan],
     ) -> dict[Any, jax.Array]:
         where = self._found.get(key) or self._find(key, plans)
         placed = dict(zip([key for key, _ in self._specs], put_on(values, where), strict=True))
         return {key: placed[key] for key in feeds}  # in the caller's order, as his plans are
 
-    def _find(self, key: tuple[Any, ...], plans: Iterable[Plan]) -> Sequence[Sharding]:
+    def _find(self, key: ProgramKey, plans: Iterable[Plan]) -> Sequence[Sharding]:
         for plan in plans:
             step = plan.executables.get(key) if same_items(plan.feeds, self._tensors) else None
             if step is not None:
@@ -134,14 +133,13 @@ class FeedPlaces:
             self._guessed[key] = self._guess(key)
         return self._guessed[key]
 
-    def _guess(self, key: tuple[Any, ...]) -> Sequence[Sharding]:
+    def _guess(self, key: ProgramKey) -> Sequence[Sharding]:
         """How feeds of these shapes will lie, the shapes being checked."""
-        stacked = len(key) > len(self._specs)
-        shapes = key[stacked:]
+        stacked, shapes = key.steps is not None, key.shapes
         bind_feeds(self._program, shapes, self._sources)
         devices = jax.local_devices() if self._strategy is None else self._strategy.resolve()
         if isinstance(self._strategy, DeviceMesh):
-            full = [key[:stacked] + shape for shape in shapes]
+            full = [shape if key.steps is None else (key.steps, *shape) for shape in shapes]
             said = specs_of(self._graph.nodes, self._tensors)
             ports = zip(self._program.ports("feed"), self._tensors, strict=True)
             rows = [(self._program.batch_axes.get(p.name), said.get(t)) for p, t in ports]
@@ -155,3 +153,8 @@ class FeedPlaces:
             cut_along(mesh, None if axis is None or shape[axis] % mesh.size else axis + stacked)
             for axis, shape in zip(axes, shapes, strict=True)
         ]
+
+
+def _stacked(values: Sequence[Any], n: int) -> ProgramKey:
+    """The key of `n` steps with these feeds, which have a leading axis of that size."""
+    return ProgramKey(tuple([value.shape[1:] for value in values]), n)

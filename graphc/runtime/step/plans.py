@@ -2,44 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 
-from graphc.ir.node import Tensor
+from graphc.config import CompileOptions
+from graphc.ir.graph import Graph
+from graphc.ir.node import position_of, same_items
 from graphc.runtime.feeds.feeds import FeedSpec
-from graphc.runtime.feeds.fetches import FetchNest
+from graphc.runtime.feeds.fetches import FetchSet, resolve_feeds
 from graphc.runtime.step.executable import Executable
-from graphc.runtime.targets.prepare import Prepared
+from graphc.runtime.targets.prepare import Prepared, prepare
 
 _LEAF: Any = jax.tree.structure(0)
+
+
+class ProgramKey(NamedTuple):
+    """Which executable of a plan: for feeds of these shapes, and how many steps it makes.
+
+    Attributes:
+        shapes: of the feeds of one step, in program order.
+        steps: None for one step without a loop.
+    """
+
+    shapes: tuple[tuple[int, ...], ...]
+    steps: int | None = None
 
 
 class Plan:
     """One way of calling `run`: its fetches and feed keys, resolved."""
 
-    def __init__(
-        self,
-        fetches: Any,
-        nest: FetchNest,
-        feeds: list[Tensor],
-        prepared: Prepared,
-        same: Any,
-    ) -> None:
+    def __init__(self, fetches: Any, fetch_set: FetchSet, prepared: Prepared) -> None:
         self.fetches = fetches  # keeps the objects alive that the key holds by identity
-        self.nest = nest
-        self.feeds = feeds
+        self.fetch_set = fetch_set
+        self.nest = fetch_set.nest
+        self.feeds = fetch_set.feeds
         self.prepared = prepared
-        self.same = same
         self.order: list[int] | None = None  # of the given feeds, where it is not that of `feeds`
-        # By the shapes of the feeds; with the number of steps first, where it makes several.
-        self.executables: dict[tuple[Any, ...], Executable] = {}
+        self.executables: dict[ProgramKey, Executable] = {}
         sources = prepared.sources
         self.specs = [
             FeedSpec(port, sources.get(port.name), copy=True)
             for port in prepared.functional.ports("feed")
         ]
+
+    @staticmethod
+    def of(
+        graph: Graph,
+        fetches: Any,
+        feeds: Mapping[Any, Any],
+        options: CompileOptions,
+        known: Iterable[Plan] = (),
+    ) -> Plan:
+        """The plan of calls with these fetches and feeds.
+
+        Args:
+            known: other plans. One of the same program, with another nest or order of feeds,
+                shares its program and executables with this one.
+
+        Raises:
+            FeedError, FetchError, UnknownNameError: they do not fit the graph.
+        """
+        given = list(resolve_feeds(graph, feeds))
+        fetch_set = FetchSet.of(graph, fetches, given)
+        found = next((p for p in known if p.fetch_set.program == fetch_set.program), None)
+        if found is None:
+            prepared = prepare(graph, fetch_set.nest.distinct, fetch_set.feeds, options)
+            plan = Plan(fetches, fetch_set, prepared)
+        else:
+            fetch_set.nest.take_order(found.nest.distinct)
+            plan = Plan(fetches, fetch_set, found.prepared)
+            plan.executables = found.executables
+        if not same_items(given, plan.feeds):
+            plan.order = [position_of(t, given) for t in plan.feeds]
+        return plan
 
     def copy_feeds(self) -> None:
         """Finds out whether host arrays have to be copied: only on CPU JAX may alias them."""
@@ -48,11 +85,11 @@ class Plan:
         for spec in self.specs:
             spec.copy = copy
 
-    def convert(self, feeds: Mapping[Any, Any]) -> tuple[list[Any], tuple[tuple[int, ...], ...]]:
-        """The values in order as arrays of the right dtype, and their shapes."""
+    def convert(self, feeds: Mapping[Any, Any]) -> tuple[list[Any], ProgramKey]:
+        """The values in order as arrays of the right dtype, and the key of one step with them."""
         given = feeds.values() if self.order is None else self._reorder(feeds)
         values = [spec.convert(value) for spec, value in zip(self.specs, given, strict=True)]
-        return values, tuple([value.shape for value in values])
+        return values, ProgramKey(tuple([value.shape for value in values]))
 
     def _reorder(self, feeds: Mapping[Any, Any]) -> list[Any]:
         given = list(feeds.values())

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import RLock
 from typing import Any
 
-import jax
-
 from graphc.config import CompileOptions
-from graphc.devices.mesh import Strategy
 from graphc.errors import ExecutionError
 from graphc.ir.graph import Graph
-from graphc.ir.node import position_of, same_items
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.core.failures import RUN_FAILED, in_words
 from graphc.runtime.feeds.batches import checked_count
-from graphc.runtime.feeds.fetches import FetchNest, in_program_order, resolve_feeds
+from graphc.runtime.feeds.fetches import resolve_feeds
 from graphc.runtime.pipeline.placement_log import PlacementLog
+from graphc.runtime.pipeline.request import CompileRequest
 from graphc.runtime.state.live_state import Homes, LiveState
 from graphc.runtime.step.compiler import build, shape_of
 from graphc.runtime.step.executable import Executable
-from graphc.runtime.step.plans import Plan, fetch_key
-from graphc.runtime.targets.prepare import prepare
+from graphc.runtime.step.plans import Plan, ProgramKey, fetch_key
 
 
 class Programs:
@@ -33,8 +29,9 @@ class Programs:
     that needs both locks takes `compiling` first.
 
     Args:
-        device: the device that everything runs on, whatever the program requests.
-        soft, log: see `compiler.build`.
+        request: makes a `CompileRequest` for the devices of the session, of a program, shapes,
+            and what else differs from program to program.
+        log: see `compiler.build`.
 
     Attributes:
         plans: by fetches and feed keys.
@@ -45,18 +42,14 @@ class Programs:
         self,
         graph: Graph,
         state: LiveState,
-        strategy: Strategy | None,
         options: CompileOptions,
-        device: jax.Device | None,
-        *,
-        soft: bool,
+        request: Callable[..., CompileRequest],
         log: PlacementLog | None,
     ) -> None:
         self.plans: dict[Any, Plan] = {}
         self.compiling = RLock()
         self._graph, self._state = graph, state
-        self._strategy, self._options, self._device = strategy, options, device
-        self._soft, self._log = soft, log
+        self._options, self._request, self._log = options, request, log
         self._base: str | None = None  # the default device, once something has run
 
     def plan_of(self, fetches: Any, feeds: Mapping[Any, Any]) -> Plan:
@@ -86,28 +79,13 @@ class Programs:
             found = self.plans.get(key)
         except (TypeError, RecursionError):  # the feeds are no mapping, or the key is not hashable
             key, found = None, None
-        return found or self._plan(key, fetches, feeds)
+        if found is None:
+            known = self.plans.values()
+            found = self.plans[key] = Plan.of(self._graph, fetches, feeds, self._options, known)
+        return found
 
-    def _plan(self, key: Any, fetches: Any, feeds: Mapping[Any, Any]) -> Plan:
-        tensors = list(resolve_feeds(self._graph, feeds))
-        nest = FetchNest(self._graph, fetches)
-        same = (frozenset(nest.distinct), frozenset(tensors))
-        known = next((p for p in self.plans.values() if p.same == same), None)
-        if known is None:
-            ordered = in_program_order(self._graph, tensors)
-            prepared = prepare(self._graph, nest.distinct, ordered, self._options)
-            plan = Plan(fetches, nest, ordered, prepared, same)
-        else:  # the same program with another nest or order: compiled once
-            nest.take_order(known.nest.distinct)
-            plan = Plan(fetches, nest, known.feeds, known.prepared, same)
-            plan.executables = known.executables
-        if not same_items(tensors, plan.feeds):
-            plan.order = [position_of(t, tensors) for t in plan.feeds]
-        self.plans[key] = plan
-        return plan
-
-    def executable(self, plan: Plan, key: tuple[Any, ...]) -> Executable:
-        """The executable of a plan for one of its keys (see `Plan`), compiled.
+    def executable(self, plan: Plan, key: ProgramKey) -> Executable:
+        """The executable of a plan for one of its keys, compiled.
 
         Raises:
             ExecutionError: XLA refuses the program.
@@ -115,7 +93,7 @@ class Programs:
         found = plan.executables.get(key)
         if found is None:
             with self.compiling:  # another thread may have compiled it by now
-                found = plan.executables.get(key) or self._build(plan, key, wait=True)
+                found = plan.executables.get(key) or self._build(plan, key)
         return found if found.is_compiled else found.wait()
 
     def begin(self, plan: Plan, feeds: Mapping[Any, Any], steps: int | None) -> list[Executable]:
@@ -123,11 +101,11 @@ class Programs:
         that lose a buffer to the new one are compiled again. This waits for none of them."""
         given = resolve_feeds(self._graph, feeds)
         shapes = tuple([shape_of(tensor, given[tensor]) for tensor in plan.feeds])
-        wanted = shapes if steps is None else (checked_count(steps), *shapes)
+        wanted = ProgramKey(shapes, None if steps is None else checked_count(steps))
         with self.compiling:
-            pairs: list[tuple[Plan, Any]] = [(plan, wanted)]
+            pairs = [(plan, wanted)]
             pairs += [(p, known) for p in self.plans.values() for known in p.executables]
-            return [p.executables.get(k) or self._build(p, k, wait=False) for p, k in pairs]
+            return [p.executables.get(k) or self._begin(p, k) for p, k in pairs]
 
     def grow(self) -> None:
         """Adds the variables to the state that the graph got since."""
@@ -135,26 +113,20 @@ class Programs:
             with self.compiling:
                 self._state.grow()
 
-    def _build(self, plan: Plan, key: tuple[Any, ...], *, wait: bool) -> Executable:
-        steps, shapes = (key[0], key[1:]) if key and type(key[0]) is int else (None, key)
+    def _build(self, plan: Plan, key: ProgramKey) -> Executable:
+        """The executable, compiled before the state is moved for it."""
+        return self._take_in(plan, key, self._made(plan, key).wait())
+
+    def _begin(self, plan: Plan, key: ProgramKey) -> Executable:
+        """The executable, which is compiled when it is waited for."""
+        return self._take_in(plan, key, self._made(plan, key))
+
+    def _made(self, plan: Plan, key: ProgramKey) -> Executable:
         self._state.grow()
-        executable = build(
-            self._graph,
-            plan.nest,
-            plan.feeds,
-            plan.prepared,
-            shapes,
-            self._state.layout,
-            self._strategy,
-            self._options,
-            self._device,
-            steps,
-            base=self._base,
-            soft=self._soft,
-            log=self._log,
-        )
-        if wait:
-            executable.wait()
+        request = self._request(plan.prepared, key.shapes, steps=key.steps, base=self._base)
+        return build(plan.fetch_set, request, self._state.layout, self._log)
+
+    def _take_in(self, plan: Plan, key: ProgramKey, executable: Executable) -> Executable:
         placement = executable.stages.compilation.placement
         if placement is not None:
             self._base = placement.base

@@ -20,8 +20,9 @@ from tqdm import tqdm
 from graphc.errors import GraphcError
 from graphc.ir.fingerprint import fingerprint
 from graphc.runtime.buffers.layout import StateLayout
-from graphc.runtime.pipeline.compilation import Compilation, Stages
+from graphc.runtime.pipeline.compilation import Compilation
 from graphc.runtime.pipeline.executable_cache import CacheBackend, CacheSlot, Found, cache_for
+from graphc.runtime.pipeline.stages import Stages
 from graphc.runtime.pipeline.tuned import Choice, Tuned, find_tuned, keep_tuned
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.tuning.trials import (

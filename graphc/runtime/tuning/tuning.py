@@ -26,9 +26,10 @@ from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.batches import checked_count
 from graphc.runtime.feeds.feeds import FeedSpec
-from graphc.runtime.feeds.fetches import FetchNest, in_program_order, resolve_feeds
+from graphc.runtime.feeds.fetches import FetchSet, resolve_feeds
 from graphc.runtime.pipeline.compilation import Compilation
 from graphc.runtime.pipeline.executable_cache import CacheBackend
+from graphc.runtime.pipeline.request import CompileRequest
 from graphc.runtime.state.initial import initial_values, state_types
 from graphc.runtime.step.compiler import (
     assemble,
@@ -103,12 +104,10 @@ def tune(
     options = _tunable(options)
     refuse_workers(strategy, "tune")
     count = None if steps is None else checked_count(steps, "tune: steps")
-    nest = FetchNest(graph, fetches)
     by_tensor = resolve_feeds(graph, {} if feeds is None else feeds)
-    given = {
-        tensor: _as_fed(tensor, by_tensor[tensor]) for tensor in in_program_order(graph, by_tensor)
-    }
-    prepared = prepare(graph, nest.distinct, list(given), options)
+    fetch_set = FetchSet.of(graph, fetches, by_tensor)
+    given = {tensor: _as_fed(tensor, by_tensor[tensor]) for tensor in fetch_set.feeds}
+    prepared = prepare(graph, fetch_set.nest.distinct, fetch_set.feeds, options)
     if calls_back(prepared.functional):
         raise GraphError(
             "a program that calls back into Python is not tuned: each trial would call it",
@@ -116,11 +115,12 @@ def tune(
         )
     shapes = [shape_of(tensor, value) for tensor, value in given.items()]
     described = checked_machine(machine, "tune")
-    compilation = Compilation(prepared, shapes, strategy, options, None, count, machine=described)
+    request = CompileRequest(prepared, shapes, options, strategy, count, machine=described)
+    compilation = Compilation(request)
     layout = StateLayout({}).with_variables(state_types(graph))
 
     def make(compilation: Compilation, place: CacheBackend) -> Executable:
-        return assemble(graph, nest, list(given), compilation, place, layout)
+        return assemble(fetch_set, compilation, place, layout)
 
     if described is not None:
         found = Estimates(make, compilation, described.model, begin + seconds)

@@ -18,6 +18,7 @@ from graphc.runtime.core.failures import in_words
 from graphc.runtime.feeds.feeds import bind_feeds
 from graphc.runtime.pipeline.compilation import Compilation
 from graphc.runtime.pipeline.executable_cache import CacheSlot
+from graphc.runtime.pipeline.request import CompileRequest
 from graphc.runtime.state.live_state import Homes
 from graphc.runtime.step.compiler import Made, make
 from graphc.runtime.targets.executors import Executor, Places, spread
@@ -185,7 +186,7 @@ class StepParts:
             prepared = self._server_half if device is None else self._worker_half
             shapes: Any = [p.tensor.type.shape for p in prepared.functional.ports("feed")]
             where = device or self._server
-            compilation = Compilation(prepared, shapes, None, self._options, where)
+            compilation = Compilation(CompileRequest(prepared, shapes, self._options, device=where))
             made = self._made[device] = make(
                 compilation, CacheSlot(compilation, layout), layout, grow=grow
             )

@@ -181,8 +181,8 @@ class Run:
             return False
         ticket, feeds = taken
         plan, by_shapes = self._compiled.plan_of(self._fetches, feeds)
-        values, shapes = plan.convert(feeds)
-        parts = self._compiled.parts_of(plan, by_shapes, shapes)
+        values, key = plan.convert(feeds)
+        parts = self._compiled.parts_of(plan, by_shapes, key)
         parts.ensure(worker, server)
         values += self._draws(worker, parts.halves.draws)
         snapshot = server.read(worker, ticket)

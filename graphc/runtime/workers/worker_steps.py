@@ -10,13 +10,10 @@ import jax
 
 from graphc.config import CompileOptions
 from graphc.ir.graph import Graph
-from graphc.ir.node import position_of, same_items
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.feeds.batches import Batch
-from graphc.runtime.feeds.fetches import FetchNest, in_program_order, resolve_feeds
 from graphc.runtime.state.live_state import Homes
-from graphc.runtime.step.plans import Plan, fetch_key
-from graphc.runtime.targets.prepare import prepare
+from graphc.runtime.step.plans import Plan, ProgramKey, fetch_key
 from graphc.runtime.workers.step_parts import StepParts
 
 
@@ -39,37 +36,30 @@ class WorkerSteps:
     ) -> None:
         self.devices, self.server = devices, server
         self.graph, self._options, self._adopt = graph, options, adopt
-        self._plans: dict[Any, tuple[Plan, dict[Any, StepParts]]] = {}
+        self._plans: dict[Any, tuple[Plan, dict[ProgramKey, StepParts]]] = {}
         self._lock = Lock()
 
-    def plan_of(self, fetches: Any, feeds: Batch) -> tuple[Plan, dict[Any, StepParts]]:
+    def plan_of(self, fetches: Any, feeds: Batch) -> tuple[Plan, dict[ProgramKey, StepParts]]:
         """The plan of steps with these fetches and feeds, and its parts by shapes."""
         key = (fetch_key(fetches), tuple(feeds))
         with self._lock:
             found = self._plans.get(key)
             if found is None:
-                found = self._plans[key] = (self._plan(fetches, feeds), {})
+                plan = Plan.of(self.graph, fetches, feeds, self._options)
+                self.graph.finalize()
+                found = self._plans[key] = (plan, {})
             return found
 
-    def _plan(self, fetches: Any, feeds: Batch) -> Plan:
-        tensors = list(resolve_feeds(self.graph, feeds))
-        nest = FetchNest(self.graph, fetches)
-        ordered = in_program_order(self.graph, tensors)
-        prepared = prepare(self.graph, nest.distinct, ordered, self._options)
-        self.graph.finalize()
-        plan = Plan(fetches, nest, ordered, prepared, None)
-        if not same_items(tensors, ordered):
-            plan.order = [position_of(t, tensors) for t in ordered]
-        return plan
-
-    def parts_of(self, plan: Plan, parts: dict[Any, StepParts], shapes: Any) -> StepParts:
+    def parts_of(
+        self, plan: Plan, parts: dict[ProgramKey, StepParts], key: ProgramKey
+    ) -> StepParts:
         """The parts of a plan for feeds of these shapes."""
         with self._lock:
-            found = parts.get(shapes)
+            found = parts.get(key)
             if found is None:
-                found = parts[shapes] = StepParts(
+                found = parts[key] = StepParts(
                     plan.prepared,
-                    shapes,
+                    key.shapes,
                     self._options,
                     self.devices,
                     self.server,

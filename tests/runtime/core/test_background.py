@@ -59,9 +59,7 @@ def test_several_compile_side_by_side(together: threading.Barrier) -> None:
     graph, x, y, loss, train = model()
     with graph.extend():
         other = gc.exp(y)
-    futures = [
-        gc.compile(graph, fetches, {x: (8, 3)}, wait=False) for fetches in ([train, loss], other)
-    ]
+    futures = [gc.compile_async(graph, fetches, {x: (8, 3)}) for fetches in ([train, loss], other)]
     assert all(isinstance(future, Future) for future in futures)
     step, read = [future.result() for future in futures]  # alone, each would wait for ever
     (_, value), state = step(step.init(), {x: FEED})
@@ -72,20 +70,20 @@ def test_several_compile_side_by_side(together: threading.Barrier) -> None:
 def test_what_is_wrong_with_the_program_is_said_at_once() -> None:
     graph, x, y, loss, train = model()
     with pytest.raises(FeedError, match="got shape"):
-        gc.compile(graph, loss, {x: (8, 4)}, wait=False)
+        gc.compile_async(graph, loss, {x: (8, 4)})
     with pytest.raises(LayoutError, match="no feed has a batch axis"):
-        gc.compile(graph, graph.variable("scale0"), strategy=DataParallel(2), wait=False)
+        gc.compile_async(graph, graph.variable("scale0"), strategy=DataParallel(2))
 
 
 def test_what_xla_refuses_comes_with_the_future() -> None:
     graph, x, _, loss, train = model()
     options = gc.CompileOptions(xla_options={"no_such_option": 1})
-    future = gc.compile(graph, [train, loss], {x: (8, 3)}, options=options, wait=False)
+    future = gc.compile_async(graph, [train, loss], {x: (8, 3)}, options=options)
     with pytest.raises(ExecutionError, match="no_such_option"):
         future.result()
     session = gc.Session(graph, options=options)
     with pytest.raises(ExecutionError, match="no_such_option"):
-        session.compile(loss, {x: (8, 3)}, wait=False).result()
+        session.compile_async(loss, {x: (8, 3)}).result()
     for _ in range(2):
         with pytest.raises(ExecutionError, match="no_such_option"):
             session.run(loss, {x: FEED})
@@ -98,10 +96,10 @@ def test_a_thread_has_the_settings_of_its_caller() -> None:
     assert in_background(settings).result() == settings()
     texts = []
     graph, x, y, *_ = model()
-    for wait in (True, False):
-        with jax.default_matmul_precision("highest"):
-            step = gc.compile(graph, y, {x: (8, 3)}, wait=wait)  # type: ignore[call-overload]
-            texts.append((step if wait else step.result()).stablehlo())
+    with jax.default_matmul_precision("highest"):
+        texts.append(gc.compile(graph, y, {x: (8, 3)}).stablehlo())
+        future = gc.compile_async(graph, y, {x: (8, 3)})
+        texts.append(future.result().stablehlo())
     assert texts[0] == texts[1] and "precision = [HIGHEST" in texts[0]
 
 
@@ -129,7 +127,7 @@ def test_what_loses_its_buffers_is_compiled_again_ahead() -> None:
         part = graph.variables["scale1"].read() * 2.0
     session = gc.Session(graph)
     first = session.compile(part)  # takes a variable alone, which the step puts with others
-    future = session.compile([train, loss], {x: (8, 3)}, wait=False)
+    future = session.compile_async([train, loss], {x: (8, 3)})
     assert len(session.executables) == 2 and first not in session.executables
     np.testing.assert_array_equal(session.run(part), [4, 4, 4, 4])
     future.result()
@@ -142,7 +140,7 @@ def test_what_loses_its_buffers_is_compiled_again_ahead() -> None:
 def test_runs_wait_for_what_is_being_compiled(together: threading.Barrier) -> None:
     graph, x, y, loss, train = model()
     session = gc.Session(graph, strategy=DataParallel(2))
-    futures = [session.compile(f, {x: (8, 3)}, wait=False) for f in ([train, loss], [loss, y])]
+    futures = [session.compile_async(f, {x: (8, 3)}) for f in ([train, loss], [loss, y])]
     before = session.run([loss, y], {x: FEED})[0]
     assert_near(session.run([train, loss], {x: FEED})[1], before, rtol=1e-6)
     assert {future.result() for future in futures} == set(session.executables)

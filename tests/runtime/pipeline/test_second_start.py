@@ -74,7 +74,7 @@ results.append(np.asarray(session.run_steps([train, loss], [feeds] * 3, 3)[1]).t
 results.append({name: value.tolist() for name, value in session.values().items()})
 
 futures = [
-    gc.compile(graph, fetches, given, strategy=strategy, options=options, wait=False)
+    gc.compile_async(graph, fetches, given, strategy=strategy, options=options)
     for fetches, given in [([train, loss], shapes), (losses, shapes)]
 ]
 step, evaluate = [future.result() for future in futures]

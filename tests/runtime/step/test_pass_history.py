@@ -28,9 +28,7 @@ def step(strategy: gc.devices.DataParallel | None = None, **options: object) -> 
         train = gc.minimize(loss, optax.adam(1e-3), name="train")
     given = gc.CompileOptions(**options)  # type: ignore[arg-type]
     feeds = {x: (BATCH, WIDTH)}
-    made = gc.compile(
-        graph, [train, loss], feeds, strategy=strategy, options=given, wait=False
-    ).result()
+    made = gc.compile_async(graph, [train, loss], feeds, strategy=strategy, options=given).result()
     assert isinstance(made, Executable)
     return made
 

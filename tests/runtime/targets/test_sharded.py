@@ -251,10 +251,9 @@ def test_the_key_tells_meshes_and_annotations_apart() -> None:
     sizes = {"x": (8, 12), "y": (8,)}
     meshes = [{"data": 2, "model": 2}, {"data": 4, "model": 1}, {"model": 2, "data": 2}]
     steps = [
-        gc.compile(mlp(), "loss:0", sizes, strategy=gc.devices.Mesh(axes), wait=False)
-        for axes in meshes
+        gc.compile_async(mlp(), "loss:0", sizes, strategy=gc.devices.Mesh(axes)) for axes in meshes
     ]
-    steps.append(gc.compile(mlp(annotated=False), "loss:0", sizes, strategy=MESH, wait=False))
+    steps.append(gc.compile_async(mlp(annotated=False), "loss:0", sizes, strategy=MESH))
     keys = {step.result().cache_key for step in steps}
     assert len(keys) == 4
     assert None not in keys

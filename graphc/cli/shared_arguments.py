@@ -1,0 +1,162 @@
+"""Arguments that several commands have, and how their values are read."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+from graphc.config import PIPELINES
+from graphc.errors import nearest
+
+SCRIPT = "a Python file with a function build() that returns a gc.train.Job"
+
+
+def takes_script(parser: argparse.ArgumentParser) -> None:
+    """The script, and what follows `--` for it."""
+    parser.add_argument(
+        "script", metavar="SCRIPT", help=f"{SCRIPT}; what stands after -- becomes its sys.argv"
+    )
+    parser.set_defaults(takes_arguments=True)
+
+
+def add_devices(parser: argparse.ArgumentParser) -> None:
+    """`--devices`."""
+    parser.add_argument(
+        "--devices",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="share each batch among N devices (the processor is split into N if need be)",
+    )
+
+
+def add_machine(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """With it, `--devices` is None where it is not given: all of the machine's."""
+    parser.add_argument(
+        "--machine",
+        metavar="NAME",
+        required=required,
+        help="compile for GPUs that need not be here: 8xh100, or a file of graphc devices "
+        "--describe; by default each batch is shared among all of them",
+    )
+    parser.set_defaults(devices=None)
+
+
+def add_cache_dir(parser: argparse.ArgumentParser) -> None:
+    """`--cache-dir`."""
+    parser.add_argument(
+        "--cache-dir",
+        metavar="FOLDER",
+        help="where compiled programs are kept, instead of the default folder",
+    )
+
+
+def add_pipeline(parser: argparse.ArgumentParser) -> None:
+    """`--pipeline`."""
+    parser.add_argument(
+        "--pipeline", choices=PIPELINES, default="O2", help="the passes that run (default: O2)"
+    )
+
+
+def add_fetches(parser: argparse.ArgumentParser) -> None:
+    """`--fetch` and `--feed`."""
+    parser.add_argument(
+        "--fetch",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a tensor, node or variable to fetch instead of the training step",
+    )
+    parser.add_argument(
+        "--feed",
+        action="append",
+        default=[],
+        type=feed,
+        metavar="NAME=SHAPE",
+        help="the shape of a feed, such as x=32,784 (default: that of the job's batches)",
+    )
+
+
+def add_tolerance(parser: argparse.ArgumentParser, text: str) -> None:
+    """`--tolerance`; `text` is its help."""
+    parser.add_argument(
+        "--tolerance",
+        type=tolerance,
+        metavar="X",
+        help=f"{text} (default: by dtype; 1e-4 for float32)",
+    )
+
+
+def add_progress(parser: argparse.ArgumentParser) -> None:
+    """`--no-progress`."""
+    parser.add_argument("--no-progress", action="store_true", help="no progress bar")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """`--json`."""
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs to read")
+
+
+def action(text: str) -> str:
+    """An action of `graphc cache`."""
+    known = ("list", "clear", "size")
+    if text not in known:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of its actions; {nearest(text, known)}")
+    return text
+
+
+def positive(text: str) -> int:
+    """An int of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A number above 0."""
+    value = number(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
+def tolerance(text: str) -> float:
+    """A number of at least 0."""
+    value = number(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
+    return value
+
+
+def number(text: str) -> float:
+    """-1 for what is no finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        return -1.0
+    return value if math.isfinite(value) else -1.0
+
+
+def pair(text: str) -> tuple[str, str]:
+    """`NAME=VALUE`."""
+    name, equals, value = text.partition("=")
+    if not name or not equals or not value:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=VALUE")
+    return name, value
+
+
+def size(text: str) -> tuple[str, int]:
+    """`NAME=N`."""
+    name, _, size = text.partition("=")
+    if not name or not size.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=N")
+    return name, int(size)
+
+
+def feed(text: str) -> tuple[str, tuple[int, ...]]:
+    """`NAME=SIZE,SIZE`."""
+    name, equals, shape = text.partition("=")
+    sizes = [size.strip() for size in shape.strip("()").split(",") if size.strip()]
+    if not name or not equals or not all(size.isdecimal() for size in sizes):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=SIZE,SIZE,...")
+    return name, tuple(map(int, sizes))

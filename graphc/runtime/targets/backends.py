@@ -1,0 +1,196 @@
+"""What a program is compiled for, one class each: a device, replicas, a mesh, several devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax
+
+from graphc.config import CompileOptions
+from graphc.devices.mesh import Mesh
+from graphc.devices.strategy import DataParallel
+from graphc.ir.program import Program
+from graphc.runtime.buffers.annotated import feed_specs
+from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.buffers.state_buffers import physical
+from graphc.runtime.buffers.steps import physical_steps
+from graphc.runtime.targets.jax_program import InJax, on_one_device
+from graphc.runtime.targets.partitioned import on_devices
+from graphc.runtime.targets.prepare import Prepared
+from graphc.runtime.targets.replicated import on_replicas
+from graphc.runtime.targets.sharded import on_mesh
+
+
+class Backend(Protocol):
+    """How a bound program becomes a JAX function, and on which devices."""
+
+    @property
+    def devices(self) -> Sequence[jax.Device]:
+        """Those it runs on."""
+
+    @property
+    def replicas(self) -> int:
+        """How many share the batch; 1 without a strategy."""
+
+    @property
+    def keeps_to_limit(self) -> bool:
+        """Whether graphc can keep its programs to a limit of memory."""
+
+    @property
+    def parallel(self) -> Mapping[str, Any] | None:
+        """What a compiled program depends on of the strategy; None without one."""
+
+    def physical(self, program: Program, layout: StateLayout, steps: int | None) -> Program:
+        """The program with the buffers of `layout` for state, in a loop of `steps`, if any."""
+
+    def in_jax(
+        self,
+        program: Program,
+        layout: StateLayout,
+        options: CompileOptions,
+        steps: int | None,
+        budget: int | None,
+    ) -> InJax:
+        """A physical program as a JAX function.
+
+        Args:
+            steps: as `physical` had it.
+            budget: of memory, see `passes.recompute`; None computes nothing again.
+
+        Raises:
+            LayoutError: the strategy cannot be followed.
+        """
+
+
+class _Looping:
+    """Makes several steps in a loop on the device."""
+
+    def physical(self, program: Program, layout: StateLayout, steps: int | None) -> Program:
+        if steps is None:
+            return physical(program, layout)
+        return physical_steps(program, layout, steps)
+
+
+@dataclass(frozen=True)
+class OneDevice(_Looping):
+    """Everything on one device."""
+
+    device: jax.Device
+    replicas: int = 1
+    keeps_to_limit: bool = True
+    parallel: None = None
+
+    @property
+    def devices(self) -> Sequence[jax.Device]:
+        return [self.device]
+
+    def in_jax(
+        self,
+        program: Program,
+        layout: StateLayout,
+        options: CompileOptions,
+        steps: int | None,
+        budget: int | None,
+    ) -> InJax:
+        return on_one_device(program, layout, options, self.device, budget)
+
+
+@dataclass(frozen=True)
+class Partitioned:
+    """Nodes on several devices, as the placement says.
+
+    Attributes:
+        named: the devices by name.
+        base: the name of the one that has what is said nowhere.
+    """
+
+    named: Mapping[str, jax.Device]
+    base: str
+    replicas: int = 1
+    keeps_to_limit: bool = False
+    parallel: None = None
+
+    @property
+    def devices(self) -> Sequence[jax.Device]:
+        return list(self.named.values())
+
+    def physical(self, program: Program, layout: StateLayout, steps: int | None) -> Program:
+        return physical(program, layout)  # the host makes the steps
+
+    def in_jax(
+        self,
+        program: Program,
+        layout: StateLayout,
+        options: CompileOptions,
+        steps: int | None,
+        budget: int | None,
+    ) -> InJax:
+        return on_devices(program, layout, options, self.named, self.base, steps)
+
+
+@dataclass(frozen=True)
+class Replicas(_Looping):
+    """The batch shared among devices, each of which runs the same program.
+
+    Attributes:
+        sources: feed name -> the user's line of its placeholder, for errors.
+    """
+
+    strategy: DataParallel
+    devices: Sequence[jax.Device]
+    sources: Mapping[str, Any]
+    keeps_to_limit: bool = True
+
+    @property
+    def replicas(self) -> int:
+        return self.strategy.replicas
+
+    @property
+    def parallel(self) -> Mapping[str, Any]:
+        return self.strategy.meaning()
+
+    def in_jax(
+        self,
+        program: Program,
+        layout: StateLayout,
+        options: CompileOptions,
+        steps: int | None,
+        budget: int | None,
+    ) -> InJax:
+        return on_replicas(program, layout, options, self.strategy, self.sources, budget)
+
+
+@dataclass(frozen=True)
+class OnMesh(_Looping):
+    """One program over a mesh of devices.
+
+    Attributes:
+        prepared: says how feeds and variables lie on the mesh.
+    """
+
+    strategy: Mesh
+    devices: Sequence[jax.Device]
+    prepared: Prepared
+    keeps_to_limit: bool = False
+
+    @property
+    def replicas(self) -> int:
+        return self.strategy.replicas
+
+    @property
+    def parallel(self) -> Mapping[str, Any]:
+        return self.strategy.meaning()
+
+    def in_jax(
+        self,
+        program: Program,
+        layout: StateLayout,
+        options: CompileOptions,
+        steps: int | None,
+        budget: int | None,
+    ) -> InJax:
+        feeds = feed_specs(self.prepared.functional)
+        lines = self.prepared.shard_sources
+        return on_mesh(program, layout, options, self.strategy, feeds, lines)
