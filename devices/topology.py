@@ -7,8 +7,7 @@ and neither a GPU nor a driver.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib.metadata import entry_points
 from threading import Lock
@@ -20,6 +19,7 @@ from jax.experimental import topologies
 from graphc.devices.libraries import installed, libraries
 from graphc.devices.machine import Gpu, Machine
 from graphc.errors import DeviceError, MissingExtraError
+from graphc.jax_internals import PLATFORMS, changed_setting
 
 PLUGINS = ("jax-cuda13-plugin", "jax-cuda12-plugin")
 
@@ -69,16 +69,10 @@ def _described(text: str, count: int) -> Any:
         return topologies.get_topology_desc(platform="cuda", **arguments)
 
 
-@contextmanager
-def _only_the_processor() -> Iterator[None]:
+def _only_the_processor() -> AbstractContextManager[None]:
     """JAX's plugin refuses to be registered where there is no GPU, unless only the processor was
     asked for."""
-    before = jax.config.values["jax_platforms"]
-    jax.config.update("jax_platforms", "cpu")
-    try:
-        yield
-    finally:
-        jax.config.update("jax_platforms", before)
+    return changed_setting(PLATFORMS, "cpu")
 
 
 def devices_by_name(machine: Machine) -> dict[str, jax.Device]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import zip_longest
 from typing import Any
 
@@ -25,6 +25,7 @@ from graphc.artifacts.safe_reading import UnreadableError
 from graphc.errors import ArtifactError, ExecutionError, GraphcError
 from graphc.ir.dtypes import short_name
 from graphc.ir.types import TensorType
+from graphc.jax_internals import LOCATIONS, SHARDY, all_settings, changed_setting
 
 
 def export(name: str, function: Function, platforms: Sequence[str], open_sizes: bool) -> Any:
@@ -66,20 +67,13 @@ def serialized(function: Function) -> bytes:
         raise ExecutionError(f"the graph cannot be exported: {error}") from error
 
 
-@contextmanager
-def _without_paths() -> Iterator[None]:
+def _without_paths() -> AbstractContextManager[None]:
     """Keeps the paths of Python files, which JAX notes for each operation, out of the program.
 
     The names of the nodes stay. A file that leaves should not tell of the machine it was made
     on, nor differ by it.
     """
-    name = "jax_traceback_in_locations_limit"
-    before = jax.config.values[name]
-    jax.config.update(name, 0)
-    try:
-        yield
-    finally:
-        jax.config.update(name, before)
+    return changed_setting(LOCATIONS, 0)
 
 
 def check_convention(convention: int | None) -> None:
@@ -206,7 +200,7 @@ def check_refined(lowered: Any, devices: int) -> None:
             code.getvalue(),
             enable_shape_assertions=True,
             validate_static_shapes=True,
-            enable_shardy=bool(jax.config.values.get("jax_use_shardy_partitioner", True)),
+            enable_shardy=bool(all_settings().get(SHARDY, True)),
         )
         found = findings(ir.Module.parse(refined, context=module.context))
         check_rules(found, devices, refined=True)

@@ -18,6 +18,7 @@ from graphc.ir.dtypes import INT32, UINT32, as_dtype, is_64bit
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import AMBIENT
 from graphc.ir.source import current_source
+from graphc.jax_internals import KEY_DTYPE
 from graphc.jaxpr.equation import Array, Equation, Rule
 from graphc.jaxpr.shapes import reshaped, transposed
 from graphc.jaxpr.windows import dynamic_slice
@@ -29,8 +30,6 @@ from graphc.ops.draws.random_keys import FOLD_IN, RANDOM_BITS, SPLIT_KEY
 from graphc.ops.elementwise.bits import bitcast, right_shift
 from graphc.ops.elementwise.comparison import where
 
-_IMPORTED = "key<fry>"  # how JAX writes the dtype of keys of threefry2x32
-
 
 @cache
 def is_key(dtype: Any) -> bool:
@@ -41,7 +40,7 @@ def is_key(dtype: Any) -> bool:
     """
     if not jnp.issubdtype(dtype, jax.dtypes.prng_key):
         return False
-    if str(dtype) != _IMPORTED:
+    if str(dtype) != KEY_DTYPE:
         raise JaxImportError(
             f"the JAX function draws random numbers from another generator: {dtype}",
             source=AMBIENT.source or current_source(),

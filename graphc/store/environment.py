@@ -17,6 +17,7 @@ import numpy as np
 from jaxlib.version import __version__ as jaxlib_version
 
 from graphc._version import __version__
+from graphc.jax_internals import all_settings
 
 # Settings of JAX that change neither what is compiled nor how, by the start of their names.
 # Whatever else JAX has or will have counts: at worst a program is compiled once more.
@@ -115,8 +116,8 @@ def _flags() -> dict[str, str]:
 
 def settings() -> str:
     """JAX's settings as they hold in this thread, without those that cannot matter."""
-    names = sorted(n for n in jax.config.values if not n.startswith(_WITHOUT_INFLUENCE))
-    return ", ".join(f"{name}={getattr(jax.config, name, None)}" for name in names)
+    found = all_settings().items()
+    return ", ".join(f"{n}={value}" for n, value in found if not n.startswith(_WITHOUT_INFLUENCE))
 
 
 def _cpu_count() -> int:

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import jax
 
+from graphc.jax_internals import all_settings
+
 T = TypeVar("T")
 
 
@@ -42,17 +44,13 @@ def own_settings() -> dict[str, Any]:
     """What this thread has set otherwise than a new one would have it, as by `jax.enable_x64`: by
     the names of such functions."""
     others: dict[str, Any] = {}
-    thread = Thread(target=lambda: others.update(_settings()))
+    thread = Thread(target=lambda: others.update(all_settings()))
     thread.start()
     thread.join()
-    mine = _settings()
+    mine = all_settings()
     return {
         name.removeprefix("jax_"): value for name, value in mine.items() if value != others[name]
     }
-
-
-def _settings() -> dict[str, Any]:
-    return {name: getattr(jax.config, name, None) for name in jax.config.values}
 
 
 @lru_cache(maxsize=1)

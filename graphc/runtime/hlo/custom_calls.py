@@ -23,6 +23,17 @@ import numpy as np
 from jax import lax
 
 from graphc.errors import CacheError
+from graphc.jax_internals import (
+    GPU_CHOLESKY_UPDATE,
+    GPU_HYBRID,
+    GPU_LIBRARIES,
+    GPU_OF_XLA,
+    GPU_PIVOTS,
+    GPU_THREEFRY,
+    LAPACK,
+    TOP_K,
+    TRIDIAGONAL,
+)
 
 # In XLA's text the opcode stands after the type of the result, and the target in the same line.
 _CALL = re.compile(r" custom-call(?:-start)?\(")
@@ -107,19 +118,19 @@ class _Family(NamedTuple):
 _GPUS = ("cuda", "rocm")
 _KNOWN = (
     # LAPACK: JAX takes all addresses from SciPy when it lowers a call of any routine.
-    _Family(("cpu",), r"lapack_[sdcz][a-z0-9]+_ffi", lax.linalg.cholesky),
-    _Family(("cpu",), "tridiagonal_solve_perturbed_ffi", lax.linalg.cholesky),
+    _Family(("cpu",), LAPACK, lax.linalg.cholesky),
+    _Family(("cpu",), TRIDIAGONAL, lax.linalg.cholesky),
     # XLA's own.
-    _Family(("cpu",), "TopK"),
-    _Family(_GPUS, r"__(cublas|cudnn|cub|cusolver|hipblas|hipcub|gpu)\$.+"),
+    _Family(("cpu",), TOP_K),
+    _Family(_GPUS, GPU_OF_XLA),
     # Libraries of GPU vendors. JAX registers their functions when it creates the devices; the calls
     # themselves create the handles.
-    _Family(_GPUS, r"(cusolver|cublas|cusparse|hipsolver|hipblas|hipsparse)_\w+_ffi"),
-    _Family(_GPUS, r"(cu|hip)_threefry2x32_ffi"),
-    _Family(_GPUS, r"(cu|hip)_lu_pivots_to_permutation"),
-    _Family(_GPUS, r"(cu|hip)_cholesky_update_ffi"),
+    _Family(_GPUS, GPU_LIBRARIES),
+    _Family(_GPUS, GPU_THREEFRY),
+    _Family(_GPUS, GPU_PIVOTS),
+    _Family(_GPUS, GPU_CHOLESKY_UPDATE),
     # LAPACK on the host for matrices on a GPU: addresses as above.
-    _Family(_GPUS, r"(cu|hip)hybrid_\w+", lax.linalg.eig),
+    _Family(_GPUS, GPU_HYBRID, lax.linalg.eig),
 )
 
 

@@ -12,6 +12,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from graphc.jax_internals import (
+    CUBLAS_PRODUCTS,
+    CUDNN_ATTENTION,
+    CUDNN_BACKWARD_FILTER,
+    CUDNN_BACKWARD_INPUT,
+    CUDNN_CONVOLUTION,
+)
 from graphc.runtime.hlo.hlo_text import Instruction, Shape
 
 
@@ -106,17 +113,17 @@ def _custom_call(instruction: Instruction, operands: Sequence[Shape]) -> Flops:
     if result is None or len(operands) < 2:
         return Flops({}, known=False)
     axes = instruction.configured("lhs_contracting_dimensions")
-    if target.startswith(("__cublas$gemm", "__cublas$lt")) and axes is not None:
+    if target.startswith(CUBLAS_PRODUCTS) and axes is not None:
         contracted = _sizes(operands[0], [int(axis) for axis in axes.split(",") if axis.strip()])
         return _matrix(2.0 * result.elements * contracted, instruction, operands)
-    if target.startswith("__cudnn$conv"):
+    if target.startswith(CUDNN_CONVOLUTION):
         x, kernel, y = operands[0], operands[1], result
-        if target.startswith("__cudnn$convBackwardInput"):
+        if target.startswith(CUDNN_BACKWARD_INPUT):
             x, kernel, y = result, operands[1], operands[0]
-        elif target.startswith("__cudnn$convBackwardFilter"):
+        elif target.startswith(CUDNN_BACKWARD_FILTER):
             x, kernel, y = operands[0], result, operands[1]
         return _matrix(_convolution(x, kernel, y, instruction), instruction, operands)
-    if target.startswith("__cudnn$fmha"):
+    if target.startswith(CUDNN_ATTENTION):
         return _attention(instruction, operands)
     return Flops({}, known=False)
 

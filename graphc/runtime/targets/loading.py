@@ -18,6 +18,7 @@ from jax.experimental.serialize_executable import deserialize_and_load, serializ
 
 from graphc.devices.discovery import platform_of
 from graphc.errors import CacheError
+from graphc.jax_internals import CACHE_HIT
 from graphc.runtime.hlo.custom_calls import check_known, make_ready, targets_of
 
 
@@ -44,7 +45,7 @@ _here = local()
 def _listen() -> None:
     def note(event: str, **_: Any) -> None:
         found = getattr(_here, "found", None)
-        if found is not None and event == "/jax/compilation_cache/cache_hits":
+        if found is not None and event == CACHE_HIT:
             found.append(event)
 
     jax.monitoring.register_event_listener(note)

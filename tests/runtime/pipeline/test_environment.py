@@ -39,11 +39,12 @@ def test_settings_that_change_numbers_count(context) -> None:
         ("jax_optimization_level", "O1"),
         ("jax_default_prng_impl", "rbg"),
         ("jax_use_shardy_partitioner", False),
+        ("jax_disable_most_optimizations", None),  # the other one: cannot be read as an attribute
     ],
 )
 def test_settings_of_the_compiler_count(name: str, value: object) -> None:
-    before, old = settings(), getattr(jax.config, name)
-    jax.config.update(name, value)
+    before, old = settings(), jax.config.values[name]
+    jax.config.update(name, (not old) if value is None else value)
     try:
         assert settings() != before
     finally:

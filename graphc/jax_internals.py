@@ -1,0 +1,60 @@
+"""What graphc knows of JAX and XLA that neither of them promises, in one place.
+
+A new JAX may change any of it without a word. tests/test_jax_internals.py tells which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import jax
+
+KEY_DTYPE: Final = "key<fry>"
+"""The text of the dtype of random keys of threefry2x32."""
+
+CACHE_HIT: Final = "/jax/compilation_cache/cache_hits"
+"""The event when JAX finds a program in its own persistent cache."""
+
+# -- the targets of custom calls in XLA's text, as patterns of whole names or as their starts --
+LAPACK: Final = r"lapack_[sdcz][a-z0-9]+_ffi"
+TRIDIAGONAL: Final = "tridiagonal_solve_perturbed_ffi"
+TOP_K: Final = "TopK"
+GPU_OF_XLA: Final = r"__(cublas|cudnn|cub|cusolver|hipblas|hipcub|gpu)\$.+"
+GPU_LIBRARIES: Final = r"(cusolver|cublas|cusparse|hipsolver|hipblas|hipsparse)_\w+_ffi"
+GPU_THREEFRY: Final = r"(cu|hip)_threefry2x32_ffi"
+GPU_PIVOTS: Final = r"(cu|hip)_lu_pivots_to_permutation"
+GPU_CHOLESKY_UPDATE: Final = r"(cu|hip)_cholesky_update_ffi"
+GPU_HYBRID: Final = r"(cu|hip)hybrid_\w+"
+CUBLAS_PRODUCTS: Final = ("__cublas$gemm", "__cublas$lt")
+CUDNN_CONVOLUTION: Final = "__cudnn$conv"
+CUDNN_BACKWARD_INPUT: Final = "__cudnn$convBackwardInput"
+CUDNN_BACKWARD_FILTER: Final = "__cudnn$convBackwardFilter"
+CUDNN_ATTENTION: Final = "__cudnn$fmha"
+
+
+# -- settings ----------------------------------------------------------------------------------
+
+LOCATIONS: Final = "jax_traceback_in_locations_limit"
+PLATFORMS: Final = "jax_platforms"
+SHARDY: Final = "jax_use_shardy_partitioner"
+
+
+def all_settings() -> dict[str, Any]:
+    """All settings of JAX by name, as they hold in this thread.
+
+    As attributes of `jax.config` some cannot be read.
+    """
+    return dict(sorted(jax.config.values.items()))
+
+
+@contextmanager
+def changed_setting(name: str, value: Any) -> Iterator[None]:
+    """Another value of a setting meanwhile, in all threads."""
+    before = all_settings()[name]
+    jax.config.update(name, value)
+    try:
+        yield
+    finally:
+        jax.config.update(name, before)

@@ -1,0 +1,106 @@
+"""What JAX and XLA do not promise is still so: one test for each fact."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax import lax
+from jax import numpy as jnp
+
+from graphc import jax_internals
+from graphc.runtime.hlo.custom_calls import targets_of
+
+PACKAGE = Path(jax_internals.__file__).parent
+FACTS = {name: value for name, value in vars(jax_internals).items() if name.isupper()}
+
+
+def test_the_dtype_of_random_keys() -> None:
+    assert str(jax.random.key(0, impl="threefry2x32").dtype) == jax_internals.KEY_DTYPE
+    assert str(jax.random.key(0, impl="rbg").dtype) != jax_internals.KEY_DTYPE
+
+
+EVENTS = """
+import json, sys
+import jax
+from jax import numpy as jnp
+
+events = []
+jax.monitoring.register_event_listener(lambda event, **_: events.append(event))
+jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+counts = []
+for _ in range(2):
+    jax.clear_caches()
+    jax.jit(lambda x: jnp.sin(x) * 3)(jnp.arange(3.0)).block_until_ready()
+    counts.append(events.count(sys.argv[2]))
+print(json.dumps(counts))
+"""
+
+
+def test_the_event_of_a_program_in_jaxs_cache(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", EVENTS, str(tmp_path), jax_internals.CACHE_HIT]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    first, second = json.loads(done.stdout)
+    assert first == 0 < second
+
+
+@pytest.mark.parametrize("name", ["LOCATIONS", "PLATFORMS", "SHARDY"])
+def test_the_settings_are_there(name: str) -> None:
+    assert FACTS[name] in jax_internals.all_settings()
+
+
+def test_settings_are_those_of_this_thread() -> None:
+    name = "jax_enable_x64"
+    before = jax_internals.all_settings()[name]
+    with jax.enable_x64(not before):
+        assert jax_internals.all_settings()[name] is not before
+    assert jax_internals.all_settings()[name] is before
+
+
+def test_a_changed_setting_comes_back() -> None:
+    limit = jax_internals.all_settings()[jax_internals.LOCATIONS]
+    with jax_internals.changed_setting(jax_internals.LOCATIONS, limit + 1):
+        assert jax_internals.all_settings()[jax_internals.LOCATIONS] == limit + 1
+    assert jax_internals.all_settings()[jax_internals.LOCATIONS] == limit
+
+
+CALLS: dict[str, tuple[Any, Any]] = {
+    "LAPACK": (jnp.linalg.cholesky, np.eye(4, dtype=np.float32)),
+    "TOP_K": (lambda x: lax.top_k(x, 3)[0], np.arange(4096, dtype=np.float32)),
+    "TRIDIAGONAL": (
+        lambda x: lax.linalg.tridiagonal_solve(x, x + 3, x, x[:, None], perturb_singular=True),
+        np.ones(4, np.float32),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_targets_of_custom_calls_on_the_processor(name: str) -> None:
+    function, operand = CALLS[name]
+    cpu = jax.local_devices(backend="cpu")[0]
+    compiled = jax.jit(function).lower(jax.device_put(operand, cpu)).compile()
+    targets = targets_of(compiled)
+    assert targets and all(re.fullmatch(FACTS[name], target) for target in targets), targets
+
+
+def test_no_other_file_knows_them() -> None:
+    others = {"/artifacts/"}  # what foreign programs may call: a table of its own
+    texts = ["config.values", *(f'"{v}"' for v in FACTS.values() if isinstance(v, str))]
+    texts.remove(f'"{jax_internals.TOP_K}"')  # also an operator of graphc's
+    found = [
+        f"{path.relative_to(PACKAGE)}: {text}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.name != "jax_internals.py" and not any(o in path.as_posix() for o in others)
+        for text in texts
+        if text in path.read_text()
+    ]
+    assert found == []
