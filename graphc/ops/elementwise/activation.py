@@ -14,6 +14,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, LowerContext, OpDef
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import Adjoints, infer_floating, infer_real
+from graphc.ops.core.cost_rules import times_operand, times_result
 from graphc.ops.core.emit import convert, emit_one
 from graphc.ops.core.layout_rules import elementwise, map_axis
 from graphc.ops.core.precision import in_wider, shifted
@@ -99,6 +100,7 @@ LEAKY_RELU = OpDef(
     gradient=_leaky_relu_gradient,
     layout=elementwise,
     fold=lambda x, *, alpha: np.where(x >= _zero(x), x, x.dtype.type(alpha) * x),
+    cost=times_result(2),
     doc="x where it is at least 0, alpha * x elsewhere. Floating dtypes. Source: Maas et al., "
     "Rectifier nonlinearities improve neural network acoustic models, 2013.",
 )
@@ -116,6 +118,7 @@ ELU = OpDef(
     fold=lambda x, *, alpha: np.where(
         x > _zero(x), x, x.dtype.type(alpha) * np.expm1(np.minimum(x, _zero(x)))
     ),
+    cost=times_result(3),
     doc="x where it is positive, alpha * (exp(x) - 1) elsewhere. Floating dtypes. Source: "
     "Clevert, Unterthiner & Hochreiter, 2016, arXiv:1511.07289.",
 )
@@ -128,6 +131,7 @@ SILU = OpDef(
     lower=in_wider(lambda ctx, x: x * lax.logistic(x)),
     gradient=_silu_gradient,
     layout=elementwise,
+    cost=times_result(4),
     doc="x * sigmoid(x), elementwise (swish). Floating dtypes. Source: Hendrycks & Gimpel, 2016, "
     "arXiv:1606.08415.",
 )
@@ -141,6 +145,7 @@ GELU = OpDef(
     lower=in_wider(_lower_gelu),
     gradient=_gelu_gradient,
     layout=elementwise,
+    cost=times_result(8),
     doc="x times the normal distribution function of x, elementwise; approximately "
     "0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). Floating dtypes. Source: Hendrycks & "
     "Gimpel, 2016, arXiv:1606.08415.",
@@ -188,6 +193,7 @@ SOFTMAX = OpDef(
     lower=_lower_softmax,
     gradient=_softmax_gradient,
     layout=_along_axis,
+    cost=times_operand(5),
     doc="exp(x) over its sum along `axis`; the maximum is taken off first. Floating dtypes.",
 )
 
@@ -200,6 +206,7 @@ LOG_SOFTMAX = OpDef(
     lower=_lower_log_softmax,
     gradient=_log_softmax_gradient,
     layout=_along_axis,
+    cost=times_operand(5),
     doc="The logarithm of the softmax of x along `axis`, without its overflow. Floating dtypes.",
 )
 

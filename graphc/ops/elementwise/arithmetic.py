@@ -30,6 +30,7 @@ from graphc.ops.core.broadcasting import (
     unbroadcast,
 )
 from graphc.ops.core.checks import refuse
+from graphc.ops.core.cost_rules import times_result
 from graphc.ops.core.emit import convert, emit_one, promote_inexact, promote_operands, to_dtype
 from graphc.ops.core.layout_rules import additive, elementwise, linear_in
 from graphc.ops.core.precision import in_wider
@@ -213,6 +214,7 @@ CLIP = OpDef(
     gradient=_clip_gradient,
     layout=elementwise,
     fold=lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi),
+    cost=times_result(2),
     doc="min(max(x, lo), hi), as `jax.lax.clamp`: at a bound the adjoint goes to no operand. "
     "Integer and floating dtypes.",
 )

@@ -10,7 +10,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from graphc.ir.dtypes import BOOL, DType, is_inexact, is_integer
-from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Replicated
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Replicated, of_elements
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
@@ -122,6 +122,7 @@ def _where_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
     ]
 
 
+@of_elements
 def _where_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
     condition, x, y = operands
     if isinstance(condition, Replicated) and x == SUM and y == SUM:

@@ -19,6 +19,7 @@ from graphc.ops.core.broadcasting import (
     require_one_dtype,
     unbroadcast,
 )
+from graphc.ops.core.cost_rules import moves_only
 from graphc.ops.core.emit import convert, emit_one, promote_inexact, to_dtype
 from graphc.ops.core.layout_rules import additive
 
@@ -46,6 +47,7 @@ REAL = OpDef(
     gradient=_real_gradient,
     layout=additive,
     fold=np.real,
+    cost=moves_only,
     doc="The real part; real x itself. All dtypes.",
 )
 
@@ -58,6 +60,7 @@ IMAG = OpDef(
     gradient=_imag_gradient,
     layout=additive,
     fold=lambda x: np.imag(x) if is_complex(x.dtype) else np.zeros_like(x),
+    cost=moves_only,
     doc="The imaginary part; zeros for real x. All dtypes.",
 )
 
@@ -87,6 +90,7 @@ COMPLEX = OpDef(
     gradient=_complex_gradient,
     layout=additive,
     fold=lambda re, im: re + np.asarray(1j, COMPLEX64) * im,
+    cost=moves_only,
     doc="re + i * im. float32 gives complex64, float64 complex128.",
 )
 
