@@ -19,13 +19,13 @@ def test_the_page_adds_an_operator(tmp_path: Path) -> None:
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / part, tmp_path / part, symlinks=True, ignore=ignore)
     page = (ROOT / "docs" / "adding-an-op.md").read_text()
-    record, cases = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    declaration, cases = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (line,) = re.findall(r"```\n( +\w+,\n)```", page)
-    (tmp_path / "graphc/ops/cubes.py").write_text(record)
+    (tmp_path / "graphc/ops/elementwise/cubes.py").write_text(declaration)
     (tmp_path / "tests/laws/cases_cubes.py").write_text(cases)
     catalogue = tmp_path / "graphc/ops/catalogue.py"
     source = catalogue.read_text()
-    source = source.replace("    creation,\n", "    creation,\n" + line, 1)  # the import
+    source = source.replace("    complex_parts,\n", "    complex_parts,\n" + line, 1)  # the import
     start = "FAMILIES: tuple[ModuleType, ...] = (\n"
     catalogue.write_text(source.replace(start, start + line, 1))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
