@@ -24,6 +24,7 @@ from graphc.errors import (
 from graphc.ir.costs import CostRule, one_per_result
 from graphc.ir.dims import Dim, DimConstraints, DimExpr, Shape
 from graphc.ir.dtypes import DType
+from graphc.ir.functions import Functions
 from graphc.ir.layouts import LayoutRule, is_of_elements
 from graphc.ir.node import EMPTY, Tensor, describe_tensors
 from graphc.ir.sharding import is_spec
@@ -234,7 +235,9 @@ class LowerContext(Protocol):
 class GradientContext(Protocol):
     """Given to `gradient`, which writes graph nodes."""
 
-    ops: Any  # the operator functions: ctx.ops.matmul(a, b)
+    @property
+    def ops(self) -> Functions:
+        """The operator functions: ctx.ops.matmul(a, b)."""
 
     def gradients(
         self, ys: Sequence[Tensor], xs: Sequence[Tensor], grad_ys: Sequence[Tensor | None]
