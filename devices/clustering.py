@@ -6,10 +6,10 @@ import heapq
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from graphc.ir.costs import bytes_of_type
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Effects
 from graphc.ir.program import Program, effects_of, is_pure
-from graphc.passes.core.costs import bytes_of_type
 
 
 class Key(NamedTuple):

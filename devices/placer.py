@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 from graphc.devices.discovery import available, matching, no_such_device
 from graphc.errors import DeviceError
+from graphc.ir.costs import bytes_of_type
 from graphc.ir.device_spec import parse_device
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Effects
 from graphc.ir.program import Program, is_pure
 from graphc.ops.structure.state import IDENTITY
 from graphc.ops.structure.training import GRADIENTS, LOSS_ADJOINT, UPDATED
-from graphc.passes.core.costs import bytes_of_type
 
 MARKS: Final = (LOSS_ADJOINT, GRADIENTS, UPDATED)  # they compute nothing
 

@@ -16,7 +16,9 @@ def page() -> str:
     parts = [
         "# Operators\n",
         "Made from the catalogue by `python docs/make_ops.py`; do not edit. These are the nodes of",
-        "a graph; the functions that make them are documented by `help(gc.matmul)` and so on.\n",
+        "a graph; the functions that make them are documented by `help(gc.matmul)` and so on.",
+        "Where a text speaks of conversions, the function converts its arguments, and the node has",
+        "the dtypes that are named last.\n",
     ]
     for family in FAMILIES:
         name = family.__name__.rpartition(".")[2]

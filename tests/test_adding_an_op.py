@@ -19,10 +19,10 @@ def test_the_page_adds_an_operator(tmp_path: Path) -> None:
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / part, tmp_path / part, symlinks=True, ignore=ignore)
     page = (ROOT / "docs" / "adding-an-op.md").read_text()
-    record, cases = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    declaration, cases = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (line,) = re.findall(r"```\n( +\w+,\n)```", page)
     (export,) = re.findall(r"```\n(from .* import \*\n)```", page)
-    (tmp_path / "graphc/ops/elementwise/cubes.py").write_text(record)
+    (tmp_path / "graphc/ops/elementwise/cubes.py").write_text(declaration)
     (tmp_path / "tests/laws/cases_cubes.py").write_text(cases)
     operators = tmp_path / "graphc/ops/__init__.py"
     above = "from graphc.ops.structure.state import *\n"

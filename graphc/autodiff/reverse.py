@@ -13,6 +13,7 @@ from typing import Any
 
 from graphc.errors import AttributeValueError, GradientError, GraphError
 from graphc.ir.dtypes import is_inexact
+from graphc.ir.functions import Functions
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, describe_tensors
 from graphc.ir.opdef import PURE, Effects
@@ -35,7 +36,7 @@ from graphc.ops.structure.state import VJP
 class RuleContext:
     """What gradient rules get: see `ir.opdef.GradientContext`."""
 
-    ops = FUNCTIONS
+    ops: Functions = FUNCTIONS
 
     def gradients(
         self, ys: Sequence[Tensor], xs: Sequence[Tensor], grad_ys: Sequence[Tensor | None]

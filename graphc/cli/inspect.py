@@ -11,11 +11,12 @@ from graphc.cli.script import load_job
 from graphc.cli.targets import Target, ask_for_devices, strategy_for, target_of
 from graphc.config import CompileOptions
 from graphc.errors import GraphcError
+from graphc.ir.costs import Cost
 from graphc.ir.dims import product
 from graphc.ir.opdef import Effects
 from graphc.ir.program import Program
 from graphc.ir.text import print_graph, print_program
-from graphc.passes.core.costs import Cost, program_costs, total
+from graphc.passes.core.costs import program_costs, total
 from graphc.runtime.pipeline.compilation import Compilation
 from graphc.runtime.pipeline.request import CompileRequest
 from graphc.runtime.step.compiler import compile

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Concatenate, Protocol
+from typing import TYPE_CHECKING, Any, Concatenate, Protocol, TypeVar
+from weakref import WeakSet
+
+from graphc.errors import LayoutError
 
 if TYPE_CHECKING:
     from graphc.ir.node import Node
@@ -95,7 +98,9 @@ class LayoutPlan:
 class LayoutContext(Protocol):
     """What a layout rule may ask of the replicate pass."""
 
-    catalogue: Mapping[str, OpDef]
+    @property
+    def catalogue(self) -> Mapping[str, OpDef]:
+        """The operators by name."""
 
     @property
     def replicas(self) -> int | Fraction:
@@ -119,3 +124,41 @@ class LayoutContext(Protocol):
 
 # `layout(ctx, node, *operand_layouts) -> LayoutPlan`; the node's types are global.
 LayoutRule = Callable[Concatenate[LayoutContext, "Node", ...], LayoutPlan]
+Rule = TypeVar("Rule", bound=LayoutRule)
+
+
+def of_elements(rule: Rule) -> Rule:
+    """Marks the layout rule of operators each of whose results' elements depends on the operands'
+    elements in its place alone, broadcasting apart. See `OpDef.is_elementwise`."""
+    _OF_ELEMENTS.add(rule)
+    return rule
+
+
+def is_of_elements(rule: LayoutRule | None) -> bool:
+    """Whether `rule` is marked by `of_elements`."""
+    return rule in _OF_ELEMENTS
+
+
+_OF_ELEMENTS: WeakSet[LayoutRule] = WeakSet()
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """What a layout rule may ask for where a single node is cut into pieces, without replicas.
+
+    Attributes:
+        catalogue: the operators by name.
+        replicas: how many pieces there are.
+    """
+
+    catalogue: Mapping[str, OpDef]
+    replicas: int | Fraction
+
+    def replicate_region(
+        self,
+        region: Program,
+        inputs: Sequence[Layout],
+        required: Sequence[Layout | None],
+    ) -> tuple[Program, list[Layout]]:
+        """Refused: whoever cuts a node does so only without regions."""
+        raise LayoutError(f"{region.name}: a node with regions is not cut into pieces")

@@ -21,9 +21,11 @@ from graphc.errors import (
     UnknownNameError,
     nearest,
 )
+from graphc.ir.costs import CostRule, one_per_result
 from graphc.ir.dims import Dim, DimConstraints, DimExpr, Shape
 from graphc.ir.dtypes import DType
-from graphc.ir.layouts import LayoutRule
+from graphc.ir.functions import Functions
+from graphc.ir.layouts import LayoutRule, is_of_elements
 from graphc.ir.node import EMPTY, Tensor, describe_tensors
 from graphc.ir.sharding import is_spec
 from graphc.ir.source import Source, current_source
@@ -72,6 +74,8 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "attrs": lambda v: isinstance(v, Mapping),
     "function": callable,
 }
+
+_WITHOUT_SIZES = frozenset(("int", "float", "bool", "str", "dtype"))
 
 
 @dataclass(frozen=True)
@@ -231,7 +235,9 @@ class LowerContext(Protocol):
 class GradientContext(Protocol):
     """Given to `gradient`, which writes graph nodes."""
 
-    ops: Any  # the operator functions: ctx.ops.matmul(a, b)
+    @property
+    def ops(self) -> Functions:
+        """The operator functions: ctx.ops.matmul(a, b)."""
 
     def gradients(
         self, ys: Sequence[Tensor], xs: Sequence[Tensor], grad_ys: Sequence[Tensor | None]
@@ -258,6 +264,8 @@ class OpDef:
             if there are several results. None: fall back to a VJP node.
         differentiable: False where the derivative is zero or undefined everywhere.
         layout: the layout rule; None: operands are gathered first.
+        cost: the cost rule: see `graphc.ir.costs`. By default one operation for each element of
+            the results.
         effects: what else it does.
         fold: `(*numpy_arrays, **attrs) -> array` for constant folding; None: not folded.
         doc: one paragraph: meaning, dtypes, shapes, source.
@@ -269,6 +277,8 @@ class OpDef:
         thread_state: for operators with regions: see `passes.functionalize`.
         prune_outputs: for operators with regions: `(node, used) -> node` without the results
             that are not used.
+        is_elementwise: whether each element of the results depends on the operands' elements in
+            its place alone, broadcasting apart. The layout rule says so: see `of_elements`.
         content: `(node) -> text` of what it calculates now, for fingerprints, or None where that
             cannot be told; None where the name says it, as it does of graphc's own operators.
     """
@@ -282,6 +292,7 @@ class OpDef:
     gradient: Callable[..., Sequence[Tensor | None]] | None = None
     differentiable: bool = True
     layout: LayoutRule | None = None
+    cost: CostRule = one_per_result
     effects: Effects = PURE
     fold: Callable[..., Any] | None = None
     commutative: bool = False
@@ -290,6 +301,7 @@ class OpDef:
     content: Callable[[Node], str | None] | None = None
     precision: str | None = None
     operand_names: tuple[str, ...] = field(init=False)
+    is_elementwise: bool = field(init=False)
     _defaults: Mapping[str, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -303,6 +315,8 @@ class OpDef:
         object.__setattr__(self, "operand_names", names)
         defaults = {k: a.default for k, a in self.attrs.items() if a.default is not REQUIRED}
         object.__setattr__(self, "_defaults", defaults)
+        sizes = any(attr.kind not in _WITHOUT_SIZES for attr in self.attrs.values())
+        object.__setattr__(self, "is_elementwise", is_of_elements(self.layout) and not sizes)
 
     @property
     def is_variadic(self) -> bool:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from graphc.ir.layouts import REPLICATED, Layout, Replicated, Sharded
+from graphc.ir.layouts import REPLICATED, Layout, Pieces, Replicated, Sharded
 from graphc.ir.node import EMPTY, Node
 from graphc.ir.program import is_pure
 from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE
@@ -44,9 +43,7 @@ def by_rows(node: Node, axes: Sequence[int | None], rows: int) -> ByRows | None:
     if rule is None or len(node.outputs) != 1 or node.regions or not is_pure(node):
         return None
     given: list[Layout] = [REPLICATED if axis is None else Sharded(axis) for axis in axes]
-    # A layout rule asks for nothing else where there are no regions.
-    context: Any = SimpleNamespace(replicas=rows, catalogue=CATALOGUE)
-    plan = rule(context, node, *given)
+    plan = rule(Pieces(CATALOGUE, rows), node, *given)
     operands = tuple(
         layout.axis if isinstance(layout, Sharded) else None for layout in plan.operands
     )

@@ -38,6 +38,7 @@ from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import broadcast_axes
 from graphc.ops.core.checks import as_dims, insertion_axis
+from graphc.ops.core.cost_rules import picks, times_operand
 from graphc.ops.core.emit import convert, emit_one, promote_operands
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import summed, wide
@@ -127,6 +128,7 @@ TAKE_ALONG_AXIS = OpDef(
     gradient=_take_along_gradient,
     layout=_take_along_layout,
     fold=_fold_take_along,
+    cost=picks,
     doc="For each element of `indices`, the element of x at that place along `axis` and at the "
     "same places along the others, where the sizes are equal. Negative indices count from the "
     "end; modes as of Take. Any dtype. Source: numpy.take_along_axis.",
@@ -245,6 +247,7 @@ SCATTER_ADD_ALONG_AXIS = OpDef(
     gradient=_scatter_along_gradient,
     layout=_scatter_along_layout,
     fold=_fold_scatter_along,
+    cost=times_operand(1, position=2),
     doc="The operand with each element of `updates` added at the place along `axis` that "
     "`indices`, of the same shape, gives, and at the same places along the others. Modes as of "
     "ScatterAdd. The adjoint of TakeAlongAxis. Numeric dtypes.",

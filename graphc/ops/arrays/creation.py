@@ -18,6 +18,7 @@ from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import SHAPE, broadcast_to
 from graphc.ops.core.checks import as_dims, refuse
+from graphc.ops.core.cost_rules import moves_only
 from graphc.ops.core.emit import constant, convert, emit_one, to_dtype
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.structure.state import dim_value
@@ -50,6 +51,7 @@ IOTA = OpDef(
     differentiable=False,
     layout=replicated,
     fold=_fold_iota,
+    cost=moves_only,
     doc="Each element's index along `axis`. Numeric dtypes. Source: jax.lax.broadcasted_iota.",
 )
 

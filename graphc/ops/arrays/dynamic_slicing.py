@@ -18,6 +18,7 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
 from graphc.ops.core.checks import as_dims, refuse
+from graphc.ops.core.cost_rules import moves_only, picks
 from graphc.ops.core.emit import convert, emit_one, promote_operands, to_dtype
 from graphc.ops.core.layout_rules import SUM, local_dims, replicated
 
@@ -111,6 +112,7 @@ DYNAMIC_SLICE = OpDef(
     gradient=_slice_gradient,
     layout=_slice_layout,
     fold=lambda x, *starts, sizes, inside: x[_fold_starts(x.shape, starts, sizes)],
+    cost=picks,
     doc="The window of `sizes` at `starts`: a scalar integer for each axis, all of one dtype. "
     "Negative ones count from the end; a window that would not lie in x is moved into it. All "
     "dtypes. Source: jax.lax.dynamic_slice.",
@@ -200,6 +202,7 @@ DYNAMIC_UPDATE_SLICE = OpDef(
     gradient=_update_gradient,
     layout=_update_layout,
     fold=_fold_update,
+    cost=moves_only,
     doc="x with `update` in the place of its window at `starts`, which are as for "
     "`DynamicSlice`. All dtypes. Source: jax.lax.dynamic_update_slice.",
 )

@@ -16,6 +16,7 @@ from graphc.ops.arrays.gathering import MODE, OUT_OF_RANGE, SCATTER_OF, fill_val
 from graphc.ops.arrays.index_frames import INDEXED, Axes, check_frame, frame_of, xla_indices
 from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.checks import refuse
+from graphc.ops.core.cost_rules import picks
 from graphc.ops.core.emit import convert, emit_one
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.ranges import in_range
@@ -83,6 +84,7 @@ GATHER_ND = OpDef(
     lower=_lower_gather,
     gradient=_gather_gradient,
     layout=_gather_layout,
+    cost=picks,
     doc="For each vector along the last axis of `indices` (integers), the window of x at its "
     "places along `axes`. The other axes of the indices replace `axes` where these are "
     "neighbours, else they come first, after the `batch` axes. Negative places count from the "

@@ -39,6 +39,7 @@ from graphc.ops.arrays.shape import broadcast_to, ravel
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import broadcast_axes
 from graphc.ops.core.checks import refuse
+from graphc.ops.core.cost_rules import picks, times_operand
 from graphc.ops.core.emit import convert, emit_one, promote_operands, to_dtype
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import summed, wide, wide_integer
@@ -123,6 +124,7 @@ TAKE = OpDef(
     gradient=_take_gradient,
     layout=_take_layout,
     fold=_fold_take,
+    cost=picks,
     doc="The slices of x at `indices` (integers) along `axis`, which the axes of the indices "
     'replace. Negative indices count from the end. Out of range: "clip" takes the nearest, '
     '"fill" gives NaN (integers: the smallest; unsigned: the largest), "zero" gives 0. '
@@ -265,6 +267,7 @@ SCATTER_ADD = OpDef(
     gradient=_scatter_add_gradient,
     layout=_scatter_add_layout,
     fold=_fold_scatter_add,
+    cost=times_operand(1, position=2),
     doc="The operand with the slices of `updates` added at `indices` along `axis`; what several "
     "indices name is added several times. Negative indices count from the end. Out of range: "
     '"drop" adds nothing, "clip" adds to the nearest. The adjoint of Take. Numeric dtypes. '

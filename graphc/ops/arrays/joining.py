@@ -19,6 +19,7 @@ from graphc.ops.arrays.shape import ravel
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.checks import as_dims, refuse
+from graphc.ops.core.cost_rules import moves_only, picks
 from graphc.ops.core.emit import convert, emit, emit_one, promote_operands
 from graphc.ops.core.layout_rules import SUM, moves, replicated
 
@@ -74,6 +75,7 @@ CONCATENATE = OpDef(
     gradient=_concatenate_gradient,
     layout=_concatenate_layout,
     fold=lambda *xs, axis: np.concatenate(xs, axis),
+    cost=moves_only,
     doc="The operands joined along `axis`; their other sizes are equal. All dtypes. "
     "Source: numpy.concatenate.",
 )
@@ -129,6 +131,7 @@ SPLIT = OpDef(
     gradient=_split_gradient,
     layout=moves(lambda ctx, node, axis: None if axis == node.attrs["axis"] else (axis, None)),
     fold=_fold_split,
+    cost=picks,
     doc="The pieces of x of `sizes`, in order along `axis`. All dtypes. Source: jax.lax.split.",
 )
 

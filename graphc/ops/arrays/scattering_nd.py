@@ -20,6 +20,7 @@ from graphc.ops.arrays.index_frames import INDEXED, Axes, Frame, check_frame, fr
 from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.broadcasting import Adjoints, is_numeric, is_real, require_one_dtype
 from graphc.ops.core.checks import known_alike, refuse
+from graphc.ops.core.cost_rules import times_operand
 from graphc.ops.core.emit import convert, emit_one, promote_types, to_dtype
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import wide
@@ -223,6 +224,7 @@ SCATTER_ND = OpDef(
     lower=_lower_scatter,
     gradient=_scatter_gradient,
     layout=_scatter_layout,
+    cost=times_operand(1, position=2),
     doc="The operand with the windows of `updates` set, added, multiplied in, or the lesser or "
     "greater taken, at the places that GatherNd reads for the same indices and axes. Of several "
     'that are set at one place one wins. Out of range: "drop" does nothing, "clip" takes the '

@@ -26,6 +26,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.core.axes import normalize_axes, normalize_axis
 from graphc.ops.core.broadcasting import unbroadcast
 from graphc.ops.core.checks import as_dims, insertion_axis, refuse
+from graphc.ops.core.cost_rules import free, moves_only
 from graphc.ops.core.emit import convert, emit_one
 from graphc.ops.core.layout_rules import local_dims, moves
 
@@ -123,6 +124,7 @@ RESHAPE = OpDef(
     gradient=lambda ctx, node, dy: [reshape(dy, node.inputs[0].type.shape)],
     layout=moves(_place_reshape),
     fold=lambda x, *, shape: np.reshape(x, shape),
+    cost=free,
     doc="The elements of x, in row-major order, under `shape`. All dtypes. Source: numpy.reshape.",
 )
 
@@ -239,6 +241,7 @@ TRANSPOSE = OpDef(
     gradient=lambda ctx, node, dy: [transpose(dy, np.argsort(node.attrs["perm"]).tolist())],
     layout=moves(lambda ctx, node, axis: (node.attrs["perm"].index(axis), None)),
     fold=lambda x, *, perm: np.transpose(x, perm),
+    cost=moves_only,
     doc="Axis i of the result is axis `perm[i]` of x. All dtypes. Source: numpy.transpose.",
 )
 
@@ -349,6 +352,7 @@ BROADCAST_TO = OpDef(
     gradient=_broadcast_to_gradient,
     layout=_broadcast_layout,
     fold=lambda x, *, shape: np.broadcast_to(x, shape),
+    cost=moves_only,
     doc="x repeated along new leading axes and axes of size 1 to `shape`. All dtypes. "
     "Source: numpy.broadcast_to.",
 )

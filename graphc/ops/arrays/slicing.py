@@ -19,6 +19,7 @@ from graphc.ops.arrays.indexing import take
 from graphc.ops.core.axes import normalize_axes
 from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.checks import as_dims, is_static, refuse
+from graphc.ops.core.cost_rules import moves_only, picks
 from graphc.ops.core.emit import CONSTANT, convert, emit_one, to_dtype
 from graphc.ops.core.layout_rules import SUM, local_dims, moves, replicated
 
@@ -100,6 +101,7 @@ SLICE = OpDef(
     gradient=_slice_gradient,
     layout=moves(_place_slice),
     fold=lambda x, *, starts, limits, strides: x[tuple(map(slice, starts, limits, strides))],
+    cost=picks,
     doc="The elements `starts[i]`, `starts[i] + strides[i]`, ... before `limits[i]` along each "
     "axis i; 0 <= start <= limit <= size, stride >= 1. All dtypes. Source: jax.lax.slice.",
 )
@@ -218,6 +220,7 @@ PAD = OpDef(
     gradient=_pad_gradient,
     layout=_pad_layout,
     fold=_fold_pad,
+    cost=moves_only,
     doc="x with `value` around it: for each axis `low` before, `high` behind (negative: cut off) "
     "and `interior` between neighbours. All dtypes. Source: jax.lax.pad.",
 )
@@ -339,6 +342,7 @@ REVERSE = OpDef(
     gradient=lambda ctx, node, dy: [flip(dy, node.attrs["axes"])],
     layout=moves(lambda ctx, node, axis: None if axis in node.attrs["axes"] else (axis, None)),
     fold=lambda x, *, axes: np.flip(x, axes),
+    cost=moves_only,
     doc="x backwards along `axes`. All dtypes. Source: numpy.flip.",
 )
 

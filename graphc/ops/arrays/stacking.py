@@ -16,6 +16,7 @@ from graphc.ops.arrays.joining import several
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.checks import insertion_axis
+from graphc.ops.core.cost_rules import moves_only
 from graphc.ops.core.emit import convert, emit, emit_one
 from graphc.ops.core.layout_rules import SUM, moves, replicated
 
@@ -63,6 +64,7 @@ STACK = OpDef(
     gradient=_stack_gradient,
     layout=_stack_layout,
     fold=lambda *xs, axis: np.stack(xs, axis),
+    cost=moves_only,
     doc="The operands, of one type, side by side along a new axis. All dtypes. "
     "Source: numpy.stack.",
 )
@@ -104,6 +106,7 @@ UNSTACK = OpDef(
     gradient=_unstack_gradient,
     layout=moves(_unstacked_axis),
     fold=lambda x, *, axis: tuple(np.moveaxis(x, axis, 0)),
+    cost=moves_only,
     doc="The slices of x along `axis`, whose size is known, without that axis: one result for "
     "each index. All dtypes. Source: numpy.unstack.",
 )

@@ -10,12 +10,14 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from graphc.ir.costs import CostContext, size_of
 from graphc.ir.dims import Dim, product
 from graphc.ir.dtypes import INT32, is_integer
-from graphc.ir.node import Tensor
+from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.gathering import fold_indices, gather_indices
+from graphc.ops.core.cost_rules import comparisons
 from graphc.ops.core.emit import convert, emit
 from graphc.ops.core.layout_rules import replicated
 
@@ -123,6 +125,12 @@ def _fold(*indices: Any, size: int, clipped: int) -> tuple[Any, ...]:
     )
 
 
+def _cost(ctx: CostContext, node: Node) -> int:
+    """All indices are sorted, and each finds its place among the rows."""
+    count = sum(map(size_of, node.inputs))
+    return 2 * comparisons(count, count)
+
+
 UNIQUE_ROWS = OpDef(
     name="UniqueRows",
     signature="*indices -> rows, *places",
@@ -143,6 +151,7 @@ UNIQUE_ROWS = OpDef(
     differentiable=False,
     layout=replicated,
     fold=_fold,
+    cost=_cost,
     doc="The rows that the indices name, each once, and for each index the place of its row among "
     "them: that of the first index which names it. There are as many rows as indices: those at "
     "other places are out of range, all different. Negative indices count from the end; the place "

@@ -9,6 +9,7 @@ import jax
 from jax import lax
 
 from graphc.errors import AttributeValueError, DTypeError, GraphcError, ShapeError
+from graphc.ir.costs import Cost, CostContext
 from graphc.ir.dtypes import BOOL, INT32, is_integer
 from graphc.ir.graph import Graph
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Partial, Sharded
@@ -213,6 +214,10 @@ def _filled(
     return region(name, inputs, [*nodes, *rest.nodes], tensors)
 
 
+def _costliest_branch(ctx: CostContext, node: Node) -> Cost:
+    return Cost(*map(max, zip(*map(ctx.of_region, node.regions), strict=True)))
+
+
 SWITCH = OpDef(
     name="Switch",
     signature="index, *operands -> *results",
@@ -223,6 +228,7 @@ SWITCH = OpDef(
     layout=_layout_switch,
     thread_state=thread_bodies,
     prune_outputs=prune_bodies,
+    cost=_costliest_branch,
     doc="The results of one of the branches, its regions, which each take all operands. The index "
     "is an int32 scalar, brought into range, or for two branches a bool scalar: False chooses "
     "the first. Only the branch chosen runs. Source: jax.lax.switch.",

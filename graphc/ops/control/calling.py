@@ -22,6 +22,7 @@ from graphc.ops.control.backward import differentiate
 from graphc.ops.control.bodies import ThreadedBody, check_taken, close_body, has_writes, open_body
 from graphc.ops.control.branch_bodies import prune_bodies, thread_bodies
 from graphc.ops.core.checks import refuse
+from graphc.ops.core.cost_rules import once
 from graphc.ops.core.emit import constant, convert, emit_node, graph_of
 from graphc.ops.structure.state import read
 
@@ -124,6 +125,7 @@ CALL = OpDef(
     layout=_layout_call,
     thread_state=_thread_call,
     prune_outputs=prune_bodies,
+    cost=once,
     doc="The results of its region, which takes all operands. Regions that are the same are "
     "traced and lowered once for all their callers. A body that draws takes the caller's number, "
     "an int32 scalar, as its first operand. Source: jax.jit.",

@@ -13,6 +13,7 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.scopes import AMBIENT
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import body_region, close_body, inline, open_body
+from graphc.ops.core.cost_rules import free
 from graphc.ops.core.emit import convert, emit_node, emit_one
 from graphc.ops.structure.state import read, same_layout
 
@@ -68,6 +69,7 @@ CUSTOM_GRADIENT = OpDef(
     lower=_lower,
     gradient=_gradient,
     layout=_layout,
+    cost=free,
     doc="The first `count` operands, the ys, calculated from the others, the xs. Adjoints pass "
     "from the ys to the xs by the region (xs, adjoints of ys) -> adjoints of the floating xs, "
     "and not through what calculated the ys. Floating and complex ys.",
@@ -92,6 +94,7 @@ UNDIFFERENTIABLE = OpDef(
     gradient=_refuse_gradient,
     layout=same_layout,
     fold=lambda x, *, reason: x,
+    cost=free,
     doc="The operand; a gradient through it is an error, rather than a wrong one. All dtypes.",
 )
 

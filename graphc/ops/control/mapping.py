@@ -17,6 +17,7 @@ from graphc.ir.program import region
 from graphc.ir.rewrite import used_from
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import check_taken, slice_type
+from graphc.ops.core.cost_rules import every_iteration
 
 
 def _infer_map(
@@ -139,6 +140,7 @@ MAP = OpDef(
     lower=_lower_map,
     layout=_layout_map,
     prune_outputs=_prune_map,
+    cost=every_iteration,
     doc="The body on each slice of the mapped operands along their leading axis, side by side; "
     "results are stacked. Made by the pass `GroupAlike`. Source: jax.vmap.",
 )

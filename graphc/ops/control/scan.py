@@ -26,6 +26,7 @@ from graphc.ops.control.bodies import (
 )
 from graphc.ops.control.loops import infer_loop, layout_loop, prune_loop, thread_loop
 from graphc.ops.control.scan_gradient import scan_gradient
+from graphc.ops.core.cost_rules import every_iteration
 from graphc.ops.core.emit import convert, emit_node, graph_of
 from graphc.ops.structure.state import read
 
@@ -89,6 +90,7 @@ SCAN = OpDef(
     layout=layout_loop,
     thread_state=thread_loop,
     prune_outputs=prune_loop,
+    cost=every_iteration,
     doc="A loop over the leading axis of the xs: the body takes (consts, carries, slices of the "
     "xs) and gives (carries, ys); results are the last carries and the stacked ys.",
 )

@@ -33,6 +33,7 @@ from graphc.ops.control.loops import infer_loop, layout_loop, prune_loop, thread
 from graphc.ops.control.scan import scan
 from graphc.ops.control.scan_gradient import BackwardScan
 from graphc.ops.core.checks import refuse
+from graphc.ops.core.cost_rules import every_iteration
 from graphc.ops.core.emit import constant, convert, emit_node, graph_of, to_dtype
 from graphc.ops.elementwise.comparison import less, logical_and, not_equal
 from graphc.ops.structure.state import dim_value, read
@@ -186,6 +187,7 @@ WHILE = OpDef(
     layout=layout_loop,
     thread_state=thread_loop,
     prune_outputs=prune_loop,
+    cost=every_iteration,
     doc="A loop that goes on while its condition, the second region, says so: it takes (consts, "
     "carries). The first one, the body, takes (consts, carries, slices of the xs) and gives "
     "(carries, ys). Where there is a length, carry 0 is the place at which a trip takes its "

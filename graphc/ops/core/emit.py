@@ -30,7 +30,7 @@ from graphc.ir.dtypes import (
 )
 from graphc.ir.graph import Graph
 from graphc.ir.host_values import fitted, host_array, number, python_kind
-from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, of_elements
 from graphc.ir.node import Node, Operand, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.program import Program
@@ -38,6 +38,7 @@ from graphc.ir.scopes import AMBIENT, current_graph
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
+from graphc.ops.core.cost_rules import free, moves_only
 from graphc.ops.core.layout_rules import SUM, elementwise, replicated
 
 __all__ = ["cast", "constant"]
@@ -57,6 +58,7 @@ CONSTANT = OpDef(
     differentiable=False,
     layout=replicated,
     fold=lambda *, value: value,
+    cost=free,
     doc="The array `value`.",
 )
 
@@ -74,6 +76,7 @@ def _cast_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor 
     return [to_dtype(dy, source)]
 
 
+@of_elements
 def _cast_layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
     """Terms of a sum may be widened one by one: what is then summed is more exact."""
     source, dtype = node.inputs[0].type.dtype, node.attrs["dtype"]
@@ -106,6 +109,7 @@ CAST = OpDef(
     gradient=_cast_gradient,
     layout=_cast_layout,
     fold=_fold_cast,
+    cost=moves_only,
     doc="Conversion to `dtype`; complex to real drops the imaginary part. All dtypes.",
 )
 

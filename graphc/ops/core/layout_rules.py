@@ -16,6 +16,7 @@ from graphc.ir.layouts import (
     Partial,
     Replicated,
     Sharded,
+    of_elements,
 )
 from graphc.ir.node import Node
 
@@ -53,11 +54,13 @@ def _elementwise_plan(node: Node, operands: Sequence[Layout]) -> LayoutPlan:
     return LayoutPlan(required, [Sharded(axis)] * len(node.outputs))
 
 
+@of_elements
 def elementwise(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
     """Results lie as the operands do; a partial operand must become whole."""
     return _elementwise_plan(node, operands)
 
 
+@of_elements
 def additive(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
     """Elementwise and linear in all operands together (add, subtract, negate).
 
@@ -75,6 +78,7 @@ def linear_in(*positions: int) -> LayoutRule:
     A partial sum there, beside replicated others, gives a partial sum (multiply, divide).
     """
 
+    @of_elements
     def rule(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
         partial = [i for i, layout in enumerate(operands) if layout == SUM]
         others = [layout for i, layout in enumerate(operands) if i not in partial]

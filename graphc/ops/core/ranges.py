@@ -16,6 +16,7 @@ from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, OpDef
 from graphc.ir.types import TensorType
+from graphc.ops.core.cost_rules import free
 from graphc.ops.core.emit import CONSTANT, emit_one
 
 
@@ -63,6 +64,7 @@ IN_RANGE = OpDef(
     differentiable=False,
     layout=_layout,
     fold=_fold,
+    cost=free,
     doc="The operand. A value outside low <= x < high is an error of runs with "
     "`CompileOptions(check_numerics=True)`, and of no others. Integers.",
 )

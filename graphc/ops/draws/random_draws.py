@@ -19,10 +19,11 @@ from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.checks import as_dims, broadcasts_to, refuse
+from graphc.ops.core.cost_rules import times_result
 from graphc.ops.core.emit import convert, emit_node, graph_of, is_weak, to_dtype
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import wide
-from graphc.ops.draws.random_keys import KEY, as_jax_key, check_key, random_key
+from graphc.ops.draws.random_keys import HASH, KEY, as_jax_key, check_key, random_key
 
 __all__ = ["bernoulli", "dropout", "normal", "truncated_normal", "uniform"]
 
@@ -102,6 +103,7 @@ RANDOM_NORMAL = OpDef(
     lower=_lower_normal,
     differentiable=False,
     layout=replicated,
+    cost=times_result(HASH + 5),
     doc="Normal numbers with mean 0 and standard deviation 1.",
 )
 
@@ -119,6 +121,7 @@ TRUNCATED_NORMAL = OpDef(
     lower=_lower_truncated,
     differentiable=False,
     layout=replicated,
+    cost=times_result(HASH + 8),
     doc="Normal numbers with mean 0 and standard deviation 1, given that they lie between "
     "`lower` and `upper`.",
 )
@@ -142,6 +145,7 @@ RANDOM_UNIFORM = OpDef(
     lower=_lower_uniform,
     differentiable=False,
     layout=replicated,
+    cost=times_result(HASH + 5),
     doc="Numbers spread evenly over [minval, maxval). Floating and integer dtypes.",
 )
 
@@ -154,6 +158,7 @@ RANDOM_BERNOULLI = OpDef(
     lower=_lower_bernoulli,
     differentiable=False,
     layout=replicated,
+    cost=times_result(HASH + 6),
     doc="True with probability p (floating, broadcasting to `shape`), each element by itself.",
 )
 
@@ -214,6 +219,7 @@ DROPOUT = OpDef(
     lower=_lower_dropout,
     gradient=_dropout_gradient,
     layout=_dropout_layout,
+    cost=times_result(HASH + 3),
     doc="Each element of x set to 0 with probability `rate`, the others divided by 1 - rate; and "
     "the mask of those kept (bool). Floating dtypes. Source: Srivastava et al., JMLR 15, 2014.",
 )

@@ -22,12 +22,17 @@ from graphc.ir.node import Operand, Tensor
 from graphc.ir.opdef import Attr, Effects, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import as_dims, refuse
+from graphc.ops.core.cost_rules import moves_only, times_result
 from graphc.ops.core.emit import constant, convert, emit_one, graph_of, is_weak
 from graphc.ops.core.layout_rules import replicated
 
 __all__ = ["fold_in", "random_key"]
 
 KEY = TensorType(UINT32, (2,))
+
+# Operations for each random word of 32 bits: 20 rounds of five on two words, and the key added
+# five times. Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011.
+HASH = 20 * 5 // 2 + 5
 
 
 def as_jax_key(words: Any) -> Any:
@@ -113,6 +118,7 @@ RANDOM_KEY = OpDef(
     lower=_not_lowered,
     differentiable=False,
     effects=Effects.RANDOM,
+    cost=moves_only,
     doc="The run's random key with `seed` (int32 scalar) folded in: u32[2]. Another one in every "
     "run and every iteration of a loop.",
 )
@@ -125,6 +131,7 @@ FOLD_IN = OpDef(
     lower=_lower_fold_in,
     differentiable=False,
     layout=replicated,
+    cost=times_result(HASH),
     doc="A key (u32[2]) made from a key and a number (int32 scalar); other numbers give keys "
     "that are independent. Of arrays of keys and numbers, each by itself.",
 )
@@ -138,6 +145,7 @@ SPLIT_KEY = OpDef(
     lower=_lower_split,
     differentiable=False,
     layout=replicated,
+    cost=times_result(HASH),
     doc="`shape` many keys (u32[..., 2]) made from a key, independent of it and of each other.",
 )
 
@@ -158,6 +166,7 @@ RANDOM_BITS = OpDef(
     lower=_lower_bits,
     differentiable=False,
     layout=replicated,
+    cost=times_result(HASH),
     doc="Words of random bits. Unsigned integer dtypes.",
 )
 

@@ -9,15 +9,17 @@ from typing import Any
 
 import jax
 
+from graphc.ir.costs import CostContext, size_of
 from graphc.ir.dims import Dim, Shape
 from graphc.ir.dtypes import INT32, DType, is_floating
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, unbroadcast
+from graphc.ops.core.cost_rules import comparisons, times_result
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import wide
-from graphc.ops.draws.random_keys import as_jax_key, check_key
+from graphc.ops.draws.random_keys import HASH, as_jax_key, check_key
 
 _SHAPE = Attr("dims", doc="of the result")
 
@@ -129,6 +131,16 @@ def _lower_permutation(ctx: LowerContext, key: Any, *, size: Dim) -> Any:
     return jax.random.permutation(as_jax_key(key), places)
 
 
+def _permutation_cost(ctx: CostContext, node: Node) -> int:
+    """A random word for each element, by which they are sorted."""
+    (x,) = node.outputs
+    return HASH * size_of(x) + comparisons(size_of(x), size_of(x))
+
+
+# A key, a normal and a uniform number for each of two trials. Source: Marsaglia & Tsang, ACM
+# Trans. Math. Softw. 26, 2000; Hörmann, Insurance: Mathematics and Economics 12, 1993.
+_by_rejection = times_result(2 * (4 * HASH + 20))
+
 RANDOM_GAMMA = OpDef(
     name="RandomGamma",
     signature="key, alpha -> x",
@@ -138,6 +150,7 @@ RANDOM_GAMMA = OpDef(
     lower=_lower_gamma,
     gradient=_gamma_gradient,
     layout=replicated,
+    cost=_by_rejection,
     doc="Numbers of the gamma distribution of shape alpha and scale 1; alpha broadcasts to "
     "`shape`. The gradient is that of the draw as a function of alpha. Floats of 16 bits or more. "
     "Source: Marsaglia & Tsang, ACM TOMS 26, 2000; Figurnov et al., NeurIPS 2018.",
@@ -159,6 +172,7 @@ RANDOM_POISSON = OpDef(
     lower=_lower_poisson,
     differentiable=False,
     layout=replicated,
+    cost=_by_rejection,
     doc="Integers of the Poisson distribution with mean `rate` (a float of 16 bits or more), which "
     "broadcasts to `shape`. Source: Hormann, Insurance: Mathematics and Economics 12, 1993.",
 )
@@ -172,6 +186,7 @@ RANDOM_BINOMIAL = OpDef(
     lower=_lower_binomial,
     differentiable=False,
     layout=replicated,
+    cost=_by_rejection,
     doc="How many of n trials succeed, each with probability p; n and p, of one dtype (a float of "
     "16 bits or more), broadcast to `shape`. Exact for n up to 2^24 in float32. Source: Hormann, "
     "J. Statistical Computation and Simulation 46, 1993.",
@@ -186,6 +201,7 @@ RANDOM_MULTINOMIAL = OpDef(
     lower=_lower_multinomial,
     differentiable=False,
     layout=replicated,
+    cost=_by_rejection,
     doc="How many of n trials give each of k classes, with probabilities proportional to p "
     "[..., k]; n and the axes of p before the last, of one dtype (a float of 16 bits or more), "
     "broadcast to `shape`. Results [*shape, k]. Source: jax.random.multinomial; Davis, "
@@ -201,6 +217,7 @@ RANDOM_PERMUTATION = OpDef(
     lower=_lower_permutation,
     differentiable=False,
     layout=replicated,
+    cost=_permutation_cost,
     doc="The numbers 0 to size - 1 (int32) in random order, each order as likely as another.",
 )
 

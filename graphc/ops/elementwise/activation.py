@@ -14,18 +14,23 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, LowerContext, OpDef
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import Adjoints, infer_floating, infer_real
-from graphc.ops.core.emit import convert, emit_one
-from graphc.ops.core.layout_rules import elementwise, map_axis
-from graphc.ops.core.precision import in_wider, shifted
+from graphc.ops.core.cost_rules import times_operand, times_result
+from graphc.ops.core.declaring import (
+    Given,
+    Operands,
+    declared,
+    elementwise_operator,
+    operator,
+    record,
+)
+from graphc.ops.core.emit import convert
+from graphc.ops.core.layout_rules import map_axis
+from graphc.ops.core.precision import shifted
 from graphc.ops.elementwise.arithmetic import minimum
 
 __all__ = ["elu", "gelu", "leaky_relu", "log_softmax", "relu", "relu6", "silu", "softmax"]
 
 Array = np.ndarray[Any, Any]
-
-
-def _infer_same(ctx: Any, x: Any, **attrs: Any) -> Any:
-    return infer_floating(ctx, x)
 
 
 # -- elementwise ----------------------------------------------------------------------------
@@ -56,7 +61,7 @@ _TANH_SCALE = math.sqrt(2 / math.pi)
 _TANH_CUBIC = 0.044715
 
 
-def _lower_gelu(ctx: LowerContext, x: Any, *, approximate: bool) -> Any:
+def _gelu(x: Any, *, approximate: bool) -> Any:
     if approximate:
         inner = _TANH_SCALE * (x + _TANH_CUBIC * (x * x * x))
         return x * (0.5 * (1 + lax.tanh(inner)))
@@ -79,74 +84,100 @@ def _zero(x: Array) -> Any:
     return x.dtype.type(0)
 
 
-RELU = OpDef(
-    name="Relu",
-    signature="x -> y",
-    precision="follow",
+@elementwise_operator(
+    "Relu",
+    lambda x: lax.max(x, np.zeros((), x.dtype)),
     infer=infer_real,
-    lower=lambda ctx, x: lax.max(x, np.zeros((), x.dtype)),
+    precision="follow",
     gradient=_relu_gradient,
-    layout=elementwise,
     fold=lambda x: np.maximum(x, _zero(x)),
-    doc="max(x, 0), elementwise; its derivative at 0 is 0. Real dtypes.",
 )
+def relu(x: Any, *, name: str | None = None) -> Given:
+    """max(x, 0), elementwise; its derivative at 0 is 0. Integer and floating dtypes."""
+    return (convert(x),)
 
-LEAKY_RELU = OpDef(
-    name="LeakyRelu",
-    signature="x -> y",
+
+def relu6(x: Any, *, name: str | None = None) -> Tensor:
+    """min(max(x, 0), 6), elementwise. Real dtypes."""
+    return minimum(relu(x), 6, name=name)
+
+
+@elementwise_operator(
+    "LeakyRelu",
+    lambda x, *, alpha: jnp.where(x >= 0, x, alpha * x),
+    infer=infer_floating,
     precision="follow",
     attrs={"alpha": Attr("float", default=0.01, doc="the slope left of 0")},
-    infer=_infer_same,
-    lower=lambda ctx, x, *, alpha: jnp.where(x >= 0, x, alpha * x),
     gradient=_leaky_relu_gradient,
-    layout=elementwise,
     fold=lambda x, *, alpha: np.where(x >= _zero(x), x, x.dtype.type(alpha) * x),
-    doc="x where it is at least 0, alpha * x elsewhere. Floating dtypes. Source: Maas et al., "
-    "Rectifier nonlinearities improve neural network acoustic models, 2013.",
+    cost=times_result(2),
 )
+def leaky_relu(x: Any, alpha: float = 0.01, *, name: str | None = None) -> Given:
+    """x where it is at least 0, `alpha` * x elsewhere. Floating dtypes.
 
-ELU = OpDef(
-    name="Elu",
-    signature="x -> y",
+    Source: Maas et al., Rectifier nonlinearities improve neural network acoustic models, 2013.
+    """
+    return Operands(convert(x), alpha=alpha)
+
+
+@elementwise_operator(
+    "Elu",
+    # The inner `where` keeps expm1 from overflowing where its value is not taken.
+    lambda x, *, alpha: jnp.where(x > 0, x, alpha * jnp.expm1(jnp.where(x > 0, 0, x))),
+    infer=infer_floating,
     precision="follow",
     attrs={"alpha": Attr("float", default=1.0, doc="-alpha is the limit at minus infinity")},
-    infer=_infer_same,
-    # The inner `where` keeps expm1 from overflowing where its value is not taken.
-    lower=lambda ctx, x, *, alpha: jnp.where(x > 0, x, alpha * jnp.expm1(jnp.where(x > 0, 0, x))),
     gradient=_elu_gradient,
-    layout=elementwise,
     fold=lambda x, *, alpha: np.where(
         x > _zero(x), x, x.dtype.type(alpha) * np.expm1(np.minimum(x, _zero(x)))
     ),
-    doc="x where it is positive, alpha * (exp(x) - 1) elsewhere. Floating dtypes. Source: "
-    "Clevert, Unterthiner & Hochreiter, 2016, arXiv:1511.07289.",
+    cost=times_result(3),
 )
+def elu(x: Any, alpha: float = 1.0, *, name: str | None = None) -> Given:
+    """x where it is positive, `alpha` * (exp(x) - 1) elsewhere. Floating dtypes.
 
-SILU = OpDef(
-    name="Silu",
-    signature="x -> y",
-    precision="follow",
+    Source: Clevert, Unterthiner & Hochreiter, 2016, arXiv:1511.07289.
+    """
+    return Operands(convert(x), alpha=alpha)
+
+
+@elementwise_operator(
+    "Silu",
+    lambda x: x * lax.logistic(x),
     infer=infer_floating,
-    lower=in_wider(lambda ctx, x: x * lax.logistic(x)),
+    widen=True,
+    precision="follow",
     gradient=_silu_gradient,
-    layout=elementwise,
-    doc="x * sigmoid(x), elementwise (swish). Floating dtypes. Source: Hendrycks & Gimpel, 2016, "
-    "arXiv:1606.08415.",
+    cost=times_result(4),
 )
+def silu(x: Any, *, name: str | None = None) -> Given:
+    """x * sigmoid(x), elementwise (swish). Floating dtypes.
 
-GELU = OpDef(
-    name="Gelu",
-    signature="x -> y",
+    Source: Hendrycks & Gimpel, 2016, arXiv:1606.08415.
+    """
+    return (convert(x),)
+
+
+@elementwise_operator(
+    "Gelu",
+    _gelu,
+    infer=infer_floating,
+    widen=True,
     precision="follow",
     attrs={"approximate": Attr("bool", default=True, doc="by tanh in place of erf")},
-    infer=_infer_same,
-    lower=in_wider(_lower_gelu),
     gradient=_gelu_gradient,
-    layout=elementwise,
-    doc="x times the normal distribution function of x, elementwise; approximately "
-    "0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). Floating dtypes. Source: Hendrycks & "
-    "Gimpel, 2016, arXiv:1606.08415.",
+    cost=times_result(8),
 )
+def gelu(x: Any, *, approximate: bool = True, name: str | None = None) -> Given:
+    """x times the normal distribution function of x, elementwise. Floating dtypes.
+
+    Args:
+        approximate: use tanh, 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), as BERT and GPT-2
+            do; False uses erf.
+
+    Source: Hendrycks & Gimpel, 2016, arXiv:1606.08415.
+    """
+    return Operands(convert(x), approximate=approximate)
 
 
 # -- along one axis -------------------------------------------------------------------------
@@ -181,78 +212,40 @@ def _log_softmax_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoi
     return [dy - ctx.ops.exp(y) * ctx.ops.reduce_sum(dy, axis=axis, keepdims=True)]
 
 
-SOFTMAX = OpDef(
-    name="Softmax",
-    signature="x -> y",
-    precision="inside",
-    attrs=_AXIS,
+@operator(
+    "Softmax",
     infer=_infer_softmax,
     lower=_lower_softmax,
+    precision="inside",
+    attrs=_AXIS,
     gradient=_softmax_gradient,
     layout=_along_axis,
-    doc="exp(x) over its sum along `axis`; the maximum is taken off first. Floating dtypes.",
+    cost=times_operand(5),
 )
+def softmax(x: Any, axis: int = -1, *, name: str | None = None) -> Given:
+    """exp(x) over its sum along `axis`; of the shape of `x`. The maximum is taken off first.
+    Floating dtypes."""
+    x = convert(x)
+    return Operands(x, axis=normalize_axis("Softmax", x, axis))
 
-LOG_SOFTMAX = OpDef(
-    name="LogSoftmax",
-    signature="x -> y",
-    precision="wide",
-    attrs=_AXIS,
+
+SOFTMAX = record(softmax)
+
+
+@operator(
+    "LogSoftmax",
     infer=_infer_softmax,
     lower=_lower_log_softmax,
+    precision="wide",
+    attrs=_AXIS,
     gradient=_log_softmax_gradient,
     layout=_along_axis,
-    doc="The logarithm of the softmax of x along `axis`, without its overflow. Floating dtypes.",
+    cost=times_operand(5),
 )
-
-
-# -- functions ------------------------------------------------------------------------------
-
-
-def relu(x: Any, *, name: str | None = None) -> Tensor:
-    """max(x, 0), elementwise. Real dtypes."""
-    return emit_one(RELU, (convert(x),), name=name)
-
-
-def relu6(x: Any, *, name: str | None = None) -> Tensor:
-    """min(max(x, 0), 6), elementwise. Real dtypes."""
-    return minimum(relu(x), 6, name=name)
-
-
-def leaky_relu(x: Any, alpha: float = 0.01, *, name: str | None = None) -> Tensor:
-    """x where it is at least 0, `alpha` * x elsewhere. Floating dtypes."""
-    return emit_one(LEAKY_RELU, (convert(x),), name=name, alpha=alpha)
-
-
-def elu(x: Any, alpha: float = 1.0, *, name: str | None = None) -> Tensor:
-    """x where it is positive, `alpha` * (exp(x) - 1) elsewhere. Floating dtypes."""
-    return emit_one(ELU, (convert(x),), name=name, alpha=alpha)
-
-
-def silu(x: Any, *, name: str | None = None) -> Tensor:
-    """x * sigmoid(x), elementwise (swish). Floating dtypes."""
-    return emit_one(SILU, (convert(x),), name=name)
-
-
-def gelu(x: Any, *, approximate: bool = True, name: str | None = None) -> Tensor:
-    """x times the normal distribution function of x, elementwise. Floating dtypes.
-
-    Args:
-        approximate: use tanh, as BERT and GPT-2 do; False uses erf.
-    """
-    return emit_one(GELU, (convert(x),), name=name, approximate=approximate)
-
-
-def softmax(x: Any, axis: int = -1, *, name: str | None = None) -> Tensor:
-    """exp(x) over its sum along `axis`; of the shape of `x`. Floating dtypes."""
-    x = convert(x)
-    return emit_one(SOFTMAX, (x,), name=name, axis=normalize_axis("Softmax", x, axis))
-
-
-def log_softmax(x: Any, axis: int = -1, *, name: str | None = None) -> Tensor:
+def log_softmax(x: Any, axis: int = -1, *, name: str | None = None) -> Given:
     """The logarithm of `softmax(x, axis)`; of the shape of `x`. Floating dtypes."""
     x = convert(x)
-    return emit_one(LOG_SOFTMAX, (x,), name=name, axis=normalize_axis("LogSoftmax", x, axis))
+    return Operands(x, axis=normalize_axis("LogSoftmax", x, axis))
 
 
-OPS: tuple[OpDef, ...] = (RELU, LEAKY_RELU, ELU, SILU, GELU, SOFTMAX, LOG_SOFTMAX)
+OPS: tuple[OpDef, ...] = declared(__name__)

@@ -18,21 +18,23 @@ from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import (
     Adjoints,
     align,
-    binary,
     broadcast_all,
     infer_broadcast,
-    infer_inexact,
     infer_numeric,
     infer_ordered,
     infer_real,
-    unary,
-    unary_gradient,
     unbroadcast,
 )
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import convert, emit_one, promote_inexact, promote_operands, to_dtype
-from graphc.ops.core.layout_rules import additive, elementwise, linear_in
-from graphc.ops.core.precision import in_wider
+from graphc.ops.core.cost_rules import times_result
+from graphc.ops.core.declaring import (
+    Given,
+    declared,
+    elementwise_operator,
+    record,
+)
+from graphc.ops.core.emit import convert, promote_inexact, promote_operands, to_dtype
+from graphc.ops.core.layout_rules import additive, linear_in
 
 __all__ = [
     "abs",
@@ -104,107 +106,157 @@ def _extremum_gradient(wins: str) -> Callable[[GradientContext, Node, Tensor], A
     return rule
 
 
-ADD = OpDef(
-    name="Add",
-    signature="x, y -> z",
-    precision="follow",
+@elementwise_operator(
+    "Add",
     infer=infer_broadcast,
     lower=_numeric_or_bool(lax.add, lax.bitwise_or),
+    precision="follow",
     gradient=lambda ctx, node, dz: [unbroadcast(ctx, dz, t) for t in node.inputs],
     layout=additive,
     fold=np.add,
     commutative=True,
-    doc="x + y; of bools, or. All dtypes.",
 )
+def add(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """x + y with broadcasting and dtype promotion; `or` of bools.
 
-SUBTRACT = OpDef(
-    name="Subtract",
-    signature="x, y -> z",
-    precision="follow",
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+    """
+    return promote_operands(x, y)
+
+
+ADD = record(add)
+
+
+@elementwise_operator(
+    "Subtract",
+    lax.sub,
     infer=infer_numeric,
-    lower=binary(lax.sub),
+    precision="follow",
     gradient=_subtract_gradient,
     layout=additive,
     fold=np.subtract,
-    doc="x - y. Numeric dtypes.",
 )
+def subtract(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """x - y with broadcasting and dtype promotion.
 
-MULTIPLY = OpDef(
-    name="Multiply",
-    signature="x, y -> z",
-    precision="follow",
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: both are bool.
+    """
+    return promote_operands(x, y)
+
+
+SUBTRACT = record(subtract)
+
+
+@elementwise_operator(
+    "Multiply",
     infer=infer_broadcast,
     lower=_numeric_or_bool(lax.mul, lax.bitwise_and),
+    precision="follow",
     gradient=_multiply_gradient,
     layout=linear_in(0, 1),
     fold=np.multiply,
     commutative=True,
-    doc="x * y; of bools, and. All dtypes.",
 )
+def multiply(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """x * y with broadcasting and dtype promotion; `and` of bools.
 
-DIVIDE = OpDef(
-    name="Divide",
-    signature="x, y -> z",
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+    """
+    return promote_operands(x, y)
+
+
+MULTIPLY = record(multiply)
+
+
+@elementwise_operator(
+    "Divide",
+    lax.div,
     precision="follow",
-    infer=infer_inexact,
-    lower=binary(lax.div),
     gradient=_divide_gradient,
     layout=linear_in(0),
     fold=np.divide,
-    doc="x / y. Floating and complex dtypes.",
 )
+def divide(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """x / y with broadcasting and dtype promotion; of integers in float32.
 
-FLOOR_DIVIDE = OpDef(
-    name="FloorDivide",
-    signature="x, y -> z",
-    precision="wide",
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+    """
+    return promote_inexact(x, y)
+
+
+DIVIDE = record(divide)
+
+
+@elementwise_operator(
+    "FloorDivide",
+    jnp.floor_divide,
     infer=infer_real,
-    lower=lambda ctx, x, y: jnp.floor_divide(x, y),
     differentiable=False,
-    layout=elementwise,
     fold=_not_by_zero(np.floor_divide),
-    doc="The greatest integer not above x / y. Integer and floating dtypes.",
 )
+def floor_divide(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """x // y, rounded down, with broadcasting and dtype promotion; real dtypes, not bool."""
+    return promote_operands(x, y)
 
-REMAINDER = OpDef(
-    name="Remainder",
-    signature="x, y -> z",
-    precision="wide",
+
+FLOOR_DIVIDE = record(floor_divide)
+
+
+@elementwise_operator(
+    "Remainder",
+    jnp.remainder,
     infer=infer_real,
-    lower=lambda ctx, x, y: jnp.remainder(x, y),
     gradient=_remainder_gradient,
-    layout=elementwise,
     fold=_not_by_zero(np.remainder),
-    doc="x - y * floor_divide(x, y): of the divisor's sign. Integer and floating dtypes.",
 )
+def remainder(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """x % y, of y's sign, with broadcasting and dtype promotion; real dtypes, not bool."""
+    return promote_operands(x, y)
 
-MAXIMUM = OpDef(
-    name="Maximum",
-    signature="x, y -> z",
-    precision="follow",
+
+@elementwise_operator(
+    "Maximum",
+    lax.max,
     infer=infer_ordered,
-    lower=binary(lax.max),
+    precision="follow",
     gradient=_extremum_gradient("greater"),
-    layout=elementwise,
     fold=np.maximum,
     commutative=True,
-    doc="The greater of x and y; NaN where either is. The adjoint of equal operands is halved. "
-    "Real dtypes and bool.",
 )
+def maximum(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """The greater of x and y, elementwise with broadcasting; NaN where either is.
 
-MINIMUM = OpDef(
-    name="Minimum",
-    signature="x, y -> z",
-    precision="follow",
+    The adjoint of equal operands is halved.
+    """
+    return promote_operands(x, y)
+
+
+MAXIMUM = record(maximum)
+
+
+@elementwise_operator(
+    "Minimum",
+    lax.min,
     infer=infer_ordered,
-    lower=binary(lax.min),
+    precision="follow",
     gradient=_extremum_gradient("less"),
-    layout=elementwise,
     fold=np.minimum,
     commutative=True,
-    doc="The smaller of x and y; NaN where either is. The adjoint of equal operands is halved. "
-    "Real dtypes and bool.",
 )
+def minimum(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """The smaller of x and y, elementwise with broadcasting; NaN where either is.
+
+    The adjoint of equal operands is halved.
+    """
+    return promote_operands(x, y)
+
+
+MINIMUM = record(minimum)
 
 
 def _lower_clip(ctx: LowerContext, x: Any, lo: Any, hi: Any) -> Any:
@@ -222,30 +274,48 @@ def _clip_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
     ]
 
 
-CLIP = OpDef(
-    name="Clip",
+@elementwise_operator(
+    "Clip",
     signature="x, lo, hi -> z",
-    precision="follow",
     infer=infer_real,
     lower=_lower_clip,
-    gradient=_clip_gradient,
-    layout=elementwise,
-    fold=lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi),
-    doc="min(max(x, lo), hi), as `jax.lax.clamp`: at a bound the adjoint goes to no operand. "
-    "Integer and floating dtypes.",
-)
-
-NEGATIVE = OpDef(
-    name="Negative",
-    signature="x -> y",
     precision="follow",
+    gradient=_clip_gradient,
+    fold=lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi),
+    cost=times_result(2),
+)
+def clip(x: Any, lo: Any = None, hi: Any = None, *, name: str | None = None) -> Given:
+    """x limited to lo <= x <= hi, with broadcasting; None leaves a side open.
+
+    At a bound the adjoint goes to no operand, as that of `jax.lax.clamp`.
+
+    Raises:
+        AttributeValueError: neither bound is given.
+    """
+    if lo is None and hi is None:
+        refuse("Clip: no bound is given", error=AttributeValueError, hint="give lo, hi or both")
+    if hi is None:
+        return maximum(x, lo, name=name)
+    if lo is None:
+        return minimum(x, hi, name=name)
+    return promote_operands(x, lo, hi)
+
+
+@elementwise_operator(
+    "Negative",
+    lax.neg,
     infer=infer_numeric,
-    lower=unary(lax.neg),
-    gradient=unary_gradient(lambda dy, x, y: negative(dy)),
+    precision="follow",
+    slope=lambda dy, x, y: -dy,
     layout=additive,
     fold=np.negative,
-    doc="-x. Numeric dtypes.",
 )
+def negative(x: Any, *, name: str | None = None) -> Given:
+    """-x, elementwise; numeric dtypes."""
+    return (convert(x),)
+
+
+NEGATIVE = record(negative)
 
 
 def _infer_abs(ctx: InferContext, x: TensorType) -> TensorType:
@@ -265,133 +335,34 @@ def _abs_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     return [to_dtype(dy / length, x.type.dtype) * ctx.ops.conj(x)]
 
 
-ABS = OpDef(
-    name="Abs",
-    signature="x -> y",
-    precision="follow",
+@elementwise_operator(
+    "Abs",
     infer=_infer_abs,
-    lower=in_wider(_lower_abs),
-    gradient=_abs_gradient,
-    layout=elementwise,
-    fold=np.absolute,
-    doc="The absolute value; real for complex x. All dtypes.",
-)
-
-SIGN = OpDef(
-    name="Sign",
-    signature="x -> y",
+    lower=_lower_abs,
+    widen=True,
     precision="follow",
-    infer=infer_numeric,
-    lower=unary(lax.sign),
-    differentiable=False,
-    layout=elementwise,
-    fold=np.sign,
-    doc="-1, 0 or 1; x / |x| for complex x. Numeric dtypes.",
+    gradient=_abs_gradient,
+    fold=np.absolute,
+    dtypes="All dtypes.",
 )
-
-
-def add(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x + y with broadcasting and dtype promotion; `or` of bools.
-
-    Raises:
-        ShapeError: the shapes do not broadcast together.
-    """
-    return emit_one(ADD, promote_operands(x, y), name)
-
-
-def subtract(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x - y with broadcasting and dtype promotion.
-
-    Raises:
-        ShapeError: the shapes do not broadcast together.
-        DTypeError: both are bool.
-    """
-    return emit_one(SUBTRACT, promote_operands(x, y), name)
-
-
-def multiply(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x * y with broadcasting and dtype promotion; `and` of bools.
-
-    Raises:
-        ShapeError: the shapes do not broadcast together.
-    """
-    return emit_one(MULTIPLY, promote_operands(x, y), name)
-
-
-def divide(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x / y with broadcasting and dtype promotion; of integers in float32.
-
-    Raises:
-        ShapeError: the shapes do not broadcast together.
-    """
-    return emit_one(DIVIDE, promote_inexact(x, y), name)
-
-
-def floor_divide(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x // y, rounded down, with broadcasting and dtype promotion; real dtypes, not bool."""
-    return emit_one(FLOOR_DIVIDE, promote_operands(x, y), name)
-
-
-def remainder(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x % y, of y's sign, with broadcasting and dtype promotion; real dtypes, not bool."""
-    return emit_one(REMAINDER, promote_operands(x, y), name)
-
-
-def maximum(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """The greater of x and y, elementwise with broadcasting; NaN where either is."""
-    return emit_one(MAXIMUM, promote_operands(x, y), name)
-
-
-def minimum(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """The smaller of x and y, elementwise with broadcasting; NaN where either is."""
-    return emit_one(MINIMUM, promote_operands(x, y), name)
-
-
-def clip(x: Any, lo: Any = None, hi: Any = None, *, name: str | None = None) -> Tensor:
-    """x limited to lo <= x <= hi, with broadcasting; None leaves a side open.
-
-    Raises:
-        AttributeValueError: neither bound is given.
-    """
-    if lo is None and hi is None:
-        refuse("Clip: no bound is given", error=AttributeValueError, hint="give lo, hi or both")
-    if hi is None:
-        return maximum(x, lo, name=name)
-    if lo is None:
-        return minimum(x, hi, name=name)
-    return emit_one(CLIP, promote_operands(x, lo, hi), name)
-
-
-def negative(x: Any, *, name: str | None = None) -> Tensor:
-    """-x, elementwise; numeric dtypes."""
-    return emit_one(NEGATIVE, (convert(x),), name)
-
-
-def absolute(x: Any, *, name: str | None = None) -> Tensor:
+def absolute(x: Any, *, name: str | None = None) -> Given:
     """|x|, elementwise; real for complex x."""
-    return emit_one(ABS, (convert(x),), name)
+    return (convert(x),)
 
 
-def sign(x: Any, *, name: str | None = None) -> Tensor:
+ABS = record(absolute)
+
+
+@elementwise_operator(
+    "Sign", lax.sign, infer=infer_numeric, precision="follow", differentiable=False, fold=np.sign
+)
+def sign(x: Any, *, name: str | None = None) -> Given:
     """-1, 0 or 1, elementwise; x / |x| for complex x."""
-    return emit_one(SIGN, (convert(x),), name)
+    return (convert(x),)
 
 
 true_divide = divide
 mod = remainder
 abs = absolute
 
-OPS: tuple[OpDef, ...] = (
-    ADD,
-    SUBTRACT,
-    MULTIPLY,
-    DIVIDE,
-    FLOOR_DIVIDE,
-    REMAINDER,
-    MAXIMUM,
-    MINIMUM,
-    CLIP,
-    NEGATIVE,
-    ABS,
-    SIGN,
-)
+OPS: tuple[OpDef, ...] = declared(__name__)

@@ -11,33 +11,39 @@ from jax import numpy as jnp
 
 from graphc.ir.dtypes import INT32
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.core.broadcasting import Adjoints, infer_floating, infer_inexact, unary_gradient
+from graphc.ops.core.broadcasting import Adjoints, infer_floating
+from graphc.ops.core.declaring import (
+    Given,
+    Operands,
+    declared,
+    elementwise_operator,
+    record,
+)
 from graphc.ops.core.emit import convert, emit, emit_one, promote_inexact
 from graphc.ops.core.layout_rules import elementwise
-from graphc.ops.core.precision import in_wider, summed
+from graphc.ops.core.precision import summed
 from graphc.ops.elementwise.floats import ldexp
 
 __all__ = ["exp2", "frexp", "reduce_precision"]
 
 
-def _lower_exp2(ctx: LowerContext, x: Any) -> Any:
+def _exp2(x: Any) -> Any:
     # Not lax.exp2, which is exp(x log(2)): that rounds before it multiplies the error by x.
     return lax.pow(jnp.full_like(x, 2), x)
 
 
-EXP2 = OpDef(
-    name="Exp2",
-    signature="x -> y",
-    precision="wide",
-    infer=infer_inexact,
-    lower=in_wider(_lower_exp2),
-    gradient=unary_gradient(lambda dy, x, y: dy * (y * math.log(2.0))),
-    layout=elementwise,
+@elementwise_operator(
+    "Exp2",
+    _exp2,
+    widen=True,
+    slope=lambda dy, x, y: dy * (y * math.log(2.0)),
     fold=lambda x: np.power(x.dtype.type(2), x),
-    doc="2 to the power x, exact where x is whole. Floating and complex dtypes.",
 )
+def exp2(x: Any, *, name: str | None = None) -> Given:
+    """2 to the power x, elementwise; integers give float32. Source: numpy.exp2."""
+    return promote_inexact(x)
 
 
 def _infer_frexp(ctx: InferContext, x: TensorType) -> tuple[TensorType, TensorType]:
@@ -64,40 +70,39 @@ FREXP = OpDef(
 )
 
 
-def _infer_reduced(
-    ctx: InferContext, x: TensorType, *, exponent_bits: int, mantissa_bits: int
-) -> TensorType:
-    return infer_floating(ctx, x)
-
-
-def _lower_reduced(ctx: LowerContext, x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
-    return lax.reduce_precision(x, exponent_bits, mantissa_bits)
-
-
 def _reduced_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     return [emit_one(REDUCE_PRECISION, (dy,), **node.attrs)]
 
 
-REDUCE_PRECISION = OpDef(
-    name="ReducePrecision",
-    signature="x -> y",
-    precision="wide",
+@elementwise_operator(
+    "ReducePrecision",
+    lax.reduce_precision,
+    infer=infer_floating,
+    widen=True,
     attrs={
         "exponent_bits": Attr("int", check=lambda n: n >= 1, must="be an int of at least 1"),
         "mantissa_bits": Attr("int", check=lambda n: n >= 0, must="be an int of at least 0"),
     },
-    infer=_infer_reduced,
-    lower=in_wider(_lower_reduced),
     gradient=_reduced_gradient,
-    layout=elementwise,
-    doc="x rounded to what a float with so many bits holds, in its own dtype; its adjoint is "
-    "rounded likewise, as that of a cast there and back. Floating dtypes.",
 )
+def reduce_precision(
+    x: Any, exponent_bits: int, mantissa_bits: int, *, name: str | None = None
+) -> Given:
+    """`x` rounded to a float of so many bits, in its dtype: (5, 10) is float16, (8, 7) bfloat16.
+
+    The adjoint is rounded likewise, as that of a cast there and back.
+
+    Raises:
+        AttributeValueError: no bits for the exponent, or fewer than none for the mantissa.
+        DTypeError: not floating.
+
+    Source: jax.lax.reduce_precision.
+    """
+    attrs = {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits}
+    return Operands(convert(x), **attrs)
 
 
-def exp2(x: Any, *, name: str | None = None) -> Tensor:
-    """2 to the power x, elementwise; integers give float32. Source: numpy.exp2."""
-    return emit_one(EXP2, promote_inexact(x), name)
+REDUCE_PRECISION = record(reduce_precision)
 
 
 def frexp(x: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
@@ -110,19 +115,4 @@ def frexp(x: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     return mantissa, exponent
 
 
-def reduce_precision(
-    x: Any, exponent_bits: int, mantissa_bits: int, *, name: str | None = None
-) -> Tensor:
-    """`x` rounded to a float of so many bits, in its dtype: (5, 10) is float16, (8, 7) bfloat16.
-
-    Raises:
-        AttributeValueError: no bits for the exponent, or fewer than none for the mantissa.
-        DTypeError: not floating.
-
-    Source: jax.lax.reduce_precision.
-    """
-    attrs = {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits}
-    return emit_one(REDUCE_PRECISION, (convert(x),), name, **attrs)
-
-
-OPS: tuple[OpDef, ...] = (EXP2, FREXP, REDUCE_PRECISION)
+OPS: tuple[OpDef, ...] = (*declared(__name__), FREXP)

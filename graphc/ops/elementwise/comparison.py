@@ -10,13 +10,12 @@ from jax import lax
 from jax import numpy as jnp
 
 from graphc.ir.dtypes import BOOL, DType, is_inexact, is_integer
-from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Replicated
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Replicated, of_elements
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import (
     Adjoints,
-    binary,
     broadcast_all,
     infer_broadcast,
     infer_of,
@@ -24,7 +23,14 @@ from graphc.ops.core.broadcasting import (
     require_one_dtype,
     unbroadcast,
 )
-from graphc.ops.core.emit import convert, emit_one, promote_operands
+from graphc.ops.core.declaring import (
+    Declaration,
+    Given,
+    declared,
+    elementwise_operator,
+    record,
+)
+from graphc.ops.core.emit import convert, promote_operands
 from graphc.ops.core.layout_rules import SUM, elementwise
 
 __all__ = [
@@ -51,34 +57,72 @@ __all__ = [
 
 
 def _comparison(
-    name: str, lower: Callable[[Any, Any], Any], fold: np.ufunc, doc: str, *, ordered: bool
-) -> OpDef:
+    name: str, function: Callable[[Any, Any], Any], fold: np.ufunc, *, ordered: bool
+) -> Declaration:
     """A comparison: operands of one dtype, a bool result."""
     infer_operands = infer_ordered if ordered else infer_broadcast
 
     def infer(ctx: InferContext, x: TensorType, y: TensorType) -> TensorType:
         return TensorType(BOOL, infer_operands(ctx, x, y).shape)
 
-    return OpDef(
-        name=name,
-        signature="x, y -> z",
-        precision="follow",
+    return elementwise_operator(
+        name,
+        function,
         infer=infer,
-        lower=binary(lower),
+        precision="follow",
         differentiable=False,
-        layout=elementwise,
         fold=fold,
         commutative=not ordered,
-        doc=f"{doc}, as bool. {'Real dtypes and bool' if ordered else 'All dtypes'}.",
+        dtypes="Real dtypes and bool." if ordered else "All dtypes.",
     )
 
 
-EQUAL = _comparison("Equal", lax.eq, np.equal, "x == y", ordered=False)
-NOT_EQUAL = _comparison("NotEqual", lax.ne, np.not_equal, "x != y", ordered=False)
-LESS = _comparison("Less", lax.lt, np.less, "x < y", ordered=True)
-LESS_EQUAL = _comparison("LessEqual", lax.le, np.less_equal, "x <= y", ordered=True)
-GREATER = _comparison("Greater", lax.gt, np.greater, "x > y", ordered=True)
-GREATER_EQUAL = _comparison("GreaterEqual", lax.ge, np.greater_equal, "x >= y", ordered=True)
+@_comparison("Equal", lax.eq, np.equal, ordered=False)
+def equal(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """x == y, elementwise with broadcasting and dtype promotion, as bool."""
+    return promote_operands(x, y)
+
+
+EQUAL = record(equal)
+
+
+@_comparison("NotEqual", lax.ne, np.not_equal, ordered=False)
+def not_equal(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """x != y, elementwise with broadcasting and dtype promotion, as bool."""
+    return promote_operands(x, y)
+
+
+@_comparison("Less", lax.lt, np.less, ordered=True)
+def less(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """x < y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
+    return promote_operands(x, y)
+
+
+@_comparison("LessEqual", lax.le, np.less_equal, ordered=True)
+def less_equal(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """x <= y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
+    return promote_operands(x, y)
+
+
+LESS_EQUAL = record(less_equal)
+
+
+@_comparison("Greater", lax.gt, np.greater, ordered=True)
+def greater(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """x > y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
+    return promote_operands(x, y)
+
+
+GREATER = record(greater)
+
+
+@_comparison("GreaterEqual", lax.ge, np.greater_equal, ordered=True)
+def greater_equal(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """x >= y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
+    return promote_operands(x, y)
+
+
+GREATER_EQUAL = record(greater_equal)
 
 
 def _is_logical(dtype: DType) -> bool:
@@ -88,36 +132,65 @@ def _is_logical(dtype: DType) -> bool:
 _infer_logical = infer_of(_is_logical, "bool or integer (compare first: gc.not_equal(x, 0))")
 
 
-def _logical(name: str, lower: Callable[[Any, Any], Any], fold: np.ufunc, word: str) -> OpDef:
-    return OpDef(
-        name=name,
-        signature="x, y -> z",
-        precision="wide",
+def _logical(name: str, function: Callable[..., Any], fold: np.ufunc) -> Declaration:
+    return elementwise_operator(
+        name,
+        function,
         infer=_infer_logical,
-        lower=binary(lower),
         differentiable=False,
-        layout=elementwise,
         fold=fold,
-        commutative=True,
-        doc=f"x {word} y; of integers, bit by bit. Bool and integer dtypes.",
+        commutative=fold.nin == 2,
+        dtypes="Bool and integer dtypes.",
     )
 
 
-LOGICAL_AND = _logical("LogicalAnd", lax.bitwise_and, np.bitwise_and, "and")
-LOGICAL_OR = _logical("LogicalOr", lax.bitwise_or, np.bitwise_or, "or")
-LOGICAL_XOR = _logical("LogicalXor", lax.bitwise_xor, np.bitwise_xor, "exclusive or")
+@_logical("LogicalAnd", lax.bitwise_and, np.bitwise_and)
+def logical_and(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """x and y, elementwise with broadcasting; of integers, bit by bit.
 
-LOGICAL_NOT = OpDef(
-    name="LogicalNot",
-    signature="x -> y",
-    precision="wide",
-    infer=_infer_logical,
-    lower=lambda ctx, x: lax.bitwise_not(x),
-    differentiable=False,
-    layout=elementwise,
-    fold=np.invert,
-    doc="not x; of integers, bit by bit. Bool and integer dtypes.",
-)
+    Raises:
+        DTypeError: floating or complex operands.
+    """
+    return promote_operands(x, y)
+
+
+LOGICAL_AND = record(logical_and)
+
+
+@_logical("LogicalOr", lax.bitwise_or, np.bitwise_or)
+def logical_or(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """x or y, elementwise with broadcasting; of integers, bit by bit.
+
+    Raises:
+        DTypeError: floating or complex operands.
+    """
+    return promote_operands(x, y)
+
+
+LOGICAL_OR = record(logical_or)
+
+
+@_logical("LogicalXor", lax.bitwise_xor, np.bitwise_xor)
+def logical_xor(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """Either x or y, elementwise with broadcasting; of integers, bit by bit.
+
+    Raises:
+        DTypeError: floating or complex operands.
+    """
+    return promote_operands(x, y)
+
+
+@_logical("LogicalNot", lax.bitwise_not, np.invert)
+def logical_not(x: Any, *, name: str | None = None) -> Given:
+    """Not x, elementwise; of integers, bit by bit.
+
+    Raises:
+        DTypeError: a floating or complex operand.
+    """
+    return (convert(x),)
+
+
+LOGICAL_NOT = record(logical_not)
 
 
 def _infer_where(
@@ -144,6 +217,7 @@ def _where_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
     ]
 
 
+@of_elements
 def _where_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
     condition, x, y = operands
     if isinstance(condition, Replicated) and x == SUM and y == SUM:
@@ -151,109 +225,17 @@ def _where_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPl
     return elementwise(ctx, node, *operands)
 
 
-WHERE = OpDef(
-    name="Where",
-    signature="condition, x, y -> z",
-    precision="follow",
+@elementwise_operator(
+    "Where",
     infer=_infer_where,
     lower=_lower_where,
+    precision="follow",
     gradient=_where_gradient,
     layout=_where_layout,
     fold=np.where,
-    doc="x where the condition holds, y elsewhere. The condition is bool; x and y all dtypes.",
+    dtypes="The node takes a bool condition; x and y of all dtypes.",
 )
-
-
-def _test(name: str, lower: Callable[[Any], Any], fold: Callable[[Any], Any], doc: str) -> OpDef:
-    """A test of floats; integers and bools pass through JAX's own."""
-    return OpDef(
-        name=name,
-        signature="x -> y",
-        precision="follow",
-        infer=lambda ctx, x: TensorType(BOOL, x.shape),
-        lower=lambda ctx, x: lower(x),
-        differentiable=False,
-        layout=elementwise,
-        fold=fold,
-        doc=f"{doc} All dtypes.",
-    )
-
-
-def _fold_is_finite(x: np.ndarray[Any, Any]) -> Any:
-    return np.isfinite(x) if is_inexact(x.dtype) else np.ones(x.shape, BOOL)
-
-
-IS_FINITE = _test("IsFinite", jnp.isfinite, _fold_is_finite, "Neither infinite nor NaN, as bool.")
-IS_NAN = _test("IsNan", lambda x: lax.ne(x, x), lambda x: x != x, "Whether x is NaN, as bool.")
-
-
-def equal(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x == y, elementwise with broadcasting and dtype promotion, as bool."""
-    return emit_one(EQUAL, promote_operands(x, y), name)
-
-
-def not_equal(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x != y, elementwise with broadcasting and dtype promotion, as bool."""
-    return emit_one(NOT_EQUAL, promote_operands(x, y), name)
-
-
-def less(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x < y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
-    return emit_one(LESS, promote_operands(x, y), name)
-
-
-def less_equal(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x <= y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
-    return emit_one(LESS_EQUAL, promote_operands(x, y), name)
-
-
-def greater(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x > y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
-    return emit_one(GREATER, promote_operands(x, y), name)
-
-
-def greater_equal(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x >= y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
-    return emit_one(GREATER_EQUAL, promote_operands(x, y), name)
-
-
-def logical_and(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x and y, elementwise with broadcasting; of integers, bit by bit.
-
-    Raises:
-        DTypeError: floating or complex operands.
-    """
-    return emit_one(LOGICAL_AND, promote_operands(x, y), name)
-
-
-def logical_or(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x or y, elementwise with broadcasting; of integers, bit by bit.
-
-    Raises:
-        DTypeError: floating or complex operands.
-    """
-    return emit_one(LOGICAL_OR, promote_operands(x, y), name)
-
-
-def logical_xor(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """Either x or y, elementwise with broadcasting; of integers, bit by bit.
-
-    Raises:
-        DTypeError: floating or complex operands.
-    """
-    return emit_one(LOGICAL_XOR, promote_operands(x, y), name)
-
-
-def logical_not(x: Any, *, name: str | None = None) -> Tensor:
-    """Not x, elementwise; of integers, bit by bit.
-
-    Raises:
-        DTypeError: a floating or complex operand.
-    """
-    return emit_one(LOGICAL_NOT, (convert(x),), name)
-
-
-def where(condition: Any, x: Any, y: Any, *, name: str | None = None) -> Tensor:
+def where(condition: Any, x: Any, y: Any, *, name: str | None = None) -> Given:
     """x where the condition holds, y elsewhere; all three broadcast, x and y promote.
 
     A condition that is not bool holds where it is not zero.
@@ -264,17 +246,42 @@ def where(condition: Any, x: Any, y: Any, *, name: str | None = None) -> Tensor:
     test = convert(condition)
     if test.type.dtype != BOOL:
         test = not_equal(test, 0)
-    return emit_one(WHERE, (test, *promote_operands(x, y)), name)
+    return (test, *promote_operands(x, y))
 
 
-def isfinite(x: Any, *, name: str | None = None) -> Tensor:
+WHERE = record(where)
+
+
+def _test(name: str, function: Callable[[Any], Any], fold: Callable[[Any], Any]) -> Declaration:
+    """A test of floats; integers and bools pass through JAX's own."""
+    return elementwise_operator(
+        name,
+        function,
+        infer=lambda ctx, x: TensorType(BOOL, x.shape),
+        precision="follow",
+        differentiable=False,
+        fold=fold,
+        dtypes="All dtypes.",
+    )
+
+
+def _fold_is_finite(x: np.ndarray[Any, Any]) -> Any:
+    return np.isfinite(x) if is_inexact(x.dtype) else np.ones(x.shape, BOOL)
+
+
+@_test("IsFinite", jnp.isfinite, _fold_is_finite)
+def isfinite(x: Any, *, name: str | None = None) -> Given:
     """Whether x is neither infinite nor NaN, elementwise, as bool."""
-    return emit_one(IS_FINITE, (convert(x),), name)
+    return (convert(x),)
 
 
-def isnan(x: Any, *, name: str | None = None) -> Tensor:
+IS_FINITE = record(isfinite)
+
+
+@_test("IsNan", lambda x: lax.ne(x, x), lambda x: x != x)
+def isnan(x: Any, *, name: str | None = None) -> Given:
     """Whether x is NaN, elementwise, as bool."""
-    return emit_one(IS_NAN, (convert(x),), name)
+    return (convert(x),)
 
 
 bitwise_and = logical_and
@@ -283,18 +290,4 @@ bitwise_xor = logical_xor
 bitwise_not = logical_not
 bitwise_invert = invert = logical_not
 
-OPS: tuple[OpDef, ...] = (
-    EQUAL,
-    NOT_EQUAL,
-    LESS,
-    LESS_EQUAL,
-    GREATER,
-    GREATER_EQUAL,
-    LOGICAL_AND,
-    LOGICAL_OR,
-    LOGICAL_NOT,
-    LOGICAL_XOR,
-    WHERE,
-    IS_FINITE,
-    IS_NAN,
-)
+OPS: tuple[OpDef, ...] = declared(__name__)

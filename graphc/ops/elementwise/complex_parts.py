@@ -19,7 +19,14 @@ from graphc.ops.core.broadcasting import (
     require_one_dtype,
     unbroadcast,
 )
-from graphc.ops.core.emit import convert, emit_one, promote_inexact, to_dtype
+from graphc.ops.core.cost_rules import moves_only
+from graphc.ops.core.declaring import (
+    Given,
+    declared,
+    elementwise_operator,
+    record,
+)
+from graphc.ops.core.emit import convert, promote_inexact, to_dtype
 from graphc.ops.core.layout_rules import additive
 
 __all__ = ["complex", "conj", "conjugate", "imag", "real"]
@@ -39,29 +46,38 @@ def _imag_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     return [make_complex(0.0, -dy)]
 
 
-REAL = OpDef(
-    name="Real",
-    signature="x -> y",
-    precision="wide",
+@elementwise_operator(
+    "Real",
+    jnp.real,
     infer=_infer_part,
-    lower=lambda ctx, x: jnp.real(x),
     gradient=_real_gradient,
     layout=additive,
     fold=np.real,
-    doc="The real part; real x itself. All dtypes.",
+    cost=moves_only,
 )
+def real(x: Any, *, name: str | None = None) -> Given:
+    """The real part, elementwise: complex64 gives float32; real x is itself."""
+    return (convert(x),)
 
-IMAG = OpDef(
-    name="Imag",
-    signature="x -> y",
-    precision="wide",
+
+REAL = record(real)
+
+
+@elementwise_operator(
+    "Imag",
+    jnp.imag,
     infer=_infer_part,
-    lower=lambda ctx, x: jnp.imag(x),
     gradient=_imag_gradient,
     layout=additive,
     fold=lambda x: np.imag(x) if is_complex(x.dtype) else np.zeros_like(x),
-    doc="The imaginary part; zeros for real x. All dtypes.",
+    cost=moves_only,
 )
+def imag(x: Any, *, name: str | None = None) -> Given:
+    """The imaginary part, elementwise: complex64 gives float32; zeros for real x."""
+    return (convert(x),)
+
+
+IMAG = record(imag)
 
 
 def _infer_complex(ctx: InferContext, re: TensorType, im: TensorType) -> TensorType:
@@ -80,56 +96,51 @@ def _complex_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
     return [unbroadcast(ctx, real(dz), re), unbroadcast(ctx, -imag(dz), im)]
 
 
-COMPLEX = OpDef(
-    name="Complex",
+@elementwise_operator(
+    "Complex",
     signature="re, im -> z",
-    precision="wide",
     infer=_infer_complex,
     lower=_lower_complex,
     gradient=_complex_gradient,
     layout=additive,
     fold=lambda re, im: re + np.asarray(1j, COMPLEX64) * im,
-    doc="re + i * im. float32 gives complex64, float64 complex128.",
+    cost=moves_only,
 )
-
-CONJ = OpDef(
-    name="Conj",
-    signature="x -> y",
-    precision="wide",
-    infer=lambda ctx, x: x,
-    lower=lambda ctx, x: jnp.conj(x),
-    gradient=lambda ctx, node, dy: [conj(dy)],
-    layout=additive,
-    fold=np.conj,
-    doc="The complex conjugate; real x itself. All dtypes.",
-)
-
-
-def real(x: Any, *, name: str | None = None) -> Tensor:
-    """The real part, elementwise: complex64 gives float32; real x is itself."""
-    return emit_one(REAL, (convert(x),), name)
-
-
-def imag(x: Any, *, name: str | None = None) -> Tensor:
-    """The imaginary part, elementwise: complex64 gives float32; zeros for real x."""
-    return emit_one(IMAG, (convert(x),), name)
-
-
-def make_complex(re: Any, im: Any, *, name: str | None = None) -> Tensor:
+def make_complex(re: Any, im: Any, *, name: str | None = None) -> Given:
     """re + i * im, elementwise with broadcasting and dtype promotion.
+
+    float32 gives complex64, float64 complex128.
 
     Raises:
         DTypeError: the operands are not real, or floats narrower than float32.
     """
-    return emit_one(COMPLEX, promote_inexact(re, im), name)
+    return promote_inexact(re, im)
 
 
-def conj(x: Any, *, name: str | None = None) -> Tensor:
+COMPLEX = record(make_complex)
+
+
+def _conj_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    return [conj(dy)]
+
+
+@elementwise_operator(
+    "Conj",
+    jnp.conj,
+    infer=lambda ctx, x: x,
+    gradient=_conj_gradient,
+    layout=additive,
+    fold=np.conj,
+)
+def conj(x: Any, *, name: str | None = None) -> Given:
     """The complex conjugate, elementwise; real x is itself."""
-    return emit_one(CONJ, (convert(x),), name)
+    return (convert(x),)
+
+
+CONJ = record(conj)
 
 
 complex = make_complex
 conjugate = conj
 
-OPS: tuple[OpDef, ...] = (REAL, IMAG, COMPLEX, CONJ)
+OPS: tuple[OpDef, ...] = declared(__name__)

@@ -14,16 +14,16 @@ from graphc.ir.opdef import GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import (
     Adjoints,
-    binary,
     infer_floating,
     infer_real,
-    unary,
-    unary_gradient,
     unbroadcast,
 )
-from graphc.ops.core.emit import convert, emit_one, promote_inexact, promote_operands
-from graphc.ops.core.layout_rules import elementwise
-from graphc.ops.core.precision import in_wider
+from graphc.ops.core.declaring import (
+    Given,
+    declared,
+    elementwise_operator,
+)
+from graphc.ops.core.emit import convert, promote_inexact, promote_operands
 from graphc.ops.elementwise.arithmetic import absolute, floor_divide, negative
 from graphc.ops.elementwise.comparison import equal, where
 from graphc.ops.elementwise.powers import square
@@ -31,27 +31,24 @@ from graphc.ops.elementwise.transcendental import sigmoid
 
 __all__ = ["cbrt", "fmod", "hypot", "ldexp", "logaddexp", "nextafter", "signbit", "sinc"]
 
-CBRT = OpDef(
-    name="Cbrt",
-    signature="x -> y",
-    precision="wide",
-    infer=infer_floating,
-    lower=in_wider(unary(lax.cbrt)),
-    gradient=unary_gradient(lambda dy, x, y: dy / (3.0 * square(y))),
-    layout=elementwise,
-    fold=np.cbrt,
-    doc="The cube root, of x's sign. Floating dtypes.",
-)
 
-SINC = OpDef(
-    name="Sinc",
-    signature="x -> y",
-    precision="wide",
+@elementwise_operator(
+    "Cbrt",
+    lax.cbrt,
     infer=infer_floating,
-    lower=in_wider(unary(jnp.sinc)),
-    layout=elementwise,
-    doc="sin(pi x) / (pi x), and 1 at 0. Floating dtypes.",
+    widen=True,
+    slope=lambda dy, x, y: dy / (3.0 * square(y)),
+    fold=np.cbrt,
 )
+def cbrt(x: Any, *, name: str | None = None) -> Given:
+    """The cube root, elementwise, of the sign of `x`; integers give float32."""
+    return promote_inexact(x)
+
+
+@elementwise_operator("Sinc", jnp.sinc, infer=infer_floating, widen=True)
+def sinc(x: Any, *, name: str | None = None) -> Given:
+    """sin(pi x) / (pi x), elementwise, and 1 at 0. Source: numpy.sinc."""
+    return promote_inexact(x)
 
 
 def _hypot_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
@@ -60,18 +57,21 @@ def _hypot_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
     return [unbroadcast(ctx, scaled * t, t) for t in node.inputs]
 
 
-HYPOT = OpDef(
-    name="Hypot",
-    signature="x, y -> z",
-    precision="wide",
+@elementwise_operator(
+    "Hypot",
+    jnp.hypot,
     infer=infer_floating,
-    lower=in_wider(lambda ctx, x, y: jnp.hypot(x, y)),
+    widen=True,
     gradient=_hypot_gradient,
-    layout=elementwise,
     fold=np.hypot,
     commutative=True,
-    doc="sqrt(x^2 + y^2) without overflow; at 0 the adjoint is 0. Floating dtypes.",
 )
+def hypot(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """sqrt(x^2 + y^2), without overflow, with broadcasting; at 0 the adjoint is 0.
+
+    Source: numpy.hypot.
+    """
+    return promote_inexact(x, y)
 
 
 def _logaddexp_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
@@ -80,18 +80,18 @@ def _logaddexp_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoint
     return [unbroadcast(ctx, dz * share, x), unbroadcast(ctx, dz * (1.0 - share), y)]
 
 
-LOG_ADD_EXP = OpDef(
-    name="LogAddExp",
-    signature="x, y -> z",
-    precision="wide",
+@elementwise_operator(
+    "LogAddExp",
+    jnp.logaddexp,
     infer=infer_floating,
-    lower=in_wider(lambda ctx, x, y: jnp.logaddexp(x, y)),
+    widen=True,
     gradient=_logaddexp_gradient,
-    layout=elementwise,
     fold=np.logaddexp,
     commutative=True,
-    doc="log(exp(x) + exp(y)) without overflow. Floating dtypes.",
 )
+def logaddexp(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """log(exp(x) + exp(y)), without overflow, with broadcasting. Source: numpy.logaddexp."""
+    return promote_inexact(x, y)
 
 
 def _fmod_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
@@ -101,29 +101,21 @@ def _fmod_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
     return [unbroadcast(ctx, dz, x), unbroadcast(ctx, of_y, y)]
 
 
-FMOD = OpDef(
-    name="Fmod",
-    signature="x, y -> z",
-    precision="wide",
-    infer=infer_real,
-    lower=in_wider(binary(lax.rem)),
-    gradient=_fmod_gradient,
-    layout=elementwise,
-    doc="What is left of x after whole steps of y towards zero: of x's sign. Integer and "
-    "floating dtypes.",
-)
+@elementwise_operator("Fmod", lax.rem, infer=infer_real, widen=True, gradient=_fmod_gradient)
+def fmod(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """What is left of `x` after whole steps of `y`, of the sign of `x`, with broadcasting.
 
-NEXT_AFTER = OpDef(
-    name="NextAfter",
-    signature="x, y -> z",
-    precision="wide",
-    infer=infer_floating,
-    lower=binary(lax.nextafter),
-    differentiable=False,
-    layout=elementwise,
-    fold=np.nextafter,
-    doc="The number next to x in the direction of y. Floating dtypes.",
+    (`remainder` has the sign of `y`.) Real dtypes, not bool. Source: numpy.fmod.
+    """
+    return promote_operands(x, y)
+
+
+@elementwise_operator(
+    "NextAfter", lax.nextafter, infer=infer_floating, differentiable=False, fold=np.nextafter
 )
+def nextafter(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """The number next to `x` in the direction of `y`. Source: numpy.nextafter."""
+    return promote_inexact(x, y)
 
 
 def _infer_signbit(ctx: InferContext, x: TensorType) -> TensorType:
@@ -136,17 +128,17 @@ def _lower_signbit(ctx: Any, x: Any) -> Any:
     return jnp.signbit(x) if is_floating(np.dtype(x.dtype)) else lax.lt(x, np.zeros((), x.dtype))
 
 
-SIGN_BIT = OpDef(
-    name="SignBit",
-    signature="x -> y",
-    precision="wide",
+@elementwise_operator(
+    "SignBit",
     infer=_infer_signbit,
-    lower=in_wider(_lower_signbit),
+    lower=_lower_signbit,
+    widen=True,
     differentiable=False,
-    layout=elementwise,
     fold=np.signbit,
-    doc="Whether x has a minus sign, -0.0 among them, as bool. Integer and floating dtypes.",
 )
+def signbit(x: Any, *, name: str | None = None) -> Given:
+    """Whether `x` has a minus sign, elementwise, as bool: that of -0.0 too. Real dtypes."""
+    return (convert(x),)
 
 
 def _infer_ldexp(ctx: InferContext, x: TensorType, n: TensorType) -> TensorType:
@@ -155,60 +147,19 @@ def _infer_ldexp(ctx: InferContext, x: TensorType, n: TensorType) -> TensorType:
     return TensorType(x.dtype, ctx.broadcast(x.shape, n.shape))
 
 
-LDEXP = OpDef(
-    name="Ldexp",
-    signature="x, n -> y",
-    precision="wide",
+def _ldexp_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
+    x, n = node.inputs
+    return [unbroadcast(ctx, ldexp(dy, n), x), None]
+
+
+@elementwise_operator(
+    "Ldexp",
+    jnp.ldexp,
     infer=_infer_ldexp,
-    lower=in_wider(lambda ctx, x, n: jnp.ldexp(x, n)),
-    gradient=lambda ctx, node, dy: [
-        unbroadcast(ctx, ldexp(dy, node.inputs[1]), node.inputs[0]),
-        None,
-    ],
-    layout=elementwise,
-    doc="x times 2 to the power n, exactly. x floating, n integers.",
+    widen=True,
+    gradient=_ldexp_gradient,
 )
-
-
-def cbrt(x: Any, *, name: str | None = None) -> Tensor:
-    """The cube root, elementwise, of the sign of `x`; integers give float32."""
-    return emit_one(CBRT, promote_inexact(x), name)
-
-
-def sinc(x: Any, *, name: str | None = None) -> Tensor:
-    """sin(pi x) / (pi x), elementwise, and 1 at 0. Source: numpy.sinc."""
-    return emit_one(SINC, promote_inexact(x), name)
-
-
-def hypot(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """sqrt(x^2 + y^2), without overflow, with broadcasting. Source: numpy.hypot."""
-    return emit_one(HYPOT, promote_inexact(x, y), name)
-
-
-def logaddexp(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """log(exp(x) + exp(y)), without overflow, with broadcasting. Source: numpy.logaddexp."""
-    return emit_one(LOG_ADD_EXP, promote_inexact(x, y), name)
-
-
-def fmod(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """What is left of `x` after whole steps of `y`, of the sign of `x`, with broadcasting.
-
-    (`remainder` has the sign of `y`.) Real dtypes, not bool. Source: numpy.fmod.
-    """
-    return emit_one(FMOD, promote_operands(x, y), name)
-
-
-def nextafter(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """The number next to `x` in the direction of `y`. Source: numpy.nextafter."""
-    return emit_one(NEXT_AFTER, promote_inexact(x, y), name)
-
-
-def signbit(x: Any, *, name: str | None = None) -> Tensor:
-    """Whether `x` has a minus sign, elementwise, as bool: that of -0.0 too. Real dtypes."""
-    return emit_one(SIGN_BIT, (convert(x),), name)
-
-
-def ldexp(x: Any, n: Any, *, name: str | None = None) -> Tensor:
+def ldexp(x: Any, n: Any, *, name: str | None = None) -> Given:
     """`x` times 2 to the power `n` (integers), exactly, with broadcasting.
 
     Raises:
@@ -216,16 +167,7 @@ def ldexp(x: Any, n: Any, *, name: str | None = None) -> Tensor:
 
     Source: numpy.ldexp.
     """
-    return emit_one(LDEXP, (*promote_inexact(x), convert(n)), name)
+    return (*promote_inexact(x), convert(n))
 
 
-OPS: tuple[OpDef, ...] = (
-    CBRT,
-    SINC,
-    HYPOT,
-    LOG_ADD_EXP,
-    FMOD,
-    NEXT_AFTER,
-    SIGN_BIT,
-    LDEXP,
-)
+OPS: tuple[OpDef, ...] = declared(__name__)

@@ -18,11 +18,15 @@ from graphc.ops.core.broadcasting import (
     align,
     infer_inexact,
     infer_numeric,
-    unary,
-    unary_gradient,
     unbroadcast,
 )
 from graphc.ops.core.checks import refuse
+from graphc.ops.core.declaring import (
+    Given,
+    declared,
+    elementwise_operator,
+    record,
+)
 from graphc.ops.core.emit import (
     convert,
     emit_one,
@@ -61,17 +65,25 @@ def _fold_power(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:
     return np.power(x, y)
 
 
-POWER = OpDef(
-    name="Power",
-    signature="x, y -> z",
-    precision="wide",
-    infer=infer_numeric,
-    lower=_lower_power,
-    gradient=_power_gradient,
-    layout=elementwise,
-    fold=_fold_power,
-    doc="x to the power y. Numeric dtypes.",
+@elementwise_operator(
+    "Power", infer=infer_numeric, lower=_lower_power, gradient=_power_gradient, fold=_fold_power
 )
+def power(x: Any, y: Any, *, name: str | None = None) -> Given:
+    """x to the power y, with broadcasting and dtype promotion.
+
+    A Python number as exponent takes the cheapest way: a square, a root, a few products.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        AttributeValueError: an integer tensor to a negative int.
+    """
+    kind = scalar_kind(y)
+    if kind in (int, float) and isinstance(x, Operand):
+        return _constant_power(x, kind(y), name)
+    return promote_operands(x, y)
+
+
+POWER = record(power)
 
 
 def _infer_integer_power(ctx: InferContext, x: TensorType, *, exponent: int) -> TensorType:
@@ -102,70 +114,53 @@ INTEGER_POWER = OpDef(
     doc="x to a constant whole power. Numeric dtypes; floating or complex for a negative one.",
 )
 
-SQUARE = OpDef(
-    name="Square",
-    signature="x -> y",
-    precision="wide",
-    infer=infer_numeric,
-    lower=unary(lax.square),
-    gradient=unary_gradient(lambda dy, x, y: dy * (2 * x)),
-    layout=elementwise,
-    fold=np.square,
-    doc="x * x. Numeric dtypes.",
-)
 
-SQRT = OpDef(
-    name="Sqrt",
-    signature="x -> y",
-    precision="wide",
-    infer=infer_inexact,
-    lower=unary(lax.sqrt),
-    gradient=unary_gradient(lambda dy, x, y: dy * (0.5 / y)),
-    layout=elementwise,
-    fold=np.sqrt,
-    doc="The square root. Floating and complex dtypes.",
+@elementwise_operator(
+    "Square", lax.square, infer=infer_numeric, slope=lambda dy, x, y: dy * (2 * x), fold=np.square
 )
+def square(x: Any, *, name: str | None = None) -> Given:
+    """x * x, elementwise; numeric dtypes."""
+    return (convert(x),)
 
-RSQRT = OpDef(
-    name="Rsqrt",
-    signature="x -> y",
-    precision="wide",
-    infer=infer_inexact,
-    lower=unary(lax.rsqrt),
-    gradient=unary_gradient(lambda dy, x, y: dy * (-0.5 * (y / x))),
-    layout=elementwise,
+
+SQUARE = record(square)
+
+
+@elementwise_operator("Sqrt", lax.sqrt, slope=lambda dy, x, y: dy * (0.5 / y), fold=np.sqrt)
+def sqrt(x: Any, *, name: str | None = None) -> Given:
+    """The square root, elementwise; integers give float32."""
+    return promote_inexact(x)
+
+
+SQRT = record(sqrt)
+
+
+@elementwise_operator(
+    "Rsqrt",
+    lax.rsqrt,
+    slope=lambda dy, x, y: dy * (-0.5 * (y / x)),
     fold=lambda x: np.reciprocal(np.sqrt(x)),
-    doc="1 / sqrt(x). Floating and complex dtypes.",
 )
+def rsqrt(x: Any, *, name: str | None = None) -> Given:
+    """1 / sqrt(x), elementwise; integers give float32."""
+    return promote_inexact(x)
 
-RECIPROCAL = OpDef(
-    name="Reciprocal",
-    signature="x -> y",
-    precision="wide",
-    infer=infer_inexact,
-    lower=unary(lax.reciprocal),
-    gradient=unary_gradient(lambda dy, x, y: -(dy * square(y))),
-    layout=elementwise,
-    fold=np.reciprocal,
-    doc="1 / x. Floating and complex dtypes.",
+
+RSQRT = record(rsqrt)
+
+
+@elementwise_operator(
+    "Reciprocal", lax.reciprocal, slope=lambda dy, x, y: -(dy * square(y)), fold=np.reciprocal
 )
+def reciprocal(x: Any, *, name: str | None = None) -> Given:
+    """1 / x, elementwise; integers give float32."""
+    return promote_inexact(x)
+
+
+RECIPROCAL = record(reciprocal)
+
 
 _SPECIAL: dict[float, OpDef] = {2: SQUARE, 0.5: SQRT, -0.5: RSQRT, -1: RECIPROCAL}
-
-
-def power(x: Any, y: Any, *, name: str | None = None) -> Tensor:
-    """x to the power y, with broadcasting and dtype promotion.
-
-    A Python number as exponent takes the cheapest way: a square, a root, a few products.
-
-    Raises:
-        ShapeError: the shapes do not broadcast together.
-        AttributeValueError: an integer tensor to a negative int.
-    """
-    kind = scalar_kind(y)
-    if kind in (int, float) and isinstance(x, Operand):
-        return _constant_power(x, kind(y), name)
-    return emit_one(POWER, promote_operands(x, y), name)
 
 
 def _constant_power(x: Operand, exponent: float, name: str | None) -> Tensor:
@@ -189,26 +184,6 @@ def _constant_power(x: Operand, exponent: float, name: str | None) -> Tensor:
     return emit_one(POWER, (base, to_dtype(exponent, base.type.dtype)), name)
 
 
-def square(x: Any, *, name: str | None = None) -> Tensor:
-    """x * x, elementwise; numeric dtypes."""
-    return emit_one(SQUARE, (convert(x),), name)
-
-
-def sqrt(x: Any, *, name: str | None = None) -> Tensor:
-    """The square root, elementwise; integers give float32."""
-    return emit_one(SQRT, promote_inexact(x), name)
-
-
-def rsqrt(x: Any, *, name: str | None = None) -> Tensor:
-    """1 / sqrt(x), elementwise; integers give float32."""
-    return emit_one(RSQRT, promote_inexact(x), name)
-
-
-def reciprocal(x: Any, *, name: str | None = None) -> Tensor:
-    """1 / x, elementwise; integers give float32."""
-    return emit_one(RECIPROCAL, promote_inexact(x), name)
-
-
 pow = power
 
-OPS: tuple[OpDef, ...] = (POWER, INTEGER_POWER, SQUARE, SQRT, RSQRT, RECIPROCAL)
+OPS: tuple[OpDef, ...] = (*declared(__name__), INTEGER_POWER)

@@ -9,31 +9,32 @@ import numpy as np
 from jax import lax
 
 from graphc.ir.dtypes import is_floating
-from graphc.ir.node import Tensor
 from graphc.ir.opdef import OpDef
 from graphc.ops.core.broadcasting import infer_real
-from graphc.ops.core.emit import convert, emit_one
-from graphc.ops.core.layout_rules import elementwise
+from graphc.ops.core.declaring import (
+    Declaration,
+    Given,
+    declared,
+    elementwise_operator,
+    record,
+)
+from graphc.ops.core.emit import convert
 
 __all__ = ["ceil", "floor", "rint"]
 
 
-def _rounding(name: str, function: Callable[[Any], Any], fold: np.ufunc, doc: str) -> OpDef:
+def _rounding(name: str, function: Callable[[Any], Any], fold: np.ufunc) -> Declaration:
     """An operator that rounds floats; integers pass through."""
 
     def of_floats(rounded: Callable[[Any], Any], x: Any) -> Any:
         return rounded(x) if is_floating(np.dtype(x.dtype)) else x
 
-    return OpDef(
-        name=name,
-        signature="x -> y",
-        precision="wide",
+    return elementwise_operator(
+        name,
+        lambda x: of_floats(function, x),
         infer=infer_real,
-        lower=lambda ctx, x: of_floats(function, x),
         differentiable=False,
-        layout=elementwise,
         fold=lambda x: of_floats(fold, x),
-        doc=f"{doc} Integer and floating dtypes.",
     )
 
 
@@ -41,24 +42,31 @@ def _round_half_even(x: Any) -> Any:
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
-FLOOR = _rounding("Floor", lax.floor, np.floor, "The greatest integer not above x.")
-CEIL = _rounding("Ceil", lax.ceil, np.ceil, "The smallest integer not below x.")
-ROUND = _rounding("Round", _round_half_even, np.rint, "The nearest integer, the even one of two.")
-
-
-def floor(x: Any, *, name: str | None = None) -> Tensor:
+@_rounding("Floor", lax.floor, np.floor)
+def floor(x: Any, *, name: str | None = None) -> Given:
     """The greatest integer not above x, elementwise, in x's dtype."""
-    return emit_one(FLOOR, (convert(x),), name)
+    return (convert(x),)
 
 
-def ceil(x: Any, *, name: str | None = None) -> Tensor:
+FLOOR = record(floor)
+
+
+@_rounding("Ceil", lax.ceil, np.ceil)
+def ceil(x: Any, *, name: str | None = None) -> Given:
     """The smallest integer not below x, elementwise, in x's dtype."""
-    return emit_one(CEIL, (convert(x),), name)
+    return (convert(x),)
 
 
-def rint(x: Any, *, name: str | None = None) -> Tensor:
+CEIL = record(ceil)
+
+
+@_rounding("Round", _round_half_even, np.rint)
+def rint(x: Any, *, name: str | None = None) -> Given:
     """The nearest integer, the even one of two, elementwise, in x's dtype."""
-    return emit_one(ROUND, (convert(x),), name)
+    return (convert(x),)
 
 
-OPS: tuple[OpDef, ...] = (FLOOR, CEIL, ROUND)
+ROUND = record(rint)
+
+
+OPS: tuple[OpDef, ...] = declared(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from graphc.errors import AttributeValueError
+from graphc.ir.costs import CostContext, dims_of
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
@@ -18,6 +20,7 @@ from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import emit_one, promote_operands
+from graphc.ops.matrices.matrix_costs import product
 from graphc.ops.matrices.products import Role, product_layout, wide_dtype
 
 __all__ = ["dot_general", "tensordot"]
@@ -133,6 +136,11 @@ def _fold_dot_general(a: Any, b: Any, **attrs: Axes) -> Any:
     return np.einsum(a.astype(wide), of_a, b.astype(wide), of_b, out).astype(a.dtype)
 
 
+def _dot_general_cost(ctx: CostContext, node: Node) -> int:
+    shape = dims_of(node.inputs[0])
+    return product(node, math.prod(shape[axis] for axis in node.attrs["lhs_contract"]))
+
+
 DOT_GENERAL = OpDef(
     name="DotGeneral",
     signature="a, b -> c",
@@ -148,6 +156,7 @@ DOT_GENERAL = OpDef(
     gradient=_dot_general_gradient,
     layout=_dot_general_layout,
     fold=_fold_dot_general,
+    cost=_dot_general_cost,
     doc="Products summed over the contracted axes, one of each operand by pairs; the batch axes "
     "go in step. Axes of the result: batch, the others of a, the others of b. One dtype, any. "
     "Source: jax.lax.dot_general.",

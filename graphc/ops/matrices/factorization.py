@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from jax import lax
 
 from graphc.errors import AttributeValueError, GradientError
+from graphc.ir.costs import CostContext, dims_of
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import real_of
 from graphc.ir.node import Node, Tensor
@@ -25,6 +27,12 @@ from graphc.ops.matrices.matrix_checks import (
     of_each_matrix,
     on_diagonal,
 )
+from graphc.ops.matrices.matrix_costs import (
+    explicit,
+    of_matrices,
+    reflections,
+    singular_vectors,
+)
 
 __all__ = ["cholesky", "eigh", "eigvalsh", "qr", "svd", "svdvals"]
 
@@ -41,6 +49,7 @@ CHOLESKY = OpDef(
     infer=infer_square,
     lower=lambda ctx, a: lax.linalg.cholesky(a, symmetrize_input=True),
     layout=of_each_matrix,
+    cost=of_matrices(lambda m, n, k: n**3 / 3),  # Golub & Van Loan 4.2
     doc="The lower triangular l with a = l l^H of matrices [..., n, n], of which the mean with "
     f"their adjoint is taken; NaN where that is not positive definite. {_DTYPES}",
 )
@@ -73,6 +82,13 @@ def _no_gradient(node: Node, of: str) -> GradientError:
     )
 
 
+def _qr_cost(ctx: CostContext, node: Node) -> int:
+    """Triangular form by reflections, then q. Source: Golub & Van Loan 5.2."""
+    *stack, m, n = dims_of(node.inputs[0])
+    k, columns = min(m, n), dims_of(node.outputs[0])[-1]
+    return round(math.prod(stack) * (reflections(m, n, k) + explicit(m, columns, k)))
+
+
 QR = OpDef(
     name="QR",
     signature="a -> q, r",
@@ -82,6 +98,7 @@ QR = OpDef(
     lower=lambda ctx, a, *, full: tuple(lax.linalg.qr(a, full_matrices=full)),
     gradient=_qr_gradient,
     layout=of_each_matrix,
+    cost=_qr_cost,
     doc="q with orthonormal columns and upper triangular r, a = q r, of matrices [..., m, n]: "
     f"q is [..., m, k] with k the lesser side, or square where `full`. {_DTYPES}",
 )
@@ -112,6 +129,16 @@ def _svd_gradient(
     return ctx.by_vjp(node, du, ds, dvh)
 
 
+def _svd_cost(ctx: CostContext, node: Node) -> int:
+    """With all vectors of the longer side, m: 4 m^2 n + 8 m n^2 + 9 n^3. Source: Golub & Van
+    Loan 8.6."""
+    *stack, m, n = dims_of(node.inputs[0])
+    k, longer = min(m, n), max(m, n)
+    if node.attrs["full"]:
+        return math.prod(stack) * (4 * longer**2 * k + 8 * longer * k**2 + 9 * k**3)
+    return round(math.prod(stack) * singular_vectors(m, n, k))
+
+
 SVD = OpDef(
     name="SVD",
     signature="a -> u, s, vh",
@@ -121,6 +148,7 @@ SVD = OpDef(
     lower=lambda ctx, a, *, full: tuple(lax.linalg.svd(a, full_matrices=full)),
     gradient=_svd_gradient,
     layout=of_each_matrix,
+    cost=_svd_cost,
     doc="u, vh with orthonormal columns and rows, and singular values s, descending, such that "
     f"a = u diag(s) vh, of matrices [..., m, n]. {_DTYPES}",
 )
@@ -132,6 +160,7 @@ SINGULAR_VALUES = OpDef(
     infer=_infer_singular_values,
     lower=lambda ctx, a: lax.linalg.svd(a, compute_uv=False),
     layout=of_each_matrix,
+    cost=of_matrices(lambda m, n, k: 4 * m * n * k - 4 * k**3 / 3),  # Golub & Van Loan 8.6
     doc=f"The singular values, descending, of matrices [..., m, n]. {_DTYPES}",
 )
 
@@ -179,6 +208,7 @@ EIGH = OpDef(
     lower=_lower_eigh,
     gradient=_eigh_gradient,
     layout=of_each_matrix,
+    cost=of_matrices(lambda m, n, k: 9 * n**3),  # Golub & Van Loan 8.3
     doc="The eigenvalues (real, ascending) and the orthonormal eigenvectors, columns of v, of "
     f"matrices [..., n, n], of which the mean with their adjoint is taken. {_DTYPES}",
 )

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from jax import lax
 
 from graphc.errors import GradientError
+from graphc.ir.costs import CostContext, size_of
 from graphc.ir.dtypes import INT32, as_dtype, promote
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
@@ -30,6 +31,7 @@ from graphc.ops.matrices.matrix_checks import (
     of_each_matrix,
     on_diagonal,
 )
+from graphc.ops.matrices.matrix_costs import SCHUR_FORM, elimination, of_matrices
 from graphc.ops.matrices.solving import triangular_solve
 
 __all__ = ["eig", "eigvals", "lu", "lu_factor", "lu_solve", "schur", "tridiagonal_solve"]
@@ -57,6 +59,7 @@ LU = OpDef(
     infer=_infer_lu,
     lower=lambda ctx, a: tuple(lax.linalg.lu(a)),
     layout=of_each_matrix,
+    cost=of_matrices(elimination),
     doc="Of matrices [..., m, n] with rows exchanged: l below the diagonal, without its ones, and "
     "u. Row i was exchanged with row pivots[i] (int32), and came from row permutation[i]. "
     f"{_DTYPES} Source: jax.lax.linalg.lu.",
@@ -84,6 +87,7 @@ EIG = OpDef(
     infer=_infer_eig,
     lower=_lower_eig,
     layout=of_each_matrix,
+    cost=of_matrices(lambda m, n, k: (SCHUR_FORM + 4 / 3) * n**3),  # back substitution, a product
     doc="The eigenvalues, in no order, and the eigenvectors, columns of v of length 1, of matrices "
     f"[..., n, n]: complex. On CPU and GPU. {_DTYPES} Source: jax.lax.linalg.eig.",
 )
@@ -110,6 +114,7 @@ SCHUR = OpDef(
     lower=_lower_schur,
     gradient=_refuse_schur,
     layout=of_each_matrix,
+    cost=of_matrices(lambda m, n, k: SCHUR_FORM * n**3),
     doc="t, upper triangular but for 2x2 blocks on the diagonal of real ones, and unitary z, such "
     f"that a = z t z^H, of matrices [..., n, n]. On CPU. {_DTYPES} Source: jax.lax.linalg.schur.",
 )
@@ -142,6 +147,11 @@ def _tridiagonal_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> La
     return replicated(ctx, node, *operands)
 
 
+def _tridiagonal_cost(ctx: CostContext, node: Node) -> int:
+    """Elimination of one diagonal, 3 m; 5 m for each column. Source: Golub & Van Loan 4.3."""
+    return 3 * size_of(node.inputs[1]) + 5 * size_of(node.outputs[0])
+
+
 TRIDIAGONAL_SOLVE = OpDef(
     name="TridiagonalSolve",
     signature="lower, main, upper, b -> x",
@@ -149,6 +159,7 @@ TRIDIAGONAL_SOLVE = OpDef(
     infer=_infer_tridiagonal,
     lower=lambda ctx, *operands: lax.linalg.tridiagonal_solve(*operands),
     layout=_tridiagonal_layout,
+    cost=_tridiagonal_cost,
     doc="x [..., m, n] of a x = b, where a [..., m, m] has these diagonals [..., m]: the first of "
     "`lower` and the last of `upper` do not count. "
     f"{_DTYPES} Source: jax.lax.linalg.tridiagonal_solve.",

@@ -23,6 +23,7 @@ from graphc.ops.matrices.matrix_checks import (
     of_each_matrix,
     on_diagonal,
 )
+from graphc.ops.matrices.matrix_costs import elimination, of_matrices
 from graphc.ops.matrices.matrix_product import matmul
 from graphc.ops.matrices.solving import inv
 from graphc.ops.reductions.reduction import reduce_sum
@@ -47,6 +48,7 @@ DETERMINANT = OpDef(
     infer=_infer_det,
     lower=lambda ctx, a: jnp.linalg.det(a),
     layout=of_each_matrix,
+    cost=of_matrices(elimination),
     doc="The determinants of matrices [..., n, n]. float32, float64 and complex dtypes.",
 )
 
@@ -57,9 +59,20 @@ LOG_DETERMINANT = OpDef(
     infer=_infer_slogdet,
     lower=lambda ctx, a: tuple(jnp.linalg.slogdet(a)),
     layout=of_each_matrix,
+    cost=of_matrices(elimination),
     doc="The sign (or phase) and the logarithm of the absolute value of the determinants of "
     "matrices [..., n, n]. float32, float64 and complex dtypes.",
 )
+
+
+def _exponential_count(m: int, n: int, k: int) -> float:
+    """Six products and a solution for the Padé approximation of order 13; four squarings.
+
+    Source: Higham, SIAM J. Matrix Anal. Appl. 26, 2005. How often it squares depends on the
+    matrix's norm: four times where that is 80.
+    """
+    return (6 * 2 + 8 / 3 + 4 * 2) * n**3
+
 
 MATRIX_EXPONENTIAL = OpDef(
     name="MatrixExponential",
@@ -68,6 +81,7 @@ MATRIX_EXPONENTIAL = OpDef(
     infer=infer_square,
     lower=lambda ctx, a: jax.scipy.linalg.expm(a),
     layout=of_each_matrix,
+    cost=of_matrices(_exponential_count),
     doc="The exponentials of matrices [..., n, n]. float32, float64 and complex dtypes. Source: "
     "Higham, The scaling and squaring method revisited, SIAM J. Matrix Anal. 26, 2005.",
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
+from graphc.ir.costs import CostContext, dims_of
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
@@ -18,6 +19,7 @@ from graphc.ops.core.checks import known_alike, refuse
 from graphc.ops.core.emit import emit_one, promote_operands
 from graphc.ops.elementwise.arithmetic import multiply
 from graphc.ops.matrices.contraction import dot_general
+from graphc.ops.matrices.matrix_costs import product
 from graphc.ops.matrices.products import Role, product_layout, wide_dtype
 
 __all__ = ["matmul", "outer"]
@@ -135,6 +137,11 @@ def _fold_matmul(a: Any, b: Any, *, transpose_a: bool, transpose_b: bool) -> Any
     return np.matmul(left.astype(wide), right.astype(wide)).astype(a.dtype)
 
 
+def _matmul_cost(ctx: CostContext, node: Node) -> int:
+    shape = dims_of(node.inputs[0])
+    return product(node, shape[-2 if node.attrs["transpose_a"] and len(shape) > 1 else -1])
+
+
 MATMUL = OpDef(
     name="MatMul",
     signature="a, b -> c",
@@ -145,6 +152,7 @@ MATMUL = OpDef(
     gradient=_matmul_gradient,
     layout=_matmul_layout,
     fold=_fold_matmul,
+    cost=_matmul_cost,
     doc="The matrix products of the last two axes, transposed first where the flags say so; the "
     "axes before them broadcast. One dtype, any. Source: numpy.matmul.",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from graphc.ir.costs import CostContext, dims_of
 from graphc.ir.dtypes import as_dtype, promote
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
@@ -23,6 +25,7 @@ from graphc.ops.matrices.matrix_checks import (
     matrix_transpose,
     of_each_matrix,
 )
+from graphc.ops.matrices.matrix_costs import SCHUR_FORM, of_matrices, singular_vectors
 from graphc.ops.matrices.matrix_product import matmul
 
 __all__ = ["polar", "solve_sylvester", "sqrtm"]
@@ -82,6 +85,15 @@ def _sylvester_gradient(ctx: GradientContext, node: Node, dx: Tensor) -> Adjoint
     return [-matmul(dc, x, transpose_b=True), -matmul(x, dc, transpose_a=True), dc]
 
 
+def _sylvester_cost(ctx: CostContext, node: Node) -> int:
+    """Both Schur forms, c transformed, substitution, x transformed back.
+
+    Source: Bartels & Stewart, in Golub & Van Loan 7.6.3.
+    """
+    *stack, m, n = dims_of(node.outputs[0])
+    return math.prod(stack) * (SCHUR_FORM * (m**3 + n**3) + 5 * m * n * (m + n))
+
+
 SYLVESTER = OpDef(
     name="Sylvester",
     signature="a, b, c -> x",
@@ -90,6 +102,7 @@ SYLVESTER = OpDef(
     lower=lambda ctx, a, b, c: _sylvester(a, b, c),
     gradient=_sylvester_gradient,
     layout=of_each(2),
+    cost=_sylvester_cost,
     doc="x [..., m, n] with a x + x b = c, of matrices a [..., m, m], b [..., n, n] and c "
     "[..., m, n] of one stack; NaN where an eigenvalue of a is one of -b. On GPU by eigenvectors, "
     f"which must span the space. {_DTYPES} Source: Bartels & Stewart, CACM 15, 1972.",
@@ -136,6 +149,7 @@ MATRIX_SQUARE_ROOT = OpDef(
     lower=_lower_root,
     gradient=_root_gradient,
     layout=of_each_matrix,
+    cost=of_matrices(lambda m, n, k: (SCHUR_FORM + 10 / 3) * n**3),  # Higham 1987
     doc="The principal square roots of matrices [..., n, n]: complex, as whether one is real "
     f"depends on the numbers. On CPU. {_DTYPES} Source: Bjorck & Hammarling, A Schur method for "
     "the square root of a matrix, Linear Algebra Appl. 52/53, 1983.",
@@ -190,6 +204,11 @@ def _lower_polar(ctx: LowerContext, a: Any, *, side: str) -> tuple[Any, Any]:
     return u, 0.5 * (p + _adjoint(p))
 
 
+def _polar_count(m: int, n: int, k: int) -> float:
+    """Singular vectors and two products."""
+    return singular_vectors(m, n, k) + 4 * m * n * k
+
+
 POLAR = OpDef(
     name="Polar",
     signature="a -> u, p",
@@ -206,6 +225,7 @@ POLAR = OpDef(
     infer=_infer_polar,
     lower=_lower_polar,
     layout=of_each_matrix,
+    cost=of_matrices(_polar_count),
     doc="u with orthonormal columns (rows, where these are fewer) and Hermitian p without negative "
     "eigenvalues such that a = u p, or a = p u for the left side, of matrices [..., m, n]. u is "
     f"the nearest such matrix. {_DTYPES} Source: Higham, SIAM J. Sci. Stat. Comput. 7, 1986.",

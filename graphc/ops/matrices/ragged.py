@@ -8,6 +8,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from graphc.ir.costs import CostContext, dims_of
 from graphc.ir.dtypes import is_floating, is_integer
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
 from graphc.ir.node import Node, Tensor
@@ -84,6 +85,12 @@ def _of_sums(
     return replicated(ctx, node, a, b, group_sizes)
 
 
+def _dot_cost(ctx: CostContext, node: Node) -> int:
+    """Each row meets the matrix of its group alone: 2 m k n, as if all rows were in groups."""
+    m, k = dims_of(node.inputs[0])
+    return 2 * m * k * dims_of(node.inputs[1])[-1]
+
+
 RAGGED_DOT = OpDef(
     name="RaggedDot",
     signature="a, b, group_sizes -> c",
@@ -92,6 +99,7 @@ RAGGED_DOT = OpDef(
     lower=in_wider(_lower_dot),
     gradient=_dot_gradient,
     layout=_dot_layout,
+    cost=_dot_cost,
     doc="Rows of a [m, k] times matrices of b [g, k, n]: the first group_sizes[0] rows times the "
     "first matrix, the next times the second, ...; rows beyond the groups give zeros. Floats and "
     "integers. Source: jax.lax.ragged_dot; Gale et al., MegaBlocks, MLSys 2023.",
@@ -157,6 +165,7 @@ RAGGED_OUTER = OpDef(
     lower=in_wider(_lower_outer),
     gradient=_outer_gradient,
     layout=_outer_layout,
+    cost=_dot_cost,
     doc="a^T b [g, k, n] of each group of rows of a [m, k] and b [m, n], of group_sizes[i] rows "
     "each: the gradient of RaggedDot for its matrices. Floats and integers. Source: "
     "jax.lax.ragged_dot_general.",

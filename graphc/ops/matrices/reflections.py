@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NoReturn
 
 import jax
@@ -9,6 +10,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from graphc.errors import GradientError
+from graphc.ir.costs import CostContext, dims_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
@@ -16,6 +18,7 @@ from graphc.ops.core.emit import emit, emit_one, promote_inexact
 from graphc.ops.core.jvp_override import with_slope_of
 from graphc.ops.matrices.batch_dims import check_stack, of_each
 from graphc.ops.matrices.matrix_checks import check_matrices, infer_square, of_each_matrix
+from graphc.ops.matrices.matrix_costs import explicit, of_matrices
 
 __all__ = ["hessenberg", "householder_product"]
 
@@ -43,6 +46,7 @@ HESSENBERG = OpDef(
     lower=_lower_hessenberg,
     gradient=_refuse_hessenberg,
     layout=of_each_matrix,
+    cost=of_matrices(lambda m, n, k: 14 / 3 * n**3),  # with q; Golub & Van Loan 7.4.2
     doc="h, zero below the diagonal next below the main one, and unitary q such that a = q h q^H, "
     f"of matrices [..., n, n]. On CPU. {_DTYPES} Source: jax.scipy.linalg.hessenberg.",
 )
@@ -78,6 +82,13 @@ def _compact(a: Any, taus: Any) -> Any:
 _reflected = with_slope_of(_compact, lax.linalg.householder_product)
 
 
+def _product_cost(ctx: CostContext, node: Node) -> int:
+    """Golub & Van Loan 5.1.6."""
+    a, taus = node.inputs
+    *stack, m, n = dims_of(a)
+    return round(math.prod(stack) * explicit(m, n, dims_of(taus)[-1]))
+
+
 HOUSEHOLDER_PRODUCT = OpDef(
     name="HouseholderProduct",
     signature="a, taus -> q",
@@ -85,6 +96,7 @@ HOUSEHOLDER_PRODUCT = OpDef(
     infer=_infer_product,
     lower=lambda ctx, a, taus: _reflected(a, taus),
     layout=of_each(2),
+    cost=_product_cost,
     doc="The first n columns of the product of the reflections 1 - taus[i] v v^H, where v has "
     "zeros, a 1 at place i, and then column i of a [..., m, n] below its diagonal; taus [..., k], "
     f"k <= n <= m. {_DTYPES} Source: jax.lax.linalg.householder_product.",

@@ -6,10 +6,13 @@ from typing import Any
 
 from jax import lax
 
+from graphc.ir.costs import Cost, CostContext
 from graphc.ir.dims import Dim
+from graphc.ir.node import Node
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import check_taken
+from graphc.ops.core.cost_rules import scaled
 from graphc.ops.core.layout_rules import replicated
 
 
@@ -62,6 +65,12 @@ def _lower_updates(
     return tuple(lax.fori_loop(0, shape[0] // rows, turn, tuple(rest[:states])))
 
 
+def _updates_cost(ctx: CostContext, node: Node) -> Cost:
+    """Every body for each block of rows."""
+    height: Any = node.inputs[0].type.shape[1]
+    return scaled(list(map(ctx.of_region, node.regions)), height // node.attrs["rows"])
+
+
 UPDATE_BY_ROWS = OpDef(
     name="UpdateByRows",
     signature="a, b, *rest -> *states",
@@ -73,6 +82,7 @@ UPDATE_BY_ROWS = OpDef(
     infer=_infer_updates,
     lower=_lower_updates,
     layout=replicated,
+    cost=_updates_cost,
     doc="New values of matrices [m, n] by a product of a [k, m], transposed, and b [k, n]: block "
     "by block of rows, so that the product is never there as a whole. The first body takes a "
     "block of a and b and gives the product's rows; body i takes these rows, those of all states "

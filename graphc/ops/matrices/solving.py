@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from jax import lax
 from jax import numpy as jnp
 
+from graphc.ir.costs import CostContext, dims_of, size_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
@@ -21,6 +23,7 @@ from graphc.ops.matrices.matrix_checks import (
     of_each_matrix,
     solve_layout,
 )
+from graphc.ops.matrices.matrix_costs import elimination, of_matrices, singular_vectors
 
 __all__ = ["cholesky_solve", "inv", "pinv", "solve", "triangular_solve"]
 
@@ -49,6 +52,12 @@ def _lower_triangular_solve(
     )
 
 
+def _solve_cost(ctx: CostContext, node: Node) -> int:
+    """Elimination and two substitutions for each matrix. Source: Golub & Van Loan 3.2."""
+    *stack, n, columns = dims_of(node.outputs[0])
+    return round(math.prod(stack) * (elimination(n, n, n) + 2 * n**2 * columns))
+
+
 SOLVE = OpDef(
     name="Solve",
     signature="a, b -> x",
@@ -56,9 +65,17 @@ SOLVE = OpDef(
     infer=_infer_solve,
     lower=lambda ctx, a, b: jnp.linalg.solve(*_stacked_alike(a, b)),
     layout=solve_layout,
+    cost=_solve_cost,
     doc="x with a x = b, of matrices [..., n, n] and [..., n, k]; the axes before them broadcast. "
     "float32, float64 and complex dtypes.",
 )
+
+
+def _substitution_cost(ctx: CostContext, node: Node) -> int:
+    """n^2 for each column. Source: Golub & Van Loan 3.1."""
+    (x,) = node.outputs
+    return dims_of(x)[-2] * size_of(x)
+
 
 TRIANGULAR_SOLVE = OpDef(
     name="TriangularSolve",
@@ -72,6 +89,7 @@ TRIANGULAR_SOLVE = OpDef(
     infer=_infer_solve,
     lower=_lower_triangular_solve,
     layout=solve_layout,
+    cost=_substitution_cost,
     doc="x with a x = b for triangular a, of matrices [..., n, n] and [..., n, k]; the axes before "
     "them broadcast. float32, float64 and complex dtypes.",
 )
@@ -97,6 +115,7 @@ INVERSE = OpDef(
     lower=lambda ctx, a: jnp.linalg.inv(a),
     gradient=_inverse_gradient,
     layout=of_each_matrix,
+    cost=of_matrices(lambda m, n, k: 2 * n**3),
     doc="The inverses of matrices [..., n, n]. float32, float64 and complex dtypes.",
 )
 
@@ -115,6 +134,7 @@ PSEUDO_INVERSE = OpDef(
     infer=_infer_pseudo_inverse,
     lower=lambda ctx, a, *, rtol: jnp.linalg.pinv(a, rtol=rtol),
     layout=of_each_matrix,
+    cost=of_matrices(lambda m, n, k: singular_vectors(m, n, k) + 2 * m * n * k),
     doc="The Moore-Penrose inverses [..., n, m] of matrices [..., m, n]. float32, float64 and "
     "complex dtypes. Source of the gradient: Golub & Pereyra, SIAM J. Numer. Anal. 10, 1973.",
 )

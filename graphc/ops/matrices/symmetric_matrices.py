@@ -8,9 +8,12 @@ import jax
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.ir.node import Tensor
+from graphc.ir.costs import CostContext, dims_of, size_of
+from graphc.ir.dtypes import FLOAT64
+from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
+from graphc.ops.core.cost_rules import times_operand
 from graphc.ops.core.emit import emit_one, promote_inexact
 from graphc.ops.core.jvp_override import with_slope_of
 from graphc.ops.matrices.batch_dims import check_stack, of_each
@@ -56,6 +59,14 @@ def _by_bisection(d: Any, e: Any) -> Any:
 
 _tridiagonal_eigenvalues = with_slope_of(_from_dense, _by_bisection)
 
+
+def _bisection_cost(ctx: CostContext, node: Node) -> int:
+    """A Sturm sequence, 4 n, for each bit of each eigenvalue. Source: Golub & Van Loan 8.4."""
+    (w,) = node.outputs
+    bits = 52 if w.type.dtype == FLOAT64 else 23
+    return 4 * dims_of(w)[-1] * bits * size_of(w)
+
+
 EIGH_TRIDIAGONAL = OpDef(
     name="EighTridiagonal",
     signature="d, e -> w",
@@ -63,6 +74,7 @@ EIGH_TRIDIAGONAL = OpDef(
     infer=_infer_tridiagonal,
     lower=lambda ctx, d, e: _tridiagonal_eigenvalues(d, e) if d.shape[-1] > 1 else d,
     layout=of_each(1),
+    cost=_bisection_cost,
     doc="The eigenvalues [..., n] in ascending order of symmetric matrices with the diagonal d "
     "[..., n] and e [..., n - 1] beside it, by bisection; gradients by the eigenvectors of the "
     f"full matrices. {_DTYPES} Source: Barth, Martin & Wilkinson, Numerische Mathematik 9, 1967.",
@@ -114,6 +126,7 @@ CHOLESKY_UPDATE = OpDef(
     infer=_infer_update,
     lower=_lower_update,
     layout=of_each(2),
+    cost=times_operand(3),  # Golub & Van Loan 6.5: n rotations of 6 n / 2
     doc="The Cholesky factors of l l^T + w w^T, of a lower triangular factor l [..., n, n] and w "
     f"[..., n], in n^2 steps each. {_DTYPES} Source: jax.lax.linalg.cholesky_update; Golub & Van "
     "Loan, Matrix Computations, 4th ed. 2013, section 6.5.4.",

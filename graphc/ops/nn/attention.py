@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphc.errors import DTypeError
+from graphc.ir.costs import CostContext, dims_of
 from graphc.ir.dims import Shape
 from graphc.ir.dtypes import BOOL, is_floating
 from graphc.ir.layouts import REPLICATED, Fill, Layout, LayoutContext, LayoutPlan, Sharded
@@ -218,6 +219,26 @@ def _attention_gradient_layout(ctx: LayoutContext, node: Node, *operands: Layout
     return LayoutPlan([*cut, *masks], [*cut[:3], *biases], fill=fills)
 
 
+def _products(node: Node) -> tuple[int, int, int]:
+    """The operations of a product over all pairs of queries and keys for each entry of a head;
+    the entries of queries and those of values."""
+    batch, time, heads, depth = dims_of(node.inputs[0])
+    _, source, _, width = dims_of(node.inputs[2])
+    return 2 * batch * heads * time * source, depth, width
+
+
+def _attention_cost(ctx: CostContext, node: Node) -> int:
+    """The products of queries and keys, and those of weights and values."""
+    each, depth, width = _products(node)
+    return each * (depth + width)
+
+
+def _attention_gradient_cost(ctx: CostContext, node: Node) -> int:
+    """The weights again, their adjoints, and a product for each of three operands."""
+    each, depth, width = _products(node)
+    return each * (3 * depth + 2 * width)
+
+
 ATTENTION = OpDef(
     name="Attention",
     signature="query, key, value, *masks -> y, *kept",
@@ -227,6 +248,7 @@ ATTENTION = OpDef(
     lower=_lower_attention,
     gradient=_attention_gradient,
     layout=_attention_layout,
+    cost=_attention_cost,
     doc="softmax(scale * query @ key^T) @ value for each head: query [batch, time, heads, depth], "
     "key and value [batch, source, heads / n, depth], where n heads share one; gives [batch, "
     "time, heads, depth of value]. Masks broadcast to [batch, heads, time, source]: bool ones "
@@ -243,6 +265,7 @@ ATTENTION_GRADIENT = OpDef(
     infer=_infer_attention_gradient,
     lower=_lower_attention_gradient,
     layout=_attention_gradient_layout,
+    cost=_attention_gradient_cost,
     doc="The adjoints of Attention's floating operands; the weights are computed again. With "
     "`dropout` the last operand says which weights were kept.",
 )

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 from jax import lax
 
+from graphc.ir.costs import CostContext, dims_of
 from graphc.ir.dims import Shape
 from graphc.ir.dtypes import as_dtype, is_floating
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
@@ -36,6 +37,7 @@ from graphc.ops.nn.windows import (
     explicit_padding,
     per_axis,
     positive_ints,
+    taps_inside,
     window_sizes,
 )
 from graphc.ops.nn.winograd import MOST_PLACES
@@ -265,6 +267,33 @@ def _images_and_images(ctx: LayoutContext, node: Node, x: Layout, dy: Layout) ->
 
 _SIZE = Attr("dims", doc="spatial sizes of the result, which the other shapes leave open")
 
+
+def _taps_times_channels(x: Tensor, w: Tensor, y: Tensor, attrs: Mapping[str, Any]) -> int:
+    """A product and a sum for each tap of `w` that meets no padding of `x`, for each of `y`."""
+    images, kernel, results = (dims_of(t) for t in (x, w, y))
+    taps = 1
+    for axis, (low, _) in enumerate(attrs["padding"]):
+        stride, dilation = attrs["strides"][axis], attrs["dilation"][axis]
+        sizes = images[1 + axis], kernel[axis], results[1 + axis]
+        taps *= taps_inside(*sizes, stride, low, dilation)
+    return 2 * results[0] * kernel[-2] * kernel[-1] * taps
+
+
+def _conv_cost(ctx: CostContext, node: Node) -> int:
+    (x, w), (y,) = node.inputs, node.outputs
+    return _taps_times_channels(x, w, y, node.attrs)
+
+
+def _input_gradient_cost(ctx: CostContext, node: Node) -> int:
+    (dy, w), (dx,) = node.inputs, node.outputs
+    return _taps_times_channels(dx, w, dy, node.attrs)
+
+
+def _kernel_gradient_cost(ctx: CostContext, node: Node) -> int:
+    (x, dy), (dw,) = node.inputs, node.outputs
+    return _taps_times_channels(x, dw, dy, node.attrs)
+
+
 CONV = OpDef(
     name="Conv",
     signature="x, w -> y",
@@ -274,6 +303,7 @@ CONV = OpDef(
     lower=_lower_conv,
     gradient=_conv_gradient,
     layout=_images_and_kernel,
+    cost=_conv_cost,
     doc="Cross-correlation of x [batch, ..., channels] with w [..., channels / groups, filters], "
     "each with one axis or more between; gives [batch, ..., filters], of sizes (size + padding - "
     f"(window - 1) * dilation - 1) // stride + 1. Floating dtypes. {_SOURCE}",
@@ -288,6 +318,7 @@ CONV_INPUT_GRADIENT = OpDef(
     lower=_lower_input_gradient,
     gradient=_input_gradient_gradient,
     layout=_images_and_kernel,
+    cost=_input_gradient_cost,
     doc="The adjoint of Conv's x, of spatial sizes `size`: a transposed convolution of dy "
     f"[batch, ..., filters] with w. Floating dtypes. {_SOURCE}",
 )
@@ -301,6 +332,7 @@ CONV_KERNEL_GRADIENT = OpDef(
     lower=_lower_kernel_gradient,
     gradient=_kernel_gradient_gradient,
     layout=_images_and_images,
+    cost=_kernel_gradient_cost,
     doc="The adjoint of Conv's w, of spatial sizes `size`: x [batch, ..., channels] "
     f"against dy, summed over the batch and the places of the window. Floating dtypes. {_SOURCE}",
 )

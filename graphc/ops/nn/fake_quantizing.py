@@ -18,6 +18,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
+from graphc.ops.core.cost_rules import times_result
 from graphc.ops.core.emit import emit_one, promote_inexact, to_dtype
 from graphc.ops.core.precision import summed, wide
 from graphc.ops.elementwise.comparison import greater, less, where
@@ -118,6 +119,7 @@ FAKE_QUANTIZE = OpDef(
     lower=summed(_lower),
     gradient=_gradient,
     layout=grid_layout,
+    cost=times_result(7),
     doc="x at the nearest of 2^bits evenly spaced places from low to high, the range moved so that "
     "0 is one of them. The adjoint passes to x within the range, to low below it and to high above "
     "it. One range for all, or one for each place along `axis`. Floating dtypes. Source: Jacob et "

@@ -16,6 +16,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints
+from graphc.ops.core.cost_rules import times_operand
 from graphc.ops.core.emit import convert, emit, promote_operands
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import wide
@@ -145,6 +146,7 @@ LOCAL_BATCH_NORM = OpDef(
     lower=_lower,
     gradient=_gradient,
     layout=_layout,
+    cost=times_operand(8),
     doc="x [..., channels] with mean 0 and variance 1 over all axes but the last, times scale plus "
     "offset, both [channels]. Where the batch is cut into pieces, over devices or micro-batches, "
     "each is normalised by its own mean and variance; the results `mean` and `variance` are "
@@ -209,6 +211,7 @@ LOCAL_BATCH_NORM_GRADIENT = OpDef(
     infer=_infer_gradient,
     lower=_lower_gradient,
     layout=_gradient_layout,
+    cost=times_operand(14),
     doc="The adjoints of LocalBatchNorm: of x, which it normalises piece by piece, of scale and of "
     "offset, from that of y. Floating dtypes.",
 )

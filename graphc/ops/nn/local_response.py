@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
+from graphc.ir.costs import CostContext, size_of
 from graphc.ir.dtypes import is_floating
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
@@ -127,6 +128,11 @@ def _both(ctx: LayoutContext, node: Node, x: Layout, dy: Layout) -> LayoutPlan:
     return LayoutPlan([REPLICATED, REPLICATED], [REPLICATED])
 
 
+def _cost(ctx: CostContext, node: Node) -> int:
+    """The square, its sum over neighbours, a scale, a power and a product."""
+    return (2 * int(node.attrs["radius"]) + 5) * size_of(node.inputs[0])
+
+
 LOCAL_RESPONSE_NORM = OpDef(
     name="LocalResponseNorm",
     signature="x -> y",
@@ -136,10 +142,17 @@ LOCAL_RESPONSE_NORM = OpDef(
     lower=summed(_lower),
     gradient=_gradient,
     layout=map_axis(_not_channels),
+    cost=_cost,
     doc="x [batch, ..., channels] / (bias + alpha * the sum of the squares of the channel and of "
     "`radius` channels on each side of it)^beta. Floating dtypes. Source: Krizhevsky, Sutskever & "
     "Hinton, ImageNet classification with deep convolutional neural networks, 2012.",
 )
+
+
+def _gradient_cost(ctx: CostContext, node: Node) -> int:
+    """Two sums over neighbours."""
+    return (4 * int(node.attrs["radius"]) + 11) * size_of(node.inputs[0])
+
 
 LOCAL_RESPONSE_NORM_GRADIENT = OpDef(
     name="LocalResponseNormGradient",
@@ -149,6 +162,7 @@ LOCAL_RESPONSE_NORM_GRADIENT = OpDef(
     infer=_infer_gradient,
     lower=summed(_lower_gradient),
     layout=_both,
+    cost=_gradient_cost,
     doc="The adjoint of LocalResponseNorm's x, with the sums over neighbours of x^2 and of the "
     "adjoint taken once each. Floating dtypes.",
 )

@@ -14,6 +14,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, infer_floating, require_one_dtype, unbroadcast
+from graphc.ops.core.cost_rules import times_operand
 from graphc.ops.core.emit import convert, emit, emit_one, promote_operands
 from graphc.ops.core.layout_rules import elementwise, replicated
 from graphc.ops.core.precision import shifted, wide
@@ -81,6 +82,7 @@ SOFTMAX_CROSS_ENTROPY = OpDef(
     lower=_lower_dense,
     gradient=_dense_gradient,
     layout=_rowwise,
+    cost=times_operand(7),
     doc="-sum(labels * log_softmax(logits)) over the last axis: logits and labels [..., classes] "
     "give [...]. Floating dtypes; narrow ones are computed in float32.",
 )
@@ -157,6 +159,7 @@ SPARSE_SOFTMAX_CROSS_ENTROPY = OpDef(
     lower=_lower_sparse,
     gradient=_sparse_gradient,
     layout=_rowwise,
+    cost=times_operand(5),
     doc="-log_softmax(logits)[label] of each row: logits [..., classes] floating and labels "
     "[...] integers give [...]. A label out of range gives NaN. Narrow dtypes are computed in "
     "float32.",
@@ -195,6 +198,7 @@ SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT = OpDef(
     infer=_infer_sparse_gradient,
     lower=_lower_sparse_gradient,
     layout=_rowwise,
+    cost=times_operand(4),
     doc="The adjoint of SparseSoftmaxCrossEntropy's logits: (softmax(logits) - one_hot(labels)) "
     "* dy. logits [..., classes]; labels, loss (the operator's result) and dy [...].",
 )
@@ -231,6 +235,7 @@ SIGMOID_CROSS_ENTROPY = OpDef(
     gradient=_sigmoid_gradient,
     layout=elementwise,
     fold=_fold_sigmoid,
+    cost=times_operand(6),
     doc="-labels * log(p) - (1 - labels) * log(1 - p) with p = sigmoid(logits), elementwise with "
     "broadcasting. Floating dtypes.",
 )

@@ -17,6 +17,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import reshape
 from graphc.ops.core.axes import normalize_axes
 from graphc.ops.core.broadcasting import Adjoints
+from graphc.ops.core.cost_rules import times_operand
 from graphc.ops.core.emit import convert, emit, emit_one, promote_operands, to_dtype
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import wide
@@ -105,6 +106,7 @@ BATCH_NORM = OpDef(
     lower=_lower_batch_norm,
     gradient=_batch_norm_gradient,
     layout=_batch_norm_layout,
+    cost=times_operand(4),
     doc="(x - mean) / sqrt(variance + epsilon) * scale + offset for each channel: x "
     "[..., channels], the others [channels]. Floating dtypes; the parameters may be float32 "
     "beside a narrower x. Source: Ioffe & Szegedy, 2015, arXiv:1502.03167.",
@@ -154,6 +156,7 @@ VARIANCE = OpDef(
     lower=_lower_variance,
     gradient=_variance_gradient,
     layout=_variance_layout,
+    cost=times_operand(3),
     doc="The mean of (x - mean)^2 along `axes`, which stay with size 1. `mean` must be the mean "
     "of x along them, and no derivative flows through it: it would be 0. Floating dtypes.",
 )
@@ -250,6 +253,7 @@ LAYER_NORM = OpDef(
     lower=_lower_layer_norm,
     gradient=_layer_norm_gradient,
     layout=_layer_norm_layout,
+    cost=times_operand(8),
     doc="x [..., channels] with mean 0 and variance 1 along the last axis (epsilon is added to "
     "the variance), times scale plus offset, both [channels]. Floating dtypes; narrow ones are "
     "computed in float32. Source: Ba, Kiros & Hinton, 2016, arXiv:1607.06450.",
@@ -263,6 +267,7 @@ LAYER_NORM_GRADIENT = OpDef(
     infer=_infer_layer_norm_gradient,
     lower=_lower_layer_norm_gradient,
     layout=_layer_norm_gradient_layout,
+    cost=times_operand(14),
     doc="The adjoints of LayerNorm's operands. x and dy [..., channels], scale [channels].",
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from graphc.ir.costs import CostContext, size_of
 from graphc.ir.dtypes import BOOL, is_complex, is_floating
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
@@ -123,6 +125,15 @@ def _not_spatial(node: Node, axis: int) -> int | None:
     return axis if axis in (0, node.inputs[0].ndim - 1) else None
 
 
+def _pool_cost(ctx: CostContext, node: Node) -> int:
+    """One operation for each element of each window."""
+    return int(math.prod(node.attrs["window"])) * size_of(node.outputs[0])
+
+
+def _pool_gradient_cost(ctx: CostContext, node: Node) -> int:
+    return int(math.prod(node.attrs["window"])) * size_of(node.inputs[-1])  # dy
+
+
 MAX_POOL = OpDef(
     name="MaxPool",
     signature="x -> y",
@@ -132,6 +143,7 @@ MAX_POOL = OpDef(
     lower=in_wider(lambda ctx, x, **attrs: _max_pool(x, attrs)),
     gradient=_max_pool_gradient,
     layout=map_axis(_not_spatial),
+    cost=_pool_cost,
     doc="The maximum of each window of x [batch, ..., channels]; padding never wins. "
     "Real dtypes. Source: `jax.lax.reduce_window`.",
 )
@@ -144,6 +156,7 @@ MAX_POOL_GRADIENT = OpDef(
     infer=_infer_max_pool_gradient,
     lower=in_wider(_lower_max_pool_gradient),
     layout=_same_axis,
+    cost=_pool_gradient_cost,
     doc="The adjoint of MaxPool's x: each element of dy goes to the first largest element of its "
     "window. Floating dtypes. Source: XLA's SelectAndScatter.",
 )
@@ -225,6 +238,7 @@ AVG_POOL = OpDef(
     lower=summed(_lower_avg_pool),
     gradient=_avg_pool_gradient,
     layout=map_axis(_not_spatial, linear=True),
+    cost=_pool_cost,
     doc="The mean of each window of x [batch, ..., channels], over the elements that "
     "are not padding unless `count_include_pad`. Floating dtypes. Source: "
     "`jax.lax.reduce_window`.",
@@ -242,6 +256,7 @@ AVG_POOL_GRADIENT = OpDef(
     lower=summed(_lower_avg_pool_gradient),
     gradient=_avg_pool_gradient_gradient,
     layout=map_axis(_not_spatial, linear=True),
+    cost=_pool_gradient_cost,
     doc="The adjoint of AvgPool's x: each element of dy is spread evenly over its window. "
     "Floating dtypes.",
 )

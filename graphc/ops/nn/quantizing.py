@@ -14,13 +14,14 @@ from jax import numpy as jnp
 
 from graphc.ir.dims import Shape
 from graphc.ir.dtypes import DType, as_dtype, is_floating
-from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded, of_elements
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import ones_like
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
+from graphc.ops.core.cost_rules import times_result
 from graphc.ops.core.emit import convert, emit_one, promote_inexact
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import summed, wide
@@ -53,6 +54,7 @@ def along(value: Any, rank: int, axis: int | None) -> Any:
     return jnp.expand_dims(value, [i for i in range(rank) if i != axis]) if value.ndim else value
 
 
+@of_elements
 def grid_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
     """Elementwise in the first operand; the grid is whole unless its own axis is cut."""
     first = operands[0]
@@ -140,6 +142,7 @@ QUANTIZE = OpDef(
     lower=summed(_lower_quantize),
     differentiable=False,
     layout=grid_layout,
+    cost=times_result(5),
     doc="round(x / scale) + zero_point as integers of `dtype`: of two nearest the even one, the "
     "ends of the range for what lies beyond, zero_point for NaN. One scale and zero_point for "
     "all, or one for each place along `axis`. x and scale of one floating dtype, zero_point of "
@@ -194,6 +197,7 @@ DEQUANTIZE = OpDef(
     lower=_lower_dequantize,
     gradient=_dequantize_gradient,
     layout=grid_layout,
+    cost=times_result(2),
     doc="(q - zero_point) * scale, of the dtype of scale. One scale and zero_point for all, or one "
     f"for each place along `axis`. q and zero_point of one dtype, {_WORDS}; scale floating. "
     "Source: Jacob et al., CVPR 2018.",

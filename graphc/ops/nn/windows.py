@@ -15,6 +15,27 @@ Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 
 
+def taps_inside(size: int, window: int, results: int, stride: int, low: int, dilation: int) -> int:
+    """How many pairs of a result and a tap along one axis lie on the operand, not on padding.
+
+    Args:
+        size: of the operand along the axis.
+        window: how many taps there are.
+        results: how many places the window has.
+        stride: between two places.
+        low: the padding before the operand.
+        dilation: the distance of two taps.
+    """
+    count = 0
+    for tap in range(window):
+        # stride * result + offset must lie in 0 .. size - 1
+        offset = tap * dilation - low
+        first = max(0, -(offset // stride))
+        last = min(results - 1, (size - 1 - offset) // stride)
+        count += max(0, last - first + 1)
+    return count
+
+
 def positive_ints(doc: str) -> Attr:
     """An attribute with one positive int per spatial axis."""
     return Attr("ints", check=lambda v: min(v, default=1) > 0, must="be positive ints", doc=doc)

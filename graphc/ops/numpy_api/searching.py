@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jax import numpy as jnp
 
+from graphc.ir.costs import CostContext, dims_of, size_of
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import INT32
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
@@ -18,6 +19,7 @@ from graphc.ops.arrays.shape import broadcast_to, ravel
 from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.broadcasting import infer_ordered, require_one_dtype
 from graphc.ops.core.checks import refuse
+from graphc.ops.core.cost_rules import comparisons
 from graphc.ops.core.emit import convert, emit_one, promote_inexact, promote_operands
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import in_wider
@@ -47,6 +49,12 @@ def _search_layout(ctx: LayoutContext, node: Node, x: Layout, values: Layout) ->
     return replicated(ctx, node, x, values)
 
 
+def _search_cost(ctx: CostContext, node: Node) -> int:
+    """Binary search of each value."""
+    among = dims_of(node.inputs[0])[-1]
+    return comparisons(size_of(node.inputs[1]), among)
+
+
 SEARCH_SORTED = OpDef(
     name="SearchSorted",
     signature="x, values -> y",
@@ -64,6 +72,7 @@ SEARCH_SORTED = OpDef(
     differentiable=False,
     layout=_search_layout,
     fold=lambda x, values, *, side: np.searchsorted(x, values, side).astype(INT32),
+    cost=_search_cost,
     doc="Where in the vector x, in ascending order, each of the values belongs (int32): before "
     'equal elements, or after them for "right". Real dtypes and bool. '
     "Source: numpy.searchsorted.",

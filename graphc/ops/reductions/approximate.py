@@ -6,6 +6,7 @@ from typing import Any
 
 from jax import lax
 
+from graphc.ir.costs import CostContext, size_of
 from graphc.ir.dtypes import INT32, is_floating
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
@@ -13,6 +14,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.arrays.along_axis import scatter_add_along_axis
 from graphc.ops.arrays.creation import zeros_like
 from graphc.ops.core.broadcasting import Adjoints
+from graphc.ops.core.cost_rules import comparisons
 from graphc.ops.core.emit import convert, emit
 from graphc.ops.core.layout_rules import map_axis
 from graphc.ops.core.precision import in_wider
@@ -51,6 +53,11 @@ def _not_last(node: Node, axis: int) -> int | None:
     return None if axis == node.inputs[0].ndim - 1 else axis
 
 
+def _cost(ctx: CostContext, node: Node) -> int:
+    """Each element is compared with a heap of the k greatest so far."""
+    return comparisons(size_of(node.inputs[0]), node.attrs["k"])
+
+
 APPROX_TOP_K = OpDef(
     name="ApproxTopK",
     signature="x -> y, indices",
@@ -70,6 +77,7 @@ APPROX_TOP_K = OpDef(
     lower=in_wider(_lower),
     gradient=_gradient,
     layout=map_axis(_not_last),
+    cost=_cost,
     doc="Nearly the k greatest elements along the last axis, the greatest first, and their places "
     "(int32); all of them on CPU and GPU, where there is no faster way yet. Floats. Source: Chern "
     "et al., TPU-KNN, NeurIPS 2022; jax.lax.approx_max_k.",

@@ -22,6 +22,7 @@ from graphc.ops.core.broadcasting import (
     infer_ordered,
     infer_real,
 )
+from graphc.ops.core.cost_rules import times_operand
 from graphc.ops.core.emit import convert, emit_one, promote_inexact, to_dtype
 from graphc.ops.core.layout_rules import map_axis
 from graphc.ops.core.precision import wide
@@ -63,6 +64,7 @@ def _position(
         lower=lower,
         differentiable=False,
         layout=map_axis(_place_position),
+        cost=times_operand(1),
         fold=lambda x, *, axis, dtype: np.asarray(fold(x, axis=axis)).astype(dtype),
         doc=f"The position of the first of the {word} elements along `axis`, as `dtype`; of the "
         "first NaN where there is one. Real dtypes and bool.",
@@ -82,8 +84,10 @@ def _cumulative(
     *,
     gradient: Callable[..., Adjoints] | None = None,
     linear: bool = False,
+    operations: int = 1,
 ) -> OpDef:
-    """An operator that combines the elements up to each one; `accumulate` does so in NumPy."""
+    """An operator that combines the elements up to each one; `accumulate` does so in NumPy,
+    with so many `operations` for each element."""
 
     def infer_cumulative(
         ctx: InferContext, x: TensorType, *, axis: int, reverse: bool
@@ -105,6 +109,7 @@ def _cumulative(
         lower=lambda ctx, x, *, axis, reverse: function(x, axis, reverse=reverse),
         gradient=gradient,
         layout=map_axis(_place_cumulative, linear=linear),
+        cost=times_operand(operations),
         fold=fold,
         doc=f"The {words} the elements up to each one along `axis`, in x's dtype; `reverse`: "
         f"from each one on.",
@@ -163,6 +168,7 @@ CUM_LOG_SUM_EXP = _cumulative(
     _in_wide(lax.cumlogsumexp),
     _accumulate_in_wide(np.logaddexp.accumulate),
     "logarithms of the sums of the exponentials of",
+    operations=5,
 )
 
 

@@ -29,6 +29,7 @@ from graphc.ops.core.broadcasting import (
     infer_ordered,
 )
 from graphc.ops.core.checks import known_alike
+from graphc.ops.core.cost_rules import times_operand
 from graphc.ops.core.emit import to_dtype
 from graphc.ops.core.layout_rules import SUM, map_axis, replicated
 from graphc.ops.core.precision import in_wider
@@ -256,6 +257,7 @@ REDUCE_SUM = OpDef(
     gradient=lambda ctx, node, dy: [spread(node, dy)],
     layout=partial_over("sum"),
     fold=fold_reduction(np.sum),
+    cost=times_operand(1),
     doc="The sum over `axes`, in x's dtype. Numeric dtypes.",
 )
 
@@ -272,6 +274,7 @@ REDUCE_MEAN = OpDef(
     gradient=mean_gradient,
     layout=mean_layout,
     fold=fold_mean,
+    cost=times_operand(1),
     doc="The sum over `axes` divided by `count`. Floating and complex dtypes.",
 )
 
@@ -285,6 +288,7 @@ REDUCE_MAX = OpDef(
     gradient=extreme_gradient,
     layout=partial_over("max"),
     fold=fold_reduction(np.max),
+    cost=times_operand(1),
     doc="The greatest element over `axes`; equal ones share the adjoint. Real dtypes and bool.",
 )
 
@@ -298,6 +302,7 @@ REDUCE_MIN = OpDef(
     gradient=extreme_gradient,
     layout=partial_over("min"),
     fold=fold_reduction(np.min),
+    cost=times_operand(1),
     doc="The smallest element over `axes`; equal ones share the adjoint. Real dtypes and bool.",
 )
 
@@ -312,6 +317,7 @@ REDUCE_PROD = OpDef(
     gradient=None,
     layout=map_axis(result_axis),
     fold=fold_reduction(np.prod),
+    cost=times_operand(1),
     doc="The product over `axes`, in x's dtype. Numeric dtypes.",
 )
 
@@ -326,6 +332,7 @@ REDUCE_ANY = OpDef(
     differentiable=False,
     layout=map_axis(result_axis),
     fold=fold_reduction(np.any),
+    cost=times_operand(1),
     doc="Whether any element over `axes` is true. Bool.",
 )
 
@@ -339,6 +346,7 @@ REDUCE_ALL = OpDef(
     differentiable=False,
     layout=map_axis(result_axis),
     fold=fold_reduction(np.all),
+    cost=times_operand(1),
     doc="Whether all elements over `axes` are true. Bool.",
 )
 
@@ -354,5 +362,6 @@ LOG_SUM_EXP = OpDef(
     gradient=logsumexp_gradient,
     layout=map_axis(result_axis),
     fold=fold_logsumexp,
+    cost=times_operand(4),
     doc="log(sum(exp(x))) over `axes`, without overflow. Floating dtypes.",
 )

@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 
 from graphc.errors import AttributeValueError
+from graphc.ir.costs import CostContext, dims_of, size_of
 from graphc.ir.dims import Dim, product
 from graphc.ir.dtypes import INT32
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
@@ -22,6 +23,7 @@ from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import Adjoints, infer_ordered
 from graphc.ops.core.checks import refuse
+from graphc.ops.core.cost_rules import comparisons
 from graphc.ops.core.emit import convert, emit
 from graphc.ops.core.layout_rules import map_axis, replicated
 from graphc.ops.core.precision import in_wider
@@ -67,6 +69,13 @@ def _sort_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPla
     return replicated(ctx, node, *operands)
 
 
+def _sort_cost(ctx: CostContext, node: Node) -> int:
+    """n log2 n comparisons of all keys along the axis."""
+    x = node.inputs[0]
+    along = dims_of(x)[node.attrs["axis"]]
+    return int(node.attrs["keys"]) * comparisons(size_of(x), along)
+
+
 SORT = OpDef(
     name="Sort",
     signature="*xs -> *ys",
@@ -81,6 +90,7 @@ SORT = OpDef(
     lower=_lower_sort,
     gradient=_sort_gradient,
     layout=_sort_layout,
+    cost=_sort_cost,
     doc="The operands, of one shape, in the order along `axis` that sorts the first of them; the "
     "next keys decide between equal ones, and then their places. NaN comes last. Keys of real "
     "dtypes and bool, others of any.",
@@ -108,6 +118,11 @@ def _not_last(node: Node, axis: int) -> int | None:
     return None if axis == node.inputs[0].ndim - 1 else axis
 
 
+def _top_k_cost(ctx: CostContext, node: Node) -> int:
+    """Each element is compared with a heap of the k greatest so far."""
+    return comparisons(size_of(node.inputs[0]), node.attrs["k"])
+
+
 TOP_K = OpDef(
     name="TopK",
     signature="x -> y, indices",
@@ -117,6 +132,7 @@ TOP_K = OpDef(
     lower=in_wider(lambda ctx, x, *, k: tuple(lax.top_k(x, k))),
     gradient=_top_k_gradient,
     layout=map_axis(_not_last),
+    cost=_top_k_cost,
     doc="The k greatest elements along the last axis, the greatest first and of equal ones the "
     "first, and their places (int32). Real dtypes.",
 )

@@ -6,8 +6,9 @@ from typing import Any
 
 from jax import numpy as jnp
 
+from graphc.ir.costs import CostContext, size_of
 from graphc.ir.dims import Dim
-from graphc.ir.node import Tensor
+from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.slicing import flip
@@ -40,6 +41,17 @@ def _lower_convolve(ctx: LowerContext, x: Any, y: Any, *, mode: str) -> Any:
     return jnp.convolve(x, y, mode=mode, precision="highest")
 
 
+def _cost(ctx: CostContext, node: Node) -> int:
+    """A product and a sum wherever an element of each vector meets for a result."""
+    n, m, results = (size_of(t) for t in (*node.inputs, *node.outputs))
+    longer, shorter = max(n, m), min(n, m)
+    if node.attrs["mode"] == "valid":
+        return 2 * results * shorter
+    cut = n + m - 1 - results  # results of the full convolution that are left out, at both ends
+    low, high = cut // 2, cut - cut // 2
+    return 2 * longer * shorter - low * (low + 1) - high * (high + 1)
+
+
 CONVOLVE = OpDef(
     name="Convolve",
     signature="x, y -> z",
@@ -55,6 +67,7 @@ CONVOLVE = OpDef(
     infer=_infer_convolve,
     lower=in_wider(_lower_convolve),
     layout=replicated,
+    cost=_cost,
     doc="The sums of x[i] * y[k - i], for each k at which the vectors meet at all (full), at which "
     "they meet whole (valid), or for as many in the middle as the longer has elements (same). "
     "Floating and complex dtypes. Source: numpy.convolve.",

@@ -13,12 +13,16 @@ from jax import lax
 from jax import numpy as jnp
 
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
-from graphc.ir.types import TensorType
+from graphc.ir.opdef import Attr, GradientContext, LowerContext, OpDef
 from graphc.ops.arrays.creation import full_like
 from graphc.ops.core.broadcasting import Adjoints, broadcast_all, infer_floating, unbroadcast
-from graphc.ops.core.emit import emit_one, promote_inexact
-from graphc.ops.core.layout_rules import elementwise
+from graphc.ops.core.declaring import (
+    Given,
+    Operands,
+    declared,
+    elementwise_operator,
+)
+from graphc.ops.core.emit import promote_inexact
 from graphc.ops.core.precision import summed
 from graphc.ops.elementwise.transcendental import exp, log
 from graphc.ops.scipy_api.special import digamma, gammaln, xlogy
@@ -34,21 +38,18 @@ def _igamma_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     return [full_like(a, math.nan), unbroadcast(ctx, dy * slope, x)]
 
 
-IGAMMA_GRAD_A = OpDef(
-    name="IgammaGradA",
-    signature="a, x -> y",
-    precision="wide",
+@elementwise_operator(
+    "IgammaGradA",
     infer=infer_floating,
     lower=summed(lambda ctx, a, x: lax.igamma_grad_a(*broadcast_all(a, x))),
     gradient=_igamma_gradient,
-    layout=elementwise,
-    doc="The derivative of the regularized lower incomplete gamma function in a; the adjoint of a "
-    "is NaN. Floating dtypes. Source: Moore, Applied Statistics 31, 1982.",
 )
+def igamma_grad_a(a: Any, x: Any, *, name: str | None = None) -> Given:
+    """The derivative of `gammainc(a, x)` in `a`, with broadcasting; the adjoint of `a` is NaN.
 
-
-def _infer_slope(ctx: InferContext, alpha: TensorType, x: TensorType, *, log: bool) -> TensorType:
-    return infer_floating(ctx, alpha, x)
+    Source: Moore, Applied Statistics 31, 1982.
+    """
+    return promote_inexact(a, x)
 
 
 def _lower_slope(ctx: LowerContext, alpha: Any, x: Any, *, log: bool) -> Any:
@@ -72,32 +73,19 @@ def _slope_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     return [full_like(alpha, math.nan), unbroadcast(ctx, dy * slope, x)]
 
 
-RANDOM_GAMMA_GRAD = OpDef(
-    name="RandomGammaGrad",
-    signature="alpha, x -> y",
-    precision="wide",
-    attrs={"log": Attr("bool", default=False, doc="x is the logarithm of the draw, y its slope")},
-    infer=_infer_slope,
+@elementwise_operator(
+    "RandomGammaGrad",
+    infer=infer_floating,
     lower=summed(_lower_slope),
+    attrs={"log": Attr("bool", default=False, doc="x is the logarithm of the draw, y its slope")},
     gradient=_slope_gradient,
-    layout=elementwise,
-    doc="The derivative in alpha of a draw x of the gamma distribution of shape alpha, its place "
-    "in the distribution held; the adjoint of alpha is NaN. Floating dtypes. Source: Figurnov et "
-    "al., NeurIPS 2018.",
 )
-
-
-def igamma_grad_a(a: Any, x: Any, *, name: str | None = None) -> Tensor:
-    """The derivative of `gammainc(a, x)` in `a`, with broadcasting. Source: jax.lax."""
-    return emit_one(IGAMMA_GRAD_A, promote_inexact(a, x), name)
-
-
-def random_gamma_grad(alpha: Any, x: Any, *, log: bool = False, name: str | None = None) -> Tensor:
+def random_gamma_grad(alpha: Any, x: Any, *, log: bool = False, name: str | None = None) -> Given:
     """The derivative in `alpha` of a draw `x` of the gamma distribution (or of its logarithm).
 
     Source: jax.lax.random_gamma_grad.
     """
-    return emit_one(RANDOM_GAMMA_GRAD, promote_inexact(alpha, x), name, log=log)
+    return Operands(*promote_inexact(alpha, x), log=log)
 
 
-OPS: tuple[OpDef, ...] = (IGAMMA_GRAD_A, RANDOM_GAMMA_GRAD)
+OPS: tuple[OpDef, ...] = declared(__name__)

@@ -17,8 +17,12 @@ from jax import numpy as jnp
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, LowerContext, OpDef
 from graphc.ops.core.broadcasting import Adjoints, broadcast_all, infer_floating, unbroadcast
-from graphc.ops.core.emit import emit_one, promote_inexact
-from graphc.ops.core.layout_rules import elementwise
+from graphc.ops.core.declaring import (
+    Given,
+    declared,
+    elementwise_operator,
+)
+from graphc.ops.core.emit import promote_inexact
 from graphc.ops.core.precision import summed
 from graphc.ops.elementwise.comparison import (
     equal,
@@ -96,49 +100,29 @@ def _2f1_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     return [*ctx.by_vjp(node, known)[:3], unbroadcast(ctx, dy * slope, x)]
 
 
-HYP1F1 = OpDef(
-    name="Hyp1f1",
-    signature="a, b, x -> y",
-    precision="wide",
-    infer=infer_floating,
-    lower=summed(_lower_1f1),
-    gradient=_1f1_gradient,
-    layout=elementwise,
-    doc="Kummer's confluent hypergeometric function, the sum of (a)_k / (b)_k x^k / k!; the "
-    "adjoints of a and b are NaN for x of 100 or more, and where a or b - a is 0, -1, -2, ... "
-    "Floating dtypes.",
+@elementwise_operator(
+    "Hyp1f1", infer=infer_floating, lower=summed(_lower_1f1), gradient=_1f1_gradient
 )
-HYP2F1 = OpDef(
-    name="Hyp2f1",
-    signature="a, b, c, x -> y",
-    precision="wide",
-    infer=infer_floating,
-    lower=summed(_lower_2f1),
-    gradient=_2f1_gradient,
-    layout=elementwise,
-    doc="Gauss' hypergeometric function, the sum of (a)_k (b)_k / (c)_k x^k / k! for x up to 1; "
-    "infinite above. The adjoints of a, b and c are NaN outside -9 < x < 0.9, and where a, b, "
-    "c - a or c - b is 0, -1, -2, ... Floating dtypes.",
-)
-
-
-def hyp1f1(a: Any, b: Any, x: Any, *, name: str | None = None) -> Tensor:
+def hyp1f1(a: Any, b: Any, x: Any, *, name: str | None = None) -> Given:
     """Kummer's confluent hypergeometric function 1F1, with broadcasting.
 
     For parameters up to about 10 where x is far below 0, to about 50 elsewhere. The gradients in
     `a` and `b` are NaN for x >= 100. Source: scipy.special.hyp1f1.
     """
-    return emit_one(HYP1F1, promote_inexact(a, b, x), name)
+    return promote_inexact(a, b, x)
 
 
-def hyp2f1(a: Any, b: Any, c: Any, x: Any, *, name: str | None = None) -> Tensor:
+@elementwise_operator(
+    "Hyp2f1", infer=infer_floating, lower=summed(_lower_2f1), gradient=_2f1_gradient
+)
+def hyp2f1(a: Any, b: Any, c: Any, x: Any, *, name: str | None = None) -> Given:
     """Gauss' hypergeometric function 2F1 for x <= 1, with broadcasting; infinite above 1.
 
     For parameters up to about 50, and -20 < x < 0.95 or x = 1: further out the series, which has a
     bounded number of terms, loses digit after digit (at -50 all but three). The gradients in `a`,
     `b` and `c` are NaN outside -9 < x < 0.9. Source: scipy.special.hyp2f1.
     """
-    return emit_one(HYP2F1, promote_inexact(a, b, c, x), name)
+    return promote_inexact(a, b, c, x)
 
 
-OPS: tuple[OpDef, ...] = (HYP1F1, HYP2F1)
+OPS: tuple[OpDef, ...] = declared(__name__)

@@ -25,7 +25,8 @@ from graphc.ops.core.broadcasting import (
     unary_gradient,
     unbroadcast,
 )
-from graphc.ops.core.emit import emit, emit_one, promote_inexact
+from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator
+from graphc.ops.core.emit import emit, promote_inexact
 from graphc.ops.core.layout_rules import elementwise
 from graphc.ops.core.precision import summed
 from graphc.ops.elementwise.comparison import equal, where
@@ -36,25 +37,10 @@ __all__ = ["exp1", "expi", "expn", "fresnel", "sici", "spence"]
 
 
 def _integral(
-    name: str,
-    signature: str,
-    lower: Callable[..., Any],
-    gradient: Callable[..., Adjoints],
-    doc: str,
-    *,
-    infer: Callable[..., Any] = infer_floating,
-) -> OpDef:
+    name: str, lower: Callable[..., Any], gradient: Callable[..., Adjoints]
+) -> Declaration:
     """An operator on floats, those narrower than float32 computed in float32."""
-    return OpDef(
-        name=name,
-        signature=signature,
-        precision="wide",
-        infer=infer,
-        lower=summed(lower),
-        gradient=gradient,
-        layout=elementwise,
-        doc=f"{doc} Floating dtypes.",
-    )
+    return elementwise_operator(name, infer=infer_floating, lower=summed(lower), gradient=gradient)
 
 
 # -- exponential integrals ---------------------------------------------------------------------
@@ -101,21 +87,29 @@ def _expn_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     return [full_like(n, math.nan), -unbroadcast(ctx, dy * slope, x)]
 
 
-EXPI = _integral(
-    "Expi",
-    "x -> y",
-    _lower_expi,
-    unary_gradient(lambda dy, x, y: dy * (exp(x) / x)),
-    "The integral of exp(t) / t from minus infinity to x, its principal value above 0.",
-)
-EXP_N = _integral(
-    "ExpN",
-    "n, x -> y",
-    _lower_expn,
-    _expn_gradient,
-    "The integral of exp(-x t) / t^n from 1 to infinity, for whole n >= 0 and x >= 0, else NaN; "
-    "the adjoint of n is NaN.",
-)
+@_integral("Expi", _lower_expi, unary_gradient(lambda dy, x, y: dy * (exp(x) / x)))
+def expi(x: Any, *, name: str | None = None) -> Given:
+    """The exponential integral Ei, elementwise; integers give float32, -inf at 0.
+
+    The integral of exp(t) / t from minus infinity to x, its principal value above 0. Source:
+    scipy.special.expi.
+    """
+    return promote_inexact(x)
+
+
+@_integral("ExpN", _lower_expn, _expn_gradient)
+def expn(n: Any, x: Any, *, name: str | None = None) -> Given:
+    """The exponential integral E_n for whole `n` >= 0 and `x` >= 0, with broadcasting.
+
+    The integral of exp(-x t) / t^n from 1 to infinity; NaN outside. The gradient in `n` is NaN.
+    Source: scipy.special.expn.
+    """
+    return promote_inexact(n, x)
+
+
+def exp1(x: Any, *, name: str | None = None) -> Tensor:
+    """The exponential integral E_1, elementwise; NaN below 0. Source: scipy.special.exp1."""
+    return expn(1, x, name=name)
 
 
 # -- Spence's function -------------------------------------------------------------------------
@@ -129,13 +123,13 @@ def _spence_slope(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return dy * where(one, series, log(x) / where(one, 1.0, -off))
 
 
-SPENCE = _integral(
-    "Spence",
-    "x -> y",
-    lambda ctx, x: jax.scipy.special.spence(x),
-    unary_gradient(_spence_slope),
-    "The integral of log(t) / (1 - t) from 1 to x, the dilogarithm of 1 - x; NaN below 0.",
-)
+@_integral("Spence", lambda ctx, x: jax.scipy.special.spence(x), unary_gradient(_spence_slope))
+def spence(x: Any, *, name: str | None = None) -> Given:
+    """The integral of log(t) / (1 - t) from 1 to x, elementwise; NaN below 0.
+
+    The dilogarithm Li2(z) is `spence(1 - z)`. Source: scipy.special.spence.
+    """
+    return promote_inexact(x)
 
 
 # -- integrals in pairs ------------------------------------------------------------------------
@@ -171,54 +165,28 @@ def _sici_slopes(x: Tensor) -> tuple[Tensor, Tensor]:
     return where(zero, around_zero, sin(x) / where(zero, 1.0, x)), cos(x) / x
 
 
-FRESNEL = _integral(
-    "Fresnel",
-    "x -> s, c",
-    lambda ctx, x: tuple(jax.scipy.special.fresnel(x)),
-    _pair_gradient(_fresnel_slopes),
-    "The integrals of sin(pi t^2 / 2) and of cos(pi t^2 / 2) from 0 to x.",
+FRESNEL = OpDef(
+    name="Fresnel",
+    signature="x -> s, c",
+    precision="wide",
     infer=_infer_pair,
-)
-SICI = _integral(
-    "Sici",
-    "x -> si, ci",
-    lambda ctx, x: tuple(jax.scipy.special.sici(x)),
-    _pair_gradient(_sici_slopes),
-    "The integral of sin(t) / t from 0 to x, and that of cos(t) / t from infinity to |x|.",
-    infer=_infer_pair,
+    lower=summed(lambda ctx, x: tuple(jax.scipy.special.fresnel(x))),
+    gradient=_pair_gradient(_fresnel_slopes),
+    layout=elementwise,
+    doc="The integrals of sin(pi t^2 / 2) and of cos(pi t^2 / 2) from 0 to x. Floating dtypes.",
 )
 
-
-# -- functions ---------------------------------------------------------------------------------
-
-
-def expi(x: Any, *, name: str | None = None) -> Tensor:
-    """The exponential integral Ei, elementwise; integers give float32, -inf at 0.
-
-    Source: scipy.special.expi.
-    """
-    return emit_one(EXPI, promote_inexact(x), name)
-
-
-def expn(n: Any, x: Any, *, name: str | None = None) -> Tensor:
-    """The exponential integral E_n for whole `n` >= 0 and `x` >= 0, with broadcasting.
-
-    NaN outside; the gradient in `n` is NaN. Source: scipy.special.expn.
-    """
-    return emit_one(EXP_N, promote_inexact(n, x), name)
-
-
-def exp1(x: Any, *, name: str | None = None) -> Tensor:
-    """The exponential integral E_1, elementwise; NaN below 0. Source: scipy.special.exp1."""
-    return expn(1, x, name=name)
-
-
-def spence(x: Any, *, name: str | None = None) -> Tensor:
-    """The integral of log(t) / (1 - t) from 1 to x, elementwise; NaN below 0.
-
-    The dilogarithm Li2(z) is `spence(1 - z)`. Source: scipy.special.spence.
-    """
-    return emit_one(SPENCE, promote_inexact(x), name)
+SICI = OpDef(
+    name="Sici",
+    signature="x -> si, ci",
+    precision="wide",
+    infer=_infer_pair,
+    lower=summed(lambda ctx, x: tuple(jax.scipy.special.sici(x))),
+    gradient=_pair_gradient(_sici_slopes),
+    layout=elementwise,
+    doc="The integral of sin(t) / t from 0 to x, and that of cos(t) / t from infinity to |x|. "
+    "Floating dtypes.",
+)
 
 
 def fresnel(x: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
@@ -239,4 +207,4 @@ def sici(x: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     return si, ci
 
 
-OPS: tuple[OpDef, ...] = (EXPI, EXP_N, SPENCE, FRESNEL, SICI)
+OPS: tuple[OpDef, ...] = (*declared(__name__), FRESNEL, SICI)

@@ -21,6 +21,7 @@ from graphc.ir.layouts import Layout, LayoutContext
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
+from graphc.ops.core.cost_rules import free, moves_only, picks
 from graphc.ops.core.emit import emit_one
 
 # Arrays of up to so many bytes go through an all-reduce in one flat array. Each array of its own
@@ -199,6 +200,7 @@ ALL_GATHER = OpDef(
     lower=_lower_all_gather,
     differentiable=False,
     layout=refuse_layout,
+    cost=moves_only,
     doc="The pieces x of all replicas, joined along `axis` in replica order: Sharded to "
     "Replicated. All dtypes.",
 )
@@ -212,6 +214,7 @@ SHARD_SLICE = OpDef(
     lower=_lower_shard_slice,
     differentiable=False,
     layout=refuse_layout,
+    cost=picks,
     doc="This replica's piece of x along `axis`: Replicated to Sharded, without communication. "
     "All dtypes.",
 )
@@ -224,6 +227,7 @@ REPLICA_INDEX = OpDef(
     lower=lambda ctx: lax.axis_index(axis_name_of(ctx)),
     differentiable=False,
     layout=refuse_layout,
+    cost=free,
     doc="The number of this replica, from 0: int32 scalar.",
 )
 
@@ -235,6 +239,7 @@ ON_REPLICA_ZERO = OpDef(
     lower=_lower_on_replica_zero,
     differentiable=False,
     layout=refuse_layout,
+    cost=free,
     doc="x on replica 0, zeros on the others: Replicated to Partial(sum). Numeric dtypes.",
 )
 

@@ -17,6 +17,7 @@ from jax import numpy as jnp
 from graphc.ir.dtypes import INT32, is_inexact, is_integer
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
+from graphc.ops.core.cost_rules import times_operand
 from graphc.ops.core.precision import wide, wide_integer
 
 _NUMBER = TensorType(INT32, ())
@@ -50,6 +51,7 @@ NON_FINITE = OpDef(
     infer=_infer_non_finite,
     lower=_lower_non_finite,
     differentiable=False,
+    cost=times_operand(1),
     doc="2 where x has a NaN, else 1 where it has an infinity, else 0. Floating and complex "
     "dtypes.",
 )
@@ -92,6 +94,7 @@ OUT_OF_RANGE = OpDef(
     infer=_infer_out_of_range,
     lower=_lower_out_of_range,
     differentiable=False,
+    cost=times_operand(2),
     doc="Whether a value of x lies outside low <= x < high, and such a value: the greatest if that "
     "is too great, otherwise the least (0 if there is none). A bound is one number, or one for "
     "each place of the last axis.",

@@ -9,9 +9,10 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, of_elements
 from graphc.ir.node import Node
 from graphc.ir.opdef import Attr, LowerContext, OpDef
+from graphc.ops.core.cost_rules import free
 from graphc.ops.core.layout_rules import moves
 
 
@@ -51,6 +52,7 @@ AFTER = OpDef(
     gradient=lambda ctx, node, dy: [dy, *[None] * (len(node.inputs) - 1)],
     layout=_layout_after,
     fold=lambda x, *others: x,
+    cost=free,
     doc="The operand x, computed after `others`: XLA may then write it over what they are computed "
     "from. One element of each of these is looked at. All dtypes and shapes.",
 )
@@ -69,7 +71,8 @@ FENCE = OpDef(
     infer=lambda ctx, x, *, number: x,
     lower=_lower_fence,
     gradient=lambda ctx, node, dy: [dy],
-    layout=moves(lambda ctx, node, axis: (axis, None)),
+    layout=of_elements(moves(lambda ctx, node, axis: (axis, None))),
+    cost=free,
     doc="The operand, which XLA may not merge with x or look through: what is computed from it is "
     "computed a second time, rather than kept for two uses. All dtypes. Source: "
     "`jax.lax.optimization_barrier`.",

@@ -16,6 +16,7 @@ from graphc.ir.sharding import Spec, as_spec
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
+from graphc.ops.core.cost_rules import free
 from graphc.ops.core.emit import convert, emit_one
 
 __all__ = ["shard"]
@@ -53,6 +54,7 @@ SHARD = OpDef(
     lower=_lower_shard,
     gradient=lambda ctx, node, dy: [ctx.ops.shard(dy, node.attrs["spec"])],
     layout=_layout_shard,
+    cost=free,
     doc="The operand, cut over the devices of a mesh as `spec` says; without a mesh, the operand. "
     "The adjoint lies likewise. All dtypes. Source: GSPMD (Xu et al. 2021), "
     "`jax.lax.with_sharding_constraint`.",

@@ -10,10 +10,11 @@ import numpy as np
 from jax import numpy as jnp
 
 from graphc.errors import DTypeError, FetchError, GradientError, GraphError, ShapeError
+from graphc.ir.costs import CostContext
 from graphc.ir.dims import Dim, product
 from graphc.ir.dtypes import INT32, as_dtype, is_inexact
 from graphc.ir.graph import Graph
-from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, of_elements
 from graphc.ir.node import Node, Operand, Tensor, describe_tensors
 from graphc.ir.opdef import (
     Attr,
@@ -28,6 +29,7 @@ from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.ops.core.checks import same_shape
+from graphc.ops.core.cost_rules import free
 from graphc.ops.core.emit import (
     CAST,
     CONSTANT,
@@ -49,6 +51,7 @@ def _not_lowered(ctx: LowerContext, *operands: Any, **attrs: Any) -> Any:
     raise GraphError(f"{ctx.node.op.name} must be gone before lowering: run functionalize")
 
 
+@of_elements
 def same_layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
     """The result lies as the operand does, partial sums too."""
     return LayoutPlan([x], [x])
@@ -67,6 +70,7 @@ PLACEHOLDER = OpDef(
     lower=_not_lowered,
     effects=Effects.FEED,
     differentiable=False,
+    cost=free,
     doc="A value that the caller feeds.",
 )
 
@@ -79,6 +83,7 @@ READ_VARIABLE = OpDef(
     lower=_not_lowered,
     effects=Effects.READ,
     differentiable=False,
+    cost=free,
     doc="The variable's value after the last chosen assignment before it.",
 )
 
@@ -100,6 +105,7 @@ ASSIGN = OpDef(
     lower=_not_lowered,
     gradient=_refuse_assign_gradient,
     effects=Effects.WRITE,
+    cost=free,
     doc="Assigns `value` to the variable; the result is the value assigned.",
 )
 
@@ -112,6 +118,7 @@ GROUP = OpDef(
     lower=lambda ctx: (),
     differentiable=False,
     layout=replicated,
+    cost=free,
     doc="Nothing by itself: a fetch that chooses its control inputs.",
 )
 
@@ -124,6 +131,7 @@ STOP_GRADIENT = OpDef(
     differentiable=False,
     layout=same_layout,
     fold=lambda x: x,
+    cost=free,
     doc="The operand; its gradient is zero. All dtypes.",
 )
 
@@ -136,6 +144,7 @@ IDENTITY = OpDef(
     gradient=lambda ctx, node, dy: [dy],
     layout=same_layout,
     fold=lambda x: x,
+    cost=free,
     doc="The operand, under a name of its own. All dtypes.",
 )
 
@@ -150,6 +159,7 @@ DIM_VALUE = OpDef(
     differentiable=False,
     layout=replicated,
     fold=lambda *, dim, dtype: np.asarray(dim, dtype) if isinstance(dim, int) else None,
+    cost=free,
     doc="The size `dim` as a scalar; the global size in a data-parallel run.",
 )
 
@@ -193,6 +203,17 @@ def _lower_vjp(
     return tuple(pull(moving if isinstance(out, tuple) else moving[0]))
 
 
+def _vjp_cost(ctx: CostContext, node: Node) -> int:
+    """Three times the operator. Source: Griewank & Walther, Evaluating Derivatives, 2008: the
+    values and adjoints of a program take 3 to 4 times what its values take."""
+    count = node.attrs["count"]
+    adjoints = node.inputs[count:]
+    op = ctx.catalogue[node.attrs["op"]]
+    attrs = node.attrs["attrs"]
+    forward = node.replace(op=op, inputs=node.inputs[:count], outputs=adjoints, attrs=attrs)
+    return 3 * ctx.of_node(forward).flops
+
+
 VJP = OpDef(
     name="VJP",
     signature="*operands -> *adjoints",
@@ -207,6 +228,7 @@ VJP = OpDef(
     infer=_infer_vjp,
     lower=_lower_vjp,
     layout=vjp_layout,
+    cost=_vjp_cost,
     doc="Adjoints of the operator `op` without a rule of its own, by `jax.vjp` of its lowering: "
     "operands are its inputs, then the adjoints of its results.",
 )

@@ -13,6 +13,7 @@ from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
+from graphc.ops.core.cost_rules import free
 from graphc.ops.core.emit import emit_node, emit_one
 from graphc.ops.structure.state import same_layout
 
@@ -32,6 +33,7 @@ LOSS_ADJOINT = OpDef(
     lower=lambda ctx, one, *, step: one,
     differentiable=False,
     layout=same_layout,
+    cost=free,
     doc="The adjoint that the gradients of a training step begin with: the operand. Floating.",
 )
 
@@ -52,6 +54,7 @@ GRADIENTS = OpDef(
     lower=lambda ctx, *values, step, accumulate: values,
     gradient=lambda ctx, node, *adjoints: list(adjoints),
     layout=_each_as_it_lies,
+    cost=free,
     doc="The gradients of a training step, as they are: what comes before is calculated once for "
     "each of `accumulate` micro-batches, where a pass sees to it. All dtypes.",
 )
@@ -87,6 +90,7 @@ UPDATED = OpDef(
     lower=lambda ctx, *values, step: values[len(values) // 2 :],
     gradient=_updated_gradient,
     layout=_updated_layout,
+    cost=free,
     doc="The new values of what a training step updates; operands are the old values, then the "
     "new ones. All dtypes.",
 )

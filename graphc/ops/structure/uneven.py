@@ -14,6 +14,7 @@ from jax import numpy as jnp
 from graphc.ir.dtypes import DType, is_floating
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
+from graphc.ops.core.cost_rules import moves_only, picks
 from graphc.ops.core.precision import greatest_finite, highest, lowest
 from graphc.ops.structure.collective import axis_name_of, refuse_layout
 
@@ -79,6 +80,7 @@ PADDED_PIECE = OpDef(
     lower=_lower_padded_piece,
     differentiable=False,
     layout=refuse_layout,
+    cost=picks,
     doc="This replica's piece of x, of `piece` elements along `axis`. Behind the last element of x "
     "it is repeated: what is computed from padding is then no worse than what is computed from "
     "x. All dtypes.",
@@ -93,6 +95,7 @@ FILL_PADDING = OpDef(
     lower=_lower_fill_padding,
     differentiable=False,
     layout=refuse_layout,
+    cost=moves_only,
     doc="This replica's piece x of a value that has `size` elements along `axis`, with `fill`, "
     "which broadcasts, in the place of what is behind them. All dtypes.",
 )

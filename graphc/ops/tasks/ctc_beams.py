@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from graphc.ir.costs import CostContext, dims_of
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import INT32, is_floating, is_integer
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
@@ -16,6 +17,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import broadcast_to
+from graphc.ops.core.cost_rules import comparisons
 from graphc.ops.core.emit import convert, emit, promote_inexact
 from graphc.ops.core.precision import summed
 from graphc.ops.core.ranges import in_range
@@ -141,6 +143,14 @@ def _layout(ctx: LayoutContext, node: Node, logits: Layout, lengths: Layout) -> 
     return LayoutPlan([lies] * 2, [lies] * 3)
 
 
+def _cost(ctx: CostContext, node: Node) -> int:
+    """For each step: prefixes compared by pairs, each longer by each class, and the best found."""
+    batch, time, classes = dims_of(node.inputs[0])
+    beams = int(node.attrs["beams"])
+    longer = beams * classes * 4 + comparisons(beams * classes, beams)
+    return batch * time * (longer + beams**2 * time)
+
+
 CTC_BEAM_SEARCH = OpDef(
     name="CTCBeamSearch",
     signature="logits, lengths -> labels, label_lengths, log_probability",
@@ -154,6 +164,7 @@ CTC_BEAM_SEARCH = OpDef(
     lower=summed(_lower),
     differentiable=False,
     layout=_layout,
+    cost=_cost,
     doc="The likeliest labels of logits [batch, time, classes], of which `lengths` [batch] steps "
     "count: [batch, paths, time] (int32), the likeliest first, each filled up with -1; their "
     "lengths; and the logarithms of their probabilities, summed over all alignments that went "

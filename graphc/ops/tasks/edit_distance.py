@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from graphc.ir.costs import CostContext, dims_of
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import FLOAT32, INT32, is_integer
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
@@ -85,6 +86,12 @@ def _layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
     return LayoutPlan([lies] * 4, [lies])
 
 
+def _cost(ctx: CostContext, node: Node) -> int:
+    """A comparison, three sums and two minima for each pair. Source: Wagner & Fischer, 1974."""
+    batch, n = dims_of(node.inputs[0])
+    return 6 * batch * n * dims_of(node.inputs[1])[1]
+
+
 EDIT_DISTANCE = OpDef(
     name="EditDistance",
     signature="x, y, x_lengths, y_lengths -> distance",
@@ -93,6 +100,7 @@ EDIT_DISTANCE = OpDef(
     lower=in_wider(_lower),
     differentiable=False,
     layout=_layout,
+    cost=_cost,
     doc="The least number of elements inserted, deleted and exchanged (int32) that turns the "
     "first x_lengths [batch] elements of x [batch, steps] into the first y_lengths of y. Integers. "
     "Source: Levenshtein, 1966; Wagner & Fischer, 1974, doi:10.1145/321796.321811.",

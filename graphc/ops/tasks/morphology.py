@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from graphc.ir.costs import CostContext, dims_of, size_of
 from graphc.ir.dtypes import is_floating
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
@@ -210,6 +211,18 @@ def _gradient_layout(
     return LayoutPlan([REPLICATED] * 3, [REPLICATED] * 2)
 
 
+def _cost(ctx: CostContext, node: Node) -> int:
+    """A sum and a comparison for each element of each window."""
+    height, width, _ = dims_of(node.inputs[1])
+    return 2 * height * width * size_of(node.outputs[0])
+
+
+def _gradient_cost(ctx: CostContext, node: Node) -> int:
+    """The maximum again, and a selection for each operand."""
+    height, width, _ = dims_of(node.inputs[1])
+    return 4 * height * width * size_of(node.inputs[2])
+
+
 DILATION_2D = OpDef(
     name="Dilation2D",
     signature="x, kernel -> y",
@@ -219,6 +232,7 @@ DILATION_2D = OpDef(
     lower=in_wider(_lower),
     gradient=_gradient,
     layout=_layout,
+    cost=_cost,
     doc="The maximum of x [batch, height, width, channels] plus the kernel [height, width, "
     "channels] at each place of the window, channel by channel; padding never wins. Integers and "
     "floating dtypes. Source: Serra, Image analysis and mathematical morphology, 1982; "
@@ -233,6 +247,7 @@ DILATION_2D_GRADIENT = OpDef(
     infer=_infer_gradient,
     lower=in_wider(_lower_gradient),
     layout=_gradient_layout,
+    cost=_gradient_cost,
     doc="The adjoints of Dilation2D's operands: each element of dy goes to the first element of "
     "its window that gives the maximum, and to the tap there. Floating dtypes.",
 )

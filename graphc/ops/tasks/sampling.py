@@ -9,6 +9,7 @@ import numpy as np
 from jax import numpy as jnp
 from jax.scipy import ndimage
 
+from graphc.ir.costs import CostContext, size_of
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import is_floating, is_inexact, is_integer
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
@@ -18,6 +19,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.arrays.stacking import stack
 from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.checks import as_dims
+from graphc.ops.core.cost_rules import times_result
 from graphc.ops.core.emit import convert, emit_one, promote_inexact, to_dtype
 from graphc.ops.core.precision import summed, wide, wide_integer
 from graphc.ops.core.ranges import in_range
@@ -60,6 +62,14 @@ def _map_layout(ctx: LayoutContext, node: Node, x: Layout, coordinates: Layout) 
     return LayoutPlan([REPLICATED, REPLICATED], [REPLICATED])
 
 
+def _map_cost(ctx: CostContext, node: Node) -> int:
+    """At each of the elements around a place: an index and a weight for each axis, a product
+    and a sum."""
+    axes = node.inputs[0].ndim
+    corners: int = (1 + node.attrs["order"]) ** axes
+    return corners * (2 * axes + 2) * size_of(node.outputs[0])
+
+
 MAP_COORDINATES = OpDef(
     name="MapCoordinates",
     signature="x, coordinates -> y",
@@ -78,6 +88,7 @@ MAP_COORDINATES = OpDef(
     infer=_infer_map,
     lower=summed(_lower_map),
     layout=_map_layout,
+    cost=_map_cost,
     doc="The values of x at coordinates [axes of x, ...], between its elements: of the nearest "
     "(order 0), or linear in each coordinate (order 1). x floating or complex, coordinates "
     "floating. Source: `jax.scipy.ndimage.map_coordinates`.",
@@ -241,6 +252,7 @@ CROP_AND_RESIZE = OpDef(
     infer=_infer_crop,
     lower=summed(_lower_crop),
     layout=_crop_layout,
+    cost=times_result(8),
     doc="The part of x [batch, height, width, channels] in each of the boxes [n, 4] (top, left, "
     "bottom, right; 0 is the centre of the first element, 1 that of the last), from the image "
     "with the number in images [n], scaled to one size. Floating dtypes, images integers. Source: "

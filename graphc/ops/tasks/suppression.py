@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from graphc.ir.costs import CostContext, size_of
 from graphc.ir.dtypes import INT32, is_floating
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
@@ -94,6 +95,11 @@ def _layout(ctx: LayoutContext, node: Node, boxes: Layout, scores: Layout) -> La
     return replicated(ctx, node, boxes, scores)
 
 
+def _cost(ctx: CostContext, node: Node) -> int:
+    """Each chosen box: the greatest score, and its overlap with all boxes (15 operations)."""
+    return 16 * int(node.attrs["size"]) * size_of(node.inputs[1])
+
+
 NON_MAX_SUPPRESSION = OpDef(
     name="NonMaxSuppression",
     signature="boxes, scores -> indices, count",
@@ -119,6 +125,7 @@ NON_MAX_SUPPRESSION = OpDef(
     lower=summed(_lower),
     differentiable=False,
     layout=_layout,
+    cost=_cost,
     doc="The places (int32) of the boxes [..., n, 4] with the highest scores [..., n], none of "
     "which overlaps one before it too much: [..., size], -1 where there are no more; and how many "
     "they are. Floating dtypes. Source: Girshick et al., 2014, arXiv:1311.2524; TensorFlow's "

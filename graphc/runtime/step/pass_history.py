@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from graphc.errors import UnknownNameError, nearest
+from graphc.ir.costs import Cost
 from graphc.ir.graph import Graph
 from graphc.ir.program import Program
 from graphc.ir.rewrite import bind_sizes
-from graphc.passes.core.costs import Cost, program_costs, total
+from graphc.passes.core.costs import program_costs, total
 from graphc.passes.core.peak import peak
 from graphc.passes.manager import PassReport, PassRow, watching
 from graphc.runtime.buffers.layout import StateLayout

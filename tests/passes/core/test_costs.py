@@ -1,12 +1,10 @@
 """Estimates of cost from shapes, against XLA's own count."""
 
-import jax
 import numpy as np
 import pytest
 
 import graphc as gc
 from graphc.errors import ShapeError
-from graphc.ops.catalogue import CATALOGUE
 from graphc.passes.core import costs
 from tests.passes.check import program
 
@@ -47,7 +45,7 @@ def test_linear_algebra_and_transforms_grow_as_they_should() -> None:
         made = [
             (gc.linalg.cholesky(a), 4 * 6**3 // 3),
             (gc.linalg.inv(a), 4 * 2 * 6**3),
-            (gc.linalg.qr(b)[1], 4 * 4 * 6 * 2 * 2),
+            (gc.linalg.qr(b)[1], round(4 * 4 * 2**2 * (6 - 2 / 3))),
             (gc.linalg.triangular_solve(a, b), 4 * 6**2 * 2),
             (gc.linalg.solve(a, b), 4 * (2 * 6**3 // 3 + 2 * 6**2 * 2)),
             (gc.fft.fft(gc.ones((3, 8))), 3 * 5 * 8 * 3),
@@ -169,8 +167,3 @@ def test_open_sizes_are_named() -> None:
     program = prepare(graph, [y], [x], gc.CompileOptions()).program
     with pytest.raises(ShapeError, match="costs need sizes, and batch are open"):
         costs.program_costs(program)
-
-
-def test_formulas_are_of_operators_that_exist() -> None:
-    assert not {*costs._FLOPS, *costs._BYTES} - set(CATALOGUE)
-    assert jax.__version__  # the count is of this JAX

@@ -1,0 +1,218 @@
+"""Operators declared by the functions that users call.
+
+    @elementwise_operator("Tanh", lax.tanh, slope=lambda dy, x, y: dy * (1.0 - square(y)))
+    def tanh(x: Any, *, name: str | None = None) -> Given:
+        '''The hyperbolic tangent, elementwise; integers give float32.'''
+        return promote_inexact(x)
+
+The body converts the arguments to the operands of the node. The decorator makes the record, whose
+`doc` is the docstring, and the function that adds the node: `(x, *, name=None) -> Tensor`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec, Protocol, TypedDict, Unpack, cast
+
+from graphc.ir.costs import CostRule
+from graphc.ir.layouts import LayoutRule
+from graphc.ir.node import EMPTY, Tensor
+from graphc.ir.opdef import Attr, Effects, OpDef
+from graphc.ops.core.broadcasting import (
+    align,
+    broadcast_all,
+    infer_broadcast,
+    infer_floating,
+    infer_inexact,
+    infer_numeric,
+    infer_ordered,
+    infer_real,
+    unary_gradient,
+)
+from graphc.ops.core.emit import emit_one
+from graphc.ops.core.layout_rules import elementwise
+from graphc.ops.core.precision import in_wider
+
+
+class Operands:
+    """The operands and attributes of a node to be added, where it has attributes."""
+
+    __slots__ = ("attrs", "tensors")
+
+    def __init__(self, *tensors: Tensor, **attrs: Any) -> None:
+        self.tensors = tensors
+        self.attrs: Mapping[str, Any] = attrs
+
+
+# What the body of a declared function gives: operands; or a result that needs no such node.
+Given = Sequence[Tensor] | Operands | Tensor
+P = ParamSpec("P")
+
+
+class Declaration(Protocol):
+    """A decorator that keeps the parameters of what it decorates."""
+
+    def __call__(self, body: Callable[P, Given], /) -> Callable[P, Tensor]:
+        """The function that users call."""
+
+
+class Fields(TypedDict, total=False):
+    """What a record may state besides; see `OpDef`."""
+
+    attrs: Mapping[str, Attr]
+    gradient: Callable[..., Sequence[Tensor | None]] | None
+    differentiable: bool
+    layout: LayoutRule | None
+    cost: CostRule
+    effects: Effects
+    fold: Callable[..., Any] | None
+    commutative: bool
+
+
+_BY_FUNCTION: dict[Callable[..., Any], OpDef] = {}
+_BY_MODULE: dict[str, list[OpDef]] = {}
+
+
+def record(function: Callable[..., Any]) -> OpDef:
+    """The record of the operator that `function` declares."""
+    return _BY_FUNCTION[function]
+
+
+def declared(module: str) -> tuple[OpDef, ...]:
+    """The records that the functions of a module declare, in its order."""
+    return tuple(_BY_MODULE[module])
+
+
+def operator(
+    name: str,
+    signature: str = "",
+    *,
+    infer: Callable[..., Any],
+    lower: Callable[..., Any],
+    precision: str,
+    dtypes: str = "",
+    **fields: Unpack[Fields],
+) -> Declaration:
+    """Declares an operator of one result; `name`, `infer` and so on are those of its record.
+
+    Args:
+        signature: by default the parameters that are neither attributes nor keywords, with a
+            result y, or z where an operand has that name.
+        dtypes: the last sentence of the record's `doc`: which dtypes the operands may have.
+    """
+
+    def declare(body: Callable[P, Given]) -> Callable[P, Tensor]:
+        shown = inspect.signature(body)
+        op = OpDef(
+            name=name,
+            signature=signature or _signature(shown, fields.get("attrs", EMPTY)),
+            infer=infer,
+            lower=lower,
+            precision=precision,
+            doc=_doc(body, dtypes),
+            **fields,
+        )
+
+        @functools.wraps(body)
+        def function(*args: P.args, **kwargs: P.kwargs) -> Tensor:
+            given = body(*args, **kwargs)
+            if isinstance(given, Tensor):
+                return given
+            node_name = cast("str | None", kwargs.get("name"))
+            if isinstance(given, Operands):
+                return emit_one(op, given.tensors, node_name, **given.attrs)
+            return emit_one(op, given, node_name)
+
+        function.__annotations__["return"] = "Tensor"
+        function.__signature__ = shown.replace(return_annotation="Tensor")  # type: ignore[attr-defined]
+        _BY_FUNCTION[function] = op
+        _BY_MODULE.setdefault(body.__module__, []).append(op)
+        return function
+
+    return declare
+
+
+def elementwise_operator(
+    name: str,
+    function: Callable[..., Any] | None = None,
+    signature: str = "",
+    *,
+    infer: Callable[..., Any] = infer_inexact,
+    lower: Callable[..., Any] | None = None,
+    widen: bool = False,
+    slope: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
+    precision: str = "wide",
+    dtypes: str = "",
+    **fields: Unpack[Fields],
+) -> Declaration:
+    """Declares an operator that works element by element, with broadcasting.
+
+    Args:
+        function: of the JAX values of the operands, of one rank each; or else `lower`.
+        infer: one that takes no attributes will do.
+        widen: whether dtypes that XLA has no such function for are computed in wider ones: see
+            `in_wider`.
+        slope: the gradient of a function of one operand: `(dy, x, y) -> adjoint of x`.
+        dtypes: as in `operator`; the usual rules of inference say it themselves.
+    """
+    lowering = lower or _lowering(cast("Callable[..., Any]", function))
+    fields.setdefault("layout", elementwise)
+    if slope is not None:
+        fields["gradient"] = unary_gradient(slope)
+    return operator(
+        name,
+        signature,
+        infer=_without_attributes(infer) if fields.get("attrs") and infer in _DTYPES else infer,
+        lower=in_wider(lowering) if widen else lowering,
+        precision=precision,
+        dtypes=dtypes or _DTYPES.get(infer, ""),
+        **fields,
+    )
+
+
+_DTYPES: Mapping[Callable[..., Any], str] = {
+    infer_broadcast: "All dtypes.",
+    infer_numeric: "Numeric dtypes.",
+    infer_ordered: "Real dtypes and bool.",
+    infer_real: "Integer and floating dtypes.",
+    infer_inexact: "Floating and complex dtypes.",
+    infer_floating: "Floating dtypes.",
+}
+
+
+def _lowering(function: Callable[..., Any]) -> Callable[..., Any]:
+    def lower(ctx: Any, *values: Any, **attrs: Any) -> Any:
+        if len(values) == 1:
+            return function(*values, **attrs)
+        if len(values) == 2:
+            return function(*align(*values), **attrs)
+        return function(*broadcast_all(*values), **attrs)
+
+    return lower
+
+
+def _without_attributes(infer: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda ctx, *operands, **attrs: infer(ctx, *operands)
+
+
+def _signature(shown: inspect.Signature, attrs: Mapping[str, Attr]) -> str:
+    operands = [
+        parameter.name
+        for parameter in shown.parameters.values()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.name not in attrs
+    ]
+    return f"{', '.join(operands)} -> {'z' if 'y' in operands else 'y'}"
+
+
+_SECTIONS = ("Args:", "Returns:", "Raises:")
+
+
+def _doc(function: Callable[..., Any], dtypes: str) -> str:
+    """The docstring without its sections, and which dtypes the operands may have if it does not
+    say so."""
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    kept = [" ".join(part.split()) for part in paragraphs if not part.startswith(_SECTIONS)]
+    text = " ".join(kept)
+    return text if dtypes.rstrip(".").lower() in text.lower() else f"{text} {dtypes}"
