@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from graphc.ir.graph import Graph
 from graphc.ir.node import EMPTY, Node, Tensor
@@ -35,6 +35,10 @@ class Builder(Graph):
         super().__init__()
         self.like = like
         self.scope = scope
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        return self
 
     def add(
         self,
