@@ -18,6 +18,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE, TRANSPOSE
 from graphc.ops.control.branching import SWITCH
 from graphc.ops.control.calling import CALL
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.mapping import MAP
 from graphc.ops.control.scan import SCAN
 from graphc.ops.control.while_loops import WHILE
@@ -216,35 +217,17 @@ class _Writer:
 
 def _in_loop(writer: _Writer, node: Node) -> tuple[Node, Tensor, int]:
     """A loop that carries the first fault, and the number of the turn."""
-    body, *others = node.regions
+    view, body = LoopView.of(node), node.regions[0]
     width = _width(body)
-    kept, turn = TensorType(INT32, (width + 1,)), _NUMBER
     with writer.builder:
-        first = [constant(np.zeros(width + 1, np.int32)), constant(0, INT32)]
-    at = node.attrs["consts"] + node.attrs["carries"]
-    carries = node.attrs["carries"]
-
-    def more(program: Program, nodes: Sequence[Node], tail: Sequence[Tensor]) -> Program:
-        taken, given = program.input_tensors(), program.output_tensors()
-        results = [*given[:carries], *tail, *given[carries:]] if tail else given
-        return region(program.name, [*taken[:at], *carried, *taken[at:]], nodes, results)
-
+        first = (constant(np.zeros(width + 1, np.int32)), constant(0, INT32))
+    kept = TensorType(INT32, (width + 1,))
     builder, fault = _checked(body, width)
-    carried = [Tensor(kept, "fault"), Tensor(turn, "turn")]
+    carried = (Tensor(kept, "fault"), Tensor(_NUMBER, "turn"))
     after = builder.add(KEEP_FAULT, (*carried, fault)).outputs
-    regions = [more(body, builder.nodes, after)]
-    for other in others:
-        carried = [Tensor(kept, "fault"), Tensor(turn, "turn")]
-        regions.append(more(other, other.nodes, ()))
-    last = (Tensor(kept, f"{node.name}:fault"), Tensor(turn, f"{node.name}:turn"))
-    outputs = (*node.outputs[:carries], *last, *node.outputs[carries:])
-    changed = node.replace(
-        inputs=(*node.inputs[:at], *first, *node.inputs[at:]),
-        outputs=outputs,
-        attrs={**node.attrs, "carries": carries + 2},
-        regions=tuple(regions),
-    )
-    return changed, last[0], TURN
+    last = (Tensor(kept, f"{node.name}:fault"), Tensor(_NUMBER, f"{node.name}:turn"))
+    more = zip(first, carried, after, last, strict=True)
+    return view.with_carries(more).with_nodes(builder.nodes).write(), last[0], TURN
 
 
 def _in_bodies(writer: _Writer, node: Node) -> tuple[Node, Tensor, int]:
