@@ -5,30 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
 
 from graphc.devices.micro_batches import MicroBatches, summed
 from graphc.devices.replicate import Regions, Replicate
 from graphc.errors import LayoutError
+from graphc.ir.builder import Builder
 from graphc.ir.dtypes import BOOL, INT32
 from graphc.ir.layouts import REPLICATED, Layout, LayoutPlan, Partial, Replicated, Sharded, axis_of
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program, region
 from graphc.ir.rewrite import substitute
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import IOTA
-from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE, TRANSPOSE
-from graphc.ops.arrays.slicing import SLICE
+from graphc.ops.arrays.shape import BROADCAST_TO, broadcast_to, reshape, transpose
+from graphc.ops.arrays.slicing import slice_
 from graphc.ops.control.scan import SCAN
+from graphc.ops.core.emit import constant, emit_one
 from graphc.ops.draws.random_keys import FOLD_IN
-from graphc.ops.elementwise.arithmetic import ADD
-from graphc.ops.elementwise.comparison import EQUAL, WHERE
+from graphc.ops.elementwise.comparison import equal, where
 from graphc.ops.reductions.reduction import REDUCE_ALL, REDUCE_ANY, REDUCE_MAX, REDUCE_MIN
 from graphc.ops.structure.collective import ON_REPLICA_ZERO, REPLICA_INDEX, SHARD_SLICE
 from graphc.ops.structure.training import GRADIENTS
 from graphc.passes.core.base import Pass, PassResult
-from graphc.passes.core.building import constant_of, node_of
 
 _INDEX = TensorType(INT32, ())
 _EXTREMES = {("max", True): REDUCE_ANY, ("min", True): REDUCE_ALL,
@@ -143,9 +141,7 @@ class _Loop:
         self._parts = parts
         self._count = count
         self._runs = (replicas,) if replicas > 1 else ()  # of each micro-batch, one a device
-        self._outside: list[Node] = list(parts.before)
-        self._body: list[Node] = []
-        self._behind: list[Node] = []
+        self._outside, self._body, self._behind = (Builder(scope="accumulate") for _ in range(3))
         self._local: dict[Tensor, Tensor] = {}
         self._consts: dict[Tensor, Tensor] = {}  # outside -> inside
         self._xs: dict[Tensor, Tensor] = {}  # stacked, outside -> a slice, inside
@@ -162,15 +158,16 @@ class _Loop:
         others = [t for t in wanted if not summed(self._parts.made[t])]
         loop = self._write(totals, others)
         instead = dict(zip(totals, loop.outputs, strict=False))
-        for tensor, stack in zip(others, loop.outputs[len(totals) :], strict=True):
-            instead[tensor] = self._joined(tensor, stack)
+        with self._behind:
+            for tensor, stack in zip(others, loop.outputs[len(totals) :], strict=True):
+                instead[tensor] = self._joined(tensor, stack)
         after = []
         for node in self._parts.after:
             if node.op is GRADIENTS:
                 instead.update(zip(node.outputs, node.inputs, strict=True))
             else:
                 after.append(node)
-        nodes = (*self._outside, loop, *self._behind, *after)
+        nodes = (*self._parts.before, *self._outside.nodes, loop, *self._behind.nodes, *after)
         return substitute(self._program.replace(nodes=nodes), instead)
 
     def _wanted(self) -> list[Tensor]:
@@ -237,17 +234,18 @@ class _Loop:
         source = self._filled_along(tensor, axis)
         if source is not None:  # nothing of the size of the batch is made
             piece = self._piece(tensor.type, axis).shape
-            return self._emit(self._body, BROADCAST_TO, (self._inner(source),), shape=piece)
+            with self._body:
+                return broadcast_to(self._inner(source), piece)
         before, behind = tensor.type.shape[:axis], tensor.type.shape[axis + 1 :]
         cut = (*before, *self._runs, self._count, self._run_of(tensor.type, axis), *behind)
         at = axis + len(self._runs)
         order = (at, *[i for i in range(len(cut)) if i != at])
-        stack = self._emit(self._outside, RESHAPE, (tensor,), shape=cut)
-        if at:
-            stack = self._emit(self._outside, TRANSPOSE, (stack,), perm=order)
-        if self._runs:
-            whole = (self._count, *self._piece(tensor.type, axis).shape)
-            stack = self._emit(self._outside, RESHAPE, (stack,), shape=whole)
+        with self._outside:
+            stack = reshape(tensor, cut)
+            if at:
+                stack = transpose(stack, order)
+            if self._runs:
+                stack = reshape(stack, (self._count, *self._piece(tensor.type, axis).shape))
         inner = Tensor(self._piece(tensor.type, axis), tensor.name)
         self._xs[stack] = inner
         return inner
@@ -263,20 +261,21 @@ class _Loop:
 
     def _once(self, value: Tensor, user: Node) -> Tensor:
         """The value for the first micro-batch, zeros for the others."""
-        zero = self._emit(self._body, None, (), value=0, dtype=value.type.dtype)
-        first = self._emit(self._body, None, (), value=0, dtype=INT32)
-        is_first = self._emit(self._body, EQUAL, (self._turn(), first))
-        return self._emit(self._body, WHERE, (is_first, value, zero))
+        with self._body:
+            zero, first = constant(0, value.type.dtype), constant(0, INT32)
+            return where(equal(self._turn(), first), value, zero)
 
     def _own_key(self, key: Tensor) -> Tensor:
         if key not in self._keys:
-            self._keys[key] = self._emit(self._body, FOLD_IN, (key, self._turn()))
+            with self._body:
+                self._keys[key] = emit_one(FOLD_IN, (key, self._turn()))
         return self._keys[key]
 
     def _turn(self) -> Tensor:
         """The number of the micro-batch, inside."""
         if self._index is None:
-            numbers = self._emit(self._outside, IOTA, (), shape=(self._count,), axis=0, dtype=INT32)
+            with self._outside:
+                numbers = emit_one(IOTA, (), shape=(self._count,), axis=0, dtype=INT32)
             self._index = self._xs[numbers] = Tensor(_INDEX, "micro_batch")
         return self._index
 
@@ -285,64 +284,37 @@ class _Loop:
     def _write(self, totals: Sequence[Tensor], others: Sequence[Tensor]) -> Node:
         """The loop: sums are carried, the rest is stacked."""
         carried = [Tensor(t.type, t.name) for t in totals]
-        sums = [
-            self._emit(self._body, ADD, (before, self._local[t]))
-            for before, t in zip(carried, totals, strict=True)
-        ]
-        starts = []
-        for tensor in totals:
-            zero = self._emit(self._outside, None, (), value=0, dtype=tensor.type.dtype)
-            starts.append(self._emit(self._outside, BROADCAST_TO, (zero,), shape=tensor.type.shape))
+        with self._body:
+            sums = [before + self._local[t] for before, t in zip(carried, totals, strict=True)]
+        with self._outside:
+            starts = [broadcast_to(constant(0, t.type.dtype), t.type.shape) for t in totals]
         body = region(
             "micro_batch",
             [*self._consts.values(), *carried, *self._xs.values()],
-            self._body,
+            self._body.nodes,
             [*sums, *(self._local[t] for t in others)],
         )
-        return node_of(
-            SCAN,
-            (*self._consts, *starts, *self._xs),
-            name="micro_batches",
-            regions=(body,),
-            consts=len(self._consts),
-            carries=len(totals),
-            length=self._count,
-        )
+        operands = (*self._consts, *starts, *self._xs)
+        counts = {"consts": len(self._consts), "carries": len(totals), "length": self._count}
+        return Builder().add(SCAN, operands, counts, (body,), "micro_batches")
 
     def _joined(self, tensor: Tensor, stack: Tensor) -> Tensor:
         """What the whole batch has, from what the micro-batches gave: [count, ...]."""
-        layout = self._parts.made[tensor]
+        layout, shape = self._parts.made[tensor], tensor.type.shape
         if isinstance(layout, Sharded):
-            axis, shape = layout.axis, tensor.type.shape
+            axis = layout.axis
             if self._runs:
                 runs = (*self._runs, self._run_of(tensor.type, axis))
-                apart = (self._count, *shape[:axis], *runs, *shape[axis + 1 :])
-                stack = self._emit(self._behind, RESHAPE, (stack,), shape=apart)
+                stack = reshape(stack, (self._count, *shape[:axis], *runs, *shape[axis + 1 :]))
             at = axis + len(self._runs)
-            order = (*range(1, at + 1), 0, *range(at + 1, stack.type.rank))
             if at:
-                stack = self._emit(self._behind, TRANSPOSE, (stack,), perm=order)
-            return self._emit(self._behind, RESHAPE, (stack,), shape=shape)
+                stack = transpose(stack, (*range(1, at + 1), 0, *range(at + 1, stack.type.rank)))
+            return reshape(stack, shape)
         if isinstance(layout, Partial):
             op = _EXTREMES[layout.op, tensor.type.dtype == BOOL]
-            return self._emit(self._behind, op, (stack,), axes=(0,), keepdims=False)
-        limits = (1, *tensor.type.shape)
-        first = self._emit(
-            self._behind, SLICE, (stack,), starts=(0,) * len(limits), limits=limits,
-            strides=(1,) * len(limits),
-        )  # fmt: skip
-        return self._emit(self._behind, RESHAPE, (first,), shape=tensor.type.shape)
-
-    def _emit(
-        self, where: list[Node], op: OpDef | None, inputs: tuple[Tensor, ...], **attrs: Any
-    ) -> Tensor:
-        """The result of a new node; a constant where there is no operator."""
-        if op is None:
-            node = constant_of(attrs["value"], attrs["dtype"], name="accumulate/Constant")
-        else:
-            node = node_of(op, inputs, name=f"accumulate/{op.name}", **attrs)
-        where.append(node)
-        return node.outputs[0]
+            return emit_one(op, (stack,), axes=(0,), keepdims=False)
+        limits = (1, *shape)
+        return reshape(slice_(stack, (0,) * len(limits), limits), shape)
 
     def _size(self, type: TensorType, axis: int) -> int:
         size = type.shape[axis]

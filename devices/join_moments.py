@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from graphc.ir.builder import Builder
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ir.rewrite import sort_nodes, substitute
-from graphc.ops.arrays.joining import SPLIT
-from graphc.ops.arrays.shape import RESHAPE
-from graphc.ops.arrays.stacking import STACK
-from graphc.ops.core.emit import CAST
-from graphc.ops.elementwise.arithmetic import ADD
+from graphc.ops.arrays.joining import split
+from graphc.ops.arrays.shape import reshape
+from graphc.ops.arrays.stacking import stack
+from graphc.ops.core.emit import CAST, emit_one
 from graphc.ops.nn.normalization import VARIANCE
-from graphc.ops.reductions.reduction_rules import REDUCE_MEAN, REDUCE_SUM
+from graphc.ops.reductions.reduction import reduce_sum
+from graphc.ops.reductions.reduction_rules import REDUCE_MEAN
 from graphc.ops.structure.collective import ALL_GATHER, ALL_REDUCE
 from graphc.passes.core.base import Pass, PassResult, run_all_bodies
-from graphc.passes.core.building import node_of
 from graphc.passes.core.loop_stacks import uses_of
 
 
@@ -124,21 +124,16 @@ def _joined(found: Moments, replicas: int) -> tuple[list[Node], Tensor, Tensor]:
     """The nodes that make both moments, and these."""
     like, axes, count = found.variance, found.variance.attrs["axes"], found.variance.attrs["count"]
     shape = found.mean.outputs[0].type.shape
-    nodes: list[Node] = []
-
-    def emit(op: object, *inputs: Tensor, **attrs: object) -> Tensor:
-        nodes.append(node_of(op, inputs, like=like, **attrs))  # type: ignore[arg-type]
-        return nodes[-1].outputs[0]
-
-    own = emit(REDUCE_MEAN, found.mean.inputs[0], axes=axes, keepdims=True, count=count // replicas)
-    within = emit(VARIANCE, found.variance.inputs[0], own, axes=axes, count=count)
-    both = emit(RESHAPE, emit(STACK, own, within, axis=0), shape=(1, 2, *shape))
-    every = emit(ALL_GATHER, both, axis=0, replicas=replicas)
-    nodes.append(node_of(SPLIT, (every,), like=like, axis=1, sizes=(1, 1)))
-    means, parts = nodes[-1].outputs  # [replicas, 1, ...]
-    center = emit(REDUCE_MEAN, means, axes=(0, 1), keepdims=True, count=None)
-    between = emit(VARIANCE, means, center, axes=(0, 1), count=replicas)
-    total = emit(REDUCE_SUM, parts, axes=(0, 1), keepdims=True)
-    mean = emit(RESHAPE, center, shape=shape)
-    variance = emit(RESHAPE, emit(ADD, total, between), shape=shape)
-    return nodes, mean, variance
+    mine = {"axes": axes, "count": count // replicas}
+    with Builder(like) as builder:
+        own = emit_one(REDUCE_MEAN, [found.mean.inputs[0]], keepdims=True, **mine)
+        within = emit_one(VARIANCE, [found.variance.inputs[0], own], axes=axes, count=count)
+        both = reshape(stack([own, within]), (1, 2, *shape))
+        every = emit_one(ALL_GATHER, [both], axis=0, replicas=replicas)
+        means, parts = split(every, [1, 1], 1)  # [replicas, 1, ...]
+        center = emit_one(REDUCE_MEAN, [means], axes=(0, 1), keepdims=True, count=None)
+        between = emit_one(VARIANCE, [means, center], axes=(0, 1), count=replicas)
+        total = reduce_sum(parts, (0, 1), keepdims=True)
+        mean = reshape(center, shape)
+        variance = reshape(total + between, shape)
+    return builder.nodes, mean, variance

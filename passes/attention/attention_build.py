@@ -6,41 +6,34 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from graphc.ir.dims import DimConstraints
 from graphc.ir.dtypes import is_floating
-from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import OpDef
-from graphc.ir.types import TensorType
-from graphc.ops.arrays.shape import RESHAPE, TRANSPOSE
-from graphc.ops.core.emit import CAST, CONSTANT
-from graphc.ops.elementwise.arithmetic import MULTIPLY, NEGATIVE
-from graphc.ops.elementwise.comparison import LOGICAL_NOT
+from graphc.ir.node import Tensor
+from graphc.ops.arrays.shape import reshape, transpose
+from graphc.ops.core.emit import cast, emit, emit_one
+from graphc.ops.elementwise.comparison import logical_not
 from graphc.ops.nn.attention import ATTENTION, ATTENTION_GRADIENT
 from graphc.passes.attention.attention_algebra import Slope
 from graphc.passes.attention.attention_logits import Finder, Mask, View
 from graphc.passes.attention.attention_match import Found
 from graphc.passes.attention.attention_terms import End, NoMatch
 from graphc.passes.attention.attention_views import Label
-from graphc.passes.core.rules import Rewriter
 
 Groups = Sequence[Sequence[Label]]  # the names that make up each axis
 
 
-class Builder:
-    """Makes the nodes for one attention, next to `like`, whose line and device they carry.
+class Fused:
+    """Writes the nodes for one attention, with the builder that is entered.
 
     Raises:
         NoMatch: the operator cannot say it.
 
     Attributes:
-        nodes: those made, in order.
         operands: query, key, value and masks, as the operator takes them.
         attrs: of the operator.
     """
 
-    def __init__(self, found: Found, finder: Finder, like: Node) -> None:
-        self._found, self._finder, self._like = found, finder, like
-        self._writer = Rewriter()
+    def __init__(self, found: Found, finder: Finder) -> None:
+        self._found, self._finder = found, finder
         logits = found.logits
         self._sizes: dict[Label, int] = {}
         for view in (logits.query, logits.key, found.value, *found.slopes.values()):
@@ -72,23 +65,20 @@ class Builder:
             {"scale": logits.scale, "causal": bool(causal), "mean_if_blind": bool(fills)}
         )
 
-    @property
-    def nodes(self) -> list[Node]:
-        return self._writer.nodes
-
-    def build(self) -> dict[Tensor, Tensor]:
+    def write(self) -> dict[Tensor, Tensor]:
         """What is to be used in place of the ends."""
-        attention = self._attention(ATTENTION, self.operands, "Attention")
-        results = {"result": (attention[0], self._of_queries(self._width))}
-        instead = {end.tensor: self._end(end, *results["result"]) for end in self._of(None)}
+        result = emit_one(ATTENTION, self.operands, **self.attrs)
+        axes = self._of_queries(self._width)
+        instead = {end.tensor: self._end(end, result, axes) for end in self._of(None)}
         for slope, view in self._found.slopes.items():
             if not self._of(slope):
                 continue
             adjoint = self._arranged(view, self._of_queries(self._width))
-            if adjoint.type != attention[0].type:
+            if adjoint.type != result.type:
                 raise NoMatch
             operands = [*self.operands[:3], adjoint, *self.operands[3:]]
-            query, key, value, *biases = self._attention(ATTENTION_GRADIENT, operands, "Gradient")
+            gradients = emit(ATTENTION_GRADIENT, operands, name="Gradient", **self.attrs)
+            query, key, value, *biases = gradients
             for end in self._of(slope):
                 tensor, groups = {
                     "query": (query, self._of_queries(self._depth)),
@@ -132,8 +122,8 @@ class Builder:
         tensor = view.root
         if perm != sorted(perm):
             perm += units
-            tensor = self._transposed(tensor, perm)
-        return self._reshaped(tensor, shape)
+            tensor = transpose(tensor, perm)
+        return _reshaped(tensor, shape)
 
     def _end(self, end: End, tensor: Tensor, groups: Groups) -> Tensor:
         """`tensor`, whose axes are `groups`, with the axes of `end`, times its factor."""
@@ -144,21 +134,17 @@ class Builder:
         order = [label for label in end.labels if label is not None]
         if sorted(map(str, own)) != sorted(map(str, order)):
             raise NoMatch
-        tensor = self._reshaped(tensor, tuple(self._sizes[label] for label in own))
+        tensor = _reshaped(tensor, tuple(self._sizes[label] for label in own))
         perm = [own.index(label) for label in order]
         if perm != sorted(perm):
-            tensor = self._transposed(tensor, perm)
+            tensor = transpose(tensor, perm)
         factor = end.factor
         if end.kind in ("query", "key"):
             factor /= self._found.logits.scale
-        tensor = self._reshaped(tensor, want.shape)
+        tensor = _reshaped(tensor, want.shape)
         if not math.isclose(factor, 1, rel_tol=1e-5):
-            tensor = self._emit(
-                MULTIPLY, [tensor, self._writer.constant(self._node(tensor), factor)]
-            )
-        if tensor.type.dtype != want.dtype:
-            tensor = self._emit(CAST, [tensor], dtype=want.dtype)
-        return tensor
+            tensor = tensor * factor
+        return cast(tensor, want.dtype)
 
     # -- masks ------------------------------------------------------------------------------
 
@@ -166,7 +152,7 @@ class Builder:
         tensor = self._arranged(self._finder.plain(mask.tensor, mask.labels), self._of_pairs())
         if not mask.inverted:
             return tensor
-        return self._emit(NEGATIVE if mask.bias else LOGICAL_NOT, [tensor])
+        return -tensor if mask.bias else logical_not(tensor)
 
     def _bias(self, end: End, biases: Sequence[Tensor]) -> tuple[Tensor, Groups]:
         """The adjoint of the bias whose axes are those of `end`."""
@@ -178,30 +164,9 @@ class Builder:
                 return tensor, groups
         raise NoMatch
 
-    # -- nodes ------------------------------------------------------------------------------
 
-    def _transposed(self, tensor: Tensor, perm: Sequence[int]) -> Tensor:
-        return self._emit(TRANSPOSE, [tensor], perm=tuple(perm))
-
-    def _reshaped(self, tensor: Tensor, shape: tuple[Any, ...]) -> Tensor:
-        if tensor.type.shape == shape:
-            return tensor
-        return self._emit(RESHAPE, [tensor], shape=shape)
-
-    def _emit(self, op: OpDef, inputs: Sequence[Tensor], **attrs: Any) -> Tensor:
-        (type,) = op.infer_types(inputs, op.complete(attrs), DimConstraints())
-        return self._writer.emit(self._like, op, inputs, type, **attrs)
-
-    def _node(self, tensor: Tensor) -> Node:
-        return Node(CONSTANT, (), (tensor,), {}, (), self._like.name, self._like.source)
-
-    def _attention(self, op: OpDef, inputs: Sequence[Tensor], name: str) -> tuple[Tensor, ...]:
-        types: tuple[TensorType, ...] = op.infer_types(inputs, self.attrs, DimConstraints())
-        like, path = self._like, f"{self._like.name}/{name}"
-        results = tuple(Tensor(type, f"{path}:{i}") for i, type in enumerate(types))
-        made = Node(op, tuple(inputs), results, self.attrs, (), path, like.source, like.device)
-        self._writer.nodes.append(made)
-        return results
+def _reshaped(tensor: Tensor, shape: tuple[Any, ...]) -> Tensor:
+    return tensor if tensor.type.shape == shape else reshape(tensor, shape)
 
 
 def _inner(view: View, kind: str) -> tuple[Label, ...]:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from math import prod
 
 from graphc.errors import VerifyError
+from graphc.ir.builder import Builder
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ir.rewrite import sort_nodes, substitute
 from graphc.ops.elementwise.activation import SOFTMAX
 from graphc.ops.elementwise.transcendental import EXP
-from graphc.passes.attention.attention_build import Builder
+from graphc.passes.attention.attention_build import Fused
 from graphc.passes.attention.attention_logits import Finder
 from graphc.passes.attention.attention_match import Found, match
 from graphc.passes.attention.attention_steps import steps
@@ -133,11 +134,12 @@ class FuseAttention(Pass):
         self, found: Found, finder: Finder, node: Node
     ) -> tuple[Sequence[Node], dict[Tensor, Tensor]] | None:
         try:
-            builder = Builder(found, finder, node)
-            types = [tensor.type for tensor in builder.operands]
-            if not self.every and not steps(types, builder.attrs, self.target):
-                return None
-            instead = builder.build()
+            with Builder(node) as builder:
+                fused = Fused(found, finder)
+                types = [tensor.type for tensor in fused.operands]
+                if not self.every and not steps(types, fused.attrs, self.target):
+                    return None
+                instead = fused.write()
         except NoMatch:
             return None
         return builder.nodes, instead

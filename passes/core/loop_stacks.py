@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Collection
 
 from graphc.ir.node import Node, Tensor
-from graphc.ir.program import Program, is_pure, region
+from graphc.ir.program import Program, is_pure
 from graphc.ir.rewrite import used_from
 from graphc.ir.types import TensorType
-from graphc.ops.control.bodies import split
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.scan import SCAN
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.rules import Rewriter
@@ -27,16 +27,14 @@ class LoopStacks:
 
     Attributes:
         node: the loop as it was.
+        view: its parts.
     """
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        body, consts, carries = node.regions[0], node.attrs["consts"], node.attrs["carries"]
-        inner = split(body.input_tensors(), consts, carries)
-        outer = split(node.inputs, consts, carries)
-        given = body.output_tensors()[carries:]
-        self._there = dict(zip(given, node.outputs[carries:], strict=True))
-        self._there.update(zip(inner.xs, outer.xs, strict=True))
+        self.view = view = LoopView.of(node)
+        self._there = dict(zip(view.ys, view.stacks, strict=True))
+        self._there.update(zip(view.inner.xs, view.outer.xs, strict=True))
         self._new: dict[Tensor, Tensor] = {}
 
     def has(self, tensor: Tensor) -> bool:
@@ -52,24 +50,9 @@ class LoopStacks:
 
     def without(self, gone: Collection[int]) -> Node:
         """The loop with the new stacks and without these carries, and what only they needed."""
-        node = self.node
-        consts, carries = node.attrs["consts"], node.attrs["carries"]
-        body = node.regions[0]
-        kept = [i for i in range(carries) if i not in gone]
-        given, results = body.input_tensors(), body.output_tensors()
-        places = [*range(consts), *(consts + i for i in kept), *range(consts + carries, len(given))]
-        outputs = [*(results[i] for i in kept), *results[carries:], *self._new]
-        nodes = used_from(body.nodes, outputs, keep=lambda inner: not is_pure(inner))
-        return node.replace(
-            inputs=tuple(node.inputs[i] for i in places),
-            outputs=(
-                *(node.outputs[i] for i in kept),
-                *node.outputs[carries:],
-                *self._new.values(),
-            ),
-            attrs={**node.attrs, "carries": len(kept)},
-            regions=(region(body.name, [given[i] for i in places], nodes, outputs),),
-        )
+        view = self.view.without_carries(gone).with_ys(self._new.items())
+        nodes = used_from(view.nodes, view.given(), keep=lambda inner: not is_pure(inner))
+        return view.with_nodes(nodes).write()
 
 
 Rewrite = Callable[[Node, Rewriter], tuple[Node, list[Node]]]

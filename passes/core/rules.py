@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from graphc.ir.builder import Builder
+from graphc.ir.dtypes import DType
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
-from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import BROADCAST_TO
 from graphc.ops.core.emit import CONSTANT
 from graphc.passes.core.base import Pass, PassResult, redirect, run_bodies
@@ -32,7 +33,11 @@ _ABSENT = object()
 
 def simplify(a_pass: Pass, program: Program, rules: Rules) -> PassResult:
     """The program after one scan with `rules`, bodies included, on behalf of `a_pass`."""
-    rewriter = Rewriter()
+    with Rewriter() as rewriter:
+        return _simplified(a_pass, program, rules, rewriter)
+
+
+def _simplified(a_pass: Pass, program: Program, rules: Rules, rewriter: Rewriter) -> PassResult:
     made, instead, nodes = rewriter.made, rewriter.instead, rewriter.nodes
     changed = 0
     node = None
@@ -64,8 +69,9 @@ def simplify(a_pass: Pass, program: Program, rules: Rules) -> PassResult:
     return PassResult(program.replace(nodes=tuple(nodes), outputs=outputs), changed)
 
 
-class Rewriter:
-    """What a rule may ask and do.
+class Rewriter(Builder):
+    """What a rule may ask and do. While a rule runs, operator functions add nodes before the node
+    that it looks at, whose line and device they carry.
 
     Attributes:
         made: tensor -> the node that makes it, for every node before the present one.
@@ -74,9 +80,9 @@ class Rewriter:
     """
 
     def __init__(self) -> None:
-        self.made: dict[Tensor, Node] = {}
+        super().__init__()
+        self.made: dict[Tensor, Node] = self._producers
         self.instead: dict[Tensor, Tensor] = {}
-        self.nodes: list[Node] = []
         self._scalars: dict[Tensor, Any] = {}
 
     def apply(self, rules: Rules, rule: Rule, node: Node) -> Node | None:
@@ -86,6 +92,7 @@ class Rewriter:
         """
         current: Rule | None = rule
         while current is not None:
+            self.like = node
             answer = current(self, node)
             if answer is None:
                 return node
@@ -116,25 +123,11 @@ class Rewriter:
             found = self._scalars[tensor] = _uniform(node.attrs["value"])
         return found
 
-    def constant(self, like: Node, value: Any) -> Tensor:
-        """A new scalar constant of the dtype of `like`'s result."""
-        dtype = like.outputs[0].type.dtype
+    def constant(self, value: Any, dtype: DType) -> Tensor:
+        """A new scalar constant; what does not fit the dtype is rounded, or infinite."""
         array = np.asarray(value, dtype)
         array.flags.writeable = False
-        return self.emit(like, CONSTANT, (), TensorType(dtype, ()), value=array)
-
-    def emit(
-        self, like: Node, op: OpDef, inputs: Sequence[Tensor], type: TensorType, **attrs: Any
-    ) -> Tensor:
-        """The result of a new node before `like`, whose line and device it carries."""
-        name = f"{like.name}/{op.name}"
-        result = Tensor(type, f"{name}:0")
-        node = Node(
-            op, tuple(inputs), (result,), op.complete(attrs), (), name, like.source, like.device
-        )
-        self.nodes.append(node)
-        self.made[result] = node
-        return result
+        return self.add(CONSTANT, (), {"value": array}).outputs[0]
 
     def filled(self, node: Node, value: Any) -> Node:
         """A node that makes `node`'s result with `value` for every element."""
@@ -143,7 +136,7 @@ class Rewriter:
             array = np.asarray(value, type.dtype)
             array.flags.writeable = False
             return change(node, CONSTANT, (), value=array)
-        return change(node, BROADCAST_TO, (self.constant(node, value),), shape=type.shape)
+        return change(node, BROADCAST_TO, (self.constant(value, type.dtype),), shape=type.shape)
 
     def fitted(self, node: Node, tensor: Tensor) -> Answer:
         """`tensor` for `node`'s result, broadcast where it is smaller; None if of other dtype."""

@@ -7,7 +7,8 @@ from math import prod
 
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
-from graphc.ops.elementwise.arithmetic import MULTIPLY, SUBTRACT
+from graphc.ops.core.emit import emit_one
+from graphc.ops.elementwise.arithmetic import MULTIPLY, SUBTRACT, multiply
 from graphc.ops.nn.normalization import VARIANCE
 from graphc.ops.reductions.reduction import REDUCE_SUM
 from graphc.ops.structure.ordering import FENCE
@@ -43,7 +44,7 @@ class CpuMoments(Pass):
         x, mean = node.inputs
         if not self._is_worth_it(rewriter, x, mean):
             return None
-        return node.replace(inputs=(x, _fenced(rewriter, node, mean, _FORWARD)))
+        return node.replace(inputs=(x, _fenced(mean, _FORWARD)))
 
     def _sum(self, rewriter: Rewriter, node: Node) -> Answer:
         product = rewriter.maker(node.inputs[0], MULTIPLY)
@@ -54,12 +55,10 @@ class CpuMoments(Pass):
             x, mean = difference.inputs
             if not self._is_worth_it(rewriter, x, mean):
                 continue
-            fenced = _fenced(rewriter, node, mean, _BACKWARD)
-            own = rewriter.emit(node, SUBTRACT, (x, fenced), factor.type)
+            fenced = _fenced(mean, _BACKWARD)
+            own = x - fenced
             factors = (own, product.inputs[1]) if position == 0 else (product.inputs[0], own)
-            return node.replace(
-                inputs=(rewriter.emit(node, MULTIPLY, factors, product.outputs[0].type),)
-            )
+            return node.replace(inputs=(multiply(*factors),))
         return None
 
     def _is_worth_it(self, rewriter: Rewriter, x: Tensor, mean: Tensor) -> bool:
@@ -73,5 +72,5 @@ class CpuMoments(Pass):
         )
 
 
-def _fenced(rewriter: Rewriter, node: Node, mean: Tensor, number: int) -> Tensor:
-    return rewriter.emit(node, FENCE, (mean,), mean.type, number=number)
+def _fenced(mean: Tensor, number: int) -> Tensor:
+    return emit_one(FENCE, (mean,), number=number)

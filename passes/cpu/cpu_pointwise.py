@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 from graphc.ir.dims import Shape
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
-from graphc.ir.types import TensorType
-from graphc.ops.arrays.shape import RESHAPE, TRANSPOSE
-from graphc.ops.arrays.slicing import PAD, SLICE
-from graphc.ops.matrices.matrix_product import MATMUL
+from graphc.ops.arrays.shape import RESHAPE, reshape, transpose
+from graphc.ops.arrays.slicing import PAD, slice_
+from graphc.ops.matrices.matrix_product import matmul
 from graphc.ops.nn.conv import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
-from graphc.ops.reductions.reduction import REDUCE_SUM
+from graphc.ops.reductions.reduction import reduce_sum
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.rules import Answer, Rewriter, Rules, change, simplify
 
@@ -64,42 +60,25 @@ def _sizes(tensor: Tensor) -> Sizes:
     return tuple(dim for dim in tensor.type.shape if isinstance(dim, int))
 
 
-class _Writer:
-    """Emits what stands for one convolution."""
+def _rows(x: Tensor) -> Tensor:
+    """[..., channels] as a matrix with a row for each place."""
+    shape = _sizes(x)
+    return reshape(x, (prod(shape[:-1]), shape[-1]))
 
-    def __init__(self, rewriter: Rewriter, node: Node) -> None:
-        self.rewriter, self.node = rewriter, node
 
-    def emit(self, op: OpDef, x: Sequence[Tensor], size: Sizes, /, **attrs: Any) -> Tensor:
-        type = TensorType(x[0].type.dtype, size)
-        return self.rewriter.emit(self.node, op, x, type, **attrs)
+def _images(x: Tensor) -> Tensor:
+    """[batch, ..., channels] as a matrix for each image."""
+    shape = _sizes(x)
+    return reshape(x, (shape[0], prod(shape[1:-1]), shape[-1]))
 
-    def reshape(self, x: Tensor, shape: Sizes) -> Tensor:
-        return self.emit(RESHAPE, (x,), shape, shape=shape)
 
-    def rows(self, x: Tensor) -> Tensor:
-        """[..., channels] as a matrix with a row for each place."""
-        shape = _sizes(x)
-        return self.reshape(x, (prod(shape[:-1]), shape[-1]))
-
-    def images(self, x: Tensor) -> Tensor:
-        """[batch, ..., channels] as a matrix for each image."""
-        shape = _sizes(x)
-        return self.reshape(x, (shape[0], prod(shape[1:-1]), shape[-1]))
-
-    def thinned(self, x: Tensor, places: Sizes) -> Tensor:
-        """The elements of x that the window stands on, so many along each spatial axis."""
-        steps, shape = self.node.attrs["strides"], _sizes(x)
-        if max(steps) == 1:
-            return x
-        return self.emit(
-            SLICE,
-            (x,),
-            (shape[0], *places, shape[-1]),
-            starts=(0,) * len(shape),
-            limits=(shape[0], *_reach(places, steps), shape[-1]),
-            strides=(1, *steps, 1),
-        )
+def _thinned(x: Tensor, places: Sizes, steps: Sizes) -> Tensor:
+    """The elements of x that the window stands on, so many along each spatial axis."""
+    if max(steps) == 1:
+        return x
+    shape = _sizes(x)
+    limits = (shape[0], *_reach(places, steps), shape[-1])
+    return slice_(x, (0,) * len(shape), limits, (1, *steps, 1))
 
 
 def _reach(places: Sizes, steps: Sizes) -> Sizes:
@@ -111,10 +90,9 @@ def _forward(rewriter: Rewriter, node: Node) -> Answer:
     x, w = node.inputs
     if not _is_pointwise(node, w.type.shape[:-2]):
         return None
-    writer, result = _Writer(rewriter, node), _sizes(node.outputs[0])
-    rows = writer.rows(writer.thinned(x, result[1:-1]))
-    kernel = writer.reshape(w, _sizes(w)[-2:])
-    product = writer.emit(MATMUL, (rows, kernel), (_sizes(rows)[0], result[-1]))
+    result = _sizes(node.outputs[0])
+    rows = _rows(_thinned(x, result[1:-1], node.attrs["strides"]))
+    product = matmul(rows, reshape(w, _sizes(w)[-2:]))
     return change(node, RESHAPE, (product,), shape=result)
 
 
@@ -122,38 +100,33 @@ def _input_gradient(rewriter: Rewriter, node: Node) -> Answer:
     dy, w = node.inputs
     if not _is_pointwise(node, w.type.shape[:-2]):
         return None
-    writer, result, shape = _Writer(rewriter, node), _sizes(node.outputs[0]), _sizes(dy)
-    rows, kernel = writer.rows(dy), writer.reshape(w, _sizes(w)[-2:])
-    size = (_sizes(rows)[0], result[-1])
-    product = writer.emit(MATMUL, (rows, kernel), size, transpose_b=True)
+    result, shape = _sizes(node.outputs[0]), _sizes(dy)
+    product = matmul(_rows(dy), reshape(w, _sizes(w)[-2:]), transpose_b=True)
     steps = node.attrs["strides"]
     if max(steps) == 1:
         return change(node, RESHAPE, (product,), shape=result)
     places = shape[1:-1]
-    narrow = writer.reshape(product, (shape[0], *places, result[-1]))
+    narrow = reshape(product, (shape[0], *places, result[-1]))
     spread = zip(result[1:-1], _reach(places, steps), steps, strict=True)
     pads = [(0, size - reach, step - 1) for size, reach, step in spread]
     pads = [(0, 0, 0), *pads, (0, 0, 0)]
-    return change(node, PAD, (narrow, rewriter.constant(node, 0)), pads=tuple(pads))
+    return change(node, PAD, (narrow, rewriter.constant(0, dy.type.dtype)), pads=tuple(pads))
 
 
 def _kernel_gradient(rewriter: Rewriter, node: Node) -> Answer:
     x, dy = node.inputs
     if not _is_pointwise(node, node.attrs["size"]):
         return None
-    writer, shape = _Writer(rewriter, node), _sizes(dy)
-    x = writer.thinned(x, shape[1:-1])
+    shape = _sizes(dy)
+    x = _thinned(x, shape[1:-1], node.attrs["strides"])
     few, many = (x, dy) if _sizes(x)[-1] <= shape[-1] else (dy, x)
     size = (_sizes(few)[-1], _sizes(many)[-1])
     if prod(size) <= _SMALL_PRODUCT and prod(shape[1:-1]) >= _MANY_ROWS and shape[0] > 1:
-        each = (writer.images(few), writer.images(many))
-        products = writer.emit(MATMUL, each, (shape[0], *size), transpose_a=True)
-        product = writer.emit(REDUCE_SUM, (products,), size, axes=(0,))
+        product = reduce_sum(matmul(_images(few), _images(many), transpose_a=True), axis=0)
     else:
-        both = (writer.rows(few), writer.rows(many))
-        product = writer.emit(MATMUL, both, size, transpose_a=True)
+        product = matmul(_rows(few), _rows(many), transpose_a=True)
     if few is dy:
-        product = writer.emit(TRANSPOSE, (product,), size[::-1], perm=(1, 0))
+        product = transpose(product, (1, 0))
     return change(node, RESHAPE, (product,), shape=node.outputs[0].type.shape)
 
 

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from graphc.ir.dtypes import BOOL
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
-from graphc.ir.types import TensorType
-from graphc.ops.elementwise.comparison import GREATER, LESS_EQUAL, WHERE
+from graphc.ops.core.emit import emit_one
+from graphc.ops.elementwise.comparison import GREATER, WHERE, less_equal, where
 from graphc.ops.nn.pooling import MAX_POOL, MAX_POOL_GRADIENT
 from graphc.ops.reductions.reduction import REDUCE_SUM
 from graphc.passes.core.base import Pass, PassResult
@@ -74,14 +73,16 @@ def _asked_of_windows(rewriter: Rewriter, node: Node, alone: Callable[[Tensor], 
     bound = rewriter.scalar(greater.inputs[1])
     if greater.inputs[0] is not x or bound is None:
         return None
-    most = rewriter.emit(gradient, MAX_POOL, (x,), dy.type, **gradient.attrs)
-    asked = TensorType(BOOL, dy.type.shape)
+    with rewriter.at(gradient):
+        most = emit_one(MAX_POOL, (x,), **gradient.attrs)
+        least = rewriter.constant(bound, dy.type.dtype)
     # Of a window with NaN, x may be greater where the gradient goes: what comes, NaN as a rule,
     # goes on.
-    below = rewriter.emit(greater, LESS_EQUAL, (most, rewriter.constant(gradient, bound)), asked)
-    operands = (below, rewriter.constant(gradient, 0), dy)
-    masked = rewriter.emit(node, WHERE, operands, dy.type)
-    return change(node, MAX_POOL_GRADIENT, (x, masked), **gradient.attrs)
+    with rewriter.at(greater):
+        below = less_equal(most, least)
+    with rewriter.at(gradient):
+        zero = rewriter.constant(0, dy.type.dtype)
+    return change(node, MAX_POOL_GRADIENT, (x, where(below, zero, dy)), **gradient.attrs)
 
 
 def _sum_of_windows(rewriter: Rewriter, node: Node) -> Answer:

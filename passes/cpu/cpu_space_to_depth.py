@@ -9,11 +9,10 @@ from typing import Any
 
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
-from graphc.ir.types import TensorType
-from graphc.ops.arrays.shape import RESHAPE, TRANSPOSE
-from graphc.ops.arrays.slicing import PAD
+from graphc.ops.arrays.shape import RESHAPE, reshape, transpose
+from graphc.ops.arrays.slicing import pad_with
+from graphc.ops.core.emit import emit_one
 from graphc.ops.nn.conv import CONV, CONV_KERNEL_GRADIENT
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.rules import Answer, Rewriter, Rules, change, simplify
@@ -52,20 +51,18 @@ class CpuSpaceToDepth(Pass):
         x, w = node.inputs
         if not self._fits(node, _sizes(w)[:-2]):
             return None
-        patches = _Patches(rewriter, node, _sizes(node.outputs[0])[1:-1])
-        size = (*patches.taps, patches.channels, _sizes(w)[-1])
-        kernel = patches.emit(RESHAPE, (w,), size, shape=size)
+        patches = _Patches(node, _sizes(node.outputs[0])[1:-1])
+        kernel = reshape(w, (*patches.taps, patches.channels, _sizes(w)[-1]))
         return change(node, CONV, (patches.images(x), kernel), **patches.attrs)
 
     def _kernel_gradient(self, rewriter: Rewriter, node: Node) -> Answer:
         x, dy = node.inputs
         if not self._fits(node, node.attrs["size"]):
             return None
-        patches = _Patches(rewriter, node, _sizes(dy)[1:-1])
-        size = (*patches.taps, patches.channels, _sizes(dy)[-1])
+        patches = _Patches(node, _sizes(dy)[1:-1])
         operands = (patches.images(x), dy)
         attrs = {**patches.attrs, "size": patches.taps}
-        inner = patches.emit(CONV_KERNEL_GRADIENT, operands, size, **attrs)
+        inner = emit_one(CONV_KERNEL_GRADIENT, operands, **attrs)
         return change(node, RESHAPE, (inner,), shape=_sizes(node.outputs[0]))
 
     def _fits(self, node: Node, window: Sequence[Any]) -> bool:
@@ -95,17 +92,17 @@ class _Patches:
         attrs: of the convolution that is left.
     """
 
-    def __init__(self, rewriter: Rewriter, node: Node, places: Sizes) -> None:
-        self.rewriter, self.node, self.places = rewriter, node, places
+    def __init__(self, node: Node, places: Sizes) -> None:
+        self.node, self.places = node, places
         self.steps: Sizes = node.attrs["strides"]
         self.taps = (1,) * len(places)
         self.channels = prod(self.steps) * _sizes(node.inputs[0])[-1]
         padding = ((0, 0),) * len(places)
-        self.attrs = {"strides": self.taps, "padding": padding, "dilation": self.taps}
-
-    def emit(self, op: OpDef, x: Sequence[Tensor], size: Sizes, /, **attrs: Any) -> Tensor:
-        type = TensorType(x[0].type.dtype, size)
-        return self.rewriter.emit(self.node, op, x, type, **attrs)
+        self.attrs: dict[str, Any] = {
+            "strides": self.taps,
+            "padding": padding,
+            "dilation": self.taps,
+        }
 
     def images(self, x: Tensor) -> Tensor:
         """x [batch, ..., channels], padded and cut to whole patches: [batch, *places, channels of
@@ -116,13 +113,9 @@ class _Patches:
         rows = zip(whole, size, self.node.attrs["padding"], strict=True)
         pads = ((0, 0, 0), *[(low, n - dim - low, 0) for n, dim, (low, _) in rows], (0, 0, 0))
         if any(map(any, pads)):
-            zero = self.rewriter.constant(self.node, 0)
-            x = self.emit(PAD, (x, zero), (batch, *whole, channels), pads=pads)
+            x = pad_with(x, 0, pads)
         pairs = [n for pair in zip(self.places, self.steps, strict=True) for n in pair]
-        shape = (batch, *pairs, channels)
-        apart = self.emit(RESHAPE, (x,), shape, shape=shape)
+        apart = reshape(x, (batch, *pairs, channels))
         outer = [1 + 2 * axis for axis in range(rank)]
         perm = (0, *outer, *[axis + 1 for axis in outer], 2 * rank + 1)
-        mixed = self.emit(TRANSPOSE, (apart,), tuple([shape[i] for i in perm]), perm=perm)
-        deep = (batch, *self.places, self.channels)
-        return self.emit(RESHAPE, (mixed,), deep, shape=deep)
+        return reshape(transpose(apart, perm), (batch, *self.places, self.channels))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from graphc.ir.dtypes import is_floating
+from graphc.ir.dtypes import DType, is_floating
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
-from graphc.ir.types import TensorType
-from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE
-from graphc.ops.core.emit import CAST, CONSTANT
-from graphc.ops.elementwise.arithmetic import ADD, DIVIDE, MULTIPLY, NEGATIVE, SUBTRACT
-from graphc.ops.elementwise.powers import RSQRT
+from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE, broadcast_to, reshape
+from graphc.ops.core.emit import cast, constant
+from graphc.ops.elementwise.arithmetic import (
+    ADD,
+    DIVIDE,
+    MULTIPLY,
+    NEGATIVE,
+    SUBTRACT,
+    add,
+    multiply,
+)
+from graphc.ops.elementwise.powers import rsqrt
 from graphc.ops.nn.normalization import BATCH_NORM
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.rules import Answer, Rewriter, change, simplify
@@ -81,11 +86,18 @@ class _Folding:
         data = [t for t in node.inputs if t not in self.frozen]
         if len(data) != 1 or data[0].type != type:
             return None
-        writer = _Writer(rewriter, self, node)
-        layer = self._layer(writer, data[0])
+        first = len(rewriter.nodes)
+        answer = self._step(_Writer(rewriter, self.frozen), node, data[0])
+        for new in rewriter.nodes[first:]:
+            if stays(new, self.frozen):
+                self.frozen.update(new.outputs)
+        return answer
+
+    def _step(self, writer: _Writer, node: Node, x: Tensor) -> Answer:
+        layer = self._layer(writer, x)
         if layer is None:
             return None
-        step = _STEPS[node.op](writer, node, data[0], layer.kernel.channels)
+        step = _STEPS[node.op](writer, node, x, layer.kernel.channels)
         if step is None:
             return None
         if node.op is ADD and step.scale is None and layer.bias is None:
@@ -127,56 +139,20 @@ def _same_channels(node: Node) -> bool:
 
 
 class _Writer:
-    """Adds nodes before `node`; what they make of frozen tensors is frozen."""
+    """What the steps share.
 
-    def __init__(self, rewriter: Rewriter, folding: _Folding, node: Node) -> None:
-        self.rewriter, self.folding, self.node = rewriter, folding, node
+    Attributes:
+        frozen: the tensors that are the same in every run, but for those just written.
+    """
 
-    def emit(self, op: OpDef, inputs: Any, type: TensorType, **attrs: Any) -> Tensor:
-        result = self.rewriter.emit(self.node, op, inputs, type, **attrs)
-        if stays(self.rewriter.made[result], self.folding.frozen):
-            self.folding.frozen.add(result)
-        return result
-
-    def named(self, name: str) -> _Writer:
-        """One whose nodes are named after something else than the node."""
-        return _Writer(self.rewriter, self.folding, self.node.replace(name=name))
+    def __init__(self, rewriter: Rewriter, frozen: set[Tensor]) -> None:
+        self.rewriter, self.frozen = rewriter, frozen
 
     def copy(self, node: Node, inputs: tuple[Tensor, ...]) -> Tensor:
         """The result of `node` from other operands."""
         result = Tensor(node.outputs[0].type, node.outputs[0].name)
-        copied = node.replace(inputs=inputs, outputs=(result,))
-        self.rewriter.nodes.append(copied)
-        self.rewriter.made[result] = copied
+        self.rewriter.append(node.replace(inputs=inputs, outputs=(result,)))
         return result
-
-    def number(self, value: float, dtype: Any) -> Tensor:
-        """A scalar constant."""
-        array = np.asarray(value, dtype)
-        array.flags.writeable = False
-        return self.emit(CONSTANT, (), TensorType(dtype, ()), value=array)
-
-    def cast(self, x: Tensor, dtype: Any) -> Tensor:
-        if x.type.dtype == dtype:
-            return x
-        return self.emit(CAST, (x,), TensorType(dtype, x.type.shape), dtype=dtype)
-
-    def binary(self, op: OpDef, a: Tensor | None, b: Tensor | None) -> Tensor | None:
-        """Of two [channels], in the wider dtype; None is nothing to add or multiply by."""
-        if a is None or b is None:
-            return b if a is None else a
-        dtype = max(a.type.dtype, b.type.dtype, key=lambda d: d.itemsize)
-        type = TensorType(dtype, a.type.shape)
-        return self.emit(op, (self.cast(a, dtype), self.cast(b, dtype)), type)
-
-    def negative(self, x: Tensor) -> Tensor:
-        return self.emit(NEGATIVE, (x,), x.type)
-
-    def minus_one(self, dtype: Any, channels: int) -> Tensor:
-        """[channels]."""
-        shape = (channels,)
-        number = self.number(-1, dtype)
-        return self.emit(BROADCAST_TO, (number,), TensorType(dtype, shape), shape=shape)
 
     def per_channel(self, tensor: Tensor, beside: Tensor, channels: int) -> Tensor | None:
         """A frozen operand that is [channels], or as if it were beside another; else None."""
@@ -186,19 +162,31 @@ class _Writer:
                 break
             tensor = maker.inputs[0]
         shape = tensor.type.shape
-        if tensor not in self.folding.frozen or len(shape) > beside.ndim:
+        if tensor not in self.frozen or len(shape) > beside.ndim:
             return None
         last = shape[-1] if shape else 1
         if any(dim != 1 for dim in shape[:-1]) or last not in (1, channels):
             return None
-        flat = (last,)
-        dtype = tensor.type.dtype
-        if shape != flat:
-            tensor = self.emit(RESHAPE, (tensor,), TensorType(dtype, flat), shape=flat)
-        if last == channels:
-            return tensor
-        full = (channels,)
-        return self.emit(BROADCAST_TO, (tensor,), TensorType(dtype, full), shape=full)
+        if shape != (last,):
+            tensor = reshape(tensor, (last,))
+        return tensor if last == channels else broadcast_to(tensor, (channels,))
+
+
+def _combined(op: Callable[..., Tensor], a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """Of two values; None is nothing to add or multiply by."""
+    if a is None or b is None:
+        return b if a is None else a
+    return _in_wider(op, a, b)
+
+
+def _in_wider(op: Callable[..., Tensor], a: Tensor, b: Tensor) -> Tensor:
+    dtype = max(a.type.dtype, b.type.dtype, key=lambda d: d.itemsize)
+    return op(cast(a, dtype), cast(b, dtype))
+
+
+def _minus_one(dtype: DType, channels: int) -> Tensor:
+    """[channels]."""
+    return broadcast_to(constant(-1, dtype), (channels,))
 
 
 # -- steps ----------------------------------------------------------------------------------
@@ -208,12 +196,9 @@ def _batch_norm(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step 
     given, mean, variance, scale, offset = node.inputs
     if given is not x:
         return None
-    type = variance.type
-    epsilon = writer.number(node.attrs["epsilon"], type.dtype)
-    raised = writer.emit(ADD, (variance, epsilon), type)
-    factor = writer.emit(MULTIPLY, (writer.emit(RSQRT, (raised,), type), scale), type)
-    moved = writer.emit(MULTIPLY, (mean, factor), type)
-    return _Step(x, factor, writer.emit(SUBTRACT, (offset, moved), type))
+    epsilon = writer.rewriter.constant(node.attrs["epsilon"], variance.type.dtype)
+    factor = rsqrt(variance + epsilon) * scale
+    return _Step(x, factor, offset - mean * factor)
 
 
 def _add(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step | None:
@@ -226,8 +211,8 @@ def _subtract(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step | 
     if other is None:
         return None
     if node.inputs[0] is x:
-        return _Step(x, None, writer.negative(other))
-    return _Step(x, writer.minus_one(other.type.dtype, channels), other)
+        return _Step(x, None, -other)
+    return _Step(x, _minus_one(other.type.dtype, channels), other)
 
 
 def _multiply(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step | None:
@@ -239,12 +224,11 @@ def _divide(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step | No
     other = _other(writer, node, x, channels) if node.inputs[0] is x else None
     if other is None:
         return None
-    one = writer.number(1, other.type.dtype)
-    return _Step(x, writer.emit(DIVIDE, (one, other), other.type), None)
+    return _Step(x, 1 / other, None)
 
 
 def _negative(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step | None:
-    return _Step(x, writer.minus_one(x.type.dtype, channels), None)
+    return _Step(x, _minus_one(x.type.dtype, channels), None)
 
 
 def _other(writer: _Writer, node: Node, x: Tensor, channels: int) -> Tensor | None:
@@ -270,24 +254,16 @@ def _folded(writer: _Writer, node: Node, layer: _Layer, step: _Step) -> Answer:
     linear, kernel, type = layer.node, layer.kernel, node.outputs[0].type
     y = linear.outputs[0]
     if step.scale is not None:
-        at_kernel = writer.named(kernel.tensor.name.removesuffix(":0"))
-        factor = kernel.spread(at_kernel.emit, step.scale)
-        scaled = _scaled(at_kernel, kernel.tensor, factor)
+        with writer.rewriter.at(node, kernel.tensor.name.removesuffix(":0")):
+            product = _in_wider(multiply, kernel.tensor, kernel.spread(step.scale))
+            scaled = cast(product, kernel.tensor.type.dtype)
         y = writer.copy(linear, (linear.inputs[0], scaled))
     if y.type != type:
-        y = writer.emit(RESHAPE, (y,), type, shape=type.shape)
+        y = reshape(y, type.shape)
     bias = layer.bias
     if bias is not None:
-        bias = writer.binary(MULTIPLY, bias, step.scale)
-    shift = writer.binary(ADD, bias, step.shift)
+        bias = _combined(multiply, bias, step.scale)
+    shift = _combined(add, bias, step.shift)
     if shift is None:
         return y
-    return change(node, ADD, (y, writer.cast(shift, type.dtype)))
-
-
-def _scaled(writer: _Writer, kernel: Tensor, factor: Tensor) -> Tensor:
-    """Their product in the wider of their dtypes, in that of the kernel."""
-    dtype = max(kernel.type.dtype, factor.type.dtype, key=lambda d: d.itemsize)
-    operands = (writer.cast(kernel, dtype), writer.cast(factor, dtype))
-    product = writer.emit(MULTIPLY, operands, TensorType(dtype, kernel.type.shape))
-    return writer.cast(product, kernel.type.dtype)
+    return change(node, ADD, (y, cast(shift, type.dtype)))

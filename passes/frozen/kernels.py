@@ -8,14 +8,10 @@ from typing import NamedTuple
 from graphc.ir.dims import Dim
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import OpDef
-from graphc.ir.types import TensorType
-from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE, TRANSPOSE
+from graphc.ops.arrays.shape import broadcast_to, reshape, transpose
 from graphc.ops.matrices.contraction import DOT_GENERAL
 from graphc.ops.matrices.matrix_product import MATMUL
 from graphc.ops.nn.conv import CONV, CONV_INPUT_GRADIENT
-
-Emit = Callable[..., Tensor]
-"""`(op, inputs, type, **attrs) -> result`: adds a node."""
 
 
 class Kernel(NamedTuple):
@@ -29,7 +25,7 @@ class Kernel(NamedTuple):
 
     tensor: Tensor
     channels: int
-    spread: Callable[[Emit, Tensor], Tensor]
+    spread: Callable[[Tensor], Tensor]
 
 
 def kernel_of(node: Node) -> Kernel | None:
@@ -48,16 +44,14 @@ def _along(kernel: Tensor, channels: int, axis: int) -> Kernel:
     """The result's channels are the kernel's along `axis`."""
     shape = (channels, *[1] * (kernel.ndim - axis - 1))
 
-    def spread(emit: Emit, factor: Tensor) -> Tensor:
-        return _reshaped(emit, factor, shape)
+    def spread(factor: Tensor) -> Tensor:
+        return _reshaped(factor, shape)
 
     return Kernel(kernel, channels, spread)
 
 
-def _reshaped(emit: Emit, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    if x.type.shape == shape:
-        return x
-    return emit(RESHAPE, (x,), TensorType(x.type.dtype, shape), shape=shape)
+def _reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return x if x.type.shape == shape else reshape(x, shape)
 
 
 def _conv(node: Node, kernel: Tensor, channels: int) -> Kernel | None:
@@ -74,14 +68,11 @@ def _transposed_conv(node: Node, kernel: Tensor, channels: int) -> Kernel | None
         return None
     in_group = taken // groups
 
-    def spread(emit: Emit, factor: Tensor) -> Tensor:
-        dtype = factor.type.dtype
-        rows = _reshaped(emit, factor, (groups, each))
-        columns = emit(TRANSPOSE, (rows,), TensorType(dtype, (each, groups)), perm=(1, 0))
-        narrow = _reshaped(emit, columns, (each, groups, 1))
-        full = (each, groups, in_group)
-        repeated = emit(BROADCAST_TO, (narrow,), TensorType(dtype, full), shape=full)
-        return _reshaped(emit, repeated, (each, groups * in_group))
+    def spread(factor: Tensor) -> Tensor:
+        columns = transpose(_reshaped(factor, (groups, each)), (1, 0))
+        narrow = _reshaped(columns, (each, groups, 1))
+        repeated = broadcast_to(narrow, (each, groups, in_group))
+        return _reshaped(repeated, (each, groups * in_group))
 
     return Kernel(kernel, channels, spread)
 

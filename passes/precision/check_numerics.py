@@ -8,18 +8,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from graphc.ir.builder import Builder
 from graphc.ir.dtypes import INT32, is_inexact
 from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import OpDef
 from graphc.ir.program import Port, Program, region
 from graphc.ir.source import Source
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE, TRANSPOSE
 from graphc.ops.control.branching import SWITCH
 from graphc.ops.control.calling import CALL
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.mapping import MAP
 from graphc.ops.control.scan import SCAN
 from graphc.ops.control.while_loops import WHILE
-from graphc.ops.core.emit import CONSTANT
+from graphc.ops.core.emit import CONSTANT, constant
 from graphc.ops.core.ranges import IN_RANGE
 from graphc.ops.structure.numerics import (
     FIRST_FAULT,
@@ -38,7 +41,6 @@ NUMERICS = "__numerics__"
 """The name of the output that says so."""
 
 _NUMBER = TensorType(INT32, ())
-_OUTSIDE = TensorType(INT32, (2,))
 _LOOPS = (SCAN, WHILE)
 _WITH_BODIES = (*_LOOPS, MAP, SWITCH, CALL)
 # Their results have the elements of their first operand.
@@ -62,9 +64,9 @@ class CheckNumerics(Pass):
 
     def run(self, program: Program) -> PassResult:
         width = _width(program)
-        nodes, fault = _checked(program, width)
+        builder, fault = _checked(program, width)
         port = Port(NUMERICS, "fetch", fault)
-        checked = program.replace(nodes=tuple(nodes), outputs=(*program.outputs, port))
+        checked = program.replace(nodes=tuple(builder.nodes), outputs=(*program.outputs, port))
         return PassResult(checked, 1)
 
 
@@ -141,7 +143,7 @@ def _width(program: Program) -> int:
 # -- writing --------------------------------------------------------------------------------
 
 
-def _checked(program: Program, width: int, start: int = 0) -> tuple[list[Node], Tensor]:
+def _checked(program: Program, width: int, start: int = 0) -> tuple[Builder, Tensor]:
     """The nodes with what looks at their results, and the fault, which comes last.
 
     Args:
@@ -155,18 +157,17 @@ def _checked(program: Program, width: int, start: int = 0) -> tuple[list[Node], 
     fault = writer.emit(
         FIRST_FAULT,
         (*writer.levels, *writer.outside, *writer.faults),
-        TensorType(INT32, (width,)),
         rows=tuple(writer.rows),
         ranges=tuple(writer.ranges),
         bodies=tuple(writer.bodies),
         width=width,
     )
-    return writer.nodes, fault
+    return writer.builder, fault
 
 
 @dataclass
 class _Writer:
-    nodes: list[Node] = field(default_factory=list)
+    builder: Builder = field(default_factory=lambda: Builder(scope="numerics"))
     levels: dict[Tensor, None] = field(default_factory=dict)
     outside: list[Tensor] = field(default_factory=list)
     faults: list[Tensor] = field(default_factory=list)
@@ -175,30 +176,22 @@ class _Writer:
     bodies: list[tuple[int, ...]] = field(default_factory=list)
     numbers: dict[Tensor, int] = field(default_factory=dict)  # tensor -> number of its level
 
-    def emit(self, op: Any, inputs: Sequence[Tensor], type: TensorType, **attrs: Any) -> Tensor:
-        name = f"numerics/{op.name}"
-        result = Tensor(type, f"{name}:0")
-        self.nodes.append(Node(op, tuple(inputs), (result,), op.complete(attrs), name=name))
-        return result
-
-    def constant(self, array: Any) -> Tensor:
-        value = np.asarray(array)
-        value.flags.writeable = False
-        return self.emit(CONSTANT, (), TensorType(value.dtype, value.shape), value=value)
+    def emit(self, op: OpDef, inputs: Sequence[Tensor], **attrs: Any) -> Tensor:
+        return self.builder.add(op, inputs, attrs).outputs[0]
 
     def look_at(self, tensor: Tensor) -> None:
         if is_inexact(tensor.type.dtype):
-            level = self.emit(NON_FINITE, (tensor,), _NUMBER)
+            level = self.emit(NON_FINITE, (tensor,))
             self.numbers[tensor] = len(self.levels)
             self.levels[level] = None
 
     def node(self, node: Node, place: int) -> None:
         if _has_bodies(node):
             node = self.inside(node, place)
-        self.nodes.append(node)
+        self.builder.append(node)
         if node.op is IN_RANGE:
             bounds = {name: node.attrs[name] for name in ("low", "high")}
-            self.outside.append(self.emit(OUT_OF_RANGE, node.inputs, _OUTSIDE, **bounds))
+            self.outside.append(self.emit(OUT_OF_RANGE, node.inputs, **bounds))
             self.ranges.append(place)
             return
         if node.op in _MOVES:
@@ -224,35 +217,17 @@ class _Writer:
 
 def _in_loop(writer: _Writer, node: Node) -> tuple[Node, Tensor, int]:
     """A loop that carries the first fault, and the number of the turn."""
-    body, *others = node.regions
+    view, body = LoopView.of(node), node.regions[0]
     width = _width(body)
-    kept, turn = TensorType(INT32, (width + 1,)), _NUMBER
-    first = [writer.constant(np.zeros(width + 1, np.int32)), writer.constant(np.int32(0))]
-    at = node.attrs["consts"] + node.attrs["carries"]
-    carries = node.attrs["carries"]
-
-    def more(program: Program, nodes: Sequence[Node], tail: Sequence[Tensor]) -> Program:
-        taken, given = program.input_tensors(), program.output_tensors()
-        results = [*given[:carries], *tail, *given[carries:]] if tail else given
-        return region(program.name, [*taken[:at], *carried, *taken[at:]], nodes, results)
-
-    nodes, fault = _checked(body, width)
-    carried = [Tensor(kept, "fault"), Tensor(turn, "turn")]
-    after = (Tensor(kept, "numerics/fault:0"), Tensor(turn, "numerics/turn:0"))
-    nodes.append(Node(KEEP_FAULT, (*carried, fault), after, {}, name="numerics/KeepFault"))
-    regions = [more(body, nodes, after)]
-    for other in others:
-        carried = [Tensor(kept, "fault"), Tensor(turn, "turn")]
-        regions.append(more(other, other.nodes, ()))
-    last = (Tensor(kept, f"{node.name}:fault"), Tensor(turn, f"{node.name}:turn"))
-    outputs = (*node.outputs[:carries], *last, *node.outputs[carries:])
-    changed = node.replace(
-        inputs=(*node.inputs[:at], *first, *node.inputs[at:]),
-        outputs=outputs,
-        attrs={**node.attrs, "carries": carries + 2},
-        regions=tuple(regions),
-    )
-    return changed, last[0], TURN
+    with writer.builder:
+        first = (constant(np.zeros(width + 1, np.int32)), constant(0, INT32))
+    kept = TensorType(INT32, (width + 1,))
+    builder, fault = _checked(body, width)
+    carried = (Tensor(kept, "fault"), Tensor(_NUMBER, "turn"))
+    after = builder.add(KEEP_FAULT, (*carried, fault)).outputs
+    last = (Tensor(kept, f"{node.name}:fault"), Tensor(_NUMBER, f"{node.name}:turn"))
+    more = zip(first, carried, after, last, strict=True)
+    return view.with_carries(more).with_nodes(builder.nodes).write(), last[0], TURN
 
 
 def _in_bodies(writer: _Writer, node: Node) -> tuple[Node, Tensor, int]:
@@ -260,10 +235,10 @@ def _in_bodies(writer: _Writer, node: Node) -> tuple[Node, Tensor, int]:
     width = max(map(_width, node.regions))
     regions, start = [], 0
     for body in node.regions:
-        nodes, fault = _checked(body, width, start)
+        builder, fault = _checked(body, width, start)
         start += len(body.nodes)
         results = [*body.output_tensors(), fault]
-        regions.append(region(body.name, body.input_tensors(), nodes, results))
+        regions.append(region(body.name, body.input_tensors(), builder.nodes, results))
     rows = (node.attrs["length"],) if node.op is MAP else ()
     fault = Tensor(TensorType(INT32, (*rows, width)), f"{node.name}:fault")
     changed = node.replace(outputs=(*node.outputs, fault), regions=tuple(regions))

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from graphc.ir.builder import Builder
 from graphc.ir.node import Node, Tensor, is_among
-from graphc.ir.program import Program, region
-from graphc.ops.arrays.stacking import STACK, UNSTACK
-from graphc.ops.control.bodies import split
+from graphc.ir.program import Program
+from graphc.ops.arrays.stacking import STACK, UNSTACK, stack, unstack
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.scan import SCAN
 from graphc.ops.elementwise.arithmetic import ADD
 from graphc.passes.core.base import Pass, PassResult
-from graphc.passes.core.building import node_of
 
 
 @dataclass(frozen=True)
@@ -51,31 +51,18 @@ class StackCarries(Pass):
 
 def _hoisted(node: Node) -> tuple[Node, list[Node]]:
     """The loop with stacks of constants given to it, and the nodes that make them outside."""
-    (body,), count = node.regions, node.attrs["consts"]
-    inputs = body.input_tensors()
-    outer = dict(zip(inputs[:count], node.inputs, strict=False))
-    stacks = [n for n in body.nodes if n.op is STACK and all(t in outer for t in n.inputs)]
+    view = LoopView.of(node)
+    outer = dict(zip(view.inner.consts, view.outer.consts, strict=True))
+    stacks = [n for n in view.nodes if n.op is STACK and all(t in outer for t in n.inputs)]
     if not stacks:
         return node, []
-    before = [
-        node_of(STACK, [outer[t] for t in n.inputs], like=n, axis=n.attrs["axis"]) for n in stacks
-    ]
-    kept = [n for n in body.nodes if n not in set(stacks)]
-    new = region(
-        body.name,
-        [*inputs[:count], *(n.outputs[0] for n in stacks), *inputs[count:]],
-        kept,
-        body.output_tensors(),
-    )
-    given = [n.outputs[0] for n in before]
-    return (
-        node.replace(
-            inputs=(*node.inputs[:count], *given, *node.inputs[count:]),
-            attrs={**node.attrs, "consts": count + len(stacks)},
-            regions=(new,),
-        ),
-        before,
-    )
+    with Builder() as builder:
+        for n in stacks:
+            with builder.at(n):
+                stack([outer[t] for t in n.inputs], n.attrs["axis"])
+    pairs = [(b.outputs[0], n.outputs[0]) for b, n in zip(builder.nodes, stacks, strict=True)]
+    kept = [n for n in view.nodes if n not in set(stacks)]
+    return view.with_consts(pairs).with_nodes(kept).write(), builder.nodes
 
 
 class _Row(NamedTuple):
@@ -91,53 +78,30 @@ def _joined(node: Node) -> tuple[Node, list[Node], list[Node]]:
     rows = _rows(node)
     if not rows:
         return node, [], []
-    (body,), consts, carries = node.regions, node.attrs["consts"], node.attrs["carries"]
-    outer, inner = (split(x, consts, carries) for x in (node.inputs, body.input_tensors()))
-    results = body.output_tensors()
+    view = LoopView.of(node)
     gone = {i for row in rows for i in row.carries}
-    left = [i for i in range(carries) if i not in gone]
     dropped = {n for row in rows for n in (*row.adds, row.pieces)}
-    nodes = [n for n in body.nodes if n not in dropped]
-    starts, behind = [], []
-    taken, given, finals = list[Tensor](), list[Tensor](), list[Tensor]()
+    starts, inside, behind = Builder(), Builder(), Builder()
+    joined = []
     for row in rows:
-        start = node_of(STACK, [outer.carries[i] for i in row.carries], like=row.pieces, axis=0)
         whole = row.pieces.inputs[0]
-        carry = Tensor(whole.type, whole.name)
-        add = node_of(ADD, (carry, whole), like=row.adds[0])
-        final = Tensor(whole.type, whole.name)
-        apart = [node.outputs[i] for i in row.carries]
-        starts.append(start)
-        nodes.append(add)
-        taken.append(carry)
-        given.append(add.outputs[0])
-        finals.append(final)
-        behind.append(node_of(UNSTACK, (final,), apart, like=row.pieces, axis=0))
-    new = region(
-        body.name,
-        [*inner.consts, *(inner.carries[i] for i in left), *taken, *inner.xs],
-        nodes,
-        [*(results[i] for i in left), *given, *results[carries:]],
-    )
-    loop = node.replace(
-        inputs=(
-            *outer.consts,
-            *(outer.carries[i] for i in left),
-            *(n.outputs[0] for n in starts),
-            *outer.xs,
-        ),
-        outputs=(*(node.outputs[i] for i in left), *finals, *node.outputs[carries:]),
-        attrs={**node.attrs, "carries": len(left) + len(rows)},
-        regions=(new,),
-    )
-    return loop, starts, behind
+        carry, final = (Tensor(whole.type, whole.name) for _ in range(2))
+        with starts, starts.at(row.pieces):
+            start = stack([view.outer.carries[i] for i in row.carries])
+        with inside, inside.at(row.adds[0]):
+            joined.append((start, carry, carry + whole, final))
+        with behind, behind.at(row.pieces):
+            apart = [view.finals[i] for i in row.carries]
+            behind.define(*zip(unstack(final), apart, strict=True))
+    nodes = [*(n for n in view.nodes if n not in dropped), *inside.nodes]
+    loop = view.without_carries(gone).with_carries(joined).with_nodes(nodes).write()
+    return loop, starts.nodes, behind.nodes
 
 
 def _rows(node: Node) -> list[_Row]:
-    (body,), consts, carries = node.regions, node.attrs["consts"], node.attrs["carries"]
-    users = body.users()
-    results = body.output_tensors()
-    held = {t: i for i, t in enumerate(split(body.input_tensors(), consts, carries).carries)}
+    view, (body,) = LoopView.of(node), node.regions
+    users, results = body.users(), body.output_tensors()
+    held = {t: i for i, t in enumerate(view.inner.carries)}
     rows = []
     for pieces in body.nodes:
         if pieces.op is not UNSTACK or pieces.attrs["axis"] != 0:

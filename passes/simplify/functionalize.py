@@ -10,18 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
-
 from graphc.errors import PassError
+from graphc.ir.builder import Builder
 from graphc.ir.dtypes import INT32, UINT32
 from graphc.ir.node import Node, Tensor, same_items
 from graphc.ir.opdef import PURE, Effects
 from graphc.ir.program import Port, Program, effects_of, region
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import Carry, Invariant, ThreadedBody
-from graphc.ops.core.emit import CONSTANT
+from graphc.ops.core.emit import constant, emit_one
 from graphc.ops.draws.random_keys import FOLD_IN
-from graphc.ops.elementwise.arithmetic import ADD
+from graphc.ops.elementwise.arithmetic import add
 from graphc.passes.core.base import Pass, PassResult
 
 # Hidden state of every run that draws: the root key, and how many such runs there were.
@@ -59,12 +58,16 @@ class Functionalize(Pass):
 class _Threading:
     """Walks nodes in program order, carrying the current value of every variable."""
 
-    nodes: list[Node] = field(default_factory=list)
+    builder: Builder = field(default_factory=lambda: Builder(scope="random"))
     current: dict[str, Tensor] = field(default_factory=dict)
     initial: dict[str, Tensor] = field(default_factory=dict)  # inputs, by first use
     written: dict[str, None] = field(default_factory=dict)
     renamed: dict[Tensor, Tensor] = field(default_factory=dict)
     run_key: Tensor | None = None
+
+    @property
+    def nodes(self) -> list[Node]:
+        return self.builder.nodes
 
     def run(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
@@ -104,22 +107,11 @@ class _Threading:
         if self.run_key is None:
             root = self.read(RNG_KEY, KEY_TYPE)
             counter = self.read(RNG_COUNTER, COUNTER_TYPE)
-            self.run_key = self.emit(FOLD_IN, (root, counter), KEY_TYPE, "random/run_key")
-            one = self.constant(np.int32(1), "random/one")
-            self.current[RNG_COUNTER] = self.emit(
-                ADD, (counter, one), COUNTER_TYPE, "random/counter"
-            )
+            with self.builder:
+                self.run_key = emit_one(FOLD_IN, (root, counter), "run_key")
+                self.current[RNG_COUNTER] = _next(counter, "counter")
             self.written[RNG_COUNTER] = None
         return self.run_key
-
-    def emit(self, op, inputs, type, name, **attrs) -> Tensor:  # type: ignore[no-untyped-def]
-        result = Tensor(type, f"{name}:0")
-        self.nodes.append(Node(op, tuple(inputs), (result,), attrs, name=name))
-        return result
-
-    def constant(self, value: np.generic, name: str) -> Tensor:
-        array = np.asarray(value)
-        return self.emit(CONSTANT, (), TensorType(array.dtype, array.shape), name, value=array)
 
     def ports(self) -> tuple[list[Port], list[Port]]:
         """The state inputs read, and the state outputs written."""
@@ -147,18 +139,24 @@ class _Threading:
             self.written[variable] = None
 
 
+def _next(count: Tensor, name: str) -> Tensor:
+    return add(count, constant(1, INT32, name="one"), name=name)
+
+
 def _thread_body(outer: _Threading, body: Program, run_key: Tensor | None) -> ThreadedBody:
     inner = _Threading()
     index = Tensor(TensorType(INT32, ()), "index")
     inner_key = Tensor(KEY_TYPE, "run_key")
     if run_key is not None:  # each iteration draws from a stream of its own
-        inner.run_key = inner.emit(FOLD_IN, (inner_key, index), KEY_TYPE, "random/step_key")
+        with inner.builder:
+            inner.run_key = emit_one(FOLD_IN, (inner_key, index), "step_key")
     inner.run(body.nodes)
     invariants, carries = [], []
     if run_key is not None:
-        one = inner.constant(np.int32(1), "random/one")
-        following = inner.emit(ADD, (index, one), index.type, "random/index")
-        zero = outer.constant(np.int32(0), "random/zero")
+        with inner.builder:
+            following = _next(index, "index")
+        with outer.builder:
+            zero = constant(0, INT32, name="zero")
         carries.append(Carry(None, zero, index, following))
         invariants.append(Invariant(run_key, inner_key, None))
     for variable, tensor in inner.initial.items():

@@ -9,6 +9,7 @@ from graphc.ir.dims import product
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ops.arrays.indexing import SCATTER_ADD
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.elementwise.arithmetic import ADD
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.loop_stacks import LoopStacks, rewrite_loops, uses_of
@@ -48,11 +49,10 @@ class HoistSums(Pass):
 
     def _hoisted(self, node: Node, known: Rewriter) -> tuple[Node, list[Node]]:
         """The loop without the carries that can go, and the nodes that make their last values."""
-        body, first = node.regions[0], node.attrs["consts"]
-        given, results = body.input_tensors(), body.output_tensors()
+        view = LoopView.of(node)
         found: dict[int, list[Added]] = {}
-        for number in range(node.attrs["carries"]):
-            added = _sums(body, given[first + number], results[number])
+        for number, ends in enumerate(zip(view.inner.carries, view.following, strict=True)):
+            added = _sums(node.regions[0], *ends)
             if added and (self.always or _is_worth(node, added)):
                 found[number] = added
         return _without(node, found) if found else (node, [])
@@ -102,7 +102,7 @@ def _without(node: Node, found: dict[int, list[Added]]) -> tuple[Node, list[Node
     stacks = LoopStacks(node)
     after: list[Node] = []
     for number, added in found.items():
-        value = node.inputs[node.attrs["consts"] + number]
+        value = stacks.view.outer.carries[number]
         for i, each in enumerate(reversed(added)):
             operands = (value, stacks.of(each.indices), stacks.of(each.updates))
             last = i == len(added) - 1

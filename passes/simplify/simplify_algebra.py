@@ -110,7 +110,7 @@ def _multiply(rw: Rewriter, node: Node) -> Answer:
                 return change(node, NEGATIVE, (kept,))
             negative = rw.maker(kept, NEGATIVE)
             if negative is not None and is_inexact(dtype):
-                return change(node, MULTIPLY, (negative.inputs[0], rw.constant(node, -factor)))
+                return change(node, MULTIPLY, (negative.inputs[0], rw.constant(-factor, dtype)))
     return _both_negative(rw, node) or _join_constants(rw, node)
 
 
@@ -150,7 +150,7 @@ def _join_constants(rw: Rewriter, node: Node) -> Answer:
             a = rw.scalar(other)
             if a is not None and x.type == inner_result.type:
                 joined = _wrapped(a + b if node.op is ADD else a * b, dtype)
-                return node.replace(inputs=(x, rw.constant(node, joined)))
+                return node.replace(inputs=(x, rw.constant(joined, dtype)))
     return None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.ir.dims import DimConstraints
+from graphc.ir.builder import Builder
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program, is_pure
@@ -45,7 +45,8 @@ class RowWriter:
         # Not those that were analysed: sums of groups written before have other nodes now.
         self._made = program.producers()
         self._model = group.sources[0]
-        self._new: list[Node] = []
+        self._builder = Builder(self._model)
+        self._new = self._builder.nodes
         self._rows: dict[Along, Tensor] = {}
         self._how: dict[Along, ByRows | None] = {}
 
@@ -208,16 +209,9 @@ class RowWriter:
         self, op: OpDef, inputs: Sequence[Tensor], of: Tensor | None = None, **attrs: Any
     ) -> tuple[Tensor, ...]:
         """The results of a new node, named after the value that it is about."""
-        full = op.complete(attrs)
-        base = self._model.name if of is None else of.name.removesuffix(":0").replace(":", "/")
-        name = f"{base}/{op.name}"
-        types = op.infer_types(inputs, full, DimConstraints(), self._model.source)
-        outputs = tuple(Tensor(type, f"{name}:{i}") for i, type in enumerate(types))
-        source, device = self._model.source, self._model.device
-        self._new.append(
-            Node(op, tuple(inputs), outputs, full, (), name, source=source, device=device)
-        )
-        return outputs
+        scope = None if of is None else of.name.removesuffix(":0").replace(":", "/")
+        with self._builder.at(self._model, scope):
+            return self._builder.add(op, inputs, attrs).outputs
 
 
 def _operands(node: Node, how: ByRows) -> list[Along]:

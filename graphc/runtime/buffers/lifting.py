@@ -8,34 +8,30 @@ each variable.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from graphc.ir.dims import DimConstraints
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
-from graphc.ops.arrays.joining import CONCATENATE
-from graphc.ops.arrays.shape import RESHAPE
-from graphc.ops.arrays.slicing import SLICE
+from graphc.ops.arrays.joining import concatenate
+from graphc.ops.arrays.shape import reshape
+from graphc.ops.arrays.slicing import slice_
+from graphc.ops.core.emit import emit_one
 from graphc.passes.core.elementwise import is_elementwise
 from graphc.runtime.buffers.layout import elements
 from graphc.runtime.buffers.update_signatures import STATE, Role, Roles
 
 
 class Lifting:
-    """Joins tensors raveled, one after the other, by as few nodes as it can.
+    """Joins tensors raveled, one after the other, by as few nodes as it can. The nodes go to the
+    builder that is entered.
 
     Args:
         places: the flat buffer's value and the first element, of tensors that lie in one.
-        added: takes the new nodes, in order.
     """
 
-    def __init__(
-        self, program: Program, places: Mapping[Tensor, tuple[Tensor, int]], added: list[Node]
-    ) -> None:
+    def __init__(self, program: Program, places: Mapping[Tensor, tuple[Tensor, int]]) -> None:
         self._roles = Roles(program)
         self._places = places
-        self._added = added
         self._known: dict[tuple[Tensor, ...], Tensor] = {}
 
     def role(self, tensor: Tensor) -> Role:
@@ -52,10 +48,6 @@ class Lifting:
             self._known[tensors] = found
         return found
 
-    def _add(self, node: Node) -> Tensor:
-        self._added.append(node)
-        return node.outputs[0]
-
     def _in_place(self, tensors: tuple[Tensor, ...]) -> Tensor | None:
         """The piece of a flat buffer in which they lie so already."""
         value, first = self._places.get(tensors[0], (None, 0))
@@ -67,7 +59,7 @@ class Lifting:
             stop += elements(tensor.type)
         if value is None or (stop - first,) == value.type.shape:
             return value
-        return self._add(node_of(SLICE, (value,), starts=(first,), limits=(stop,), strides=(1,)))
+        return slice_(value, (first,), (stop,))
 
     def _alike(self, tensors: tuple[Tensor, ...]) -> list[Node] | None:
         """The nodes that make them, where one on joined operands would do as well."""
@@ -104,24 +96,11 @@ class Lifting:
         if all(isinstance(operand, Tensor) for operand in operands):
             return None
         joined = [o if isinstance(o, Tensor) else self.flat(o) for o in operands]
-        return self._add(node_of(nodes[0].op, joined, **nodes[0].attrs))
+        return emit_one(nodes[0].op, joined, **nodes[0].attrs)
 
     def _joined(self, tensors: tuple[Tensor, ...]) -> Tensor:
         pieces = [
-            tensor
-            if tensor.type.rank == 1
-            else self._add(node_of(RESHAPE, (tensor,), shape=(elements(tensor.type),)))
+            tensor if tensor.type.rank == 1 else reshape(tensor, (elements(tensor.type),))
             for tensor in tensors
         ]
-        return pieces[0] if len(pieces) == 1 else self._add(node_of(CONCATENATE, pieces, axis=0))
-
-
-def node_of(
-    op: OpDef, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None = None, **attrs: object
-) -> Node:
-    """A node of a physical program; it defines `outputs`, or new tensors."""
-    attributes = op.complete(attrs)
-    if outputs is None:
-        types = op.infer_types(inputs, attributes, DimConstraints())
-        outputs = [Tensor(type, f"state/{op.name}:{i}") for i, type in enumerate(types)]
-    return Node(op, tuple(inputs), tuple(outputs), attributes, name=f"state/{op.name}")
+        return pieces[0] if len(pieces) == 1 else concatenate(pieces)

@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from graphc.errors import StateError
+from graphc.ir.builder import Builder
 from graphc.ir.dtypes import DType, short_name
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program, is_pure
 from graphc.ir.rewrite import substitute, used_from
-from graphc.ops.arrays.joining import CONCATENATE, SPLIT
-from graphc.ops.arrays.shape import RESHAPE
-from graphc.ops.arrays.slicing import SLICE
-from graphc.ops.arrays.stacking import STACK, UNSTACK
+from graphc.ops.arrays.joining import concatenate, split
+from graphc.ops.arrays.shape import reshape
+from graphc.ops.arrays.slicing import slice_
+from graphc.ops.arrays.stacking import STACK, UNSTACK, stack, unstack
 from graphc.runtime.buffers.layout import FLAT, OWN, STACKED, Buffer, Group, StateLayout, elements
-from graphc.runtime.buffers.lifting import Lifting, node_of
+from graphc.runtime.buffers.lifting import Lifting
 from graphc.runtime.buffers.update_signatures import Roles
 
 # Small: what a copy of costs less than one more argument of a call does (about 2 us).
@@ -109,8 +110,8 @@ class _Rewriting:
         self.reads = {port.name: port.tensor for port in program.ports("state")}
         self.writes = {port.name: port.tensor for port in program.new_state()}
         self.buffers: dict[Buffer, Tensor] = {}  # with what stands for its old value
-        self.before: list[Node] = []
-        self.after: list[Node] = []
+        self.before = Builder(scope="state")
+        self.after = Builder(scope="state")
         self.of: dict[str, Buffer] = {}
         for name, tensor in {**self.writes, **self.reads}.items():
             if layout.types.get(name) != tensor.type:
@@ -122,35 +123,38 @@ class _Rewriting:
                     self.buffers[buffer] = Tensor(buffer.type, buffer.name)
 
     def run(self) -> Program:
-        self.program = substitute(self.program, self._whole_stacks())
+        with self.before:
+            self.program = substitute(self.program, self._whole_stacks())
         self.writes = {port.name: port.tensor for port in self.program.new_state()}
-        lifting = Lifting(self.program, self._places(), self.after)
+        lifting = Lifting(self.program, self._places())
         wholes: dict[tuple[Tensor | None, ...], Tensor] = {
             node.outputs: node.inputs[0]
             for node in self.program.nodes
             if node.op is UNSTACK and node.attrs["axis"] == 0
         }
-        new = {
-            buffer: self._written(buffer, value, lifting, wholes)
-            for buffer, value in self.buffers.items()
-            if not self.writes.keys().isdisjoint(buffer.members)
-        }
+        with self.after:
+            new = {
+                buffer: self._written(buffer, value, lifting, wholes)
+                for buffer, value in self.buffers.items()
+                if not self.writes.keys().isdisjoint(buffer.members)
+            }
         outputs = self._ports(self.program.outputs, new)
         nodes = used_from(
-            [*self.program.nodes, *self.after],
+            [*self.program.nodes, *self.after.nodes],
             [port.tensor for port in outputs],
             keep=lambda node: not is_pure(node),
         )
         used = {t for node in nodes for t in node.inputs} | {port.tensor for port in outputs}
-        for buffer, value in self.buffers.items():
-            self._read(buffer, value, used)
-        used.update(t for node in self.before for t in node.inputs)
+        with self.before:
+            for buffer, value in self.buffers.items():
+                self._read(buffer, value, used)
+        used.update(t for node in self.before.nodes for t in node.inputs)
         # A buffer that is written whole and not read is no input, as a variable would not be.
         idle = set(self.buffers.values()) - used
         inputs = self._ports(self.program.inputs, self.buffers)
         return self.program.replace(
             inputs=tuple([port for port in inputs if port.tensor not in idle]),
-            nodes=(*self.before, *nodes),
+            nodes=(*self.before.nodes, *nodes),
             outputs=tuple(outputs),
         )
 
@@ -192,37 +196,27 @@ class _Rewriting:
                 continue
             value = self.buffers[buffer]
             if stop - first < len(buffer.members):
-                self.before.append(_slice(value, buffer, first, stop))
-                value = self.before[-1].outputs[0]
+                value = _slice(value, buffer, first, stop)
             found[node.outputs[0]] = value
         return found
 
     def _read(self, buffer: Buffer, value: Tensor, used: set[Tensor]) -> None:
-        """Nodes that cut from the buffer what the program takes: the tensors of its old ports."""
+        """Cuts from the buffer what the program takes: the tensors of its old ports."""
         members = [self.reads.get(name) for name in buffer.members]
         if all(tensor in used for tensor in members):
             results = [tensor for tensor in members if tensor is not None]
-            if buffer.kind == STACKED:
-                self.before.append(node_of(UNSTACK, (value,), results))
-                return
-            sizes = tuple(map(elements, buffer.types))
-            pieces = node_of(SPLIT, (value,), axis=0, sizes=sizes)
-            ranks = [result.type.rank for result in results]
-            given = zip(pieces.outputs, results, ranks, strict=True)
-            self.before.append(
-                pieces.replace(outputs=tuple([r if rank == 1 else p for p, r, rank in given]))
-            )
-            self.before += [
-                node_of(RESHAPE, (piece,), [result], shape=result.type.shape)
-                for piece, result in zip(pieces.outputs, results, strict=True)
-                if result.type.rank != 1
+            flat = buffer.kind == FLAT
+            pieces = split(value, [*map(elements, buffer.types)]) if flat else unstack(value)
+            shaped = [
+                reshape(piece, result.type.shape) if flat and result.type.rank != 1 else piece
+                for piece, result in zip(pieces, results, strict=True)
             ]
+            self.before.define(*zip(shaped, results, strict=True))
             return
         for number, tensor in enumerate(members):
             if tensor is not None and tensor in used:
                 piece = _slice(value, buffer, number, number + 1)
-                shape = node_of(RESHAPE, piece.outputs, [tensor], shape=tensor.type.shape)
-                self.before += [piece, shape]
+                self.before.define((reshape(piece, tensor.type.shape), tensor))
 
     def _places(self) -> dict[Tensor, tuple[Tensor, int]]:
         """Where the old values of members of flat buffers lie."""
@@ -250,18 +244,12 @@ class _Rewriting:
         pieces: list[Tensor] = []
         for first, stop, tensors in _runs(new, lifting):
             if not tensors:
-                pieces.append(self._add(_slice(value, buffer, first, stop)))
+                pieces.append(_slice(value, buffer, first, stop))
             elif buffer.kind == FLAT:
                 pieces.append(lifting.flat(tensors))
             else:
-                pieces.append(self._add(node_of(STACK, tensors, axis=0)))
-        if len(pieces) == 1:
-            return pieces[0]
-        return self._add(node_of(CONCATENATE, pieces, axis=0))
-
-    def _add(self, node: Node) -> Tensor:
-        self.after.append(node)
-        return node.outputs[0]
+                pieces.append(stack(tensors))
+        return pieces[0] if len(pieces) == 1 else concatenate(pieces)
 
 
 def _runs(
@@ -281,15 +269,9 @@ def _runs(
     return runs
 
 
-def _slice(value: Tensor, buffer: Buffer, first: int, stop: int) -> Node:
+def _slice(value: Tensor, buffer: Buffer, first: int, stop: int) -> Tensor:
     """Members `first` to `stop` of a buffer, side by side as they lie in it."""
     shape = buffer.type.shape
     starts = (*buffer.starts, shape[0])
     rest = shape[1:]
-    return node_of(
-        SLICE,
-        (value,),
-        starts=(starts[first], *[0] * len(rest)),
-        limits=(starts[stop], *rest),
-        strides=(1,) * len(shape),
-    )
+    return slice_(value, (starts[first], *[0] * len(rest)), (starts[stop], *rest))

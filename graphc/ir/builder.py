@@ -1,0 +1,105 @@
+"""`Builder`: how a pass writes new nodes of a program, with the functions that users call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+from graphc.ir.graph import Graph
+from graphc.ir.node import EMPTY, Node, Tensor
+from graphc.ir.opdef import OpDef
+from graphc.ir.program import Program
+from graphc.ir.scopes import AMBIENT
+
+
+class Builder(Graph):
+    """The nodes that a pass adds to a program, in order. Enter it, and call operator functions:
+
+    >>> with Builder(like=node) as b:
+    ...     scaled = ops.reshape(x, shape) * 2
+    >>> b.nodes
+
+    Operands are tensors of any program. Types are inferred; nothing is known of the new tensors
+    but their types. Names are `scope/Operator` and may repeat, as names of a program's nodes may.
+
+    Args:
+        like: the node whose line and device new nodes carry.
+        scope: what their names begin with, by default the name of `like`.
+
+    Attributes:
+        nodes: those written so far. A pass may add nodes of its own.
+    """
+
+    def __init__(self, like: Node | None = None, scope: str | None = None) -> None:
+        super().__init__()
+        self.like = like
+        self.scope = scope
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        return self
+
+    def add(
+        self,
+        op: OpDef,
+        inputs: Sequence[Tensor] = (),
+        attrs: Mapping[str, Any] = EMPTY,
+        regions: tuple[Program, ...] = (),
+        name: str | None = None,
+    ) -> Node:
+        """Appends a node.
+
+        Raises:
+            ShapeError, DTypeError, AttributeValueError: the operands or attributes do not fit.
+        """
+        source, device, scope = None, "", self.scope
+        like = self.like
+        if like is not None:
+            source, device = like.source, like.device
+            if scope is None:
+                scope = like.name
+        path = AMBIENT.name_scope + (name or op.name)
+        if scope:
+            path = f"{scope}/{path}"
+        attrs = op.complete(attrs, source)
+        types = op.infer_types(inputs, attrs, self.constraints, source, regions)
+        outputs = tuple([Tensor(type, f"{path}:{i}") for i, type in enumerate(types)])
+        node = Node(op, tuple(inputs), outputs, attrs, tuple(regions), path, source, device)
+        self.append(node)
+        return node
+
+    def append(self, node: Node) -> None:
+        """Appends a node that has everything already."""
+        self.nodes.append(node)
+        for tensor in node.outputs:
+            self._producers[tensor] = node
+
+    def adopt(self, tensor: Tensor) -> Tensor:
+        """The tensor itself: tensors of programs belong to no graph."""
+        return tensor
+
+    def define(self, *pairs: tuple[Tensor, Tensor]) -> None:
+        """For each pair (new, old) the node that makes `new` defines `old` in its place: a tensor
+        of the program, whose users then stay as they are. Nobody may use `new` yet."""
+        instead = dict(pairs)
+        left = {self._producers.pop(new) for new in instead}
+        place = len(self.nodes)
+        while left:
+            place -= 1
+            node = self.nodes[place]
+            if node in left:
+                left.remove(node)
+                outputs = tuple([instead.get(t, t) for t in node.outputs])
+                self.nodes[place] = node = node.replace(outputs=outputs)
+                self._producers.update(dict.fromkeys(outputs, node))
+
+    @contextmanager
+    def at(self, like: Node | None, scope: str | None = None) -> Iterator[None]:
+        """What is written inside is like another node."""
+        saved = self.like, self.scope
+        self.like, self.scope = like, scope
+        try:
+            yield
+        finally:
+            self.like, self.scope = saved

@@ -1,0 +1,135 @@
+"""`LoopView`: the parts of a loop by name, for passes that give it more of them, or fewer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program, region
+from graphc.ops.control.bodies import Parts, split
+
+Tensors = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class LoopView:
+    """A `Scan` or `While`, taken apart. `with_...` give a changed view, `write` the node of one.
+
+    Attributes:
+        node: the loop that the view is of.
+        outer: its operands.
+        inner: what the body takes for them.
+        nodes: the body's.
+        following: the carries that the body gives.
+        ys: what else the body gives, to be stacked.
+        finals: the last carries, results of the loop.
+        stacks: its other results, of the `ys`.
+        others: what the other regions take, which look at a turn from outside: no xs.
+    """
+
+    node: Node
+    outer: Parts
+    inner: Parts
+    nodes: tuple[Node, ...]
+    following: Tensors
+    ys: Tensors
+    finals: Tensors
+    stacks: Tensors
+    others: tuple[Parts, ...] = ()
+
+    @classmethod
+    def of(cls, node: Node) -> LoopView:
+        consts, carries = node.attrs["consts"], node.attrs["carries"]
+        body, *others = node.regions
+        results = tuple(body.output_tensors())
+        return cls(
+            node,
+            split(node.inputs, consts, carries),
+            split(body.input_tensors(), consts, carries),
+            body.nodes,
+            results[:carries],
+            results[carries:],
+            node.outputs[:carries],
+            node.outputs[carries:],
+            tuple([split(other.input_tensors(), consts, carries) for other in others]),
+        )
+
+    def with_consts(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> LoopView:
+        """Takes more that is the same in each iteration: pairs (outside, inside)."""
+        rows = tuple(pairs)
+        return replace(
+            self,
+            outer=_more(self.outer, "consts", [outside for outside, _ in rows]),
+            inner=_more(self.inner, "consts", [inside for _, inside in rows]),
+            others=tuple([_more(o, "consts", [_copy(t) for _, t in rows]) for o in self.others]),
+        )
+
+    def with_carries(self, rows: Iterable[tuple[Tensor, Tensor, Tensor, Tensor]]) -> LoopView:
+        """Carries more: rows (initial, inside, following, final)."""
+        rows = tuple(rows)
+        new = [inside for _, inside, _, _ in rows]
+        return replace(
+            self,
+            outer=_more(self.outer, "carries", [row[0] for row in rows]),
+            inner=_more(self.inner, "carries", new),
+            following=(*self.following, *[row[2] for row in rows]),
+            finals=(*self.finals, *[row[3] for row in rows]),
+            others=tuple([_more(o, "carries", [_copy(t) for t in new]) for o in self.others]),
+        )
+
+    def without_carries(self, gone: Collection[int]) -> LoopView:
+        """Carries less, by number; the body no longer uses these."""
+        kept = [i for i in range(len(self.finals)) if i not in gone]
+
+        def only(parts: Parts) -> Parts:
+            return parts._replace(carries=tuple([parts.carries[i] for i in kept]))
+
+        return replace(
+            self,
+            outer=only(self.outer),
+            inner=only(self.inner),
+            following=tuple([self.following[i] for i in kept]),
+            finals=tuple([self.finals[i] for i in kept]),
+            others=tuple(map(only, self.others)),
+        )
+
+    def with_ys(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> LoopView:
+        """Stacks more: pairs (inside, stack)."""
+        rows = tuple(pairs)
+        return replace(
+            self,
+            ys=(*self.ys, *[inside for inside, _ in rows]),
+            stacks=(*self.stacks, *[stack for _, stack in rows]),
+        )
+
+    def with_nodes(self, nodes: Iterable[Node]) -> LoopView:
+        """Other nodes in the body."""
+        return replace(self, nodes=tuple(nodes))
+
+    def given(self) -> list[Tensor]:
+        """What the body gives."""
+        return [*self.following, *self.ys]
+
+    def write(self) -> Node:
+        """The loop as the view says."""
+        body, *others = self.node.regions
+        counts = {"consts": len(self.outer.consts), "carries": len(self.outer.carries)}
+        looks: list[Program] = [
+            region(other.name, taken.all(), other.nodes, other.output_tensors())
+            for other, taken in zip(others, self.others, strict=True)
+        ]
+        return self.node.replace(
+            inputs=tuple(self.outer.all()),
+            outputs=(*self.finals, *self.stacks),
+            attrs={**self.node.attrs, **counts},
+            regions=(region(body.name, self.inner.all(), self.nodes, self.given()), *looks),
+        )
+
+
+def _more(parts: Parts, role: str, new: list[Tensor]) -> Parts:
+    return parts._replace(**{role: (*getattr(parts, role), *new)})
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return Tensor(tensor.type, tensor.name)
