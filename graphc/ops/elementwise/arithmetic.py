@@ -107,9 +107,6 @@ def add(x: Any, y: Any, *, name: str | None = None) -> Given:
     return promote_operands(x, y)
 
 
-ADD = record(add)
-
-
 @elementwise_operator(
     "Subtract",
     lax.sub,
@@ -127,9 +124,6 @@ def subtract(x: Any, y: Any, *, name: str | None = None) -> Given:
         DTypeError: both are bool.
     """
     return promote_operands(x, y)
-
-
-SUBTRACT = record(subtract)
 
 
 @elementwise_operator(
@@ -151,9 +145,6 @@ def multiply(x: Any, y: Any, *, name: str | None = None) -> Given:
     return promote_operands(x, y)
 
 
-MULTIPLY = record(multiply)
-
-
 @elementwise_operator(
     "Divide",
     lax.div,
@@ -171,9 +162,6 @@ def divide(x: Any, y: Any, *, name: str | None = None) -> Given:
     return promote_inexact(x, y)
 
 
-DIVIDE = record(divide)
-
-
 @elementwise_operator(
     "FloorDivide",
     jnp.floor_divide,
@@ -184,9 +172,6 @@ DIVIDE = record(divide)
 def floor_divide(x: Any, y: Any, *, name: str | None = None) -> Given:
     """x // y, rounded down, with broadcasting and dtype promotion; real dtypes, not bool."""
     return promote_operands(x, y)
-
-
-FLOOR_DIVIDE = record(floor_divide)
 
 
 @elementwise_operator(
@@ -218,9 +203,6 @@ def maximum(x: Any, y: Any, *, name: str | None = None) -> Given:
     return promote_operands(x, y)
 
 
-MAXIMUM = record(maximum)
-
-
 @elementwise_operator(
     "Minimum",
     lax.min,
@@ -236,9 +218,6 @@ def minimum(x: Any, y: Any, *, name: str | None = None) -> Given:
     The adjoint of equal operands is halved.
     """
     return promote_operands(x, y)
-
-
-MINIMUM = record(minimum)
 
 
 def _lower_clip(ctx: LowerContext, x: Any, lo: Any, hi: Any) -> Any:
@@ -297,9 +276,6 @@ def negative(x: Any, *, name: str | None = None) -> Given:
     return (convert(x),)
 
 
-NEGATIVE = record(negative)
-
-
 def _infer_abs(ctx: InferContext, x: TensorType) -> TensorType:
     return TensorType(real_of(x.dtype), x.shape) if is_complex(x.dtype) else x
 
@@ -332,9 +308,6 @@ def absolute(x: Any, *, name: str | None = None) -> Given:
     return (convert(x),)
 
 
-ABS = record(absolute)
-
-
 @elementwise_operator(
     "Sign", lax.sign, infer=infer_numeric, precision="follow", differentiable=False, fold=np.sign
 )
@@ -346,5 +319,16 @@ def sign(x: Any, *, name: str | None = None) -> Given:
 true_divide = divide
 mod = remainder
 abs = absolute
+
+# Records by name, for passes and for rules of other families.
+ADD = record(add)
+SUBTRACT = record(subtract)
+MULTIPLY = record(multiply)
+DIVIDE = record(divide)
+FLOOR_DIVIDE = record(floor_divide)
+MAXIMUM = record(maximum)
+MINIMUM = record(minimum)
+NEGATIVE = record(negative)
+ABS = record(absolute)
 
 OPS: tuple[OpDef, ...] = declared(__name__)

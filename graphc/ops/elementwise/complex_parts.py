@@ -58,9 +58,6 @@ def real(x: Any, *, name: str | None = None) -> Given:
     return (convert(x),)
 
 
-REAL = record(real)
-
-
 @elementwise_operator(
     "Imag",
     jnp.imag,
@@ -73,9 +70,6 @@ REAL = record(real)
 def imag(x: Any, *, name: str | None = None) -> Given:
     """The imaginary part, elementwise: complex64 gives float32; zeros for real x."""
     return (convert(x),)
-
-
-IMAG = record(imag)
 
 
 def _infer_complex(ctx: InferContext, re: TensorType, im: TensorType) -> TensorType:
@@ -115,9 +109,6 @@ def make_complex(re: Any, im: Any, *, name: str | None = None) -> Given:
     return promote_inexact(re, im)
 
 
-COMPLEX = record(make_complex)
-
-
 def _conj_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     return [conj(dy)]
 
@@ -135,10 +126,13 @@ def conj(x: Any, *, name: str | None = None) -> Given:
     return (convert(x),)
 
 
-CONJ = record(conj)
-
-
 complex = make_complex
 conjugate = conj
+
+# Records by name, for passes and for rules of other families.
+REAL = record(real)
+IMAG = record(imag)
+COMPLEX = record(make_complex)
+CONJ = record(conj)
 
 OPS: tuple[OpDef, ...] = declared(__name__)
