@@ -73,12 +73,12 @@ def _not_by_zero(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
     return lambda x, y: function(x, y) if np.all(y != 0) else None
 
 
-def _extremum_gradient(wins: str) -> Callable[[GradientContext, Node, Tensor], Adjoints]:
+def _extremum_gradient(*, greatest: bool) -> Callable[[GradientContext, Node, Tensor], Adjoints]:
     """The greater (or smaller) operand takes the adjoint; equal ones take half each, as in JAX."""
 
     def rule(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
         x, y = node.inputs
-        where, before = ctx.ops.where, getattr(ctx.ops, wins)
+        where, before = ctx.ops.where, ctx.ops.greater if greatest else ctx.ops.less
         tied = where(ctx.ops.equal(x, y), dz * 0.5, 0.0)
         return [
             unbroadcast(ctx, where(before(x, y), dz, tied), x),
@@ -191,7 +191,7 @@ def remainder(x: Any, y: Any, *, name: str | None = None) -> Given:
     lax.max,
     infer=infer_ordered,
     precision="follow",
-    gradient=_extremum_gradient("greater"),
+    gradient=_extremum_gradient(greatest=True),
     fold=np.maximum,
     commutative=True,
 )
@@ -208,7 +208,7 @@ def maximum(x: Any, y: Any, *, name: str | None = None) -> Given:
     lax.min,
     infer=infer_ordered,
     precision="follow",
-    gradient=_extremum_gradient("less"),
+    gradient=_extremum_gradient(greatest=False),
     fold=np.minimum,
     commutative=True,
 )
