@@ -39,7 +39,13 @@ from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import broadcast_axes
 from graphc.ops.core.checks import as_dims, insertion_axis
 from graphc.ops.core.cost_rules import picks, times_operand
-from graphc.ops.core.emit import convert, emit_one, promote_operands
+from graphc.ops.core.declaring import (
+    Given,
+    Operands,
+    declared,
+    operator,
+)
+from graphc.ops.core.emit import convert, promote_operands
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import summed, wide
 from graphc.ops.core.ranges import in_range
@@ -118,40 +124,23 @@ def _fold_take_along(x: Any, indices: Any, *, axis: int, mode: str) -> Any:
     return taken if mode == "clip" else np.where(inside, taken, fill_value_of(x.dtype, mode))
 
 
-TAKE_ALONG_AXIS = OpDef(
-    name="TakeAlongAxis",
-    signature="x, indices -> y",
-    precision="follow",
-    attrs={"axis": AXIS, "mode": MODE},
+@operator(
+    "TakeAlongAxis",
     infer=_infer_take_along,
     lower=_lower_take_along,
+    precision="follow",
+    attrs={"axis": AXIS, "mode": MODE},
     gradient=_take_along_gradient,
     layout=_take_along_layout,
     fold=_fold_take_along,
     cost=picks,
-    doc="For each element of `indices`, the element of x at that place along `axis` and at the "
-    "same places along the others, where the sizes are equal. Negative indices count from the "
-    "end; modes as of Take. Any dtype. Source: numpy.take_along_axis.",
 )
-
-
-def _aligned(x: Tensor, indices: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Both repeated along their axes of size 1, other than `axis`, as in NumPy."""
-    pair = []
-    for own, other in ((x, indices), (indices, x)):
-        shape = tuple(
-            b if i != axis and a == 1 else a
-            for i, (a, b) in enumerate(zip(own.type.shape, other.type.shape, strict=False))
-        )
-        fits = own.ndim != other.ndim or shape == own.type.shape
-        pair.append(own if fits else broadcast_to(own, shape))
-    return pair[0], pair[1]
-
-
 def take_along_axis(
     x: Any, indices: Any, axis: int = -1, mode: str | None = None, *, name: str | None = None
-) -> Tensor:
+) -> Given:
     """The elements of `x` at `indices` along `axis`; the other axes go in step.
+
+    Negative indices count from the end. Any dtype.
 
     Args:
         x: any tensor.
@@ -173,7 +162,20 @@ def take_along_axis(
     if mode is None:
         where = in_range(where, -size, size, "indices", of="take_along_axis")
     operands = _aligned(x, where, place)
-    return emit_one(TAKE_ALONG_AXIS, operands, name, axis=place, mode=mode or "clip")
+    return Operands(*operands, axis=place, mode=mode or "clip")
+
+
+def _aligned(x: Tensor, indices: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """Both repeated along their axes of size 1, other than `axis`, as in NumPy."""
+    pair = []
+    for own, other in ((x, indices), (indices, x)):
+        shape = tuple(
+            b if i != axis and a == 1 else a
+            for i, (a, b) in enumerate(zip(own.type.shape, other.type.shape, strict=False))
+        )
+        fits = own.ndim != other.ndim or shape == own.type.shape
+        pair.append(own if fits else broadcast_to(own, shape))
+    return pair[0], pair[1]
 
 
 def _infer_scatter_along(
@@ -237,23 +239,17 @@ def _fold_scatter_along(operand: Any, indices: Any, updates: Any, *, axis: int, 
     return result.astype(operand.dtype)
 
 
-SCATTER_ADD_ALONG_AXIS = OpDef(
-    name="ScatterAddAlongAxis",
-    signature="operand, indices, updates -> y",
-    precision="wide",
-    attrs={"axis": AXIS, "mode": SCATTER_MODE},
+@operator(
+    "ScatterAddAlongAxis",
     infer=_infer_scatter_along,
     lower=summed(_lower_scatter_along),
+    precision="wide",
+    attrs={"axis": AXIS, "mode": SCATTER_MODE},
     gradient=_scatter_along_gradient,
     layout=_scatter_along_layout,
     fold=_fold_scatter_along,
     cost=times_operand(1, position=2),
-    doc="The operand with each element of `updates` added at the place along `axis` that "
-    "`indices`, of the same shape, gives, and at the same places along the others. Modes as of "
-    "ScatterAdd. The adjoint of TakeAlongAxis. Numeric dtypes.",
 )
-
-
 def scatter_add_along_axis(
     operand: Any,
     indices: Any,
@@ -262,8 +258,10 @@ def scatter_add_along_axis(
     mode: str = "drop",
     *,
     name: str | None = None,
-) -> Tensor:
+) -> Given:
     """`operand` with `updates` added at `indices` along `axis`; duplicates add up.
+
+    The other axes go in step: the adjoint of `take_along_axis`. Numeric dtypes.
 
     Args:
         operand: numeric.
@@ -282,7 +280,7 @@ def scatter_add_along_axis(
     if len(added.type.shape) < len(shape) or broadcast_axes(added.type.shape, shape):
         added = broadcast_to(added, shape)
     operands = (target, where, added)
-    return emit_one(SCATTER_ADD_ALONG_AXIS, operands, name, axis=place, mode=mode)
+    return Operands(*operands, axis=place, mode=mode)
 
 
 # -- OneHot ----------------------------------------------------------------------------------
@@ -324,29 +322,26 @@ DEPTH = Attr(
     must="be a size, not negative",
 )
 
-ONE_HOT = OpDef(
-    name="OneHot",
-    signature="indices -> y",
-    precision="wide",
-    attrs={"depth": DEPTH, "dtype": Attr("dtype", default=FLOAT32), "axis": AXIS},
+
+@operator(
+    "OneHot",
     infer=_infer_one_hot,
     lower=_lower_one_hot,
+    precision="wide",
+    attrs={"depth": DEPTH, "dtype": Attr("dtype", default=FLOAT32), "axis": AXIS},
     differentiable=False,
     layout=_one_hot_layout,
     fold=_fold_one_hot,
-    doc="1 where the index along the new `axis`, of size `depth`, is the one given, else 0; "
-    "0 everywhere for an index outside 0 <= index < depth. Integers to any dtype. "
-    "Source: jax.nn.one_hot.",
 )
-
-
 def one_hot(
     indices: Any, depth: Dim, dtype: Any = FLOAT32, axis: int = -1, *, name: str | None = None
-) -> Tensor:
+) -> Given:
     """1 at each index along a new axis of size `depth`, 0 elsewhere.
 
+    An index outside 0 <= index < depth gives zeros only. Integers to any dtype.
+
     Args:
-        indices: integers; one outside 0 <= index < depth gives zeros only.
+        indices: integers.
         depth: the size of the new axis.
         dtype: of the result.
         axis: where the new axis stands in the result; last by default.
@@ -360,7 +355,7 @@ def one_hot(
     where = convert(indices)
     (size,) = as_dims("OneHot", (depth,))
     place = insertion_axis("OneHot", where, axis, where.ndim + 1)
-    return emit_one(ONE_HOT, (where,), name, depth=size, dtype=as_dtype(dtype), axis=place)
+    return Operands(where, depth=size, dtype=as_dtype(dtype), axis=place)
 
 
-OPS: tuple[OpDef, ...] = (TAKE_ALONG_AXIS, SCATTER_ADD_ALONG_AXIS, ONE_HOT)
+OPS: tuple[OpDef, ...] = declared(__name__)

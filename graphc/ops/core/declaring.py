@@ -215,4 +215,7 @@ def _doc(function: Callable[..., Any], dtypes: str) -> str:
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     kept = [" ".join(part.split()) for part in paragraphs if not part.startswith(_SECTIONS)]
     text = " ".join(kept)
-    return text if dtypes.rstrip(".").lower() in text.lower() else f"{text} {dtypes}"
+    if dtypes.rstrip(".").lower() in text.lower():
+        return text
+    text, source, where = text.partition(" Source: ")
+    return f"{text} {dtypes}{source}{where}"

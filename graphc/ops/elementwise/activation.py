@@ -229,9 +229,6 @@ def softmax(x: Any, axis: int = -1, *, name: str | None = None) -> Given:
     return Operands(x, axis=normalize_axis("Softmax", x, axis))
 
 
-SOFTMAX = record(softmax)
-
-
 @operator(
     "LogSoftmax",
     infer=_infer_softmax,
@@ -247,5 +244,8 @@ def log_softmax(x: Any, axis: int = -1, *, name: str | None = None) -> Given:
     x = convert(x)
     return Operands(x, axis=normalize_axis("LogSoftmax", x, axis))
 
+
+# Records by name, for passes and for rules of other families.
+SOFTMAX = record(softmax)
 
 OPS: tuple[OpDef, ...] = declared(__name__)

@@ -91,12 +91,12 @@ def _not_by_zero(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
     return lambda x, y: function(x, y) if np.all(y != 0) else None
 
 
-def _extremum_gradient(wins: str) -> Callable[[GradientContext, Node, Tensor], Adjoints]:
+def _extremum_gradient(*, greatest: bool) -> Callable[[GradientContext, Node, Tensor], Adjoints]:
     """The greater (or smaller) operand takes the adjoint; equal ones take half each, as in JAX."""
 
     def rule(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
         x, y = node.inputs
-        where, before = ctx.ops.where, getattr(ctx.ops, wins)
+        where, before = ctx.ops.where, ctx.ops.greater if greatest else ctx.ops.less
         tied = where(ctx.ops.equal(x, y), dz * 0.5, 0.0)
         return [
             unbroadcast(ctx, where(before(x, y), dz, tied), x),
@@ -125,9 +125,6 @@ def add(x: Any, y: Any, *, name: str | None = None) -> Given:
     return promote_operands(x, y)
 
 
-ADD = record(add)
-
-
 @elementwise_operator(
     "Subtract",
     lax.sub,
@@ -145,9 +142,6 @@ def subtract(x: Any, y: Any, *, name: str | None = None) -> Given:
         DTypeError: both are bool.
     """
     return promote_operands(x, y)
-
-
-SUBTRACT = record(subtract)
 
 
 @elementwise_operator(
@@ -169,9 +163,6 @@ def multiply(x: Any, y: Any, *, name: str | None = None) -> Given:
     return promote_operands(x, y)
 
 
-MULTIPLY = record(multiply)
-
-
 @elementwise_operator(
     "Divide",
     lax.div,
@@ -189,9 +180,6 @@ def divide(x: Any, y: Any, *, name: str | None = None) -> Given:
     return promote_inexact(x, y)
 
 
-DIVIDE = record(divide)
-
-
 @elementwise_operator(
     "FloorDivide",
     jnp.floor_divide,
@@ -202,9 +190,6 @@ DIVIDE = record(divide)
 def floor_divide(x: Any, y: Any, *, name: str | None = None) -> Given:
     """x // y, rounded down, with broadcasting and dtype promotion; real dtypes, not bool."""
     return promote_operands(x, y)
-
-
-FLOOR_DIVIDE = record(floor_divide)
 
 
 @elementwise_operator(
@@ -224,7 +209,7 @@ def remainder(x: Any, y: Any, *, name: str | None = None) -> Given:
     lax.max,
     infer=infer_ordered,
     precision="follow",
-    gradient=_extremum_gradient("greater"),
+    gradient=_extremum_gradient(greatest=True),
     fold=np.maximum,
     commutative=True,
 )
@@ -236,15 +221,12 @@ def maximum(x: Any, y: Any, *, name: str | None = None) -> Given:
     return promote_operands(x, y)
 
 
-MAXIMUM = record(maximum)
-
-
 @elementwise_operator(
     "Minimum",
     lax.min,
     infer=infer_ordered,
     precision="follow",
-    gradient=_extremum_gradient("less"),
+    gradient=_extremum_gradient(greatest=False),
     fold=np.minimum,
     commutative=True,
 )
@@ -254,9 +236,6 @@ def minimum(x: Any, y: Any, *, name: str | None = None) -> Given:
     The adjoint of equal operands is halved.
     """
     return promote_operands(x, y)
-
-
-MINIMUM = record(minimum)
 
 
 def _lower_clip(ctx: LowerContext, x: Any, lo: Any, hi: Any) -> Any:
@@ -315,9 +294,6 @@ def negative(x: Any, *, name: str | None = None) -> Given:
     return (convert(x),)
 
 
-NEGATIVE = record(negative)
-
-
 def _infer_abs(ctx: InferContext, x: TensorType) -> TensorType:
     return TensorType(real_of(x.dtype), x.shape) if is_complex(x.dtype) else x
 
@@ -350,9 +326,6 @@ def absolute(x: Any, *, name: str | None = None) -> Given:
     return (convert(x),)
 
 
-ABS = record(absolute)
-
-
 @elementwise_operator(
     "Sign", lax.sign, infer=infer_numeric, precision="follow", differentiable=False, fold=np.sign
 )
@@ -364,5 +337,16 @@ def sign(x: Any, *, name: str | None = None) -> Given:
 true_divide = divide
 mod = remainder
 abs = absolute
+
+# Records by name, for passes and for rules of other families.
+ADD = record(add)
+SUBTRACT = record(subtract)
+MULTIPLY = record(multiply)
+DIVIDE = record(divide)
+FLOOR_DIVIDE = record(floor_divide)
+MAXIMUM = record(maximum)
+MINIMUM = record(minimum)
+NEGATIVE = record(negative)
+ABS = record(absolute)
 
 OPS: tuple[OpDef, ...] = declared(__name__)

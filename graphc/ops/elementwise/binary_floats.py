@@ -102,9 +102,6 @@ def reduce_precision(
     return Operands(convert(x), **attrs)
 
 
-REDUCE_PRECISION = record(reduce_precision)
-
-
 def frexp(x: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The mantissa (0.5 to 1, of the sign of `x`) and the exponent (int32) of `x`, elementwise.
 
@@ -114,5 +111,8 @@ def frexp(x: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     mantissa, exponent = emit(FREXP, promote_inexact(x), name=name)
     return mantissa, exponent
 
+
+# Records by name, for passes and for rules of other families.
+REDUCE_PRECISION = record(reduce_precision)
 
 OPS: tuple[OpDef, ...] = (*declared(__name__), FREXP)

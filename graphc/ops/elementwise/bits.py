@@ -104,7 +104,7 @@ def bitcast(x: Any, dtype: Any, *, name: str | None = None) -> Given:
     return Operands(tensor, dtype=wanted)
 
 
+# Records by name, for passes and for rules of other families.
 BITCAST = record(bitcast)
-
 
 OPS: tuple[OpDef, ...] = declared(__name__)

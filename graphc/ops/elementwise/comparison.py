@@ -83,9 +83,6 @@ def equal(x: Any, y: Any, *, name: str | None = None) -> Given:
     return promote_operands(x, y)
 
 
-EQUAL = record(equal)
-
-
 @_comparison("NotEqual", lax.ne, np.not_equal, ordered=False)
 def not_equal(x: Any, y: Any, *, name: str | None = None) -> Given:
     """x != y, elementwise with broadcasting and dtype promotion, as bool."""
@@ -104,25 +101,16 @@ def less_equal(x: Any, y: Any, *, name: str | None = None) -> Given:
     return promote_operands(x, y)
 
 
-LESS_EQUAL = record(less_equal)
-
-
 @_comparison("Greater", lax.gt, np.greater, ordered=True)
 def greater(x: Any, y: Any, *, name: str | None = None) -> Given:
     """x > y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
     return promote_operands(x, y)
 
 
-GREATER = record(greater)
-
-
 @_comparison("GreaterEqual", lax.ge, np.greater_equal, ordered=True)
 def greater_equal(x: Any, y: Any, *, name: str | None = None) -> Given:
     """x >= y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
     return promote_operands(x, y)
-
-
-GREATER_EQUAL = record(greater_equal)
 
 
 def _is_logical(dtype: DType) -> bool:
@@ -154,9 +142,6 @@ def logical_and(x: Any, y: Any, *, name: str | None = None) -> Given:
     return promote_operands(x, y)
 
 
-LOGICAL_AND = record(logical_and)
-
-
 @_logical("LogicalOr", lax.bitwise_or, np.bitwise_or)
 def logical_or(x: Any, y: Any, *, name: str | None = None) -> Given:
     """x or y, elementwise with broadcasting; of integers, bit by bit.
@@ -165,9 +150,6 @@ def logical_or(x: Any, y: Any, *, name: str | None = None) -> Given:
         DTypeError: floating or complex operands.
     """
     return promote_operands(x, y)
-
-
-LOGICAL_OR = record(logical_or)
 
 
 @_logical("LogicalXor", lax.bitwise_xor, np.bitwise_xor)
@@ -188,9 +170,6 @@ def logical_not(x: Any, *, name: str | None = None) -> Given:
         DTypeError: a floating or complex operand.
     """
     return (convert(x),)
-
-
-LOGICAL_NOT = record(logical_not)
 
 
 def _infer_where(
@@ -249,9 +228,6 @@ def where(condition: Any, x: Any, y: Any, *, name: str | None = None) -> Given:
     return (test, *promote_operands(x, y))
 
 
-WHERE = record(where)
-
-
 def _test(name: str, function: Callable[[Any], Any], fold: Callable[[Any], Any]) -> Declaration:
     """A test of floats; integers and bools pass through JAX's own."""
     return elementwise_operator(
@@ -275,9 +251,6 @@ def isfinite(x: Any, *, name: str | None = None) -> Given:
     return (convert(x),)
 
 
-IS_FINITE = record(isfinite)
-
-
 @_test("IsNan", lambda x: lax.ne(x, x), lambda x: x != x)
 def isnan(x: Any, *, name: str | None = None) -> Given:
     """Whether x is NaN, elementwise, as bool."""
@@ -289,5 +262,17 @@ bitwise_or = logical_or
 bitwise_xor = logical_xor
 bitwise_not = logical_not
 bitwise_invert = invert = logical_not
+
+# Records by name, for passes and for rules of other families.
+EQUAL = record(equal)
+LESS = record(less)
+LESS_EQUAL = record(less_equal)
+GREATER = record(greater)
+GREATER_EQUAL = record(greater_equal)
+LOGICAL_AND = record(logical_and)
+LOGICAL_OR = record(logical_or)
+LOGICAL_NOT = record(logical_not)
+WHERE = record(where)
+IS_FINITE = record(isfinite)
 
 OPS: tuple[OpDef, ...] = declared(__name__)

@@ -60,9 +60,6 @@ def real(x: Any, *, name: str | None = None) -> Given:
     return (convert(x),)
 
 
-REAL = record(real)
-
-
 @elementwise_operator(
     "Imag",
     jnp.imag,
@@ -75,9 +72,6 @@ REAL = record(real)
 def imag(x: Any, *, name: str | None = None) -> Given:
     """The imaginary part, elementwise: complex64 gives float32; zeros for real x."""
     return (convert(x),)
-
-
-IMAG = record(imag)
 
 
 def _infer_complex(ctx: InferContext, re: TensorType, im: TensorType) -> TensorType:
@@ -117,9 +111,6 @@ def make_complex(re: Any, im: Any, *, name: str | None = None) -> Given:
     return promote_inexact(re, im)
 
 
-COMPLEX = record(make_complex)
-
-
 def _conj_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     return [conj(dy)]
 
@@ -137,10 +128,13 @@ def conj(x: Any, *, name: str | None = None) -> Given:
     return (convert(x),)
 
 
-CONJ = record(conj)
-
-
 complex = make_complex
 conjugate = conj
+
+# Records by name, for passes and for rules of other families.
+REAL = record(real)
+IMAG = record(imag)
+COMPLEX = record(make_complex)
+CONJ = record(conj)
 
 OPS: tuple[OpDef, ...] = declared(__name__)

@@ -83,9 +83,6 @@ def power(x: Any, y: Any, *, name: str | None = None) -> Given:
     return promote_operands(x, y)
 
 
-POWER = record(power)
-
-
 def _infer_integer_power(ctx: InferContext, x: TensorType, *, exponent: int) -> TensorType:
     if exponent < 0:
         return infer_inexact(ctx, x)
@@ -123,16 +120,10 @@ def square(x: Any, *, name: str | None = None) -> Given:
     return (convert(x),)
 
 
-SQUARE = record(square)
-
-
 @elementwise_operator("Sqrt", lax.sqrt, slope=lambda dy, x, y: dy * (0.5 / y), fold=np.sqrt)
 def sqrt(x: Any, *, name: str | None = None) -> Given:
     """The square root, elementwise; integers give float32."""
     return promote_inexact(x)
-
-
-SQRT = record(sqrt)
 
 
 @elementwise_operator(
@@ -146,21 +137,12 @@ def rsqrt(x: Any, *, name: str | None = None) -> Given:
     return promote_inexact(x)
 
 
-RSQRT = record(rsqrt)
-
-
 @elementwise_operator(
     "Reciprocal", lax.reciprocal, slope=lambda dy, x, y: -(dy * square(y)), fold=np.reciprocal
 )
 def reciprocal(x: Any, *, name: str | None = None) -> Given:
     """1 / x, elementwise; integers give float32."""
     return promote_inexact(x)
-
-
-RECIPROCAL = record(reciprocal)
-
-
-_SPECIAL: dict[float, OpDef] = {2: SQUARE, 0.5: SQRT, -0.5: RSQRT, -1: RECIPROCAL}
 
 
 def _constant_power(x: Operand, exponent: float, name: str | None) -> Tensor:
@@ -185,5 +167,14 @@ def _constant_power(x: Operand, exponent: float, name: str | None) -> Tensor:
 
 
 pow = power
+
+# Records by name, for passes and for rules of other families.
+POWER = record(power)
+SQUARE = record(square)
+SQRT = record(sqrt)
+RSQRT = record(rsqrt)
+RECIPROCAL = record(reciprocal)
+
+_SPECIAL: dict[float, OpDef] = {2: SQUARE, 0.5: SQRT, -0.5: RSQRT, -1: RECIPROCAL}
 
 OPS: tuple[OpDef, ...] = (*declared(__name__), INTEGER_POWER)

@@ -48,16 +48,10 @@ def floor(x: Any, *, name: str | None = None) -> Given:
     return (convert(x),)
 
 
-FLOOR = record(floor)
-
-
 @_rounding("Ceil", lax.ceil, np.ceil)
 def ceil(x: Any, *, name: str | None = None) -> Given:
     """The smallest integer not below x, elementwise, in x's dtype."""
     return (convert(x),)
-
-
-CEIL = record(ceil)
 
 
 @_rounding("Round", _round_half_even, np.rint)
@@ -66,7 +60,9 @@ def rint(x: Any, *, name: str | None = None) -> Given:
     return (convert(x),)
 
 
+# Records by name, for passes and for rules of other families.
+FLOOR = record(floor)
+CEIL = record(ceil)
 ROUND = record(rint)
-
 
 OPS: tuple[OpDef, ...] = declared(__name__)

@@ -63,9 +63,6 @@ def exp(x: Any, *, name: str | None = None) -> Given:
     return promote_inexact(x)
 
 
-EXP = record(exp)
-
-
 @elementwise_operator(
     "Expm1", lax.expm1, slope=lambda dy, x, y: dy * (y + 1.0), fold=np.expm1, widen=True
 )
@@ -209,9 +206,6 @@ def tanh(x: Any, *, name: str | None = None) -> Given:
     return promote_inexact(x)
 
 
-TANH = record(tanh)
-
-
 @elementwise_operator(
     "Sigmoid",
     lax.logistic,
@@ -298,5 +292,9 @@ arctan2 = atan2
 arcsinh = asinh
 arccosh = acosh
 arctanh = atanh
+
+# Records by name, for passes and for rules of other families.
+EXP = record(exp)
+TANH = record(tanh)
 
 OPS: tuple[OpDef, ...] = declared(__name__)

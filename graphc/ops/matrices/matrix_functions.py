@@ -15,7 +15,12 @@ from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import zeros_like
 from graphc.ops.arrays.diagonals import diagonal
 from graphc.ops.core.checks import refuse, same_shape
-from graphc.ops.core.emit import convert, emit, emit_one, promote_inexact
+from graphc.ops.core.declaring import (
+    Given,
+    declared,
+    operator,
+)
+from graphc.ops.core.emit import convert, emit, promote_inexact
 from graphc.ops.elementwise.comparison import where
 from graphc.ops.matrices.matrix_checks import (
     check_square,
@@ -41,16 +46,27 @@ def _infer_slogdet(ctx: InferContext, a: TensorType) -> tuple[TensorType, Tensor
     return sign, TensorType(real_of(a.dtype), sign.shape)
 
 
-DETERMINANT = OpDef(
-    name="Determinant",
-    signature="a -> d",
-    precision="wide",
+@operator(
+    "Determinant",
+    "a -> d",
     infer=_infer_det,
     lower=lambda ctx, a: jnp.linalg.det(a),
+    precision="wide",
     layout=of_each_matrix,
     cost=of_matrices(elimination),
-    doc="The determinants of matrices [..., n, n]. float32, float64 and complex dtypes.",
+    dtypes="float32, float64 and complex dtypes.",
 )
+def det(a: Any, *, name: str | None = None) -> Given:
+    """The determinants [...] of matrices [..., n, n].
+
+    Raises:
+        ShapeError: not square.
+        DTypeError: floats narrower than float32.
+
+    Source: numpy.linalg.det.
+    """
+    return promote_inexact(a)
+
 
 LOG_DETERMINANT = OpDef(
     name="LogDeterminant",
@@ -74,29 +90,26 @@ def _exponential_count(m: int, n: int, k: int) -> float:
     return (6 * 2 + 8 / 3 + 4 * 2) * n**3
 
 
-MATRIX_EXPONENTIAL = OpDef(
-    name="MatrixExponential",
-    signature="a -> y",
-    precision="wide",
+@operator(
+    "MatrixExponential",
     infer=infer_square,
     lower=lambda ctx, a: jax.scipy.linalg.expm(a),
+    precision="wide",
     layout=of_each_matrix,
     cost=of_matrices(_exponential_count),
-    doc="The exponentials of matrices [..., n, n]. float32, float64 and complex dtypes. Source: "
-    "Higham, The scaling and squaring method revisited, SIAM J. Matrix Anal. 26, 2005.",
+    dtypes="float32, float64 and complex dtypes.",
 )
-
-
-def det(a: Any, *, name: str | None = None) -> Tensor:
-    """The determinants [...] of matrices [..., n, n].
+def expm(a: Any, *, name: str | None = None) -> Given:
+    """The exponentials of matrices [..., n, n].
 
     Raises:
         ShapeError: not square.
         DTypeError: floats narrower than float32.
 
-    Source: numpy.linalg.det.
+    Source: scipy.linalg.expm; Higham, The scaling and squaring method revisited, SIAM J. Matrix
+    Anal. 26, 2005.
     """
-    return emit_one(DETERMINANT, promote_inexact(a), name)
+    return promote_inexact(a)
 
 
 def slogdet(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
@@ -114,18 +127,6 @@ def slogdet(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """
     sign, logabs = emit(LOG_DETERMINANT, promote_inexact(a), name=name)
     return sign, logabs
-
-
-def expm(a: Any, *, name: str | None = None) -> Tensor:
-    """The exponentials of matrices [..., n, n].
-
-    Raises:
-        ShapeError: not square.
-        DTypeError: floats narrower than float32.
-
-    Source: scipy.linalg.expm.
-    """
-    return emit_one(MATRIX_EXPONENTIAL, promote_inexact(a), name)
 
 
 def matrix_power(a: Any, n: int, *, name: str | None = None) -> Tensor:
@@ -175,4 +176,4 @@ def trace(a: Any, offset: int = 0, *, name: str | None = None) -> Tensor:
     return reduce_sum(diagonal(tensor, offset, -2, -1), axis=-1, name=name)
 
 
-OPS: tuple[OpDef, ...] = (DETERMINANT, LOG_DETERMINANT, MATRIX_EXPONENTIAL)
+OPS: tuple[OpDef, ...] = (*declared(__name__), LOG_DETERMINANT)

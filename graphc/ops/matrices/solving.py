@@ -14,6 +14,12 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import expand_dims, squeeze
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
+from graphc.ops.core.declaring import (
+    Given,
+    Operands,
+    declared,
+    operator,
+)
 from graphc.ops.core.emit import emit_one, promote_inexact
 from graphc.ops.matrices.matrix_checks import (
     adjoint,
@@ -107,21 +113,36 @@ def _infer_pseudo_inverse(ctx: InferContext, a: TensorType, *, rtol: float | Non
     return TensorType(a.dtype, (*stack, n, m))
 
 
-INVERSE = OpDef(
-    name="Inverse",
-    signature="a -> x",
-    precision="wide",
+@operator(
+    "Inverse",
+    "a -> x",
     infer=infer_square,
     lower=lambda ctx, a: jnp.linalg.inv(a),
+    precision="wide",
     gradient=_inverse_gradient,
     layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: 2 * n**3),
-    doc="The inverses of matrices [..., n, n]. float32, float64 and complex dtypes.",
+    dtypes="float32, float64 and complex dtypes.",
 )
+def inv(a: Any, *, name: str | None = None) -> Given:
+    """The inverses of matrices [..., n, n]; infinite or NaN where one is singular.
 
-PSEUDO_INVERSE = OpDef(
-    name="PseudoInverse",
-    signature="a -> x",
+    `solve(a, b)` is faster and more exact than `inv(a) @ b`.
+
+    Raises:
+        ShapeError: not square.
+        DTypeError: floats narrower than float32.
+
+    Source: numpy.linalg.inv.
+    """
+    return promote_inexact(a)
+
+
+@operator(
+    "PseudoInverse",
+    "a -> x",
+    infer=_infer_pseudo_inverse,
+    lower=lambda ctx, a, *, rtol: jnp.linalg.pinv(a, rtol=rtol),
     precision="wide",
     attrs={
         "rtol": Attr(
@@ -131,13 +152,30 @@ PSEUDO_INVERSE = OpDef(
             "greater side times the dtype's epsilon",
         )
     },
-    infer=_infer_pseudo_inverse,
-    lower=lambda ctx, a, *, rtol: jnp.linalg.pinv(a, rtol=rtol),
     layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: singular_vectors(m, n, k) + 2 * m * n * k),
-    doc="The Moore-Penrose inverses [..., n, m] of matrices [..., m, n]. float32, float64 and "
-    "complex dtypes. Source of the gradient: Golub & Pereyra, SIAM J. Numer. Anal. 10, 1973.",
+    dtypes="float32, float64 and complex dtypes.",
 )
+def pinv(a: Any, rtol: float | None = None, *, name: str | None = None) -> Given:
+    """The Moore-Penrose inverses [..., n, m] of matrices [..., m, n].
+
+    Args:
+        a: [..., m, n].
+        rtol: singular values below `rtol` times the greatest count as 0; by default 10 times
+            the greater side times the dtype's epsilon.
+        name: of the node.
+
+    Returns:
+        [..., n, m].
+
+    Raises:
+        ShapeError: not a matrix.
+        DTypeError: floats narrower than float32.
+
+    Source: numpy.linalg.pinv; the default of rtol is jax.numpy.linalg.pinv's. Of the gradient:
+    Golub & Pereyra, SIAM J. Numer. Anal. 10, 1973.
+    """
+    return Operands(*promote_inexact(a), rtol=rtol)
 
 
 def solve(a: Any, b: Any, *, name: str | None = None) -> Tensor:
@@ -208,39 +246,4 @@ def cholesky_solve(factor: Any, b: Any, *, name: str | None = None) -> Tensor:
     return triangular_solve(adjoint(factor), half, lower=False, name=name)
 
 
-def inv(a: Any, *, name: str | None = None) -> Tensor:
-    """The inverses of matrices [..., n, n]; infinite or NaN where one is singular.
-
-    `solve(a, b)` is faster and more exact than `inv(a) @ b`.
-
-    Raises:
-        ShapeError: not square.
-        DTypeError: floats narrower than float32.
-
-    Source: numpy.linalg.inv.
-    """
-    return emit_one(INVERSE, promote_inexact(a), name)
-
-
-def pinv(a: Any, rtol: float | None = None, *, name: str | None = None) -> Tensor:
-    """The Moore-Penrose inverses of matrices.
-
-    Args:
-        a: [..., m, n].
-        rtol: singular values below `rtol` times the greatest count as 0; by default 10 times
-            the greater side times the dtype's epsilon.
-        name: of the node.
-
-    Returns:
-        [..., n, m].
-
-    Raises:
-        ShapeError: not a matrix.
-        DTypeError: floats narrower than float32.
-
-    Source: numpy.linalg.pinv; the default of rtol is jax.numpy.linalg.pinv's.
-    """
-    return emit_one(PSEUDO_INVERSE, promote_inexact(a), name, rtol=rtol)
-
-
-OPS: tuple[OpDef, ...] = (SOLVE, TRIANGULAR_SOLVE, INVERSE, PSEUDO_INVERSE)
+OPS: tuple[OpDef, ...] = (*declared(__name__), SOLVE, TRIANGULAR_SOLVE)

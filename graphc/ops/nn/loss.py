@@ -15,8 +15,14 @@ from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, infer_floating, require_one_dtype, unbroadcast
 from graphc.ops.core.cost_rules import times_operand
-from graphc.ops.core.emit import convert, emit, emit_one, promote_operands
-from graphc.ops.core.layout_rules import elementwise, replicated
+from graphc.ops.core.declaring import (
+    Given,
+    declared,
+    elementwise_operator,
+    operator,
+)
+from graphc.ops.core.emit import convert, emit, promote_operands
+from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import shifted, wide
 from graphc.ops.core.ranges import in_range
 
@@ -74,18 +80,33 @@ def _dense_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     ]
 
 
-SOFTMAX_CROSS_ENTROPY = OpDef(
-    name="SoftmaxCrossEntropy",
-    signature="logits, labels -> loss",
-    precision="wide",
+@operator(
+    "SoftmaxCrossEntropy",
+    "logits, labels -> loss",
     infer=_infer_dense,
     lower=_lower_dense,
+    precision="wide",
     gradient=_dense_gradient,
     layout=_rowwise,
     cost=times_operand(7),
-    doc="-sum(labels * log_softmax(logits)) over the last axis: logits and labels [..., classes] "
-    "give [...]. Floating dtypes; narrow ones are computed in float32.",
 )
+def softmax_cross_entropy(logits: Any, labels: Any, *, name: str | None = None) -> Given:
+    """Cross-entropy of the softmax of `logits` against distributions, over the last axis.
+
+    -sum(labels * log_softmax(logits)): logits and labels [..., classes] give [...]. Floating
+    dtypes; narrow ones are computed in float32.
+
+    Args:
+        logits: [..., classes], floating.
+        labels: [..., classes], promoted with `logits`; rows that sum to 1, or weights.
+
+    Returns:
+        [...]: one loss per row; average it with `reduce_mean`.
+
+    Raises:
+        ShapeError: shapes that differ.
+    """
+    return promote_operands(logits, labels)
 
 
 # -- labels as class numbers ----------------------------------------------------------------
@@ -151,19 +172,40 @@ def _sparse_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     return [emit(SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT, operands), None]
 
 
-SPARSE_SOFTMAX_CROSS_ENTROPY = OpDef(
-    name="SparseSoftmaxCrossEntropy",
-    signature="logits, labels -> loss",
-    precision="wide",
+@operator(
+    "SparseSoftmaxCrossEntropy",
+    "logits, labels -> loss",
     infer=_infer_sparse,
     lower=_lower_sparse,
+    precision="wide",
     gradient=_sparse_gradient,
     layout=_rowwise,
     cost=times_operand(5),
-    doc="-log_softmax(logits)[label] of each row: logits [..., classes] floating and labels "
-    "[...] integers give [...]. A label out of range gives NaN. Narrow dtypes are computed in "
-    "float32.",
 )
+def sparse_softmax_cross_entropy(logits: Any, labels: Any, *, name: str | None = None) -> Given:
+    """Cross-entropy of the softmax of `logits` against class numbers.
+
+    -log_softmax(logits)[label] of each row: logits [..., classes] floating and labels [...]
+    integers give [...]. Narrow dtypes are computed in float32.
+
+    Args:
+        logits: [..., classes], floating.
+        labels: [...], integers in [0, classes). A label out of range gives NaN, and is an error
+            in runs with `CompileOptions(check_numerics=True)`. To leave rows out, give them any
+            class and a weight of 0.
+
+    Returns:
+        [...]: one loss per row; average it with `reduce_mean`.
+
+    Raises:
+        ShapeError: leading sizes that differ.
+        DTypeError: labels that are not integers.
+    """
+    logits, labels = convert(logits), convert(labels)
+    if logits.ndim:  # otherwise the operator refuses them
+        classes = logits.shape[-1]
+        labels = in_range(labels, 0, classes, "labels", of="sparse_softmax_cross_entropy")
+    return logits, labels
 
 
 def _infer_sparse_gradient(
@@ -226,66 +268,19 @@ def _fold_sigmoid(x: np.ndarray[Any, Any], z: np.ndarray[Any, Any]) -> np.ndarra
     return loss
 
 
-SIGMOID_CROSS_ENTROPY = OpDef(
-    name="SigmoidCrossEntropy",
+@elementwise_operator(
+    "SigmoidCrossEntropy",
     signature="logits, labels -> loss",
-    precision="wide",
     infer=infer_floating,
     lower=_lower_sigmoid,
     gradient=_sigmoid_gradient,
-    layout=elementwise,
     fold=_fold_sigmoid,
     cost=times_operand(6),
-    doc="-labels * log(p) - (1 - labels) * log(1 - p) with p = sigmoid(logits), elementwise with "
-    "broadcasting. Floating dtypes.",
 )
-
-
-# -- functions ------------------------------------------------------------------------------
-
-
-def softmax_cross_entropy(logits: Any, labels: Any, *, name: str | None = None) -> Tensor:
-    """Cross-entropy of the softmax of `logits` against distributions, over the last axis.
-
-    Args:
-        logits: [..., classes], floating.
-        labels: [..., classes], promoted with `logits`; rows that sum to 1, or weights.
-
-    Returns:
-        [...]: one loss per row; average it with `reduce_mean`.
-
-    Raises:
-        ShapeError: shapes that differ.
-    """
-    return emit_one(SOFTMAX_CROSS_ENTROPY, promote_operands(logits, labels), name=name)
-
-
-def sparse_softmax_cross_entropy(logits: Any, labels: Any, *, name: str | None = None) -> Tensor:
-    """Cross-entropy of the softmax of `logits` against class numbers.
-
-    Args:
-        logits: [..., classes], floating.
-        labels: [...], integers in [0, classes). A label out of range gives NaN, and is an error
-            in runs with `CompileOptions(check_numerics=True)`. To leave rows out, give them any
-            class and a weight of 0.
-
-    Returns:
-        [...]: one loss per row; average it with `reduce_mean`.
-
-    Raises:
-        ShapeError: leading sizes that differ.
-        DTypeError: labels that are not integers.
-    """
-    logits, labels = convert(logits), convert(labels)
-    if logits.ndim:  # otherwise the operator refuses them
-        classes = logits.shape[-1]
-        labels = in_range(labels, 0, classes, "labels", of="sparse_softmax_cross_entropy")
-    operands = (logits, labels)
-    return emit_one(SPARSE_SOFTMAX_CROSS_ENTROPY, operands, name=name)
-
-
-def sigmoid_cross_entropy(logits: Any, labels: Any, *, name: str | None = None) -> Tensor:
+def sigmoid_cross_entropy(logits: Any, labels: Any, *, name: str | None = None) -> Given:
     """Cross-entropy of the sigmoid of `logits` against probabilities, elementwise.
+
+    -labels * log(p) - (1 - labels) * log(1 - p) with p = sigmoid(logits), with broadcasting.
 
     Args:
         logits: floating, any shape.
@@ -294,12 +289,10 @@ def sigmoid_cross_entropy(logits: Any, labels: Any, *, name: str | None = None) 
     Returns:
         One loss per element.
     """
-    return emit_one(SIGMOID_CROSS_ENTROPY, promote_operands(logits, labels), name=name)
+    return promote_operands(logits, labels)
 
 
-OPS: tuple[OpDef, ...] = (
-    SOFTMAX_CROSS_ENTROPY,
-    SPARSE_SOFTMAX_CROSS_ENTROPY,
-    SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT,
-    SIGMOID_CROSS_ENTROPY,
-)
+# -- functions ------------------------------------------------------------------------------
+
+
+OPS: tuple[OpDef, ...] = (*declared(__name__), SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT)

@@ -13,7 +13,13 @@ from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.broadcasting import infer_inexact, require_one_dtype
-from graphc.ops.core.emit import emit_one, promote_inexact
+from graphc.ops.core.declaring import (
+    Given,
+    Operands,
+    declared,
+    operator,
+)
+from graphc.ops.core.emit import promote_inexact
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import in_wider
 from graphc.ops.elementwise.complex_parts import conj
@@ -52,9 +58,10 @@ def _cost(ctx: CostContext, node: Node) -> int:
     return 2 * longer * shorter - low * (low + 1) - high * (high + 1)
 
 
-CONVOLVE = OpDef(
-    name="Convolve",
-    signature="x, y -> z",
+@operator(
+    "Convolve",
+    infer=_infer_convolve,
+    lower=in_wider(_lower_convolve),
     precision="wide",
     attrs={
         "mode": Attr(
@@ -64,18 +71,13 @@ CONVOLVE = OpDef(
             must='be "full", "same" or "valid"',
         )
     },
-    infer=_infer_convolve,
-    lower=in_wider(_lower_convolve),
     layout=replicated,
     cost=_cost,
-    doc="The sums of x[i] * y[k - i], for each k at which the vectors meet at all (full), at which "
-    "they meet whole (valid), or for as many in the middle as the longer has elements (same). "
-    "Floating and complex dtypes. Source: numpy.convolve.",
 )
-
-
-def convolve(x: Any, y: Any, mode: str = "full", *, name: str | None = None) -> Tensor:
+def convolve(x: Any, y: Any, mode: str = "full", *, name: str | None = None) -> Given:
     """The vectors `x` and `y` slid along each other, one backwards, multiplied and summed.
+
+    The sums of x[i] * y[k - i], for each k that the mode names. Floating and complex dtypes.
 
     Args:
         x: [n]; integers give float32.
@@ -90,7 +92,7 @@ def convolve(x: Any, y: Any, mode: str = "full", *, name: str | None = None) -> 
 
     Source: numpy.convolve.
     """
-    return emit_one(CONVOLVE, promote_inexact(x, y), name, mode=mode)
+    return Operands(*promote_inexact(x, y), mode=mode)
 
 
 def correlate(x: Any, y: Any, mode: str = "valid", *, name: str | None = None) -> Tensor:
@@ -102,4 +104,4 @@ def correlate(x: Any, y: Any, mode: str = "valid", *, name: str | None = None) -
     return convolve(x, flip(conj(y)), mode, name=name)
 
 
-OPS: tuple[OpDef, ...] = (CONVOLVE,)
+OPS: tuple[OpDef, ...] = declared(__name__)
