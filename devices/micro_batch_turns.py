@@ -9,6 +9,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ir.rewrite import substitute
 from graphc.ops.arrays.stacking import STACK, UNSTACK
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.scan import SCAN
 from graphc.ops.structure.state import IDENTITY
 from graphc.passes.core.building import node_of
@@ -63,28 +64,21 @@ class _Turns:
     ) -> None:
         self.nodes: list[Node] = []
         self._loop, self._turns = loop, turns
-        (body,) = loop.regions
-        consts, carries = loop.attrs["consts"], loop.attrs["carries"]
-        length = loop.attrs["length"]
-        taken = body.input_tensors()
-        inside = {t: at[o] for t, o in zip(taken, loop.inputs[:consts], strict=False) if o in at}
+        (body,), length, view = loop.regions, loop.attrs["length"], LoopView.of(loop)
+        pairs = zip(view.inner.consts, view.outer.consts, strict=True)
+        inside = {own: at[outer] for own, outer in pairs if outer in at}
         devices_of(body.nodes, inside, base)
         self._first_user = _first_users(body, inside)
-        given = body.output_tensors()
         held = [
             self._start(tensor, inside.get(last))
-            for tensor, last in zip(loop.inputs[consts : consts + carries], given, strict=False)
+            for tensor, last in zip(view.outer.carries, view.following, strict=True)
         ]
-        slices = [
-            self._slices(stack, own)
-            for stack, own in zip(
-                loop.inputs[consts + carries :], taken[consts + carries :], strict=True
-            )
-        ]
-        stacked: list[list[Tensor]] = [[] for _ in given[carries:]]
+        slices = [*map(self._slices, view.outer.xs, view.inner.xs)]
+        carries = len(held)
+        stacked: list[list[Tensor]] = [[] for _ in view.ys]
         order = range(length - 1, -1, -1) if loop.attrs["reverse"] else range(length)
         for turn in order:
-            operands = [*loop.inputs[:consts], *held, *(pieces[turn] for pieces in slices)]
+            operands = [*view.outer.consts, *held, *(pieces[turn] for pieces in slices)]
             results = self._turn(body, operands, turn)
             held = results[:carries]
             for stack, piece in zip(stacked, results[carries:], strict=True):

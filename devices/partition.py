@@ -15,11 +15,11 @@ from typing import NamedTuple
 from graphc.devices.clustering import Key, grouped
 from graphc.devices.micro_batch_turns import unrolled
 from graphc.devices.placer import devices_of
+from graphc.ir.builder import Builder
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Effects
 from graphc.ir.program import Program, effects_of, region
 from graphc.ops.structure.state import IDENTITY
-from graphc.passes.core.building import node_of
 
 
 class Send(NamedTuple):
@@ -199,7 +199,7 @@ def _with_copies(
             asked = makers[port.tensor].device if port.tensor in makers else ""
             where = homes.get(port.name) if port.kind == "state" else at.get(port.tensor)
             where = where or asked or base
-            copy = node_of(IDENTITY, (port.tensor,), name=f"{port.name}/copy")
+            copy = Builder(scope=port.name).add(IDENTITY, (port.tensor,), name="copy")
             copies.append(copy.replace(device=where))
             port = port._replace(tensor=copy.outputs[0])
         outputs.append(port)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphc.ir import dims
+from graphc.ir.builder import Builder
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program, region
@@ -16,7 +17,6 @@ from graphc.ops.matrices.matrix_product import MATMUL
 from graphc.ops.matrices.row_updates import UPDATE_BY_ROWS
 from graphc.ops.structure.ordering import AFTER
 from graphc.passes.core.base import Pass, PassResult
-from graphc.passes.core.building import node_of
 from graphc.passes.core.elementwise import is_elementwise
 from graphc.passes.core.readers import Readers
 from graphc.passes.core.state_updates import End, in_bodies, states
@@ -163,19 +163,19 @@ def _rows(height: int, width: int, block: int) -> int:
 def _written(program: Program, found: _Found, rows: int) -> Program:
     """The program with one node for the product and all that uses it."""
     product, (a, b) = found.product, found.product.inputs
-    added: list[Node] = []
+    builder = Builder(product)
     if found.readers:
-        added.append(node_of(AFTER, (b, *found.readers), like=product))
-        b = added[0].outputs[0]
+        (b,) = builder.add(AFTER, (b, *found.readers)).outputs
     bodies = _bodies(found, rows)
     old = [old for _, old in found.ends]
     new = [new for new, _ in found.ends]
     operands = (a, b, *old, *found.others, *found.scalars)
     counts: dict[str, Any] = {"states": len(old), "rows": rows}
-    added.append(node_of(UPDATE_BY_ROWS, operands, new, like=product, regions=bodies, **counts))
+    made = builder.add(UPDATE_BY_ROWS, operands, counts, tuple(bodies)).outputs
+    builder.define(*zip(made, new, strict=True))
     gone = {product, *found.inner}
     kept = [node for node in program.nodes if node not in gone]
-    return program.replace(nodes=(*kept, *added))
+    return program.replace(nodes=(*kept, *builder.nodes))
 
 
 def _bodies(found: _Found, rows: int) -> list[Program]:
@@ -188,7 +188,7 @@ def _bodies(found: _Found, rows: int) -> list[Program]:
 
     product, (a, b) = found.product, found.product.inputs
     taken = [piece(a, 1), Tensor(b.type, b.name)]
-    part = node_of(MATMUL, taken, like=product, **product.attrs)
+    part = Builder(product).add(MATMUL, taken, product.attrs)
     bodies = [region("product", taken, [part], part.outputs)]
     made = {node.outputs[0]: node for node in found.inner}
     written: list[Tensor] = []
@@ -205,15 +205,15 @@ def _bodies(found: _Found, rows: int) -> list[Program]:
         values.update(zip(found.others, others, strict=True))
         values.update(zip(found.scalars, scalars, strict=True))
         needs = set(needed(new, made, written))
-        nodes = []
+        builder = Builder()
         for tensor, node in made.items():
             if tensor in needs and tensor not in values:
                 sized = {"shape": gradient.type.shape} if node.op is BROADCAST_TO else {}
                 operands = [values[t] for t in node.inputs]
-                inner = node_of(node.op, operands, like=node, **{**node.attrs, **sized})
-                nodes.append(inner)
+                with builder.at(node):
+                    inner = builder.add(node.op, operands, {**node.attrs, **sized})
                 values[tensor] = inner.outputs[0]
         inputs = [gradient, *states, *others, *scalars]
-        bodies.append(region("update", inputs, nodes, [values[new]]))
+        bodies.append(region("update", inputs, builder.nodes, [values[new]]))
         written.append(new)
     return bodies

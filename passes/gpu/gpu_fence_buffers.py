@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from graphc.ir.builder import Builder
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ops.arrays.joining import SPLIT
 from graphc.ops.arrays.slicing import SLICE
+from graphc.ops.core.emit import emit_one
 from graphc.ops.structure.ordering import FENCE
 from graphc.passes.core.base import Pass, PassResult, run_bodies
-from graphc.passes.core.building import node_of
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class GpuFenceBuffers(Pass):
 def _fenced(node: Node) -> list[Node]:
     """The node, and fences that define what it defined."""
     cut = tuple([Tensor(t.type, f"{t.name}/cut") for t in node.outputs])
-    pairs = zip(cut, node.outputs, strict=True)
-    fences = [node_of(FENCE, (new,), (old,), like=node, number=0) for new, old in pairs]
-    return [node.replace(outputs=cut), *fences]
+    with Builder(node) as builder:
+        fenced = [emit_one(FENCE, (tensor,), number=0) for tensor in cut]
+        builder.define(*zip(fenced, node.outputs, strict=True))
+    return [node.replace(outputs=cut), *builder.nodes]

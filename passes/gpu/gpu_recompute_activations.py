@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from graphc.ir.builder import Builder
 from graphc.ir.costs import bytes_of_type
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ops.structure.ordering import FENCE
 from graphc.passes.core.base import Pass, PassResult, run_bodies
-from graphc.passes.core.building import node_of
 from graphc.passes.core.elementwise import is_elementwise
 from graphc.passes.simplify.prune import Prune
 
@@ -146,7 +146,7 @@ class _Flow:
         elif made is None or tensor.type.rank == 0:
             found = tensor
         else:
-            fence = node_of(FENCE, (tensor,), like=made, number=0)
+            fence = Builder(made).add(FENCE, (tensor,), {"number": 0})
             nodes.append(fence)
             found = fence.outputs[0]
         self._again[tensor] = found

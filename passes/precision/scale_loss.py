@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
 
+from graphc.ir.builder import Builder
 from graphc.ir.dtypes import FLOAT32, INT32
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import OpDef
 from graphc.ir.program import Port, Program
 from graphc.ir.types import TensorType
-from graphc.ops.arrays.stacking import STACK
-from graphc.ops.core.emit import CAST
-from graphc.ops.elementwise.arithmetic import ADD, MAXIMUM, MINIMUM, MULTIPLY
-from graphc.ops.elementwise.comparison import GREATER_EQUAL, IS_FINITE, LOGICAL_AND, WHERE
-from graphc.ops.elementwise.powers import RECIPROCAL
-from graphc.ops.reductions.reduction import REDUCE_ALL
+from graphc.ops.arrays.stacking import stack
+from graphc.ops.core.emit import cast, constant
+from graphc.ops.elementwise.arithmetic import maximum, minimum
+from graphc.ops.elementwise.comparison import isfinite, logical_and, where
+from graphc.ops.elementwise.powers import reciprocal
+from graphc.ops.reductions.reduction import reduce_all
 from graphc.ops.structure.training import GRADIENTS, LOSS_ADJOINT, UPDATED
 from graphc.passes.core.base import Pass, PassResult
-from graphc.passes.core.building import constant_of, node_of
 from graphc.passes.precision.precision_roles import computes_narrow
 
 # Hidden state: the scale, and how many good steps there were since it changed.
@@ -62,10 +61,11 @@ class ScaleLoss(Pass):
         scaling = _Scaling()
         node: Node | None = None
         try:
-            for node in program.nodes:
-                scaling.add(node)
-            node = None
-            result = scaling.finish(program, self.growth)
+            with scaling.builder:
+                for node in program.nodes:
+                    scaling.add(node)
+                node = None
+                result = scaling.finish(program, self.growth)
         except Exception as error:
             raise self.fault(node, error) from error
         return PassResult(result, len(scaling.good))
@@ -80,7 +80,7 @@ class _Scaling:
         good: step -> whether all its gradients are finite: bool scalars.
     """
 
-    nodes: list[Node] = field(default_factory=list)
+    builder: Builder = field(default_factory=lambda: Builder(scope="loss_scale"))
     scaled: set[str] = field(default_factory=set)
     good: dict[str, Tensor] = field(default_factory=dict)
     scale: Tensor = field(default_factory=lambda: Tensor(SCALE_TYPE, LOSS_SCALE))
@@ -93,9 +93,9 @@ class _Scaling:
             self.narrow.update(node.outputs)
         if node.op is LOSS_ADJOINT:
             (one,) = node.inputs
-            factor = self._as(self.scale, one.type, node)
-            scaled = self.emit(MULTIPLY, (one, factor), like=node)
-            self.nodes.append(node.replace(inputs=(scaled,)))
+            with self._for(node):
+                scaled = one * cast(self.scale, one.type.dtype)
+            self.builder.append(node.replace(inputs=(scaled,)))
             self.scaled.add(node.attrs["step"])
         elif node.op is GRADIENTS and node.attrs["step"] in self.scaled:
             self._gradients(node)
@@ -105,33 +105,39 @@ class _Scaling:
             for old, new, result in zip(
                 node.inputs[:half], node.inputs[half:], node.outputs, strict=True
             ):
-                self.nodes.append(node_of(WHERE, (good, new, old), (result,), like=node))
+                with self.builder.at(node):
+                    self.builder.define((where(good, new, old), result))
             self.kept.update(node.outputs)
         else:
-            self.nodes.append(node)
+            self.builder.append(node)
+
+    def _for(self, node: Node) -> AbstractContextManager[None]:
+        """What is written inside is for `node`."""
+        return self.builder.at(node, f"{node.name}/loss_scale")
 
     def _gradients(self, node: Node) -> None:
         """The marked gradients, divided by the scale; and whether they are finite."""
         marked = [Tensor(t.type, t.name) for t in node.outputs]
-        self.nodes.append(node.replace(outputs=tuple(marked)))
-        inverse = self.emit(RECIPROCAL, (self.scale,), like=node)
+        self.builder.append(node.replace(outputs=tuple(marked)))
+        with self._for(node):
+            inverse = reciprocal(self.scale)
         finite = []
         for scaled, gradient in zip(marked, node.outputs, strict=True):
-            factor = self._as(inverse, gradient.type, node)
-            self.nodes.append(node_of(MULTIPLY, (scaled, factor), (gradient,), like=node))
-            each = self.emit(IS_FINITE, (gradient,), like=node)
-            axes = tuple(range(gradient.type.rank))
-            finite.append(self.emit(REDUCE_ALL, (each,), like=node, axes=axes, keepdims=False))
-        stacked = self.emit(STACK, finite, like=node, axis=0)
-        good = self.emit(REDUCE_ALL, (stacked,), like=node, axes=(0,), keepdims=False)
-        self.good[node.attrs["step"]] = good
+            with self._for(node):
+                factor = cast(inverse, gradient.type.dtype)
+            with self.builder.at(node):
+                self.builder.define((scaled * factor, gradient))
+            with self._for(node):
+                finite.append(reduce_all(isfinite(gradient)))
+        with self._for(node):
+            self.good[node.attrs["step"]] = reduce_all(stack(finite))
 
     def finish(self, program: Program, growth: int) -> Program:
         """The program with the scale among its state."""
         steps = Tensor(STEPS_TYPE, GOOD_STEPS)
         good, *others = self.good.values()
         for other in others:
-            good = self.emit(LOGICAL_AND, (good, other))
+            good = logical_and(good, other)
         outputs = self._other_state(program, good)
         scale, count = self._next(good, steps, growth)
         return program.replace(
@@ -140,7 +146,7 @@ class _Scaling:
                 Port(LOSS_SCALE, "state", self.scale),
                 Port(GOOD_STEPS, "state", steps),
             ),
-            nodes=tuple(self.nodes),
+            nodes=tuple(self.builder.nodes),
             outputs=(
                 *outputs,
                 Port(LOSS_SCALE, "state", scale),
@@ -157,43 +163,16 @@ class _Scaling:
             tensor = port.tensor
             beside = port.kind == "state" and tensor in self.narrow and tensor not in self.kept
             if beside and port.name in old:
-                tensor = self.emit(WHERE, (good, tensor, old[port.name]))
+                tensor = where(good, tensor, old[port.name])
             outputs.append(port._replace(tensor=tensor))
         return outputs
 
     def _next(self, good: Tensor, steps: Tensor, growth: int) -> tuple[Tensor, Tensor]:
         """The scale and the count of good steps after this one."""
-        zero, one = self._constant(0, steps.type), self._constant(1, steps.type)
-        more = self.emit(ADD, (steps, one))
-        grows = self.emit(GREATER_EQUAL, (more, self._constant(growth, steps.type)))
-        twice = self.emit(MULTIPLY, (self.scale, self._constant(2, SCALE_TYPE)))
-        doubled = self.emit(MINIMUM, (twice, self._constant(_LARGEST_SCALE, SCALE_TYPE)))
-        halved = self.emit(MULTIPLY, (self.scale, self._constant(0.5, SCALE_TYPE)))
-        least = self.emit(MAXIMUM, (halved, self._constant(1, SCALE_TYPE)))
-        kept = self.emit(WHERE, (grows, doubled, self.scale))
-        again = self.emit(WHERE, (grows, zero, more))
-        return self.emit(WHERE, (good, kept, least)), self.emit(WHERE, (good, again, zero))
-
-    def _constant(self, value: float, type: TensorType) -> Tensor:
-        node = constant_of(value, type.dtype, name="loss_scale/Constant")
-        self.nodes.append(node)
-        return node.outputs[0]
-
-    def _as(self, factor: Tensor, type: TensorType, like: Node) -> Tensor:
-        """The factor in the dtype of what it multiplies."""
-        if type.dtype == factor.type.dtype:
-            return factor
-        return self.emit(CAST, (factor,), like=like, dtype=type.dtype)
-
-    def emit(
-        self,
-        op: OpDef,
-        inputs: tuple[Tensor, ...] | list[Tensor],
-        like: Node | None = None,
-        **attrs: Any,
-    ) -> Tensor:
-        """The result of a new node."""
-        name = f"loss_scale/{op.name}"
-        node = node_of(op, inputs, like=like, name=name, **attrs)
-        self.nodes.append(node)
-        return node.outputs[0]
+        zero = constant(0, steps.type.dtype)
+        more = steps + 1
+        grows = more >= growth
+        doubled = minimum(self.scale * 2, _LARGEST_SCALE)
+        least = maximum(self.scale * 0.5, 1)
+        kept, again = where(grows, doubled, self.scale), where(grows, zero, more)
+        return where(good, kept, least), where(good, again, zero)

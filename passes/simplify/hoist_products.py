@@ -8,16 +8,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from graphc.ir.builder import Builder
 from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
-from graphc.ops.core.emit import CAST
+from graphc.ops.core.emit import CAST, emit_one
 from graphc.ops.elementwise.arithmetic import ADD
 from graphc.ops.elementwise.bits import BITCAST
 from graphc.ops.matrices.contraction import DOT_GENERAL
 from graphc.ops.matrices.matrix_product import MATMUL
 from graphc.passes.core.base import Pass, PassResult
-from graphc.passes.core.building import node_of
 from graphc.passes.core.loop_stacks import LoopStacks, rewrite_loops, uses_of
 from graphc.passes.core.peak import bytes_of, peak
 from graphc.passes.core.rules import Rewriter
@@ -101,11 +101,11 @@ def _without_products(node: Node, known: Rewriter) -> tuple[Node, list[Node]]:
     """The loop without the carries that can go, and the nodes that make their last values."""
     if type(node.attrs["length"]) is not int:
         return node, []
-    body, first, stacks = node.regions[0], node.attrs["consts"], LoopStacks(node)
-    given, results = body.input_tensors(), body.output_tensors()
+    stacks = LoopStacks(node)
+    view = stacks.view
     found: dict[int, list[Term]] = {}
-    for number in range(node.attrs["carries"]):
-        terms = _terms(stacks, given[first + number], results[number])
+    for number, ends in enumerate(zip(view.inner.carries, view.following, strict=True)):
+        terms = _terms(stacks, *ends)
         if terms:
             found[number] = terms
     if not _is_worth(stacks, found):  # together they share stacks
@@ -114,9 +114,9 @@ def _without_products(node: Node, known: Rewriter) -> tuple[Node, list[Node]]:
         return node, []
     after = _After(stacks)
     for number, terms in found.items():
-        start = node.inputs[first + number]
+        start = view.outer.carries[number]
         after.add_up(None if known.scalar(start) == 0 else start, terms, node.outputs[number])
-    return stacks.without(found), after.nodes
+    return stacks.without(found), after.builder.nodes
 
 
 def _terms(stacks: LoopStacks, carry: Tensor, result: Tensor) -> list[Term] | None:
@@ -190,14 +190,16 @@ def _operand(stacks: LoopStacks, tensor: Tensor, made: dict[Tensor, Node]) -> Op
         base = node.inputs[0]
     if stacks.has(base):
         return Operand(base, tuple(casts), tensor)
-    shared = stacks.node.regions[0].input_tensors()[: stacks.node.attrs["consts"]]
-    return None if any(base is each for each in shared) else Operand(tensor, (), tensor)
+    return (
+        None
+        if any(base is each for each in stacks.view.inner.consts)
+        else Operand(tensor, (), tensor)
+    )
 
 
 def _is_worth(stacks: LoopStacks, found: dict[int, list[Term]]) -> bool:
     """See the class; all in bytes of a turn."""
-    carries = stacks.node.regions[0].input_tensors()[stacks.node.attrs["consts"] :]
-    carried = sum(bytes_of(carries[number]) for number in found)
+    carried = sum(bytes_of(stacks.view.inner.carries[number]) for number in found)
     operands = {
         each.value: each for terms in found.values() for term in terms for each in term.operands
     }
@@ -211,13 +213,13 @@ class _After:
     """The nodes after a loop.
 
     Attributes:
-        nodes: in order.
+        builder: has them.
     """
 
     def __init__(self, stacks: LoopStacks) -> None:
+        self.builder = Builder()
         self._stacks = stacks
         self._made: dict[Tensor, Tensor] = {}  # value of the body -> all turns of it, cast
-        self.nodes: list[Node] = []
 
     def add_up(self, start: Tensor | None, terms: Sequence[Term], result: Tensor) -> None:
         """Makes `result` of the terms of all turns; `start` is None where it is zero."""
@@ -225,16 +227,12 @@ class _After:
         for term in terms:
             a, b = (self._turns(operand) for operand in term.operands)
             lhs, rhs = ((0, *[axis + 1 for axis in axes]) for axes in term.axes)
-            node = node_of(
-                DOT_GENERAL, (a, b), like=term.product, lhs_contract=lhs, rhs_contract=rhs
-            )
-            self.nodes.append(node)
-            made = self._cast(node.outputs[0], term.casts)
-            if value is not None:
-                self.nodes.append(node_of(ADD, (value, made), like=term.product))
-                made = self.nodes[-1].outputs[0]
-            value = made
-        self.nodes[-1] = self.nodes[-1].replace(outputs=(result,))
+            with self.builder, self.builder.at(term.product):
+                made = emit_one(DOT_GENERAL, (a, b), lhs_contract=lhs, rhs_contract=rhs)
+                made = self._cast(made, term.casts)
+                value = made if value is None else value + made
+        if value is not None:
+            self.builder.define((value, result))
 
     def _turns(self, operand: Operand) -> Tensor:
         if operand.value not in self._made:
@@ -244,6 +242,6 @@ class _After:
 
     def _cast(self, tensor: Tensor, casts: Sequence[Node]) -> Tensor:
         for cast in reversed(casts):
-            self.nodes.append(node_of(cast.op, (tensor,), like=cast, **cast.attrs))
-            tensor = self.nodes[-1].outputs[0]
+            with self.builder.at(cast):
+                tensor = self.builder.add(cast.op, (tensor,), cast.attrs).outputs[0]
         return tensor
