@@ -41,6 +41,7 @@ class Plan:
         self.prepared = prepared
         self.order: list[int] | None = None  # of the given feeds, where it is not that of `feeds`
         self.executables: dict[ProgramKey, Executable] = {}
+        self._keys: dict[Any, ProgramKey] = {}  # of one step, by shapes: to make one costs 0.2 us
         sources = prepared.sources
         self.specs = [
             FeedSpec(port, sources.get(port.name), copy=True)
@@ -89,7 +90,11 @@ class Plan:
         """The values in order as arrays of the right dtype, and the key of one step with them."""
         given = feeds.values() if self.order is None else self._reorder(feeds)
         values = [spec.convert(value) for spec, value in zip(self.specs, given, strict=True)]
-        return values, ProgramKey(tuple([value.shape for value in values]))
+        shapes = tuple([value.shape for value in values])
+        key = self._keys.get(shapes)
+        if key is None:
+            key = self._keys[shapes] = ProgramKey(shapes)
+        return values, key
 
     def _reorder(self, feeds: Mapping[Any, Any]) -> list[Any]:
         given = list(feeds.values())

@@ -1,0 +1,109 @@
+"""Requests, back ends, plans and keys as records."""
+
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc as gc
+from graphc.devices.strategy import DataParallel
+from graphc.runtime.feeds.fetches import FetchSet
+from graphc.runtime.pipeline.compilation import Compilation
+from graphc.runtime.pipeline.request import CompileRequest
+from graphc.runtime.step.plans import Plan, ProgramKey
+from graphc.runtime.targets.backends import OneDevice, OnMesh, Partitioned, Replicas
+from graphc.runtime.targets.prepare import prepare
+
+OPTIONS = gc.CompileOptions(cache=None)
+
+
+def model(place: str | None = None) -> tuple[gc.Graph, Any, Any]:
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder(("batch", 4), name="x")
+        y = gc.nn.Dense(4, name="first")(x)
+        with gc.device(place):
+            y = gc.reduce_sum(gc.nn.Dense(4, name="second")(y), axis=1)
+    return graph, x, y
+
+
+def request(place: str | None = None, **how: Any) -> CompileRequest:
+    graph, x, y = model(place)
+    return CompileRequest(prepare(graph, [y], [x], OPTIONS), [(8, 4)], OPTIONS, **how)
+
+
+def test_a_request_chooses_the_back_end() -> None:
+    one = Compilation(request()).backend
+    assert isinstance(one, OneDevice)
+    assert (one.replicas, one.keeps_to_limit, one.parallel) == (1, True, None)
+    shared = Compilation(request(strategy=DataParallel(2))).backend
+    assert isinstance(shared, Replicas) and len(shared.devices) == shared.replicas == 2
+    assert shared.keeps_to_limit and shared.parallel == DataParallel(2).meaning()
+    mesh = gc.devices.Mesh({"data": 2})
+    over = Compilation(request(strategy=mesh)).backend
+    assert isinstance(over, OnMesh) and not over.keeps_to_limit
+    assert over.parallel == mesh.meaning()
+    parted = Compilation(request("/device:CPU:1"))
+    assert isinstance(parted.backend, Partitioned) and parted.placement is not None
+    assert len(parted.devices) == 2 and not parted.backend.keeps_to_limit
+
+
+def test_a_request_for_one_device_overrides_the_placement() -> None:
+    device = Compilation(request()).devices[0]
+    compilation = Compilation(request("/device:CPU:1", device=device))
+    assert compilation.backend == OneDevice(device) and compilation.placement is None
+
+
+def test_a_request_under_other_options_is_another_request() -> None:
+    first = request(steps=3, soft=False)
+    options = gc.CompileOptions(pipeline="O0", cache=None)
+    second = first.under(options)
+    assert second.options is options and first.options is OPTIONS
+    assert (second.steps, second.soft, second.shapes) == (3, False, first.shapes)
+    assert second.prepared is not first.prepared
+    with pytest.raises(FrozenInstanceError):
+        first.steps = 4  # type: ignore[misc]
+
+
+def test_one_step_and_a_loop_are_different_programs_of_a_plan() -> None:
+    graph, x, y = model()
+    session = gc.Session(graph, options=OPTIONS)
+    value = np.ones((2, 4), np.float32)
+    once = session.run(y, {x: value})
+    for n in (1, 2):
+        rows = session.run_steps(y, [{x: value}] * n, n)
+        assert rows.shape == (n, 2)
+        np.testing.assert_allclose(rows[0], once, rtol=1e-6)
+    (plan,) = session._programs.plans.values()
+    assert list(plan.executables) == [ProgramKey(((2, 4),), n) for n in (None, 1, 2)]
+
+
+def test_a_scalar_feed_is_no_number_of_steps() -> None:
+    graph = gc.Graph()
+    with graph:
+        x = gc.placeholder((), "int32", name="x")
+        y = x + 1
+    session = gc.Session(graph, options=OPTIONS)
+    assert session.run(y, {x: 3}) == 4
+    assert session.run_steps(y, {x: np.arange(2, dtype=np.int32)}, 2).tolist() == [1, 2]
+    assert session.compile_count == 2
+
+
+def test_plans_of_one_program_share_it() -> None:
+    graph, x, y = model()
+    first = Plan.of(graph, [y], {x: 0}, OPTIONS)
+    other = Plan.of(graph, {"y": y, "again": y}, {"x:0": 0}, OPTIONS, [first])
+    assert other.prepared is first.prepared and other.executables is first.executables
+    alone = Plan.of(graph, [y], {x: 0}, OPTIONS)
+    assert alone.prepared is not first.prepared
+    apart = Plan.of(graph, [y, graph.variable("first/bias")], {x: 0}, OPTIONS, [first])
+    assert apart.prepared is not first.prepared
+
+
+def test_a_fetch_set_is_one_program_whatever_its_nest_and_order() -> None:
+    graph, x, y = model()
+    bias = graph.variable("first/bias")
+    first = FetchSet.of(graph, [y, bias], [x])
+    assert first.program == FetchSet.of(graph, {"b": bias, "y": (y, y)}, [x]).program
+    assert first.program != FetchSet.of(graph, [y], [x]).program
