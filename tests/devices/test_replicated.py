@@ -14,6 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 import graphc as gc
 from graphc.devices import DataParallel
 from graphc.errors import DeviceError, LayoutError
+from graphc.runtime.targets import replicated
 from tests.near import assert_near
 
 REPLICAS = 4
@@ -360,3 +361,30 @@ def test_penalties_on_parameters_count_once() -> None:
     after = together.values()
     for name, value in alone.values().items():
         assert_near(after[name], value, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("rows", [8, 6])
+@pytest.mark.parametrize("shard_optimizer", [False, True])
+def test_by_shard_map_the_numbers_are_those_by_pmap(
+    shard_optimizer: bool, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches that divide by the replicas and such that do not; fetches that are cut and whole;
+    dropout, whose masks depend on the replica."""
+    found = []
+    for form in ("pmap", "shard_map"):
+        monkeypatch.setattr(replicated, "MAPPED_BY", form)
+        if form == "shard_map":
+            monkeypatch.delattr(jax, "pmap")
+        with gc.Graph(seed=1) as graph:
+            x = gc.placeholder((None, 6), "float64", name="x")
+            hidden = gc.nn.Dense(8, activation=gc.tanh, name="hidden")(x)
+            out = gc.nn.Dense(1, name="out")(gc.nn.dropout(hidden, 0.5))
+            loss = gc.reduce_mean(gc.square(out - gc.reduce_max(x, axis=1, keepdims=True)))
+            train = gc.minimize(loss, optax.adam(0.01))
+        strategy = DataParallel(REPLICAS, shard_optimizer=shard_optimizer)
+        session = gc.Session(graph, strategy=strategy, options=gc.CompileOptions(cache=None))
+        fed = {x: batch(rows)[0]}
+        steps = [session.run([train, loss, out], fed)[1:] for _ in range(3)]
+        found.append([*[np.asarray(v) for step in steps for v in step], *session.values().values()])
+    for a, b in zip(*found, strict=True):
+        assert_near(b, a, rtol=1e-12)

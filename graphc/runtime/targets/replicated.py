@@ -1,4 +1,5 @@
-"""A program for several devices at once, through `jax.pmap`: one replica a device.
+"""A program for several devices at once, one replica a device: through `jax.pmap`, or
+`jax.shard_map`.
 
 State has no leading device axis; it is whole on every device, but for the slots of optimizers
 where the strategy has them cut. Feeds and fetches keep their
@@ -11,11 +12,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, PartitionSpec
 
 from graphc.config import CompileOptions
 from graphc.devices.bucketing import BucketCollectives, joining_options
@@ -50,6 +51,9 @@ from graphc.runtime.targets.jax_program import (
 )
 from graphc.runtime.targets.numerics import Table, checked
 from graphc.runtime.targets.slot_pieces import homes_of, slot_pieces
+
+MAPPED_BY: Literal["pmap", "shard_map"] = "pmap"
+"""What runs the replicas. Both give the same numbers; `jax.pmap` is to go one day."""
 
 
 def on_replicas(
@@ -160,11 +164,23 @@ def _checked(local: Local, options: CompileOptions) -> tuple[Local, Table | None
 def _on_replicas(
     local: Local, out_axes: Sequence[int | None], devices: Sequence[jax.Device]
 ) -> Callable[..., list[Any]]:
-    """The step on global values: cut, `jax.pmap` of the local program, joined."""
-    replicas = len(devices)
-    one_replica = to_function(local.program, axis_name=AXIS_NAME, replicas=replicas)
+    """The step on global values: the local program on each device's piece of them."""
+    one_replica = to_function(local.program, axis_name=AXIS_NAME, replicas=len(devices))
     in_axes = tuple(axis_of(layout) for layout in local.inputs)
-    inside = with_token(local.program, one_replica)
+    mapped = _by_pmap if MAPPED_BY == "pmap" else _by_shard_map
+    step = mapped(with_token(local.program, one_replica), in_axes, out_axes, devices)
+    step.__name__ = local.program.name
+    return step
+
+
+def _by_pmap(
+    inside: Callable[..., list[Any]],
+    in_axes: Sequence[int | None],
+    out_axes: Sequence[int | None],
+    devices: Sequence[jax.Device],
+) -> Callable[..., list[Any]]:
+    """Operands are cut, `jax.pmap` runs `inside`, and results are joined."""
+    replicas = len(devices)
     # `jax.pmap` wants an operand that is cut: there is none where all batches are uneven.
     ranks = [np.arange(replicas)] if all(axis is None for axis in in_axes) else []
     mapped = jax.pmap(
@@ -185,8 +201,34 @@ def _on_replicas(
             for result, axis in zip(mapped(*ranks, *pieces), out_axes, strict=True)
         ]
 
-    step.__name__ = local.program.name
     return step
+
+
+def _by_shard_map(
+    inside: Callable[..., list[Any]],
+    in_axes: Sequence[int | None],
+    out_axes: Sequence[int | None],
+    devices: Sequence[jax.Device],
+) -> Callable[..., list[Any]]:
+    """`jax.shard_map` cuts and joins. What every replica has whole is not checked to be the same,
+    as `jax.pmap` does not."""
+    mapped = jax.shard_map(
+        inside,
+        mesh=Mesh(np.array(devices), (AXIS_NAME,)),
+        in_specs=tuple(_spec(axis) for axis in in_axes),
+        out_specs=[_spec(axis) for axis in out_axes],
+        check_vma=False,
+    )
+
+    def step(*values: Any) -> list[Any]:
+        found: list[Any] = mapped(*values)
+        return found
+
+    return step
+
+
+def _spec(axis: int | None) -> PartitionSpec:
+    return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, AXIS_NAME)
 
 
 def _cut(value: Any, axis: int, replicas: int) -> Any:
