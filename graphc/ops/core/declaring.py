@@ -1,6 +1,6 @@
 """Operators declared by the functions that users call.
 
-    @elementwise_operator("Tanh", lax.tanh, slope=lambda dy, x, y: dy * (1.0 - square(y)))
+    @elementwise_operator("Tanh", lax.tanh, derivative=lambda dy, x, y: dy * (1.0 - square(y)))
     def tanh(x: Any, *, name: str | None = None) -> Given:
         '''The hyperbolic tangent, elementwise; integers give float32.'''
         return promote_inexact(x)
@@ -142,7 +142,7 @@ def elementwise_operator(
     infer: Callable[..., Any] = infer_inexact,
     lower: Callable[..., Any] | None = None,
     widen: bool = False,
-    slope: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
+    derivative: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
     precision: str = "wide",
     dtypes: str = "",
     **fields: Unpack[Fields],
@@ -154,13 +154,13 @@ def elementwise_operator(
         infer: one that takes no attributes will do.
         widen: whether dtypes that XLA has no such function for are computed in wider ones: see
             `in_wider`.
-        slope: the gradient of a function of one operand: `(dy, x, y) -> adjoint of x`.
+        derivative: the gradient of a function of one operand: `(dy, x, y) -> adjoint of x`.
         dtypes: as in `operator`; the usual rules of inference say it themselves.
     """
     lowering = lower or _lowering(cast("Callable[..., Any]", function))
     fields.setdefault("layout", elementwise)
-    if slope is not None:
-        fields["gradient"] = unary_gradient(slope)
+    if derivative is not None:
+        fields["gradient"] = unary_gradient(derivative)
     return operator(
         name,
         signature,

@@ -285,7 +285,7 @@ def clip(x: Any, lo: Any = None, hi: Any = None, *, name: str | None = None) -> 
     lax.neg,
     infer=infer_numeric,
     precision="follow",
-    slope=lambda dy, x, y: -dy,
+    derivative=lambda dy, x, y: -dy,
     layout=additive,
     fold=np.negative,
 )

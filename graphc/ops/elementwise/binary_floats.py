@@ -38,7 +38,7 @@ def _exp2(x: Any) -> Any:
     "Exp2",
     _exp2,
     widen=True,
-    slope=lambda dy, x, y: dy * (y * math.log(2.0)),
+    derivative=lambda dy, x, y: dy * (y * math.log(2.0)),
     fold=lambda x: np.power(x.dtype.type(2), x),
 )
 def exp2(x: Any, *, name: str | None = None) -> Given:

@@ -37,7 +37,7 @@ __all__ = ["cbrt", "fmod", "hypot", "ldexp", "logaddexp", "nextafter", "signbit"
     lax.cbrt,
     infer=infer_floating,
     widen=True,
-    slope=lambda dy, x, y: dy / (3.0 * square(y)),
+    derivative=lambda dy, x, y: dy / (3.0 * square(y)),
     fold=np.cbrt,
 )
 def cbrt(x: Any, *, name: str | None = None) -> Given:

@@ -113,14 +113,18 @@ INTEGER_POWER = OpDef(
 
 
 @elementwise_operator(
-    "Square", lax.square, infer=infer_numeric, slope=lambda dy, x, y: dy * (2 * x), fold=np.square
+    "Square",
+    lax.square,
+    infer=infer_numeric,
+    derivative=lambda dy, x, y: dy * (2 * x),
+    fold=np.square,
 )
 def square(x: Any, *, name: str | None = None) -> Given:
     """x * x, elementwise; numeric dtypes."""
     return (convert(x),)
 
 
-@elementwise_operator("Sqrt", lax.sqrt, slope=lambda dy, x, y: dy * (0.5 / y), fold=np.sqrt)
+@elementwise_operator("Sqrt", lax.sqrt, derivative=lambda dy, x, y: dy * (0.5 / y), fold=np.sqrt)
 def sqrt(x: Any, *, name: str | None = None) -> Given:
     """The square root, elementwise; integers give float32."""
     return promote_inexact(x)
@@ -129,7 +133,7 @@ def sqrt(x: Any, *, name: str | None = None) -> Given:
 @elementwise_operator(
     "Rsqrt",
     lax.rsqrt,
-    slope=lambda dy, x, y: dy * (-0.5 * (y / x)),
+    derivative=lambda dy, x, y: dy * (-0.5 * (y / x)),
     fold=lambda x: np.reciprocal(np.sqrt(x)),
 )
 def rsqrt(x: Any, *, name: str | None = None) -> Given:
@@ -138,7 +142,7 @@ def rsqrt(x: Any, *, name: str | None = None) -> Given:
 
 
 @elementwise_operator(
-    "Reciprocal", lax.reciprocal, slope=lambda dy, x, y: -(dy * square(y)), fold=np.reciprocal
+    "Reciprocal", lax.reciprocal, derivative=lambda dy, x, y: -(dy * square(y)), fold=np.reciprocal
 )
 def reciprocal(x: Any, *, name: str | None = None) -> Given:
     """1 / x, elementwise; integers give float32."""

@@ -57,28 +57,28 @@ __all__ = [
 ]
 
 
-@elementwise_operator("Exp", lax.exp, slope=lambda dy, x, y: dy * y, fold=np.exp, widen=True)
+@elementwise_operator("Exp", lax.exp, derivative=lambda dy, x, y: dy * y, fold=np.exp, widen=True)
 def exp(x: Any, *, name: str | None = None) -> Given:
     """e to the power x, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
 @elementwise_operator(
-    "Expm1", lax.expm1, slope=lambda dy, x, y: dy * (y + 1.0), fold=np.expm1, widen=True
+    "Expm1", lax.expm1, derivative=lambda dy, x, y: dy * (y + 1.0), fold=np.expm1, widen=True
 )
 def expm1(x: Any, *, name: str | None = None) -> Given:
     """exp(x) - 1, elementwise, exact near 0; integers give float32."""
     return promote_inexact(x)
 
 
-@elementwise_operator("Log", lax.log, slope=lambda dy, x, y: dy / x, fold=np.log, widen=True)
+@elementwise_operator("Log", lax.log, derivative=lambda dy, x, y: dy / x, fold=np.log, widen=True)
 def log(x: Any, *, name: str | None = None) -> Given:
     """The natural logarithm, elementwise; integers give float32. NaN below 0, -inf at 0."""
     return promote_inexact(x)
 
 
 @elementwise_operator(
-    "Log1p", lax.log1p, slope=lambda dy, x, y: dy / (x + 1.0), fold=np.log1p, widen=True
+    "Log1p", lax.log1p, derivative=lambda dy, x, y: dy / (x + 1.0), fold=np.log1p, widen=True
 )
 def log1p(x: Any, *, name: str | None = None) -> Given:
     """log(1 + x), elementwise, exact near 0; integers give float32."""
@@ -89,14 +89,14 @@ def _sin_slope(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return dy * cos(x)
 
 
-@elementwise_operator("Sin", lax.sin, slope=_sin_slope, fold=np.sin, widen=True)
+@elementwise_operator("Sin", lax.sin, derivative=_sin_slope, fold=np.sin, widen=True)
 def sin(x: Any, *, name: str | None = None) -> Given:
     """The sine of x radians, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
 @elementwise_operator(
-    "Cos", lax.cos, slope=lambda dy, x, y: -(dy * sin(x)), fold=np.cos, widen=True
+    "Cos", lax.cos, derivative=lambda dy, x, y: -(dy * sin(x)), fold=np.cos, widen=True
 )
 def cos(x: Any, *, name: str | None = None) -> Given:
     """The cosine of x radians, elementwise; integers give float32."""
@@ -104,7 +104,7 @@ def cos(x: Any, *, name: str | None = None) -> Given:
 
 
 @elementwise_operator(
-    "Tan", lax.tan, slope=lambda dy, x, y: dy * (1.0 + square(y)), fold=np.tan, widen=True
+    "Tan", lax.tan, derivative=lambda dy, x, y: dy * (1.0 + square(y)), fold=np.tan, widen=True
 )
 def tan(x: Any, *, name: str | None = None) -> Given:
     """The tangent of x radians, elementwise; integers give float32."""
@@ -112,7 +112,11 @@ def tan(x: Any, *, name: str | None = None) -> Given:
 
 
 @elementwise_operator(
-    "Asin", lax.asin, slope=lambda dy, x, y: dy * rsqrt(1.0 - square(x)), fold=np.arcsin, widen=True
+    "Asin",
+    lax.asin,
+    derivative=lambda dy, x, y: dy * rsqrt(1.0 - square(x)),
+    fold=np.arcsin,
+    widen=True,
 )
 def asin(x: Any, *, name: str | None = None) -> Given:
     """The inverse sine in radians, from -pi/2 to pi/2; integers give float32."""
@@ -122,7 +126,7 @@ def asin(x: Any, *, name: str | None = None) -> Given:
 @elementwise_operator(
     "Acos",
     lax.acos,
-    slope=lambda dy, x, y: -(dy * rsqrt(1.0 - square(x))),
+    derivative=lambda dy, x, y: -(dy * rsqrt(1.0 - square(x))),
     fold=np.arccos,
     widen=True,
 )
@@ -132,7 +136,7 @@ def acos(x: Any, *, name: str | None = None) -> Given:
 
 
 @elementwise_operator(
-    "Atan", lax.atan, slope=lambda dy, x, y: dy / (1.0 + square(x)), fold=np.arctan, widen=True
+    "Atan", lax.atan, derivative=lambda dy, x, y: dy / (1.0 + square(x)), fold=np.arctan, widen=True
 )
 def atan(x: Any, *, name: str | None = None) -> Given:
     """The inverse tangent in radians, from -pi/2 to pi/2; integers give float32."""
@@ -142,7 +146,7 @@ def atan(x: Any, *, name: str | None = None) -> Given:
 @elementwise_operator(
     "Asinh",
     lax.asinh,
-    slope=lambda dy, x, y: dy * rsqrt(square(x) + 1.0),
+    derivative=lambda dy, x, y: dy * rsqrt(square(x) + 1.0),
     fold=np.arcsinh,
     widen=True,
 )
@@ -154,7 +158,7 @@ def asinh(x: Any, *, name: str | None = None) -> Given:
 @elementwise_operator(
     "Acosh",
     lax.acosh,
-    slope=lambda dy, x, y: dy * rsqrt((x - 1.0) * (x + 1.0)),
+    derivative=lambda dy, x, y: dy * rsqrt((x - 1.0) * (x + 1.0)),
     fold=np.arccosh,
     widen=True,
 )
@@ -166,7 +170,7 @@ def acosh(x: Any, *, name: str | None = None) -> Given:
 @elementwise_operator(
     "Atanh",
     lax.atanh,
-    slope=lambda dy, x, y: dy / ((1.0 - x) * (1.0 + x)),
+    derivative=lambda dy, x, y: dy / ((1.0 - x) * (1.0 + x)),
     fold=np.arctanh,
     widen=True,
 )
@@ -179,14 +183,14 @@ def _sinh_slope(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return dy * cosh(x)
 
 
-@elementwise_operator("Sinh", lax.sinh, slope=_sinh_slope, fold=np.sinh, widen=True)
+@elementwise_operator("Sinh", lax.sinh, derivative=_sinh_slope, fold=np.sinh, widen=True)
 def sinh(x: Any, *, name: str | None = None) -> Given:
     """The hyperbolic sine, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
 @elementwise_operator(
-    "Cosh", lax.cosh, slope=lambda dy, x, y: dy * sinh(x), fold=np.cosh, widen=True
+    "Cosh", lax.cosh, derivative=lambda dy, x, y: dy * sinh(x), fold=np.cosh, widen=True
 )
 def cosh(x: Any, *, name: str | None = None) -> Given:
     """The hyperbolic cosine, elementwise; integers give float32."""
@@ -196,7 +200,7 @@ def cosh(x: Any, *, name: str | None = None) -> Given:
 @elementwise_operator(
     "Tanh",
     lax.tanh,
-    slope=lambda dy, x, y: dy * (1.0 - square(y)),
+    derivative=lambda dy, x, y: dy * (1.0 - square(y)),
     fold=np.tanh,
     precision="follow",
     widen=True,
@@ -209,7 +213,7 @@ def tanh(x: Any, *, name: str | None = None) -> Given:
 @elementwise_operator(
     "Sigmoid",
     lax.logistic,
-    slope=lambda dy, x, y: dy * (y * (1.0 - y)),
+    derivative=lambda dy, x, y: dy * (y * (1.0 - y)),
     fold=lambda x: np.reciprocal(np.exp(-x) + np.ones((), x.dtype)),
     precision="follow",
     widen=True,
@@ -222,7 +226,7 @@ def sigmoid(x: Any, *, name: str | None = None) -> Given:
 @elementwise_operator(
     "Erf",
     lax.erf,
-    slope=lambda dy, x, y: dy * (2.0 / math.sqrt(math.pi) * exp(-square(x))),
+    derivative=lambda dy, x, y: dy * (2.0 / math.sqrt(math.pi) * exp(-square(x))),
     fold=lambda x: np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype),
     infer=infer_floating,
     precision="follow",
@@ -236,7 +240,7 @@ def erf(x: Any, *, name: str | None = None) -> Given:
 @elementwise_operator(
     "Erfc",
     lax.erfc,
-    slope=lambda dy, x, y: dy * (-2.0 / math.sqrt(math.pi) * exp(-square(x))),
+    derivative=lambda dy, x, y: dy * (-2.0 / math.sqrt(math.pi) * exp(-square(x))),
     fold=lambda x: np.vectorize(math.erfc, otypes=[np.float64])(x).astype(x.dtype),
     infer=infer_floating,
     widen=True,
@@ -249,7 +253,7 @@ def erfc(x: Any, *, name: str | None = None) -> Given:
 @elementwise_operator(
     "ErfInv",
     lax.erf_inv,
-    slope=lambda dy, x, y: dy * (math.sqrt(math.pi) / 2.0 * exp(square(y))),
+    derivative=lambda dy, x, y: dy * (math.sqrt(math.pi) / 2.0 * exp(square(y))),
     infer=infer_floating,
     widen=True,
 )
@@ -261,7 +265,7 @@ def erfinv(x: Any, *, name: str | None = None) -> Given:
 @elementwise_operator(
     "Softplus",
     jax.nn.softplus,
-    slope=lambda dy, x, y: dy * sigmoid(x),
+    derivative=lambda dy, x, y: dy * sigmoid(x),
     fold=lambda x: np.logaddexp(x.astype(np.float64), 0.0).astype(x.dtype),
     infer=infer_floating,
     widen=True,
