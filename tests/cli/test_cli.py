@@ -439,7 +439,7 @@ BAD_INPUT = [
     ("train {script} --devices two", "'two' is not a number of at least 1"),
     ("train nothing.py", "script 'nothing.py' does not exist; give a Python file"),
     ("train {folder}", "is a folder"),
-    ("train {script} --devices 99", "99 devices asked for"),
+    ("train {script} --devices 99", "99 devices requested"),
     ("train {script} --save {folder}/no/where.gcx", "cannot write"),
     ("train {script} --save {folder}", "cannot write"),
     ("compile {script} --fetch los", "'los' in graph 'regression'; did you mean 'loss'"),
