@@ -186,8 +186,11 @@ LIES: dict[str, tuple[Change, str | None]] = {
     "other format": (lambda m: m.update(format="zip"), "is not a graphc artifact"),
     "no version": (lambda m: m.pop("version"), "None is not a version"),
     "version zero": (lambda m: m.update(version=0), "0 is not a version"),
-    "huge version": (lambda m: m.update(version=10**100), "is of version 1000"),
-    "newer": (lambda m: m.update(version=3), "is of version 3; this graphc reads up to 2"),
+    "huge version": (lambda m: m.update(version=10**100), "has version 1000"),
+    "newer": (
+        lambda m: m.update(version=3),
+        "has version 3, but this graphc reads versions up to 2",
+    ),
     "older": (lambda m: m.update(version=1), "program must be of type str"),
 }
 

@@ -356,7 +356,7 @@ def test_export_for_several_devices(run: Run, tmp_path: Path) -> None:
     script, path = as_script(tmp_path, text), tmp_path / "m.gcx"
     command = ("export", script, path, "--platforms", "cpu")
     check_one_line(
-        run(*command), "signature 'train' is replicated, and the session has no strategy"
+        run(*command), "signature 'train' is replicated, but the session has no strategy"
     )
     code, out, _ = run(*command, "--devices", 2, "--steps", 2, "--no-progress", "--validate")
     assert code == 0 and "train      loss" in out

@@ -62,7 +62,7 @@ def test_devices_that_do_not_fit() -> None:
         Mesh({"data": 2, "model": 2}, 3)
     with pytest.raises(AttributeValueError, match="has 2 positions, got 4 devices"):
         Mesh({"data": 2}, ["/cpu:*"]).resolve()
-    with pytest.raises(AttributeValueError, match="batch_axis='model' is no axis"):
+    with pytest.raises(AttributeValueError, match="batch_axis='model' is not an axis"):
         Mesh({"data": 2}, batch_axis="model")
     with pytest.raises(DeviceError, match="Mesh: a device can hold one place only"):
         Mesh({"data": 2}, ["/cpu:0", "/cpu:0"]).resolve()
