@@ -288,8 +288,8 @@ def test_inspect_says_which_form_runs_and_why(run: Run, artifact: Path, tmp_path
     forge(artifact, tmp_path / "m.gcx", change)
     code, out, _ = run("inspect", tmp_path / "m.gcx")
     assert code == 0
-    assert "here: graph (stablehlo: its calling convention is 99, and jax" in out
-    assert "for 9 devices  cannot run here ('train' was saved for 9 devices, and there are" in out
+    assert "here: graph (stablehlo: its calling convention is 99, but jax" in out
+    assert "for 9 devices  cannot run here ('train' was saved for 9 devices, but only" in out
 
 
 def test_inspect_checks_every_member(run: Run, artifact: Path, tmp_path: Path) -> None:
