@@ -1,4 +1,5 @@
-"""Devices: their names, where nodes are placed on them, and how a program is spread over them."""
+"""Devices: their names, the placement of nodes on them, and the distribution of a program over
+them."""
 
 import typing
 

@@ -1,7 +1,6 @@
-"""`AsyncDataParallel`: workers that do not wait for each other, and a server of parameters.
+"""`AsyncDataParallel`: workers that do not wait for each other, and a parameter server.
 
-What it means is in `devices.step_halves` and `runtime.staleness`, what carries it out in
-`runtime.worker_run`.
+`devices.step_halves` and `runtime.staleness` define its meaning; `runtime.worker_run` executes it.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from graphc.ir.source import current_source
 
 @dataclass(frozen=True)
 class AsyncDataParallel:
-    """Workers that each take a batch of their own, and a server that holds the variables.
+    """Workers that each compute on their own batch, and a server that holds the variables.
 
-    A worker reads the variables, computes its gradients, and has the server apply them, without
-    waiting for the others, who may have changed the variables meanwhile. By how many updates at
-    most, `staleness` says. It is another method than one step with the whole batch, and how runs
-    interleave differs from run to run; `DataParallel` is exact. For `Session.run_workers`: other
-    runs of such a session are those of one device, the server's.
+    A worker reads the variables, computes its gradients, and has the server apply them. It does not
+    wait for the other workers, which may have updated the variables in the meantime; `staleness`
+    limits the number of such updates. This method is not equivalent to one step with the whole
+    batch, and the interleaving differs from run to run; `DataParallel` is exact. Workers run in
+    `Session.run_workers`. All other runs of such a session use one device, the server's.
 
     Sources: Recht et al., Hogwild!, NIPS 2011, arXiv:1106.5730; Dean et al., Large scale
     distributed deep networks, NIPS 2012 (Downpour SGD); Ho et al., More effective distributed ML
@@ -34,17 +33,18 @@ class AsyncDataParallel:
     machine learning with the parameter server, OSDI 2014.
 
     Args:
-        workers: how many, on this process's devices in turn: more workers than devices share
-            them. Or their devices, one a worker: `jax.Device`s, or names, where `/gpu:*` stands
-            for all GPUs; one that stands there twice has two workers.
+        workers: the number of workers, assigned to this process's devices in turn; if there are
+            more workers than devices, they share devices. Or a list with one device for each
+            worker: `jax.Device`s, or names, where `/gpu:*` stands for all GPUs. A device that is
+            listed twice has two workers.
         server: the device that holds the variables and applies the updates.
-        staleness: how many updates of other workers, at most, come between a worker's read and
-            its own update. 0 lets only one worker at a time compute: then the updates are those
-            of single runs, in the order of the batches. None for no bound; with n workers, n - 1
-            keeps nobody from reading.
+        staleness: the maximum number of updates by other workers between a worker's read and its
+            own update. With 0, only one worker at a time computes, and the updates are those of
+            single runs, in the order of the batches. None sets no bound. With n workers, n - 1
+            never delays a read.
 
     Raises:
-        AttributeValueError: not such values.
+        AttributeValueError: an argument has an invalid value.
         DeviceError: a name does not parse.
 
     >>> AsyncDataParallel(["/cpu:0", "/cpu:0"], server="/cpu:0", staleness=1).staleness
@@ -72,14 +72,14 @@ class AsyncDataParallel:
                 "AsyncDataParallel: staleness must be an int of at least 0, or None for no bound, "
                 f"got {bound!r}",
                 source=current_source(),
-                hint="pass how many updates of others a worker may miss: staleness=3",
+                hint="pass how many updates by other workers a worker may miss: staleness=3",
             )
 
     def resolve(self) -> tuple[jax.Device, ...]:
-        """The workers' devices, one a worker.
+        """The workers' devices, one for each worker.
 
         Raises:
-            DeviceError: one is not there.
+            DeviceError: a device does not exist.
         """
         if isinstance(self.workers, int):
             here = jax.local_devices()
@@ -93,12 +93,12 @@ class AsyncDataParallel:
         """The device of the server.
 
         Raises:
-            DeviceError: it is not there, or the name means several.
+            DeviceError: the device does not exist, or the name matches several devices.
         """
         found = _devices(self.server)
         if len(found) > 1:
             raise DeviceError(
-                f"AsyncDataParallel: the server is one device, and {self.server!r} means "
+                f"AsyncDataParallel: the server must be one device, but {self.server!r} matches "
                 f"{', '.join(map(name_of, found))}",
                 source=current_source(),
                 hint=f'name one of them: server="{name_of(found[0])}"',

@@ -23,7 +23,7 @@ def attached_machine() -> Machine:
     """The machine that this process runs on.
 
     Raises:
-        DeviceError: it has no GPUs of NVIDIA, or JAX does not see them or describe them.
+        DeviceError: it has no NVIDIA GPUs, or JAX does not see or describe them.
     """
     gpus = [device for device in jax.local_devices() if device.platform == "gpu"]
     if not gpus:
@@ -36,16 +36,16 @@ def attached_machine() -> Machine:
 
 
 def described(devices: Sequence[jax.Device]) -> Machine:
-    """A machine with these GPUs, which must be of one model.
+    """A machine with these GPUs. All must be of one model.
 
     Raises:
-        DeviceError: they are not, or JAX does not describe them.
+        DeviceError: they are of several models, or JAX does not describe them.
     """
     kinds = {device.device_kind for device in devices}
     if len(kinds) > 1:
         raise DeviceError(
-            f"a machine has GPUs of one model, and these are {', '.join(sorted(kinds))}",
-            hint="show JAX those of one model: CUDA_VISIBLE_DEVICES=0,1",
+            f"the GPUs of a machine must be of one model, but these are {', '.join(sorted(kinds))}",
+            hint="make only GPUs of one model visible to JAX: CUDA_VISIBLE_DEVICES=0,1",
         )
     try:
         text = str(xla_client.get_topology_for_devices(list(devices)).target_config)
@@ -58,9 +58,9 @@ def described(devices: Sequence[jax.Device]) -> Machine:
 
 
 def _gpu(text: str) -> Gpu:
-    """The model that XLA describes. Its peak rates are those of the shipped description of that
-    name, where there is one."""
-    # Of a name that occurs more than once, nested messages have the later ones.
+    """The GPU model that XLA describes. Its peak rates come from graphc's own description of that
+    model, if there is one."""
+    # If a name occurs more than once, the later ones belong to nested messages.
     fields = {name: value for name, _, value in reversed(_FIELD.findall(text))}
     found = _CAPABILITY.search(text)
     parts = {name: value for name, _, value in _FIELD.findall(found[1] if found else "")}

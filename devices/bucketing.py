@@ -1,4 +1,4 @@
-"""BucketCollectives: what replicas sum up goes between them in few large messages."""
+"""BucketCollectives: replicas exchange their sums in a few large messages."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from graphc.ops.structure.collective import EXCHANGES
 from graphc.passes.core.base import Pass, PassResult, run_all_bodies
 
 BUCKET_BYTES: Final = 25 * 2**20
-# On GPUs XLA copies what it joins, and a last large bucket is exchanged when nothing is left to
-# compute. Estimated for 8 H100 (runtime.hlo_cost.timeline), steps of an LSTM, GPT-2 small and
-# ResNet-50 take 3.76, 9.97 and 10.76 ms with 8 MiB; 3.88, 9.99 and 10.85 with 30; 3.76, 9.95 and
-# 10.78 without buckets, whose small messages the estimate takes for faster than they are.
+# On GPUs XLA copies the values that it joins. A large last bucket is exchanged when no computation
+# is left that could hide it. Estimates for 8 H100 (runtime.hlo_cost.timeline), for steps of an
+# LSTM, GPT-2 small and ResNet-50: 3.76, 9.97 and 10.76 ms with buckets of 8 MiB; 3.88, 9.99 and
+# 10.85 ms with 30 MiB; 3.76, 9.95 and 10.78 ms without buckets. The estimate assumes that small
+# messages are faster than they are.
 GPU_BUCKET_BYTES: Final = 8 * 2**20
 
 
 def joining_options(platform: str, bucket_bytes: int) -> Mapping[str, int]:
-    """The options of XLA that make it join exchanges up to that size: those of a bucket too, which
-    JAX hands to it one by one. By default it joins up to 30 MiB. 0 joins none."""
+    """The XLA options that limit joined exchanges to this size. They also apply to the exchanges of
+    a bucket, which JAX passes to XLA one by one. XLA's default limit is 30 MiB. 0 joins none."""
     if platform != "gpu":
         return {}
     kinds = ("all_reduce", "all_gather", "reduce_scatter")
@@ -35,24 +36,27 @@ def joining_options(platform: str, bucket_bytes: int) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class BucketCollectives(Pass):
-    """Exchanges that do not wait for each other become one, until it carries `bucket_bytes`.
+    """Joins exchanges that do not depend on each other until they carry `bucket_bytes`.
 
-    Gradients come one by one, each with a sum over the replicas of its own, and every such
-    exchange has a cost of its own too: the replicas meet. So they are joined in the order in
-    which they get ready, which is that of the backward pass. A bucket is full with the gradient
-    by which it reaches `bucket_bytes`, and may go while the rest of the backward pass is being
-    calculated; a gradient that fills a bucket by itself stands alone, the open bucket stays open.
-    So there are at most `bytes / bucket_bytes + 1` for what can be joined at all: values of one
-    dtype, for one reduction, as many exchanges away from the end of the program. Of two such
-    values neither waits for the other, and no circle of buckets comes about; but what batch
-    statistics wait for does not go with gradients, for which nothing waits.
+    The backward pass produces gradients one by one. Each has its own sum over the replicas, and
+    each such exchange has a fixed cost, because the replicas synchronize. So exchanges are joined
+    in the order in which their operands become ready, which is the order of the backward pass. A
+    bucket is full when a gradient brings it to `bucket_bytes`. It can then be sent while the rest
+    of the backward pass is computed. A gradient that fills a bucket by itself is exchanged alone,
+    and the open bucket stays open. So there are at most `bytes / bucket_bytes + 1` buckets for each
+    set of values that can be joined: values of one dtype, with one reduction, and with the same
+    number of exchanges between them and the end of the program. Of two such values neither depends
+    on the other, so buckets cannot form a cycle. Exchanges of batch statistics are never joined
+    with those of gradients, because other nodes depend on batch statistics, but none depends on
+    gradients.
 
-    Where optimizers keep pieces (`devices.state_pieces`), the same is done to reduce-scatters of
-    gradients and all-gathers of parameters, but for large ones: these would be copied.
+    Where optimizers keep pieces (`devices.state_pieces`), reduce-scatters of gradients and
+    all-gathers of parameters are joined in the same way. Large ones are not, because they would be
+    copied.
 
-    XLA joins all-reduces itself, by an order and a size of its own: on CPU all that there are
-    when the backward pass has ended; on GPUs up to a size, which `joining_options` sets. Here small
-    arrays of a bucket are laid side by side, which it does not do (see `ops.collective`).
+    XLA itself joins all-reduces with its own order and size: on CPU it joins all that are left at
+    the end of the backward pass; on GPUs it joins them up to a size that `joining_options` sets.
+    XLA does not concatenate the small arrays of a bucket; this pass does (see `ops.collective`).
 
     Source: S. Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training,
     VLDB 2020, sections 3.2.2 and 3.2.3, and the default of 25 MiB.
@@ -60,7 +64,7 @@ class BucketCollectives(Pass):
     Must not: run before the program is local.
 
     Attributes:
-        bucket_bytes: what a bucket holds at least, but the last.
+        bucket_bytes: the minimum size of each bucket except the last.
     """
 
     bucket_bytes: int = BUCKET_BYTES
@@ -80,7 +84,7 @@ class BucketCollectives(Pass):
         return PassResult(program, changed)
 
     def _buckets(self, nodes: Sequence[Node]) -> list[list[Node]]:
-        """The exchanges, those that are to be one together."""
+        """The exchanges, grouped into buckets."""
         buckets: list[list[Node]] = []
         open_ones: dict[object, list[Node]] = {}
         filled: dict[object, int] = {}
@@ -104,14 +108,11 @@ class BucketCollectives(Pass):
 
 
 def _exchanges_behind(nodes: Sequence[Node]) -> dict[Node, int]:
-    """For each exchange, how many of them at most come one after the other behind it.
-
-    None of two with the same number waits for the other.
-    """
+    """For each exchange, the length of the longest chain of exchanges that depend on it."""
     found: dict[Node, int] = {}
     behind: dict[Tensor | None, int] = {}
     for node in reversed(nodes):
-        effect = () if is_pure(node) else (None,)  # what has effects keeps its order
+        effect = () if is_pure(node) else (None,)  # nodes with effects keep their order
         count = max((behind.get(t, 0) for t in (*node.outputs, *effect)), default=0)
         if node.op in EXCHANGES:
             found[node] = count
@@ -123,7 +124,7 @@ def _exchanges_behind(nodes: Sequence[Node]) -> dict[Node, int]:
 
 
 def _joined(nodes: Sequence[Node], buckets: Iterable[Sequence[Node]]) -> list[Node]:
-    """The nodes with one exchange for each bucket, as soon as all of it is ready."""
+    """The nodes with one exchange for each bucket, placed where all its operands are ready."""
     last = {bucket[-1]: bucket for bucket in buckets}
     members = {node for bucket in last.values() for node in bucket}
     result = []
@@ -136,7 +137,7 @@ def _joined(nodes: Sequence[Node], buckets: Iterable[Sequence[Node]]) -> list[No
 
 
 def _in_order(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes with each behind what it needs, otherwise in the order in which they are.
+    """The nodes in topological order, which otherwise keeps their present order.
 
     Kahn's algorithm (CACM 5, 1962), which takes the first of those that are ready.
     """

@@ -1,4 +1,4 @@
-"""Which nodes become one cluster: as few clusters as can run one after the other."""
+"""Groups nodes into as few clusters as can run one after the other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphc.ir.program import Program, effects_of, is_pure
 
 
 class Key(NamedTuple):
-    """What nodes of a cluster have in common: their device, and the micro-batch they are for."""
+    """What the nodes of a cluster have in common: the device and the micro-batch."""
 
     device: str
     micro_batch: int | None = None
@@ -22,29 +22,29 @@ class Key(NamedTuple):
 def grouped(program: Program, keys: Mapping[Node, Key]) -> list[list[Node]]:
     """The nodes of each cluster, in an order in which the clusters can run.
 
-    First by levels: how often the way to a node changes its key, at most. No edge leads to a lower
-    level, and one between two keys leads to a higher one: so what has one key and level can run at
-    once. For a micro-batch only the way inside of it counts, since what leaves one never comes
-    back: so all micro-batches are cut alike, and share executables. Then clusters of one key are
-    joined wherever no way leads from one to the other through a third. (The fewest possible are a
-    shortest common supersequence, for which no quick method is known: Maier 1978; of two keys in
-    turn, levels are the fewest.)
+    First, each node gets a level: the largest number of key changes on any path to it. No edge
+    leads to a lower level, and an edge between two keys leads to a higher level. So nodes with the
+    same key and level can run together. For a micro-batch only the part of the path inside it
+    counts, since no path that leaves a micro-batch comes back. So all micro-batches are divided
+    alike, and share executables. Then clusters of one key are joined wherever no path leads from
+    one to the other through a third. (The minimum is a shortest common supersequence, for which no
+    fast algorithm is known: Maier 1978. For two alternating keys, levels give the minimum.)
 
     Args:
-        keys: of each node; those without one are left out.
+        keys: the key of each node. Nodes without a key are left out.
     """
     makers: dict[Tensor, Node] = {}
-    earlier: dict[Node, list[Node]] = {}  # what each node has to wait for
+    earlier: dict[Node, list[Node]] = {}  # the nodes that each node depends on
     last_effect: list[Node] = []
     level: dict[Node, int] = {}
-    inside: dict[Node, int] = {}  # counted from the beginning of the micro-batch
+    inside: dict[Node, int] = {}  # counted from the start of the micro-batch
     groups: dict[tuple[Key, int], list[Node]] = {}
     for node in program.nodes:
         if node not in keys:
             continue
         key = keys[node]
         before = [makers[t] for t in node.inputs if t in makers]
-        if effects_of(node) & Effects.HOST:  # in program order, on whatever devices
+        if effects_of(node) & Effects.HOST:  # in program order, on any device
             before += last_effect
             last_effect = [node]
         earlier[node] = before
@@ -59,11 +59,11 @@ def grouped(program: Program, keys: Mapping[Node, Key]) -> list[list[Node]]:
 
 
 def _late(program: Program, groups: list[list[Node]], keys: Mapping[Node, Key]) -> list[list[Node]]:
-    """Moves nodes that only a later cluster of their key needs into that one, where it needs no
-    more bytes for it than it was sent.
+    """Moves nodes that only a later cluster of their key uses into that cluster, if their operands
+    are not larger than their results.
 
-    So what is kept between two clusters is what it was computed from, which may be there anyway;
-    and state is read where it is updated, so that it can be written over.
+    So what is stored between two clusters is the operands, which may be stored anyway. State is
+    then read where it is updated, so that it can be overwritten.
     """
     of = {node: i for i, group in enumerate(groups) for node in group}
     users, outputs = program.users(), set(program.output_tensors())
@@ -89,7 +89,7 @@ def _late(program: Program, groups: list[list[Node]], keys: Mapping[Node, Key]) 
 
 
 class _Joining:
-    """Clusters by number, which ones come right after each, and joining two of them."""
+    """Clusters by number, their direct successors, and the operation that joins two clusters."""
 
     def __init__(
         self, groups: Mapping[tuple[Key, int], list[Node]], earlier: Mapping[Node, list[Node]]
@@ -116,7 +116,7 @@ class _Joining:
         return [self._nodes[i] for i in self._order()]
 
     def _may_join(self, one: int, other: int) -> bool:
-        """Whether no way leads from one to the other through a third."""
+        """Whether no path leads from one to the other through a third."""
         pairs = ((one, other), (other, one))
         return not any(self._reaches(self._after[a] - {b}, b) for a, b in pairs)
 
@@ -140,7 +140,8 @@ class _Joining:
         return False
 
     def _order(self) -> list[int]:
-        """Kahn's (1962), of those that may come next the first of the program."""
+        """Kahn's algorithm (1962). Of the clusters that may come next, it takes the first in the
+        program."""
         waits = dict.fromkeys(self._after, 0)
         for after in self._after.values():
             for i in after:

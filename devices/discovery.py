@@ -15,20 +15,19 @@ _KINDS: dict[str, Callable[[], Sequence[jax.Device]]] = {}
 
 
 def register_kind(kind: str, devices: str | Callable[[], Sequence[jax.Device]]) -> None:
-    """Makes devices known under a kind of their own: `/npu:0`, `/device:NPU:0`.
+    """Registers devices under a new kind: `/npu:0`, `/device:NPU:0`.
 
-    The devices that JAX uses by default and the processors are known already, by the name of their
-    platform. This is for those of further platforms (plug-ins of JAX), and for giving some of them
-    another name.
+    JAX's default devices and the CPUs are already registered under the name of their platform. Use
+    this function for devices of other platforms (JAX plug-ins), or to give devices another name.
 
     Args:
-        kind: letters, digits and underscores; case does not matter. Registered again, the later
-            one holds.
-        devices: the name of a platform, as `jax.devices` takes it; or a function that gives the
-            devices of this process, called when devices are looked up.
+        kind: letters, digits and underscores; case does not matter. A later registration of the
+            same kind replaces the earlier one.
+        devices: the name of a platform, as `jax.devices` takes it; or a function that returns the
+            devices of this process. It is called when devices are looked up.
 
     Raises:
-        AttributeValueError: no name of a kind, or one that is taken.
+        AttributeValueError: the kind is not a valid name, or the name is in use.
 
     >>> register_kind("host", "cpu")
     >>> "/device:HOST:0" in available()
@@ -44,7 +43,7 @@ def register_kind(kind: str, devices: str | Callable[[], Sequence[jax.Device]]) 
     taken = {device.platform.upper() for device in (*jax.local_devices(), *_host_devices())}
     if upper in taken or upper in ("JOB", "REPLICA", "TASK"):
         raise AttributeValueError(
-            f"the kind {upper} has a meaning already", source=source, hint="use another name"
+            f"the kind {upper} is already in use", source=source, hint="use another name"
         )
     if callable(devices):
         _KINDS[upper] = devices
@@ -66,7 +65,7 @@ def register_kind(kind: str, devices: str | Callable[[], Sequence[jax.Device]]) 
 
 
 def available() -> dict[str, jax.Device]:
-    """Every device of this process by its name, those that JAX uses by default first, those of
+    """Every device of this process by its name. JAX's default devices come first, and devices of
     registered kinds last.
 
     >>> list(available())[0]
@@ -85,13 +84,13 @@ def available() -> dict[str, jax.Device]:
 def _host_devices() -> list[jax.Device]:
     try:
         return list(jax.local_devices(backend="cpu"))
-    except RuntimeError:  # JAX was told not to use the processor
+    except RuntimeError:  # JAX was told not to use the CPU
         return []
 
 
 def name_of(device: jax.Device) -> str:
-    """The name of a device of this process or of a machine that is not here; JAX's own words for
-    one of another process."""
+    """The name of a device of this process or of a machine that is not present. For a device of
+    another process, the text that JAX gives."""
     if not is_here(device):
         return str(DeviceSpec(kind=device.platform.upper(), index=device.id))
     return next((name for name, d in available().items() if d == device), str(device))
@@ -105,13 +104,13 @@ def platform_of(device: jax.Device) -> str:
 
 
 def find_devices(name: str, known: Mapping[str, jax.Device] | None = None) -> list[jax.Device]:
-    """The devices that a device name allows; none if there is no such device.
+    """The devices that match a device name, or an empty list.
 
-    A part that the name leaves open may be anything; `/gpu:*` is any GPU. The task of a name is
-    the number of a process. Jobs and replicas of names are not told apart.
+    A part that the name omits matches any value; `/gpu:*` matches any GPU. The task of a name is
+    the number of a process. The job and the replica of a name are ignored.
 
     Args:
-        known: the devices there are, by name; by default those of this process.
+        known: the available devices by name; by default those of this process.
 
     Raises:
         DeviceError: the name does not parse.
@@ -121,7 +120,7 @@ def find_devices(name: str, known: Mapping[str, jax.Device] | None = None) -> li
 
 
 def matching(name: str, known: Iterable[str]) -> list[str]:
-    """Those of the device names `known` that a device name allows: see `find_devices`.
+    """The names in `known` that match a device name: see `find_devices`.
 
     Raises:
         DeviceError: the name does not parse.
@@ -137,23 +136,23 @@ def _fits(device: DeviceSpec, wanted: DeviceSpec) -> bool:
 
 
 def first_devices(count: int, known: Mapping[str, jax.Device] | None = None) -> list[jax.Device]:
-    """The first `count` devices of the kind that JAX uses by default.
+    """The first `count` devices of JAX's default platform.
 
     Args:
-        known: the devices there are, by name; by default those of this process.
+        known: the available devices by name; by default those of this process.
 
     Raises:
         DeviceError: there are fewer.
     """
     devices = jax.local_devices() if known is None else list(known.values())
     if count > len(devices):
-        raise _missing(f"{count} devices asked for", devices[0].platform, count, known)
+        raise _missing(f"{count} devices requested", devices[0].platform, count, known)
     return list(devices[:count])
 
 
 def no_such_device(name: str, why: str = "", known: Iterable[str] | None = None) -> DeviceError:
-    """The error for a device name that fits none of the devices there are: those that `known`
-    names, by default those of this process."""
+    """The error for a device name that matches none of the available devices: the keys of `known`,
+    by default the devices of this process."""
     spec = parse_device(name)
     here = jax.process_index()
     if spec.task not in (None, here):
@@ -161,7 +160,7 @@ def no_such_device(name: str, why: str = "", known: Iterable[str] | None = None)
             f"no device {name!r}{why}: this process is task {here}",
             details=[", ".join(available())],
             source=current_source(),
-            hint=f"leave the task out, or write /task:{here}",
+            hint=f"omit the task, or write /task:{here}",
         )
     kind = (spec.kind or jax.local_devices()[0].platform).lower()
     return _missing(f"no device {name!r}{why}", kind, (spec.index or 0) + 1, known)
@@ -169,16 +168,18 @@ def no_such_device(name: str, why: str = "", known: Iterable[str] | None = None)
 
 def _missing(what: str, kind: str, count: int, known: Iterable[str] | None) -> DeviceError:
     names = list(available() if known is None else known)
-    there = f"{len(names)} is" if len(names) == 1 else f"{len(names)} are"
-    hint = "ask for no more than there are"
+    hint = "request no more than are available"
     if known is not None:
-        hint += ", or name a machine that has them"
+        hint += ", or give a machine that has them"
     elif kind == "cpu":
         hint += (
-            "; or split the processor into virtual devices before JAX starts: "
+            "; or split the CPU into virtual devices before JAX starts: "
             f"XLA_FLAGS=--xla_force_host_platform_device_count={count}, or "
             f'jax.config.update("jax_num_cpu_devices", {count})'
         )
     return DeviceError(
-        f"{what}, {there} there", details=[", ".join(names)], source=current_source(), hint=hint
+        f"{what}, {len(names)} available",
+        details=[", ".join(names)],
+        source=current_source(),
+        hint=hint,
     )

@@ -1,4 +1,4 @@
-"""What outside a program its executable depends on, for given devices."""
+"""What an executable depends on besides its program, for given devices."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from graphc.store.environment import environment, environment_of_gpus
 
 
 def environment_of(devices: Sequence[jax.Device]) -> dict[str, str]:
-    """Everything outside the program that an executable for `devices` depends on, as printable
-    pairs. Where all devices are GPUs it is the same on every machine that can run the executable,
-    and for a machine that is not here (`devices.topology`)."""
+    """Everything besides the program that an executable for `devices` depends on, as printable
+    pairs. If all devices are GPUs, the result is the same on every machine that can run the
+    executable, and for a machine that is not present (`devices.topology`)."""
     first, known = devices[0], libraries()
-    # Code for a processor is for that one. Libraries that are not installed as packages have no
+    # Code for a CPU is specific to that CPU. Libraries that are not installed as packages have no
     # version that two machines could compare.
     if any(platform_of(device) != "cuda" for device in devices) or not is_complete(known):
         return environment(devices)

@@ -1,4 +1,4 @@
-"""ExchangeInLoops: what a loop stacks is exchanged turn by turn."""
+"""ExchangeInLoops: exchanges what a loop stacks in each iteration."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from graphc.passes.core.base import Pass, PassResult, run_all_bodies
 from graphc.passes.core.loop_stacks import uses_of
 from graphc.passes.core.peak import peak
 
-# Bytes of a slice, and of all slices of a turn. Fewer take longer turn by turn than in a stack: an
-# exchange has a latency, of 15 us on 8 GPUs, in which a link carries 4 MB.
+# Minimum bytes of a slice, and of all slices of an iteration. Smaller slices take longer when
+# exchanged in each iteration than as one stack: an exchange on 8 GPUs has a latency of 15 us, in
+# which a link carries 4 MB.
 _LEAST: Final = 2**18
 _LEAST_OF_A_TURN: Final = 2**21
 
@@ -25,21 +26,22 @@ _LEAST_OF_A_TURN: Final = 2**21
 class ExchangeInLoops(Pass):
     """Moves the sum over replicas of what a `Scan` stacks into its body.
 
-    Of repeated blocks, the backward pass is a loop which stacks the gradients of all blocks. After
-    it they are exchanged at once, and hardly any work is left that could hide the exchange. In the
-    body, the gradients of one block are exchanged while those of the next are computed, where the
-    loop is compiled without one; otherwise while the rest of the block's are. XLA moves no
-    collective into a loop.
+    The backward pass of repeated blocks is a loop that stacks the gradients of all blocks. After
+    the loop, all of them would be exchanged at once, and hardly any computation is left that could
+    hide the exchange. In the body, the gradients of one block are exchanged while those of the next
+    block are computed, if XLA overlaps iterations; otherwise while the rest of the same block is
+    computed. XLA itself moves no collective into a loop.
 
-    On CPU nothing runs beside an exchange. There it makes room for `UpdateInLoop`, which applies a
-    gradient in the iteration that exchanges it, and what is exchanged is still in the caches.
+    On CPU nothing runs during an exchange. There, this pass enables `UpdateInLoop`, which applies a
+    gradient in the iteration that exchanges it, while the data is still in the caches.
 
-    Must not: move the exchange of a stack that anything else takes; run before the program is
-    local, or after `BucketCollectives` or `UpdateInLoop`.
+    Must not: move the exchange of a stack that has other users; run before the program is local, or
+    after `BucketCollectives` or `UpdateInLoop`.
 
     Attributes:
-        turn: bytes that the slices of a turn have at least.
-        budget: bytes, as for `Recompute`: only a program that needs more is changed. None: any.
+        turn: minimum bytes of the slices of an iteration.
+        budget: bytes, as for `Recompute`. Only a program that needs more is changed. None changes
+            any program.
     """
 
     turn: int = _LEAST_OF_A_TURN
@@ -47,11 +49,11 @@ class ExchangeInLoops(Pass):
 
     @classmethod
     def on(cls, platform: str, fast_loops: bool, budget: int | None) -> list[ExchangeInLoops]:
-        """The pass for a platform, where it pays there.
+        """The pass for a platform, or None if it does not pay there.
 
         Args:
-            fast_loops: whether XLA for GPUs hides exchanges in loops. Otherwise the pass is for
-                programs that need more than the budget.
+            fast_loops: whether XLA for GPUs overlaps exchanges in loops with computation. If not,
+                the pass changes only programs that need more than the budget.
         """
         if platform == "cpu":
             return [cls(turn=_LEAST)]
@@ -66,7 +68,7 @@ class ExchangeInLoops(Pass):
         uses, makers = uses_of(program), program.producers()
         moved: dict[
             Node, dict[int, Node]
-        ] = {}  # of a loop: the exchange of a result, by its number
+        ] = {}  # for each loop: the exchange of each result, by its number
         for node in program.nodes:
             if node.op is not ALL_REDUCE or len(node.inputs) != 1 or uses[node.inputs[0]] != 1:
                 continue
@@ -94,7 +96,7 @@ class ExchangeInLoops(Pass):
 
 
 def _exchanging(loop: Node, exchanges: dict[int, Node]) -> Node:
-    """The loop with these results exchanged in its body."""
+    """The loop that exchanges these results in its body."""
     (body,) = loop.regions
     results = list(body.output_tensors())
     added: list[Node] = []
@@ -111,7 +113,7 @@ def _exchanging(loop: Node, exchanges: dict[int, Node]) -> Node:
 
 
 def _in_place(nodes: Sequence[Node], exchanges: Sequence[Node]) -> list[Node]:
-    """The nodes with each exchange right behind what makes its operand."""
+    """The nodes, with each exchange directly after the node that makes its operand."""
     makers = {tensor: node for node in nodes for tensor in node.outputs}
     behind: dict[Node | None, list[Node]] = {}
     for exchange in exchanges:

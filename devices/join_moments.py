@@ -27,9 +27,7 @@ class Moments(NamedTuple):
     """The nodes that make a mean and a variance over the batch.
 
     Attributes:
-        mean: the part of a replica.
-        variance: the part of a replica, around the mean of all.
-        whole_mean, whole_variance: the exchanges.
+        mean: a replica's part.
     """
 
     mean: Node
@@ -40,19 +38,19 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class JoinMoments(Pass):
-    """Exchanges both moments of batch normalisation at once.
+    """Exchanges both moments of batch normalisation in one gather.
 
-    The variance is around the mean, so replicas would first add up the mean, then the squares.
-    Here each replica computes both moments of its own part, and the replicas gather these. From
-    them follow the moments of the whole: the mean of the means, and the mean of the variances plus
-    the variance of the means. Nothing cancels, as it would in the mean of squares minus the square
-    of the mean. A gather is one way around the ring, a sum two.
+    The variance depends on the mean, so replicas would first sum the mean, then the squares.
+    Instead, each replica computes both moments of its own part, and the replicas gather these. The
+    mean of the batch is the mean of the means. Its variance is the mean of the variances plus the
+    variance of the means. There is no cancellation, unlike in the mean of squares minus the square
+    of the mean. A gather goes around the ring once, a sum twice.
 
     Source: Chan, Golub, LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample
     Variances, COMPSTAT 1982.
 
-    Must not: run before the program is local; touch parts of different sizes, of which an uneven
-    batch consists.
+    Must not: run before the program is local; change parts of different sizes, which an uneven
+    batch has.
 
     Attributes:
         replicas: how many there are.
@@ -82,7 +80,7 @@ class JoinMoments(Pass):
 
 
 def _moments(node: Node, makers: Mapping[Tensor, Node], replicas: int) -> Moments | None:
-    """The moments of which `node` exchanges the variance."""
+    """The moments whose variance `node` exchanges."""
 
     def made_by(tensor: Tensor, op: object) -> Node | None:
         found = makers.get(tensor)
@@ -111,7 +109,8 @@ def _is_sum(node: Node) -> bool:
 
 
 def _is_same(a: Tensor, b: Tensor, makers: Mapping[Tensor, Node]) -> bool:
-    """Whether two tensors are one, or the same cast of one: each user has a cast of its own."""
+    """Whether two tensors are the same, or the same cast of the same tensor. Each user has its own
+    cast."""
     if a is b:
         return True
     first, second = makers.get(a), makers.get(b)
@@ -121,7 +120,7 @@ def _is_same(a: Tensor, b: Tensor, makers: Mapping[Tensor, Node]) -> bool:
 
 
 def _joined(found: Moments, replicas: int) -> tuple[list[Node], Tensor, Tensor]:
-    """The nodes that make both moments, and these."""
+    """The nodes that compute both moments, and the two results."""
     like, axes, count = found.variance, found.variance.attrs["axes"], found.variance.attrs["count"]
     shape = found.mean.outputs[0].type.shape
     mine = {"axes": axes, "count": count // replicas}

@@ -1,11 +1,12 @@
-"""Which layout every tensor of a program has, given the layouts of its inputs.
+"""Finds the layout of every tensor of a program, given the layouts of its inputs.
 
 Layouts flow forward through the operators' rules. Partial values pass through linear operators
-untouched; where one must become whole decides how many collectives a step has, and how much they
-carry. A first round finds the consumers that need a partial value whole. Such a value is then
-made whole once, as far up as that carries no more data: a gradient that goes into both
-`m * b1 + g * (1 - b1)` and `g * g` is made whole where it comes out of its matrix product, not
-once in each of the two. Every value so marked may make others need it, hence the rounds.
+unchanged. The place where a partial value is made whole determines the number of collectives in a
+step and their size. A first round finds the consumers that need a partial value whole. Such a value
+is then made whole once, as early in the program as possible without exchanging more data. For
+example, a gradient that goes into both `m * b1 + g * (1 - b1)` and `g * g` is made whole after its
+matrix product, not once for each use. Each value that is made whole may change what other values
+need, so there are several rounds.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from graphc.ir.opdef import PURE
 from graphc.ir.program import Port, Program
 from graphc.ops.core.layout_rules import SUM, replicated
 
-# Two or three are enough as a rule. What is still needed whole after these is made so where it
-# is used: right all the same, with more collectives perhaps.
+# Two or three rounds are usually enough. A value that is still needed whole after the last round is
+# made whole where it is used. This is correct, but may take more collectives.
 _MOST_ROUNDS = 8
 
 
@@ -39,18 +40,19 @@ class LayoutFlow:
     Args:
         program: bound, with global types.
         inputs: a layout for each of its inputs.
-        required: for each output the layout it must leave in; None takes what comes.
-        partial_leaves: whether an output for which that is None may leave as a partial value, or
-            as pieces of an uneven batch, which inputs may then be too: those of a region.
-        context: what the rules may ask.
-        fault: makes the error to raise for a rule that fails at a node.
-        pieces: the partial sums that are not to be made whole but cut: see `pieces_behind`.
+        required: for each output the layout that it must have; None accepts any layout.
+        partial_leaves: whether an output without a required layout may be a partial value, or
+            pieces of an uneven batch. Inputs may then be such pieces too. True for regions.
+        context: the context that the layout rules query.
+        fault: creates the error for a rule that fails at a node.
+        pieces: the partial sums that become pieces, not whole values: see `pieces_behind`.
 
     Attributes:
-        plans: for each node what its rule answered; None where it computes what it always did,
-            from whole operands.
-        made: how each tensor comes from its node, or from the caller.
-        settled: partial tensors that are made whole, or into pieces, as soon as they are there.
+        plans: the answer of each node's rule; None where the node is unchanged and takes whole
+            operands.
+        made: the layout in which each tensor comes from its node, or from the caller.
+        settled: partial tensors that are made whole, or into pieces, directly after they are
+            computed.
     """
 
     def __init__(
@@ -72,9 +74,9 @@ class LayoutFlow:
         self._partial_leaves = partial_leaves
         self._context = context
         self._fault = fault
-        self._found = dict(self.made)  # how the users of each tensor find it
+        self._found = dict(self.made)  # the layout of each tensor for its users
         self._seen: list[list[Layout] | None] = [None] * len(program.nodes)
-        # partial tensor -> the one to make whole in its stead, further up
+        # partial tensor -> the earlier tensor to make whole instead
         self._origin: dict[Tensor, Tensor] = {}
         for _ in range(_MOST_ROUNDS):
             needed = self._round()
@@ -86,11 +88,11 @@ class LayoutFlow:
             self._round()
 
     def layout(self, tensor: Tensor) -> Layout:
-        """How the users of a tensor find it."""
+        """The layout of a tensor for its users."""
         return self._found[tensor]
 
     def leaving(self, tensor: Tensor, required: Layout | None) -> Layout:
-        """The layout in which an output leaves."""
+        """The layout of an output."""
         if required is not None:
             return required
         have = self._found[tensor]
@@ -98,13 +100,14 @@ class LayoutFlow:
         return have if stays else REPLICATED
 
     def entering(self, tensor: Tensor) -> Layout:
-        """The layout in which an input comes. A region gets pieces of an uneven batch, a program
-        the whole of it: nobody but the program itself knows of padding."""
+        """The layout of an input. A region receives pieces of an uneven batch. A program receives
+        the whole batch, because padding is internal to the program."""
         have = self.made[tensor]
         return REPLICATED if is_uneven(have) and not self._partial_leaves else have
 
     def _round(self) -> dict[Tensor, Layout]:
-        """Sends the layouts through all nodes once; gives what to settle for the next, and how."""
+        """Propagates the layouts through all nodes once. Returns the tensors to settle in the next
+        round, with their layouts."""
         found, seen, plans = self._found, self._seen, self.plans
         self._origin = {}
         needed: dict[Tensor, Layout] = {}
@@ -132,7 +135,8 @@ class LayoutFlow:
         return needed
 
     def _settle(self, tensor: Tensor, needed: dict[Tensor, Layout]) -> None:
-        """Notes that a partial tensor cannot stay so: what is settled for that, and how."""
+        """Handles a partial tensor that must not stay partial: returns the tensor to settle, and
+        its layout."""
         first = self._origin.get(tensor, tensor)
         for each in (first, tensor):
             if each in self._pieces and self._found[each] == SUM:
@@ -147,7 +151,7 @@ class LayoutFlow:
                 if type(layout) is not Replicated:
                     break
             else:
-                return None  # each replica does what one device would
+                return None  # each replica computes what a single device would
         try:
             if any(map(is_uneven, layouts)):
                 plan = plan_unevenly(self._context, node, layouts)
@@ -160,22 +164,23 @@ class LayoutFlow:
         return plan
 
     def is_asked_for(self, user: Node | Port) -> bool:
-        """Whether to gather for `user` is a part of what was asked for: new values, made in
-        pieces because what belongs to them lies in pieces."""
+        """Whether a gather for `user` is expected: it gathers new values that are computed in
+        pieces because their optimizer state is stored in pieces."""
         return bool(self._pieces) and isinstance(user, Port) and user.kind != "fetch"
 
     def _set_results(self, node: Node, plan: LayoutPlan | None) -> None:
         for i, tensor in enumerate(node.outputs):
             layout = self.made[tensor] = REPLICATED if plan is None else plan.results[i]
-            # What was partial in an earlier round, and is settled for that, may be cut by now.
+            # A tensor that was partial in an earlier round, and was settled for that reason, may be
+            # sharded now.
             settled = type(layout) is Partial and tensor in self.settled
             self._found[tensor] = self.settled[tensor] if settled else layout
 
     def _trace_origin(self, node: Node, plan: LayoutPlan, layouts: Sequence[Layout]) -> None:
-        """Notes for partial results that their one partial operand could be made whole instead.
+        """Records that partial results could be avoided by making their only partial operand whole.
 
-        That is as good where the operand is not larger, and better where several such results
-        come from it or it is smaller.
+        This costs no more if the operand is not larger. It costs less if the operand is smaller, or
+        if several such results depend on it.
         """
         if node.regions:
             return

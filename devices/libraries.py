@@ -1,11 +1,12 @@
-"""The versions of CUDA's libraries, and of XLA for GPUs, that are installed as Python packages."""
+"""The versions of the CUDA libraries, and of XLA for GPUs, that are installed as Python
+packages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-# Each library, and the packages that contain it: of CUDA 13, and of CUDA 12.
+# Each library, and the packages that contain it: for CUDA 13, and for CUDA 12.
 _PACKAGES = {
     "cuda": ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"),
     "cudnn": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"),
@@ -17,7 +18,8 @@ _PACKAGES = {
 
 
 def libraries() -> dict[str, str]:
-    """The version of each library, by name; without those that are not installed as packages."""
+    """The version of each library, by name; libraries that are not installed as packages are left
+    out."""
     found = {name: installed(packages) for name, packages in _PACKAGES.items()}
     return {name: text for name, text in found.items() if text is not None}
 

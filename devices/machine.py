@@ -1,7 +1,8 @@
-"""`Machine`: a machine with GPUs that a program is compiled for, whether it is here or not.
+"""`Machine`: a machine with GPUs for which a program is compiled. The machine need not be present.
 
 The models that graphc knows are in `machines.toml`; `graphc devices --describe` writes a file of
-the same form for the GPUs of the machine it runs on. `devices.topology` makes JAX devices of it.
+the same format for the GPUs of the machine it runs on. `devices.topology` creates JAX devices from
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from graphc.ir.source import current_source
 _MODELS = Path(__file__).with_name("machines.toml")
 _COUNTED = re.compile(r"(\d{1,6})\s*x\s*(\S.*)", re.ASCII | re.IGNORECASE)
 _CAPABILITY = re.compile(r"(\d+)\.(\d)(a?)", re.ASCII)
-_MOST = 4096  # GPUs of one machine: more is a mistake
+_MOST = 4096  # the maximum number of GPUs of one machine; more is a mistake
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Gpu:
 
     Attributes:
         name: as its driver reports it.
-        compute_capability: such as "9.0"; "9.0a" with the instructions of that generation alone.
+        compute_capability: such as "9.0"; "9.0a" includes the instructions that only this
+            generation has.
         cores: multiprocessors.
         fpus_per_core, threads_per_core: of one multiprocessor.
         clock_ghz: of the multiprocessors.
@@ -41,7 +43,7 @@ class Gpu:
         link_bandwidth: bytes/s from one GPU to the others, in one direction; None if not known.
         matrix_flops: peak FLOP/s of matrix units by dtype ("f64", "tf32", "f16", "bf16", "f8").
         vector_flops: peak FLOP/s in float32 without matrix units; None if not known.
-        target_config: XLA's own description of it, as text; "" where XLA is given one that is made
+        target_config: XLA's own description of the GPU, as text; "" if the description is generated
             from the other attributes.
     """
 
@@ -74,22 +76,23 @@ class Gpu:
 class Machine:
     """A machine with one or more GPUs of one model, to compile for: `gc.compile(machine=...)`.
 
-    Nothing of it has to be present. Compiling needs JAX's CUDA plugin (`pip install
-    'graphc[cuda]'`), and no GPU.
+    The machine need not be present. Compiling needs JAX's CUDA plugin (`pip install
+    'graphc[cuda]'`), but no GPU.
 
     Args:
         gpu: the short name of a model: "a100-40gb", "a100-80gb", "h100", "h200", "b200", "l4",
             "l40s"; or with a count: "8xh100"; or the path of a file that `graphc devices
             --describe` wrote, which ends in ".toml".
-        count: how many GPUs it has; by default one, or as many as the file says.
-        memory_fraction: the part of each GPU's memory that JAX takes on that machine: its setting
-            XLA_PYTHON_CLIENT_MEM_FRACTION there, which is 0.75 by default.
+        count: the number of GPUs; by default one, or the number in the file.
+        memory_fraction: the fraction of each GPU's memory that JAX uses on that machine: the value
+            of XLA_PYTHON_CLIENT_MEM_FRACTION there, which is 0.75 by default.
 
     Attributes:
-        model: what the GPUs are.
+        model: the GPU model.
 
     Raises:
-        AttributeValueError: no such model; a file that is no description; not a positive count.
+        AttributeValueError: there is no such model, the file is not a valid description, or the
+            count is not positive.
 
     >>> Machine("8xh100")
     Machine(gpu='h100', count=8)
@@ -117,7 +120,7 @@ class Machine:
         if counted is not None and not os.path.exists(name):
             name = counted[2]
             if count not in (None, int(counted[1])):
-                raise _refusal(f"{gpu!r} names {counted[1]} GPUs, and count is {count!r}")
+                raise _refusal(f"{gpu!r} means {counted[1]} GPUs, but count is {count!r}")
             count = int(counted[1])
         if name.lower().endswith(".toml"):
             model, described = _read(name)
@@ -140,7 +143,7 @@ class Machine:
         """A machine with GPUs of a model that has no short name.
 
         Raises:
-            AttributeValueError: `model` is no `Gpu`, or `count` is not a positive number.
+            AttributeValueError: `model` is not a `Gpu`, or `count` is not a positive number.
         """
         if not isinstance(model, Gpu):
             raise _refusal(f"{model!r} is not a gc.devices.Gpu")
@@ -154,11 +157,11 @@ class Machine:
 
     @property
     def usable_memory(self) -> int:
-        """Bytes of each GPU's memory that JAX takes."""
+        """How many bytes of each GPU's memory JAX uses."""
         return int(self.model.memory * self.memory_fraction)
 
     def memory_in_words(self) -> str:
-        """What JAX takes of each GPU's memory, for errors."""
+        """How much of each GPU's memory JAX uses, as text for errors."""
         part = f"{100 * self.memory_fraction:.3g}% of its {self.model.memory / 1e9:.1f} GB"
         return f"{self.usable_memory} bytes of an {self.model.name} ({part})"
 
@@ -174,7 +177,8 @@ class Machine:
         """The text of a file that `Machine` reads.
 
         Raises:
-            AttributeValueError: a name that no file can hold, since it is not Unicode text.
+            AttributeValueError: a name cannot be written to a file, because it is not valid Unicode
+                text.
         """
         lines = [f"count = {self.count}", "", "[gpu]"]
         lines += [
@@ -209,7 +213,7 @@ def _known(name: str) -> Gpu:
     hint = nearest(name.lower(), model_names())
     names = ", ".join(model_names())
     raise _refusal(
-        f"no GPU {name!r}", hint or "name one of these, or the file of a description", [names]
+        f"no GPU {name!r}", hint or "give one of these names, or a description file", [names]
     )
 
 
@@ -221,7 +225,7 @@ def _read(path: str) -> tuple[Gpu, int]:
     except (OSError, ValueError) as error:  # not there, not UTF-8, not TOML
         raise _refusal(f"{path!r} cannot be read: {error}") from None
     count, table = found.get("count", 1), found.get("gpu")
-    wrong = None if isinstance(table, dict) else "it has no table [gpu]"
+    wrong = None if isinstance(table, dict) else "the file has no table [gpu]"
     if wrong is None and (type(count) is not int or not 1 <= count <= _MOST):
         wrong = f"count = {count!r} is not a number of GPUs"
     wrong = wrong or _wrong_field(table or {})
@@ -233,7 +237,7 @@ def _read(path: str) -> tuple[Gpu, int]:
     return Gpu(**(table or {})), count
 
 
-# What the values of a table [gpu] may be: types, as they stand in the record.
+# The types of the values in a table [gpu], as in the `Gpu` record.
 _FIELDS: Mapping[str, tuple[type, ...]] = {
     f.name: {
         "str": (str,),
@@ -263,7 +267,7 @@ _OPTIONAL = ("link_bandwidth", "matrix_flops", "vector_flops", "target_config")
 
 
 def _wrong_field(table: Mapping[str, Any]) -> str | None:
-    """What is wrong with a table [gpu], if anything is."""
+    """A description of the first mistake in a table [gpu], or None."""
     for name in table:
         if name not in _FIELDS:
             return f"unknown field {name!r}; {nearest(name, _FIELDS) or 'remove it'}"
@@ -281,7 +285,7 @@ def _wrong_field(table: Mapping[str, Any]) -> str | None:
     if _CAPABILITY.fullmatch(table["compute_capability"]) is None:
         return f"compute_capability = {table['compute_capability']!r} is not like '9.0'"
     text = table.get("target_config", "")
-    # XLA ends the process where one of these is missing.
+    # XLA terminates the process if one of these is missing.
     missing = [name for name in _IN_TARGET_CONFIG if text and not re.search(rf"\b{name}\b", text)]
     return f"target_config has no {missing[0]}" if missing else None
 
@@ -307,7 +311,8 @@ def _key(name: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A basic string: with JSON's escapes, and one for the control character that JSON allows."""
+    """A TOML basic string: with JSON's escapes, and an escape for the control character that JSON
+    allows."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -1,6 +1,6 @@
-"""`Mesh`: devices on named axes, over which one program is spread as its annotations say.
+"""`Mesh`: devices on named axes, over which a program is distributed by its annotations.
 
-What a mesh means is XLA's: GSPMD (Xu et al. 2021). `runtime.sharded` carries it out.
+A mesh has the semantics of XLA's GSPMD (Xu et al. 2021). `runtime.sharded` executes it.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from graphc.errors import AttributeValueError
 from graphc.ir.sharding import is_axis_name
 from graphc.ir.source import current_source
 
-_BATCH = "data"  # the axis that feeds with a batch axis are cut along, unless another one is named
+_BATCH = "data"  # the default axis along which feeds with a batch axis are split
 
 
 @dataclass(frozen=True)
 class Mesh:
-    """Devices as a grid with named axes: what `gc.shard` cuts tensors over.
+    """Devices as a grid with named axes: `gc.shard` splits tensors over its axes.
 
-    A run means what it means on one device. `gc.shard` says of a few tensors and variables how
-    they lie, XLA how all others do. A feed with a batch axis is cut along the mesh's axis for
-    that, unless a `gc.shard` of the placeholder says otherwise; other feeds, and variables
-    without an annotation, are whole on each device.
+    A run gives the same results as on one device. `gc.shard` sets the layout of a few tensors and
+    variables, and XLA chooses the layout of all others. A feed with a batch axis is split along the
+    mesh's batch axis, unless a `gc.shard` of the placeholder sets another layout. Other feeds, and
+    variables without an annotation, are replicated on each device.
 
     Args:
-        axes: how many devices there are along each axis, by name, the outermost first.
-        devices: as for `DataParallel`, as many as the grid has places, in its order; by default
-            the first ones.
-        batch_axis: the axis of the mesh that feeds with a batch axis are cut along; by default
-            the one called "data", if there is one.
+        axes: the number of devices along each axis, by name. The outermost axis comes first.
+        devices: as for `DataParallel`, one for each position of the grid, in its order; by default
+            the first devices.
+        batch_axis: the axis of the mesh along which feeds with a batch axis are split; by default
+            the axis called "data", if there is one.
 
     Raises:
-        AttributeValueError: axes, or a batch axis, that are none; another number of devices than
-            the grid has places.
+        AttributeValueError: the axes or the batch axis are invalid, or the number of devices
+            differs from the size of the grid.
         DeviceError: a name does not parse.
 
     >>> Mesh({"data": 1, "model": 1}).batch_axis
@@ -68,7 +68,7 @@ class Mesh:
             object.__setattr__(self, "batch_axis", _BATCH)
         if self.batch_axis is not None and self.batch_axis not in axes:
             raise AttributeValueError(
-                f"Mesh: batch_axis={self.batch_axis!r} is no axis of {dict(axes)}",
+                f"Mesh: batch_axis={self.batch_axis!r} is not an axis of {dict(axes)}",
                 source=source,
                 hint=f"name one of {', '.join(axes)}",
             )
@@ -80,25 +80,25 @@ class Mesh:
 
     @property
     def size(self) -> int:
-        """How many devices the grid has places for."""
+        """The number of positions in the grid."""
         return math.prod(self.axes.values())
 
     @property
     def replicas(self) -> int:
-        """How many pieces a batch is cut into."""
+        """How many pieces a batch is split into."""
         return 1 if self.batch_axis is None else self.axes[self.batch_axis]
 
     def meaning(self) -> dict[str, Any]:
-        """What a compiled program depends on, beside the devices themselves."""
+        """What a compiled program depends on besides the devices themselves."""
         return {"mesh": tuple(self.axes.items()), "batch_axis": self.batch_axis}
 
     def resolve(self) -> tuple[jax.Device, ...]:
         """The devices themselves, in the order of the grid, the last axis first.
 
         Raises:
-            AttributeValueError: not as many as the grid has places.
-            DeviceError: more devices than there are, one that is not there, one twice, or of
-                several kinds.
+            AttributeValueError: the number of devices differs from the size of the grid.
+            DeviceError: there are too few devices, a device does not exist or is given twice, or
+                the devices are of several kinds.
         """
         return self._resolve(None)
 
@@ -121,10 +121,10 @@ class Mesh:
         if count != self.size:
             grid = " x ".join(f"{name}={size}" for name, size in self.axes.items())
             raise AttributeValueError(
-                f"Mesh: {grid} has {self.size} places, got {count} devices",
+                f"Mesh: {grid} has {self.size} positions, got {count} devices",
                 details=[", ".join(names)] if names else (),
                 source=source,
-                hint="give as many devices, or leave devices out for the first ones",
+                hint="give as many devices, or omit devices= to use the first ones",
             )
 
 
@@ -134,7 +134,8 @@ def _is_axis(item: tuple[Any, Any]) -> bool:
 
 
 def jax_mesh(axes: Sequence[tuple[str, int]], devices: Sequence[jax.Device]) -> jax.sharding.Mesh:
-    """JAX's record of the grid, on whose axes XLA itself decides where nothing is said."""
+    """JAX's record of the grid. XLA chooses the layout along its axes where there is no
+    annotation."""
     names, sizes = tuple(name for name, _ in axes), tuple(size for _, size in axes)
     kinds = (AxisType.Auto,) * len(names)
     return jax.sharding.Mesh(np.array(devices).reshape(sizes), names, axis_types=kinds)

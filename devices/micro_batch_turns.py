@@ -1,4 +1,4 @@
-"""Loops over micro-batches written out turn by turn, where their body is on several devices."""
+"""Unrolls loops over micro-batches whose body is on several devices."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from graphc.passes.core.building import node_of
 def unrolled(
     program: Program, at: Mapping[Tensor, str], base: str, turns: dict[Node, int]
 ) -> Program:
-    """The program without loops whose body names several devices.
+    """The program in which loops whose body names several devices are unrolled.
 
-    All turns are alike node for node: slices are cut, and sums begun, before the first one. So
-    each stage of a pipeline is compiled once for all micro-batches.
+    All iterations have identical nodes, because slices are taken, and sums are initialised, before
+    the first iteration. So each stage of a pipeline is compiled once for all micro-batches.
 
     Args:
-        at: where the state inputs lie.
-        base: the device of what is said nowhere.
-        turns: gets the turn of each node that is made.
+        at: the devices that hold the state inputs.
+        base: the default device.
+        turns: receives the iteration of each node that is created.
     """
     if not any(_is_spread(node) for node in program.nodes):
         return program
@@ -52,11 +52,11 @@ def _is_spread(node: Node) -> bool:
 
 
 class _Turns:
-    """One loop written out.
+    """One unrolled loop.
 
     Attributes:
-        nodes: what stands in its place.
-        results: the tensors for those that it gave.
+        nodes: the nodes that replace the loop.
+        results: the tensors that replace its results.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class _Turns:
         self.results = [*held, *(self._add(node_of(STACK, s, axis=0), None)[0] for s in stacked)]
 
     def _start(self, tensor: Tensor, device: str | None) -> Tensor:
-        """A value that is made before the first turn."""
+        """A value that is computed before the first iteration."""
         return self._add(node_of(IDENTITY, (tensor,), name="micro_batches/start"), device)[0]
 
     def _slices(self, stack: Tensor, own: Tensor) -> Sequence[Tensor]:
-        """What each turn takes of a stack, cut where it is used first."""
+        """The slice of a stack for each iteration, taken on the device that uses it first."""
         device = self._first_user.get(own)
-        held = self._start(stack, device)  # of constants too: or each turn would cut its own
+        held = self._start(stack, device)  # of constants too, to slice one copy only
         return self._add(node_of(UNSTACK, (held,), name="micro_batches/slices", axis=0), device)
 
     def _turn(self, body: Program, operands: Sequence[Tensor], turn: int) -> list[Tensor]:
@@ -114,8 +114,8 @@ class _Turns:
 
 
 def _first_users(body: Program, at: Mapping[Tensor, str]) -> dict[Tensor, str]:
-    """The device of the first node that uses each of the body's inputs, through nodes that are on
-    none."""
+    """The device of the first node that uses each of the body's inputs. Nodes without a device are
+    looked through."""
     found: dict[Tensor, str] = {}
     for node in reversed(body.nodes):
         places = [at[t] for t in node.outputs if t in at] or [

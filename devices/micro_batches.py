@@ -1,4 +1,5 @@
-"""Which nodes of a training step run once for each micro-batch, and how values lie there."""
+"""Finds which nodes of a training step run once for each micro-batch, and the layouts of their
+values."""
 
 from __future__ import annotations
 
@@ -24,33 +25,34 @@ from graphc.ops.structure.training import GRADIENTS
 
 @dataclass
 class MicroBatches:
-    """The nodes of a program by where they run, found in one walk.
+    """The nodes of a program, grouped by when they run. One traversal finds them.
 
-    Micro-batches are to a layout rule what replicas are: pieces of a whole batch. A rule that asks
-    for a value whole asks for all micro-batches.
+    To a layout rule, micro-batches are the same as replicas: pieces of a whole batch. A rule that
+    needs a whole value needs all micro-batches.
 
     Attributes:
-        before: nodes that no feed with a batch axis leads to: they run once.
+        before: nodes that do not depend on a feed with a batch axis. They run once.
         inside: those that run for each micro-batch, with the rule's answer.
-        after: gradients' users, and others that need a whole batch's value: once, at the end.
-        made: how each tensor made before or inside lies.
+        after: users of gradients, and other nodes that need the value of a whole batch. They run
+            once, at the end.
+        made: the layout of each tensor that is computed before or inside.
     """
 
     program: Program
     context: LayoutContext
-    needed: set[Node]  # what the gradients depend on
+    needed: set[Node]  # the nodes on which the gradients depend
     inputs: Mapping[Tensor, Layout]
     before: list[Node] = field(default_factory=list)
     inside: list[tuple[Node, LayoutPlan]] = field(default_factory=list)
     after: list[Node] = field(default_factory=list)
     made: dict[Tensor, Layout] = field(default_factory=dict)
-    looped: set[Tensor] = field(default_factory=set)  # what the nodes inside make
+    looped: set[Tensor] = field(default_factory=set)  # the results of the nodes inside
 
     @staticmethod
     def of(
         program: Program, context: LayoutContext, inputs: Mapping[Tensor, Layout]
     ) -> MicroBatches:
-        """Sorts the nodes.
+        """Groups the nodes.
 
         Raises:
             LayoutError: a gradient depends on a value of the whole batch.
@@ -65,7 +67,7 @@ class MicroBatches:
         return found
 
     def _place(self, node: Node) -> bool:
-        """Puts a node before or inside; whether it can be there."""
+        """Puts a node before or inside. Returns whether it can be there."""
         layouts = [self.made[t] for t in node.inputs]
         pieces = any(type(layout) is not Replicated for layout in layouts)
         if not pieces and self.looped.isdisjoint(node.inputs):
@@ -108,14 +110,14 @@ def _needs_whole(node: Node, operands: list[int]) -> GraphcError:
     details = [f"{node.op.operand_label(i)}  {node.inputs[i].type}" for i in operands]
     return LayoutError(
         f"minimize(accumulate=): {node.op.name} {node.name!r} needs a value of the whole batch "
-        "before the gradients are there, and micro-batches come one after the other",
+        "before the gradients are computed, but micro-batches run one after the other",
         details=details,
         source=node.source,
-        hint="batch norm: gc.nn.BatchNorm(local=True) takes each micro-batch's own mean and "
+        hint="batch norm: gc.nn.BatchNorm(local=True) uses each micro-batch's own mean and "
         "variance; otherwise write the loss as a sum or mean over examples",
     )
 
 
 def summed(layout: Layout) -> bool:
-    """Whether micro-batches give terms of a sum."""
+    """Whether micro-batches produce terms of a sum."""
     return layout == Partial("sum")

@@ -1,4 +1,4 @@
-"""NarrowExchanges: what was narrow goes between replicas narrow."""
+"""NarrowExchanges: exchanges values between replicas in their narrow dtype."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from graphc.passes.core.rules import Answer, Rewriter, Rule, change, simplify
 
 @dataclass(frozen=True)
 class NarrowExchanges(Pass):
-    """Moves casts that widen floats behind the exchanges of their results: half as many bytes for
-    gradients in bfloat16.
+    """Moves casts that widen floats behind the exchanges of their results. This halves the bytes
+    for gradients in bfloat16.
 
-    The layouts of values put an exchange before such a cast already, since a gradient is exchanged
-    where it is made. This is for casts that are written afterwards: those of products that
-    `HoistProducts` takes out of a loop. XLA does not change the dtype of a collective.
+    The layouts of values usually put an exchange before such a cast, since a gradient is exchanged
+    where it is computed. This pass handles casts that are added later: those of products that
+    `HoistProducts` moves out of a loop. XLA does not change the dtype of a collective.
 
     The sum is then rounded to the narrow dtype, as the sums of all other gradients are in the same
     program, and in data-parallel programs written in JAX.

@@ -1,9 +1,10 @@
-"""Partition: a program whose nodes are on several devices, as clusters that each run on one.
+"""Partition: divides a program whose nodes are on several devices into clusters that each run on
+one device.
 
-A cluster is what becomes one executable. What one cluster makes and another device needs is sent
-as soon as the cluster has run: `Send`. After TensorFlow's partitioning (Abadi et al. 2016,
-section 3.3), where each device has one subgraph that may wait in its middle; XLA's executables
-cannot wait, so a device's part is cut where it would have to.
+A cluster becomes one executable. If another device needs a result of a cluster, the result is sent
+as soon as the cluster has run: `Send`. This follows TensorFlow's partitioning (Abadi et al. 2016,
+section 3.3). There, each device has one subgraph, which may wait for data while it runs. XLA's
+executables cannot wait, so a device's part is divided at the points where it would have to wait.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from graphc.ops.structure.state import IDENTITY
 
 
 class Send(NamedTuple):
-    """A value that leaves the device it was made on, as soon as it exists."""
+    """A value that is sent to another device as soon as it is computed."""
 
     tensor: Tensor
     source: str
@@ -32,15 +33,16 @@ class Send(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """Nodes that one device runs at once.
+    """Nodes that one device runs as one executable.
 
     Attributes:
-        device: its name.
-        program: takes `takes`, and gives `sent` and `results`, in their order.
-        takes: inputs of the whole program, and what other clusters made.
-        sent: what other clusters want of it.
-        results: what the caller wants of it, once for each output of the whole program.
-        micro_batch: which one it works on, if it is of a loop over micro-batches.
+        device: the name of the device.
+        program: a program with the inputs `takes` and the outputs `sent` and `results`, in this
+            order.
+        takes: inputs of the whole program, and results of other clusters.
+        sent: results that other clusters use.
+        results: results that the caller uses, one for each output of the whole program.
+        micro_batch: the micro-batch that it computes, if it belongs to a loop over micro-batches.
     """
 
     device: str
@@ -52,24 +54,24 @@ class Cluster:
 
     @property
     def calls_back(self) -> bool:
-        """Whether it prints or calls Python functions, which happens in program order."""
+        """Whether it prints or calls Python functions. Such clusters run in program order."""
         return any(effects_of(node) & Effects.HOST for node in self.program.nodes)
 
     @property
     def gives(self) -> tuple[Tensor, ...]:
-        """All that it gives, in order."""
+        """All its outputs, in order."""
         return (*self.sent, *self.results)
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """A program in clusters.
+    """A program divided into clusters.
 
     Attributes:
-        program: the whole, every node that belongs to a device naming it.
-        clusters: in an order in which each can run.
-        sends: what crosses from device to device.
-        homes: where each state input lies, and each state output goes, by name.
+        program: the whole program. Every node that belongs to a device names it.
+        clusters: in an order in which they can run.
+        sends: the values that are sent from device to device.
+        homes: the device of each state input and state output, by name.
     """
 
     program: Program
@@ -87,20 +89,21 @@ class Partition:
 
 
 def partition(program: Program, homes: Mapping[str, str], base: str) -> Partition:
-    """Cuts a placed program into clusters, as few as can run one after the other.
+    """Divides a placed program into as few clusters as can run one after the other.
 
-    Loops over micro-batches whose body is on several devices are written out, and clusters hold
-    nodes of one micro-batch only: so the devices can work on different ones at the same time.
-    Nodes without a device, which passes made, are where most bytes of their operands are; what
-    takes nothing, or only feeds, is computed wherever it is used.
+    Loops over micro-batches whose body is on several devices are unrolled. A cluster contains nodes
+    of one micro-batch only, so that devices can compute different micro-batches at the same time.
+    Nodes without a device, which passes created, run where most bytes of their operands are. Nodes
+    without operands, or with feeds as their only operands, are computed on each device that uses
+    them.
 
     Args:
-        program: pure and bound; nodes name devices as `placer.place` wrote them.
+        program: pure and bound. Its nodes name devices in the form that `placer.place` writes.
         homes: the device of each state port, by its name.
-        base: where what is nowhere is computed, if it is wanted.
+        base: the device for values without a device that are outputs.
 
     Raises:
-        DeviceError: a node that is placed whole holds nodes for several devices.
+        DeviceError: a node that must run on one device contains nodes for several devices.
     """
     turns: dict[Node, int] = {}
     state = {port.tensor: homes[port.name] for port in program.ports("state")}
@@ -122,7 +125,8 @@ def _clusters(
     devices: Mapping[Node, str],
     turns: Mapping[Node, int],
 ) -> Iterator[Cluster]:
-    """The clusters of groups of nodes, with what is nowhere computed in each that uses it."""
+    """The clusters of groups of nodes. Nodes without a device are computed in each cluster that
+    uses them."""
     wanted = [port.tensor for port in program.outputs]
     users: dict[Tensor, set[int]] = {}
     anywhere = {t: node for node in program.nodes if node not in devices for t in node.outputs}
@@ -169,7 +173,8 @@ def _sends(
     state: Mapping[Tensor, str],
     homes: Mapping[str, str],
 ) -> Iterator[Send]:
-    """What crosses, each once for each device that it goes to; feeds come from the host."""
+    """The values to send, once for each target device. Feeds are excluded, because they come from
+    the host."""
     at = dict(state)
     for cluster in clusters:
         at.update(dict.fromkeys(cluster.gives, cluster.device))
@@ -188,7 +193,7 @@ def _sends(
 def _with_copies(
     program: Program, state: Mapping[Tensor, str], homes: Mapping[str, str], base: str
 ) -> Program:
-    """Outputs that no node on a device makes (inputs as they are, constants) go through one."""
+    """Adds a copy node for each output that no node on a device computes (inputs, constants)."""
     at = dict(state)
     devices_of(program.nodes, at, base)
     inputs, makers = set(program.input_tensors()), program.producers()

@@ -1,8 +1,8 @@
-"""The placer: which device each node of a program runs on, and where each variable lies.
+"""The placer: chooses the device of each node and each variable of a program.
 
-After TensorFlow's (Abadi et al., "TensorFlow: A system for large-scale machine learning", 2016,
-section 3.3): requests are honoured, what belongs together stays together, the rest goes to the
-device that JAX prefers.
+It follows TensorFlow's placer (Abadi et al., "TensorFlow: A system for large-scale machine
+learning", 2016, section 3.3): requests are honoured, nodes that belong together stay together, and
+all other nodes go to JAX's default device.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from graphc.ir.program import Program, is_pure
 from graphc.ops.structure.state import IDENTITY
 from graphc.ops.structure.training import GRADIENTS, LOSS_ADJOINT, UPDATED
 
-MARKS: Final = (LOSS_ADJOINT, GRADIENTS, UPDATED)  # they compute nothing
+MARKS: Final = (LOSS_ADJOINT, GRADIENTS, UPDATED)  # these operators compute nothing
 
 
 class Row(NamedTuple):
-    """A node or variable, and the names of the devices it is on."""
+    """A node or variable, and the names of its devices."""
 
     name: str
     op: str
@@ -37,13 +37,13 @@ class Placement:
     """Where a program runs.
 
     Attributes:
-        program: where it is on several devices, each node asks for its own by name, but for
-            constants that are used on several; else as it was given.
-        devices: the names of those it runs on, that of `base` first if it is among them.
-        base: what is said nowhere lies here.
-        homes: where each variable lies that the program touches.
-        at: where each node is, or else where its users are; not there: on `base`.
-        notes: what could not be done as asked, one line each.
+        program: if it uses several devices, each node names its own device, except constants that
+            are used on several devices. Otherwise the program is unchanged.
+        devices: the names of the devices that it runs on. `base` comes first if it is among them.
+        base: the default device, for everything that does not request a device.
+        homes: the device of each variable that the program uses.
+        at: the device of each node, or that of its users. A node that is missing here is on `base`.
+        notes: the requests that could not be honoured, one line each.
     """
 
     program: Program
@@ -54,7 +54,8 @@ class Placement:
     notes: Sequence[str] = ()
 
     def rows(self) -> list[Row]:
-        """For the log: variables; what is fed, where it is used; nodes in program order."""
+        """Rows for the log: variables, then feeds with the devices that use them, then nodes in
+        program order."""
         variables = [(n, home) for n, home in self.homes.items() if not n.startswith("__")]
         found = [Row(name, "Variable", (home,)) for name, home in variables]
         users = self.program.users()
@@ -75,33 +76,36 @@ def place(
     known: Sequence[str] | None = None,
     base: str | None = None,
 ) -> Placement:
-    """A device for each node and variable of a functional program.
+    """Chooses a device for each node and variable of a functional program.
 
-    - A request is honoured. One that no device fits is overridden with a note, or is an error.
-    - A variable lies where it asks to; the nodes that update it (an optimizer's, or the one that
-      makes its new value), unless they ask for another, are where the state and gradients are
-      that they take most of.
-    - Gradients ask for what their forward nodes ask for (`gc.gradients(colocate=True)`).
-    - What holds a body is placed whole: where it asks to, or else where nodes of its body do.
-    - Constants, and what is computed from nothing else, are wherever they are used, if they ask
-      for no device.
-    - The rest is on the base device: the first of those that JAX prefers, an accelerator if there
-      is one; or, if all nodes and variables of the graph ask for one device, that one.
+    - A request is honoured. A request that no device matches is overridden with a note, or is an
+      error.
+    - A variable resides on the device that it requests. The nodes that update it are an
+      optimizer's, or the node that computes the new value. Unless they request another device, they
+      run on the device that holds most of their state and gradient operands.
+    - Gradient nodes request the device of their forward nodes (`gc.gradients(colocate=True)`).
+    - A node with a body runs on one device: the one that it requests, or else the one that nodes of
+      its body request.
+    - Constants, and nodes computed from constants only, are placed with each of their users, unless
+      they request a device.
+    - All other nodes run on the default device. This is the first of JAX's default devices, an
+      accelerator if there is one. If all nodes and variables of the graph request the same device,
+      it is that one.
 
     Args:
-        variables: what each asks for, by name.
-        soft: whether requests that no device fits are overridden.
+        variables: the request of each variable, by name.
+        soft: whether requests that no device matches are overridden.
         whole: all nodes of the graph; by default the program's.
-        known: the names of the devices there are, those that JAX prefers first; by default those
-            of this process.
-        base: the base device, where it is decided already.
+        known: the names of the available devices, JAX's default devices first. By default the
+            devices of this process.
+        base: the default device, if it is already chosen.
 
     Raises:
-        DeviceError: a name does not parse; or no device fits a request, and `soft` is False.
+        DeviceError: a name does not parse; or no device matches a request, and `soft` is False.
     """
     names = _names() if known is None else {name: name for name in known}
     variables, whole = variables or {}, program if whole is None else whole
-    if not variables and not any(node.device for node in whole.walk()):  # as most graphs are
+    if not variables and not any(node.device for node in whole.walk()):  # true of most graphs
         base = base or next(iter(names))
         ports = [*program.ports("state"), *program.new_state()]
         return Placement(program, (base,), base, {port.name: base for port in ports}, {})
@@ -122,23 +126,24 @@ class _Placing:
     ) -> None:
         self._program, self._names, self._soft, self._known = program, names, soft, known
         self._notes: dict[str, None] = {}
-        self._missing: dict[str, str] = {}  # requests, and who made them
+        self._missing: dict[str, str] = {}  # requests, and the nodes and variables that made them
         self._matches: dict[str, list[str]] = {}
         self._updates = update_nodes(program)
         ports = [*program.ports("state"), *program.new_state()]
         self._variables = {p.name: variables.get(p.name, "") for p in ports}
         self._all_variables = variables
-        # Nodes that take nothing come last: notes name the first node that asks for a device.
+        # Nodes without operands come last, because notes name the first node that requests a
+        # device.
         nodes = sorted(program.nodes, key=lambda node: not node.inputs)
         self._requests: dict[Node, list[str]] = {
             node: self._request_of(node) for node in nodes if node.op not in MARKS
         }
-        self._at: dict[Tensor, str] = {}  # where it is made; not there: anywhere
+        self._at: dict[Tensor, str] = {}  # of each tensor; missing: on any device
         self._devices: dict[Node, str] = {}
         self._constants: set[Tensor] = set()
 
     def run(self, base: str) -> Placement:
-        """The placement, what is said nowhere on `base`."""
+        """The placement. Nodes without a request run on `base`."""
         homes_asked = {n: self._fitting(r, None, n) for n, r in self._variables.items() if r}
         homes = {n: _pick(homes_asked.get(n, []), base) for n in self._variables}
         for port in self._program.ports("state"):
@@ -162,15 +167,15 @@ class _Placing:
     # -- requests -------------------------------------------------------------------------------
 
     def _request_of(self, node: Node) -> list[str]:
-        """The devices that a node's request allows, best first; none if it has none that fits."""
+        """The devices that a node's request allows, best first; empty if no device matches."""
         inside = [n.device for body in node.regions for n in body.walk() if n.device]
         asked = dict.fromkeys([node.device, *inside] if node.device else inside)
         found = [names for name in asked if (names := self._fitting(name, node, ""))]
         common = _common(found)
         if found and not common:
             self._notes[
-                f"{_described(node)} and its bodies ask for different devices "
-                f"({', '.join(asked)}): they are placed whole"
+                f"{_described(node)} and its bodies request different devices "
+                f"({', '.join(asked)}), but they must run on one device"
             ] = None
             return found[0]
         return common or []
@@ -182,7 +187,7 @@ class _Placing:
         return found
 
     def _matching(self, request: str) -> list[str]:
-        """The devices that fit a request, each by its first name."""
+        """The devices that match a request, each by its first name."""
         found = self._matches.get(request)
         if found is None:
             fitting = [self._names[name] for name in matching(request, self._names)]
@@ -195,13 +200,13 @@ class _Placing:
             self._missing.setdefault(request, who)
             return
         error: DeviceError = no_such_device(request, f" for {who}", self._known)
-        error.hint = f"{error.hint}; or leave soft_placement on: it then runs on another"
+        error.hint = f"{error.hint}; or leave soft_placement on, and it runs on another device"
         if node is not None:
             error.source = node.source
         raise error
 
     def base(self, whole: Program) -> str:
-        """Where goes what is said nowhere."""
+        """The default device."""
         default = next(iter(self._names))
         updates = update_nodes(whole)
         computing = [
@@ -237,7 +242,7 @@ class _Placing:
         if asked:
             device = _pick(asked, base)
         elif constant:
-            return  # wherever it is used
+            return  # on each device that uses it
         elif node in self._updates:
             device = nearest_device(node, self._at) or base
         else:
@@ -245,7 +250,7 @@ class _Placing:
         self._set(node, device)
 
     def _place_floating(self, base: str) -> None:
-        """Constants are with their users, if those are in one place."""
+        """Places constants on the device of their users, if all users are on one device."""
         users = self._program.users()
         outputs = set(self._program.output_tensors())
         for node in reversed(self._program.nodes):
@@ -267,12 +272,13 @@ class _Placing:
         self._at.update(dict.fromkeys(node.outputs, device))
 
     def _named(self, node: Node) -> Node:
-        """The node asking for its device by name; what it holds asks for nothing."""
+        """The node with its device's name as its request. The nodes in its bodies have no
+        request."""
         regions = tuple([_unplaced(body) for body in node.regions])
         return node.replace(device=self._devices.get(node, ""), regions=regions)
 
     def _at_last(self) -> dict[str, tuple[str, ...]]:
-        """Where each node is, by its name; of constants where their users are."""
+        """The device of each node, by name; for constants the devices of their users."""
         users = self._program.users()
         found: dict[str, tuple[str, ...]] = {
             node.name: (device,) for node, device in self._devices.items()
@@ -285,14 +291,15 @@ class _Placing:
 
 
 def _names() -> dict[str, str]:
-    """The device names of this process, each with the first name of the same device."""
+    """The device names of this process, each mapped to the first name of the same device."""
     devices = available()
     first = {device: name for name, device in reversed(devices.items())}
     return {name: first[device] for name, device in devices.items()}
 
 
 def _common(found: Iterable[list[str]]) -> list[str] | None:
-    """What all of them allow, in the order of the first; None if there are none."""
+    """The devices that all requests allow, in the order of the first request; None if there are no
+    requests."""
     common: list[str] | None = None
     for names in found:
         common = names if common is None else [name for name in common if name in names]
@@ -314,15 +321,15 @@ def _unplaced(body: Program) -> Program:
 
 
 def is_constant(node: Node, constants: Collection[Tensor]) -> bool:
-    """Whether a node computes the same in every run, of `constants` or of nothing. An `Identity`
-    that asks for a device is to hold a value there."""
+    """Whether a node computes the same value in every run, from `constants` or without operands. An
+    `Identity` that requests a device is not a constant: it holds a value on that device."""
     if node.op is IDENTITY and node.device:
         return False
     return all(t in constants for t in node.inputs) and is_pure(node)
 
 
 def nearest_device(node: Node, at: Mapping[Tensor, str]) -> str | None:
-    """The device that most bytes of a node's operands are on; None if none is on any."""
+    """The device that holds most bytes of a node's operands, or None."""
     weights: dict[str, int] = {}
     for tensor in node.inputs:
         if tensor in at:
@@ -331,12 +338,13 @@ def nearest_device(node: Node, at: Mapping[Tensor, str]) -> str | None:
 
 
 def devices_of(nodes: Sequence[Node], at: dict[Tensor, str], base: str) -> dict[Node, str]:
-    """The device of each node of a placed program after passes, which made some of them; adds
-    where their results are to `at`.
+    """The device of each node of a placed program after the passes have run and added nodes. Adds
+    the devices of their results to `at`.
 
-    A node that asks for none is where most bytes of its operands are. One that takes only feeds is
-    on none, unless it has effects: it is computed wherever it is used. So are constants, whatever
-    they ask for: to keep one until it is used would cost more.
+    A node without a request runs on the device that holds most bytes of its operands. A node whose
+    operands are all feeds has no device, unless it has effects: it is computed on each device that
+    uses it. The same holds for constants, even if they request a device, because storing a constant
+    until it is used would cost more.
     """
     found: dict[Node, str] = {}
     constants: set[Tensor] = set()
@@ -354,11 +362,11 @@ def devices_of(nodes: Sequence[Node], at: dict[Tensor, str], base: str) -> dict[
 
 
 def _of_body(node: Node) -> str | None:
-    """The device that the nodes of a node's bodies are on, if any."""
+    """The device of the nodes in a node's bodies, if any."""
     inside = {inner.device for body in node.regions for inner in body.walk() if inner.device}
     if len(inside) > 1:
         raise DeviceError(
-            f"{node.op.name} {node.name!r} runs whole on one device, and holds nodes for "
+            f"{node.op.name} {node.name!r} must run on one device, but contains nodes for "
             f"{', '.join(sorted(inside))}",
             source=node.source,
         )
@@ -366,7 +374,8 @@ def _of_body(node: Node) -> str | None:
 
 
 def update_nodes(program: Program) -> set[Node]:
-    """The nodes of an optimizer: between gradients and the new values that `minimize` marks."""
+    """The nodes of an optimizer: the nodes between the gradients and the new values that `minimize`
+    marks."""
     producers = program.producers()
     found: set[Node] = set()
     pending = [

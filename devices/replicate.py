@@ -1,4 +1,5 @@
-"""Replicate: one program for a whole batch becomes the one that each of several replicas runs."""
+"""Replicate: turns a program for a whole batch into the program that each of several replicas
+runs."""
 
 from __future__ import annotations
 
@@ -21,22 +22,25 @@ from graphc.passes.simplify.drop_gradient_rules import DropGradientRules
 
 @dataclass(frozen=True)
 class Replicate(Pass):
-    """The local program of a data-parallel run that means exactly what the global one means.
+    """Creates the local program of a data-parallel run, which computes exactly what the global
+    program computes.
 
-    Feeds with a batch axis start out cut along it, other feeds and variables are whole on every
-    replica. From there each operator's layout rule says how its results lie; a slice or a
-    collective stands wherever an operator needs its operand otherwise, and nowhere else. So
-    gradients are summed over replicas, batch statistics are those of the whole batch, and a
-    mean divides by the global count, without a special case for any of them. XLA cannot do
-    this for `jax.pmap`: it sees one replica's program only.
+    Feeds with a batch axis are split along it. Other feeds and variables are replicated. From
+    these, each operator's layout rule determines the layout of its results. A slice or a collective
+    is inserted only where an operator needs an operand in another layout. So gradients are summed
+    over replicas, batch statistics are those of the whole batch, and a mean divides by the global
+    count, without special cases. XLA cannot do this for `jax.pmap`, because it sees one replica's
+    program only.
 
     Must not: run before sizes are bound, or twice.
 
     Attributes:
         replicas: how many there are.
-        input_layouts: layouts of feeds by name, in the place of what their batch axes say.
+        input_layouts: layouts of feeds by name, which replace the layouts that follow from their
+            batch axes.
         sources: the user's lines of feeds by name, for errors.
-        state_layouts: layouts of state by name, before and after: what is not whole.
+        state_layouts: layouts of state by name, before and after the step, for state that is not
+            replicated.
     """
 
     replicas: int
@@ -53,14 +57,15 @@ class Replicate(Pass):
         return PassResult(local.program, max(1, local.collectives))
 
     def replicate(self, program: Program) -> Local:
-        """The local program, with the layouts of its ports and notes on what costs time.
+        """The local program, with the layouts of its ports and notes on inserted exchanges that
+        cost time.
 
-        New values of variables leave whole, but for what `state_layouts` says; fetches leave
-        whole or cut along an axis.
+        New values of variables are replicated, except those in `state_layouts`. Fetches are
+        replicated or split along an axis.
 
         Raises:
             LayoutError: no feed has a batch axis.
-            PassError: a layout rule failed; names the node and the user's line.
+            PassError: a layout rule failed. The error names the node and the user's line.
         """
         cut = [self._input_layout(program, port) for port in program.inputs]
         shared = [
@@ -93,7 +98,7 @@ class Replicate(Pass):
         return layout
 
     def _lies(self, port: Port, layout: Layout) -> Layout:
-        """How an input lies that is to be cut so."""
+        """The layout of an input that is to be split in this way."""
         if not isinstance(layout, Sharded):
             return layout
         size = port.tensor.type.shape[layout.axis]
@@ -111,8 +116,8 @@ class Replicate(Pass):
             for port in program.ports("feed")
         ]
         return LayoutError(
-            f"{program.name}: no feed has a batch axis, so there is nothing that {self.replicas} "
-            "replicas could share",
+            f"{program.name}: no feed has a batch axis, so there is nothing to split over "
+            f"{self.replicas} replicas",
             details=rows or ["no feeds"],
             hint="mark it: gc.placeholder(shape, dtype, batch_axis=0), or let its leading size be "
             "None or 'batch'; or run these fetches without a strategy",
@@ -120,7 +125,7 @@ class Replicate(Pass):
 
 
 class Regions:
-    """What layout rules may ask: see `ir.layouts.LayoutContext`."""
+    """The context that layout rules query: see `ir.layouts.LayoutContext`."""
 
     catalogue: Mapping[str, OpDef] = CATALOGUE
 
@@ -159,7 +164,7 @@ def _overridden_devices(program: Program) -> Node | None:
 
 def _with_note(local: Local, node: Node) -> Local:
     where = f" (first at {node.source})" if node.source is not None else ""
-    note = f"the strategy overrides devices asked for: {node.device}{where}"
+    note = f"the strategy overrides requested devices: {node.device}{where}"
     return Local(
         local.program, local.inputs, local.outputs, (*local.notes, note), local.collectives
     )

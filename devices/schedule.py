@@ -1,4 +1,4 @@
-"""In which order clusters are dispatched, and when each would run: a simulation."""
+"""Simulates the order in which clusters are dispatched, and the time at which each runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import NamedTuple
 from graphc.devices.partition import Cluster
 from graphc.passes.core.costs import node_cost, total
 
-_FLOPS_A_BYTE = 8  # what a device calculates in the time that it moves a byte; roughly a CPU's
-_OVERHEAD = 1e5  # of starting an executable, in floating-point operations
+_FLOPS_A_BYTE = 8  # operations in the time to move a byte; roughly as on a CPU
+_OVERHEAD = 1e5  # cost of starting an executable, in floating-point operations
 
 
 class Span(NamedTuple):
-    """One cluster's time on its device; the unit is that of the durations."""
+    """The time of one cluster on its device, in the unit of the durations."""
 
     cluster: int
     device: str
@@ -23,8 +23,8 @@ class Span(NamedTuple):
 
 
 def durations(clusters: Sequence[Cluster]) -> list[float]:
-    """What each cluster takes, estimated: floating-point operations, or bytes where those take
-    longer."""
+    """The estimated duration of each cluster, from its floating-point operations, or from its bytes
+    if moving them takes longer."""
     found = []
     for cluster in clusters:
         cost = total(map(node_cost, cluster.program.nodes))
@@ -33,12 +33,12 @@ def durations(clusters: Sequence[Cluster]) -> list[float]:
 
 
 def timeline(clusters: Sequence[Cluster], seconds: Sequence[float]) -> list[Span]:
-    """When each cluster runs, if each device does one at a time, in the order of their starts.
+    """The time at which each cluster runs, if each device runs one at a time, sorted by start time.
 
-    Of those that could start at the same time, the one of the earliest micro-batch goes first:
-    list scheduling (Graham 1969). For stages in a row and a loss behind the last, all micro-batches
-    summed before the update, that is the schedule of GPipe (Huang et al. 2019) or one that is as
-    short.
+    This is list scheduling (Graham 1969): of clusters that could start at the same time, the one of
+    the earliest micro-batch starts first. For consecutive stages with a loss after the last one,
+    and an update after all micro-batches, the result is the schedule of GPipe (Huang et al. 2019)
+    or one of equal length.
     """
     made_by = {tensor: i for i, cluster in enumerate(clusters) for tensor in cluster.sent}
     needs = [{made_by[t] for t in cluster.takes if t in made_by} for cluster in clusters]
@@ -77,7 +77,8 @@ def timeline(clusters: Sequence[Cluster], seconds: Sequence[float]) -> list[Span
 
 
 def idle_part(spans: Sequence[Span]) -> float:
-    """The part of all devices' time, from the first start to the last end, in which they wait."""
+    """The fraction of all devices' time, from the first start to the last end, in which they are
+    idle."""
     if not spans:
         return 0.0
     devices = {span.device for span in spans}
@@ -87,7 +88,7 @@ def idle_part(spans: Sequence[Span]) -> float:
 
 
 def bubble(stages: int, micro_batches: int) -> float:
-    """The part of the time in which the stages of a pipeline wait, if all take the same:
+    """The fraction of time in which the stages of a pipeline are idle, if all take the same time:
     `(stages - 1) / (micro_batches + stages - 1)` (Huang et al. 2019, section 2.3).
 
     >>> bubble(stages=4, micro_batches=8)

@@ -1,9 +1,9 @@
-"""State of which each replica has a piece: what gradients become that go into it.
+"""State of which each replica holds a piece, and the gradients that update it.
 
-An optimizer's slots are read and written by its update alone, element by element as a rule. So a
-replica may keep a piece of each, for which it needs that piece of the gradient's sum: a
-reduce-scatter, half of an all-reduce. The other half is then to gather the new values of the
-parameters from the pieces that were updated.
+Only the update of an optimizer reads and writes its slots, usually element by element. So each
+replica may hold a piece of each slot, and needs only that piece of the gradient's sum. This takes a
+reduce-scatter, which is half of an all-reduce. The other half gathers the new values of the
+parameters from the updated pieces.
 
 Source: S. Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter
 Models, SC 2020, section 5.1 (the first stage).
@@ -20,10 +20,11 @@ from graphc.passes.core.elementwise import is_elementwise
 
 
 def pieces_behind(program: Program, required: Sequence[Layout | None]) -> dict[Tensor, Sharded]:
-    """What goes, element by element, into outputs that leave in pieces; and the layout of those.
+    """The tensors that reach outputs in pieces through elementwise operators only, with the layouts
+    of these outputs.
 
-    A partial sum among them needs not be made whole for that, even where an operator on the way
-    (a square, say) cannot take it as it is.
+    A partial sum among them need not be made whole for these outputs, even if an operator on the
+    path (such as a square) cannot take a partial value.
     """
     found: dict[Tensor, Sharded] = {}
     for port, layout in zip(program.outputs, required, strict=True):

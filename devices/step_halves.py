@@ -1,20 +1,23 @@
-"""A step in two halves: what each worker computes, and what the server of parameters applies.
+"""Divides a step into two halves: the part that each worker computes, and the part that the
+parameter server applies.
 
-For `AsyncDataParallel`. A worker's half takes a batch and the state as the worker has read it, and
-gives what crosses over: gradients, mostly. The server's half takes that and the state as it is by
-then, and gives the new state. Which node belongs where follows from what it is made of:
+Used by `AsyncDataParallel`. A worker's half takes a batch and the state that the worker has read.
+It returns the values to send to the server, mostly gradients. The server's half takes these values
+and its current state, and returns the new state. The operands of a node determine its half:
 
-- what is made of the gradients of `minimize` is the server's: the update, with the slots, the
-  schedule and the parameters as they are now;
-- what is made of state alone is the server's where new state is made of it, so counters count
-  exactly, and the worker's where something else is: a value may be computed on both sides;
-- what is made of feeds or random draws is the worker's, but for the end of a read-modify-write:
-  in `average * 0.9 + statistic * 0.1`, or `seen + n`, the product with the average and the sum
-  are the server's. So moving averages and counts lose no update either, nor does a
-  hand-written `w.assign_sub(rate * gradient)`.
+- nodes computed from the gradients of `minimize` belong to the server: the update, with the current
+  slots, schedule and parameters;
+- nodes computed from state alone belong to the server where new state depends on them, so that
+  counters count exactly, and to the worker where other values depend on them. A node may be
+  computed in both halves;
+- nodes computed from feeds or random draws belong to the worker, except for the end of a
+  read-modify-write. In `average * 0.9 + statistic * 0.1`, or `seen + n`, the product with the
+  average and the sum belong to the server. So no update of a moving average or a count is lost, nor
+  of a hand-written `w.assign_sub(rate * gradient)`.
 
-What is assigned without a look at the old value (`last_loss.assign(loss)`) crosses over as it is:
-the last writer wins. So it is with what a loop or branch assigns that the gradients need too.
+A value that is assigned independently of the old value (`last_loss.assign(loss)`) is sent to the
+server unchanged, and the last writer wins. The same holds for assignments in a loop or branch that
+the gradients depend on too.
 """
 
 from __future__ import annotations
@@ -37,11 +40,11 @@ class Halves(NamedTuple):
     """The two programs of a step.
 
     Attributes:
-        worker: takes the step's feeds, then what it draws from, if it draws, and state; gives its
-            part of the fetches, then what crosses over.
-        server: takes what crosses over as feeds, in the same order, and state; gives its part of
+        worker: takes the step's feeds, then the inputs for random draws, if any, and state. It
+            returns its part of the fetches, then the values to send.
+        server: takes the sent values as feeds, in the same order, and state. It returns its part of
             the fetches, and the new state.
-        on_server: of each fetch of the step, whether the server gives it.
+        on_server: for each fetch of the step, whether the server computes it.
         draws: the names of the worker's last feeds: `RNG_KEY`, `RNG_COUNTER` or both.
     """
 
@@ -52,7 +55,7 @@ class Halves(NamedTuple):
 
 
 class _Kind(enum.Enum):
-    """What a value is made of."""
+    """What a value is computed from."""
 
     STATE = "of state alone"
     WORKER = "of what is fed or drawn"
@@ -68,12 +71,11 @@ def step_halves(program: Program) -> Halves:
     """The halves of a functional program whose sizes are ints.
 
     Raises:
-        GraphError: nothing that it assigns; or a host function that both halves would call.
+        GraphError: the program assigns no state, or both halves would call a host function.
     """
     if not program.new_state():
         raise GraphError(
-            "run_workers: nothing that is fetched assigns a variable, so there is nothing for the "
-            "server to apply",
+            "run_workers: no fetch assigns a variable, so there is nothing for the server to apply",
             hint="fetch a training step too; session.run is for the rest",
         )
     first = _Kinds(program, ())
@@ -98,7 +100,8 @@ class _Kinds:
         for node in program.nodes:
             kind = _Kind.UPDATED if node in tails else self._of(node)
             self.nodes[node] = kind
-            # What takes a new value, as a second step in the same run does, begins anew.
+            # The kind of a node that takes a new value, as in a second step of the same run, is
+            # determined anew.
             new = kind if kind in _CROSSING else _Kind.UPDATED
             self.tensors.update((t, new if t in new_state else kind) for t in node.outputs)
 
@@ -115,8 +118,9 @@ class _Kinds:
         return _Kind.WORKER if self._is_pinned(node) else _Kind.STATE
 
     def _is_pinned(self, node: Node) -> bool:
-        """Whether the server must not compute it again: draws, which would be others; the inverse
-        of the scale that the worker's gradients have; and calls of host functions."""
+        """Whether the server must not recompute it. This holds for draws, which would give other
+        values, for the inverse of the loss scale of the worker's gradients, and for calls of host
+        functions."""
         if not self._keys.isdisjoint(node.inputs) or effects_of(node) & Effects.HOST:
             return True
         return node.op is RECIPROCAL and not self._scale.isdisjoint(node.inputs)
@@ -126,26 +130,27 @@ class _Kinds:
 
 
 def _tails(program: Program, kinds: _Kinds) -> set[Node]:
-    """The nodes with which read-modify-writes of workers' values end."""
+    """The last nodes of read-modify-writes with workers' values."""
     old = {port.name: port.tensor for port in program.ports("state")}
     found: set[Node] = set()
     for port in program.new_state():
         if port.name in old and kinds.tensors[port.tensor] is _Kind.WORKER:
             tail = _tail(program, kinds, old[port.name], port.tensor)
             if any(node.regions for node in tail) and not tail.isdisjoint(_working(program)):
-                continue  # a loop with the forward pass in it: not twice
+                continue  # do not compute a loop that contains the forward pass twice
             found |= tail
     return found
 
 
 def _tail(program: Program, kinds: _Kinds, old: Tensor, new: Tensor) -> set[Node]:
-    """The end of the way from a variable's old value to its new one: all that the server has to do
-    by itself, for the variable may have changed since the worker read it.
+    """The end of the path from a variable's old value to its new value. The server must compute it
+    itself, because the variable may have changed since the worker read it.
 
-    That is what comes after the last node that takes the old value (or what state alone makes of
-    it) together with a worker's; and whole ways from there on which every value has the shape of
-    the variable: there the server is exact and costs little. Forward and backward pass take the
-    parameters earlier, and by way of other shapes: they stay with the worker.
+    It begins at the last node that combines the old value (or a value computed from state alone)
+    with a worker's value. It also includes whole paths from the old value on which every value has
+    the shape of the variable, because there the server is exact at little cost. The forward and
+    backward pass use the parameters earlier, through values of other shapes, so they stay with the
+    worker.
     """
     own = {old}
     makers = [node for node in program.nodes if kinds.nodes[node] is _Kind.WORKER]
@@ -161,7 +166,7 @@ def _tail(program: Program, kinds: _Kinds, old: Tensor, new: Tensor) -> set[Node
 
 
 def _leading_to(nodes: list[Node], wanted: set[Tensor]) -> list[Node]:
-    """Those of the nodes that these values are made by, in their order."""
+    """The nodes on which these values depend, in their order."""
     needed, found = set(wanted), []
     for node in reversed(nodes):
         if not needed.isdisjoint(node.outputs):
@@ -171,7 +176,7 @@ def _leading_to(nodes: list[Node], wanted: set[Tensor]) -> list[Node]:
 
 
 def _following(nodes: list[Node], first: Collection[Node]) -> list[Node]:
-    """`first`, and those of the nodes that take what they make."""
+    """`first`, and all nodes that depend on their results."""
     made: set[Tensor] = set()
     found = []
     for node in nodes:
@@ -182,7 +187,7 @@ def _following(nodes: list[Node], first: Collection[Node]) -> list[Node]:
 
 
 def _shaped_paths(nodes: list[Node], first: list[Node], old: Tensor, new: Tensor) -> set[Node]:
-    """The nodes on ways from `first` to `new` on which all values have the shape of `old`."""
+    """The nodes on paths from `first` to `new` on which all values have the shape of `old`."""
     shaped = [
         node
         for node in nodes
@@ -205,7 +210,7 @@ def _working(program: Program) -> set[Node]:
 
 
 class _Cut:
-    """One cut of a program."""
+    """The division of one program."""
 
     def __init__(self, program: Program, kinds: _Kinds) -> None:
         self._program, self._kinds = program, kinds
@@ -241,7 +246,8 @@ class _Cut:
         return found[::-1]
 
     def _crossing(self, applied: list[Node]) -> list[Tensor]:
-        """What the server takes of the worker, in the order in which it is made."""
+        """The values that the server takes from the worker, in the order in which they are
+        computed."""
         taken = {t for node in applied for t in node.inputs}
         taken.update(port.tensor for port in self._program.new_state())
         kinds = self._kinds.tensors  # in program order
@@ -261,10 +267,10 @@ class _Cut:
         for node in self._program.nodes:
             if node in both and effects_of(node) & Effects.HOST:
                 raise GraphError(
-                    f"run_workers: {node.op.name} {node.name!r} takes an updated value, and what "
-                    "comes after it is needed for gradients: it would be called twice in a step",
+                    f"run_workers: {node.op.name} {node.name!r} takes an updated value, and "
+                    "gradients depend on its results, so it would be called twice in a step",
                     source=node.source,
-                    hint="leave it out, or run the two training steps one after the other",
+                    hint="remove it, or run the two training steps one after the other",
                 )
 
     def _worker(self, nodes: list[Node], crossing: list[Tensor]) -> tuple[Program, tuple[str, ...]]:
@@ -282,7 +288,8 @@ class _Cut:
         return worker, tuple(port.name for port in drawn)
 
     def _server(self, nodes: list[Node], crossing: list[Tensor]) -> Program:
-        """With the marks of the gradients: what comes after them is never computed narrow."""
+        """The server's half. It keeps the marks of the gradients, so that nodes after them are
+        never computed in a narrow dtype."""
         marked = {t: Tensor(t.type, t.name) for t in crossing if self._is_gradient(t)}
         marks = []
         for node in self._program.nodes:

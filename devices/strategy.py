@@ -1,6 +1,6 @@
-"""Strategies: plain records of how a program is to be spread over devices.
+"""Strategies: plain records of how a program is distributed over devices.
 
-What they mean is in `devices.replicate`, what carries them out in `runtime.replicated`.
+`devices.replicate` defines their meaning, and `runtime.replicated` executes them.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from graphc.ir.source import current_source
 
 @dataclass(frozen=True)
 class DataParallel:
-    """The batch shared among devices, variables whole on each of them.
+    """Splits the batch over devices and replicates variables on each of them.
 
-    A run means what it means on one device with the whole batch: means, gradients and batch
+    A run gives the same results as on one device with the whole batch: means, gradients and batch
     statistics are those of the whole batch; only random streams differ. A batch may have any number
-    of rows. Where they do not divide by the devices, all hold as many but for padding at the end,
-    which counts for nothing (`devices.uneven`); it is compiled once, as each size is, and what is
-    fetched by rows is whole on each device.
+    of rows. If they do not divide by the number of devices, the last devices hold padding that does
+    not affect the results (`devices.uneven`). Like every batch size, such a size is compiled once.
+    Values that are fetched by rows are then replicated on each device.
 
     Args:
-        devices: how many of this process's devices; or which: `jax.Device`s, or names, where
-            `/gpu:*` stands for all GPUs. Each is one replica.
+        devices: how many of this process's devices to use; or a list of `jax.Device`s or names,
+            where `/gpu:*` stands for all GPUs. Each device is one replica.
         bucket_bytes: how many bytes of gradients, and of other sums over the batch, the replicas
-            add up in one exchange: see `devices.bucketing`. By default 25 MiB, on GPUs 8 MiB. None
-            or 0: each by itself.
-        shard_optimizer: whether each device keeps a piece of what an optimizer keeps for the
-            parameters, not all of it: see `devices.state_pieces`.
+            sum in one exchange: see `devices.bucketing`. The default is 25 MiB, and 8 MiB on GPUs.
+            None or 0 exchanges each value by itself.
+        shard_optimizer: whether each device holds only a piece of the optimizer's slots: see
+            `devices.state_pieces`.
 
     Raises:
-        AttributeValueError: neither a positive number nor a sequence of devices; no such size of
-            buckets; `shard_optimizer` is no bool.
+        AttributeValueError: `devices` is neither a positive number nor a sequence of devices,
+            `bucket_bytes` is not a valid size, or `shard_optimizer` is not a bool.
         DeviceError: a name does not parse.
 
     >>> DataParallel(["/cpu:0"]).replicas
@@ -57,7 +57,7 @@ class DataParallel:
             raise AttributeValueError(
                 f"DataParallel: bucket_bytes must be a number of bytes, got {size!r}",
                 source=current_source(),
-                hint="pass an int, as 25 * 2**20, or None for no buckets",
+                hint="pass an int, such as 25 * 2**20, or None for no buckets",
             )
         if type(self.shard_optimizer) is not bool:
             raise AttributeValueError(
@@ -68,7 +68,7 @@ class DataParallel:
         object.__setattr__(self, "devices", checked_devices(self.devices, "DataParallel"))
 
     def meaning(self) -> dict[str, Any]:
-        """What a compiled program depends on, beside the devices themselves."""
+        """What a compiled program depends on besides the devices themselves."""
         size = "default" if self.bucket_bytes is DEFAULT else self.bucket_bytes or 0
         return {"bucket_bytes": size, "shard_optimizer": self.shard_optimizer}
 
@@ -80,14 +80,14 @@ class DataParallel:
 
     @property
     def replicas(self) -> int:
-        """How many pieces the batch is cut into."""
+        """How many pieces the batch is split into."""
         return self.devices if isinstance(self.devices, int) else len(self.resolve())
 
     def resolve(self) -> tuple[jax.Device, ...]:
-        """The devices themselves, one a replica.
+        """The devices themselves, one for each replica.
 
         Raises:
-            DeviceError: more devices than there are, one that is not there, or one twice.
+            DeviceError: there are too few devices, or a device does not exist or is given twice.
         """
         return resolve_devices(self.devices, "DataParallel", "replica")
 
@@ -104,10 +104,10 @@ class DataParallel:
 def checked_devices(
     given: Any, what: str, each: str = "device"
 ) -> int | tuple[jax.Device | str, ...]:
-    """A number of devices, or which, as a strategy called `what` is given them.
+    """Checks the number or the list of devices that a strategy called `what` was given.
 
     Args:
-        each: what the strategy takes a device for.
+        each: what the strategy uses each device for.
 
     Raises:
         AttributeValueError: neither a positive number nor a sequence of devices.
@@ -116,7 +116,7 @@ def checked_devices(
     if type(given) is int:
         if given < 1:
             raise AttributeValueError(
-                f"{what}: needs a {each} at least, got {given}",
+                f"{what}: needs at least one {each}, got {given}",
                 source=current_source(),
                 hint="pass a number of 1 or more, or a list of devices",
             )
@@ -140,14 +140,14 @@ def resolve_devices(
     part: str,
     known: Mapping[str, jax.Device] | None = None,
 ) -> tuple[jax.Device, ...]:
-    """The devices that were given to a strategy called `what`, each for one `part` of it.
+    """The devices of a strategy called `what`, each for one `part` of it.
 
     Args:
-        known: the devices there are, by name; by default those of this process.
+        known: the available devices by name; by default those of this process.
 
     Raises:
-        DeviceError: more devices than there are, one that is not there, one twice, or of several
-            kinds.
+        DeviceError: there are too few devices, a device does not exist or is given twice, or the
+            devices are of several kinds.
     """
     if isinstance(given, int):
         return tuple(first_devices(given, known))
@@ -161,7 +161,7 @@ def resolve_devices(
     if foreign:
         raise DeviceError(
             f"{what}: {name_of(foreign[0])} is a device of this process, not of the machine",
-            hint="give a number of devices, or names of them",
+            hint="give a number of devices, or their names",
         )
     if len(set(found)) < len(found):
         names = [name_of(device) for device in found]

@@ -1,4 +1,4 @@
-"""What passes are told of devices."""
+"""The description of devices that passes use."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from graphc.devices.discovery import platform_of
 from graphc.passes.core.target import Target
 
 # For GPUs, jax 0.10 overlaps collectives in loops with computation, and fuses the read of a slice
-# with its write. jax 0.12 does neither. There, steps take 1.05 times as long with collectives in
-# loops, and 1.17 to 1.52 times as long with updates in loops (estimated for H100, adam).
+# with its write. jax 0.12 does neither. With 0.12, steps take 1.05 times as long with collectives
+# in loops, and 1.17 to 1.52 times as long with updates in loops (estimated for H100, adam).
 FAST_LOOPS_ON_GPU = jax.__version_info__ < (0, 11)
 
-_FLASH = (8, 0)  # the least compute capability with cuDNN's attention
+_FLASH = (8, 0)  # the lowest compute capability with cuDNN's attention
 
 
 def target_of(devices: Sequence[jax.Device], replicas: int) -> Target:
-    """What a program for these devices is compiled for: of several kinds, nothing that suits one
-    kind only."""
+    """The target for which a program for these devices is compiled. If the devices are of several
+    kinds, it contains nothing that is specific to one kind."""
     platforms = {device.platform for device in devices}
     if len(platforms) > 1:
         return Target("several", replicas)

@@ -1,8 +1,8 @@
-"""The devices of a machine that is not here, as JAX's compilers take them.
+"""Creates JAX devices for a machine that is not present.
 
-They can be compiled for and run nothing. `jax.experimental.topologies` makes them of XLA's
-description of a GPU, a text in the form of its `GpuTargetConfigProto`; it needs JAX's CUDA plugin,
-and neither a GPU nor a driver.
+Programs can be compiled for these devices, but cannot run on them. `jax.experimental.topologies`
+creates them from XLA's description of a GPU, a `GpuTargetConfigProto` in text form. It needs JAX's
+CUDA plugin, but no GPU and no driver.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ PLUGINS = ("jax-cuda13-plugin", "jax-cuda12-plugin")
 
 
 def devices_of(machine: Machine) -> tuple[jax.Device, ...]:
-    """The devices of a machine, in order: for shardings to compile with, not to run on.
+    """The devices of a machine, in order. They serve for compilation only, not for execution.
 
     Raises:
         MissingExtraError: JAX's CUDA plugin is not installed.
-        DeviceError: it does not take the description.
+        DeviceError: the plugin rejects the description.
     """
     return _devices(target_config(machine.model), machine.count, str(machine))
 
 
-_LOCK = Lock()  # the setting of JAX that is changed meanwhile holds for all threads
+_LOCK = Lock()  # the JAX setting that is changed here applies to all threads
 
 
 @cache
 def _devices(text: str, count: int, name: str) -> tuple[jax.Device, ...]:
     if installed(PLUGINS) is None:
         raise MissingExtraError(
-            f"compiling for {name} needs JAX's CUDA plugin, and it is not installed",
+            f"compiling for {name} needs JAX's CUDA plugin, which is not installed",
             hint="pip install 'graphc[cuda]': it needs no GPU",
         )
     jax.local_devices()  # JAX looks for its devices before `jax_platforms` is changed
     try:
         with _LOCK, _only_the_processor():
             described = _described(text, count)
-    except Exception as error:  # each version of the plugin has its own kinds
+    except Exception as error:  # each version of the plugin raises its own kinds
         raise DeviceError(
             f"JAX {jax.__version__} cannot describe {name}: {str(error).partition(chr(10))[0]}",
             hint="describe the GPUs on their own machine: graphc devices --describe machine.toml",
@@ -62,7 +62,7 @@ def _described(text: str, count: int) -> Any:
     try:
         return topologies.get_topology_desc(platform="cuda", **arguments)
     except NotImplementedError:
-        # JAX has looked for GPUs in this process, found none, and dropped its plugin.
+        # JAX has searched for GPUs in this process, found none, and removed its plugin.
         for plugin in entry_points(group="jax_plugins"):
             if "cuda" in plugin.name:
                 plugin.load().initialize()
@@ -70,8 +70,8 @@ def _described(text: str, count: int) -> Any:
 
 
 def _only_the_processor() -> AbstractContextManager[None]:
-    """JAX's plugin refuses to be registered where there is no GPU, unless only the processor was
-    asked for."""
+    """Restricts JAX to the CPU for the moment. Without a GPU, its plugin can be registered only in
+    this state."""
     return changed_setting(PLATFORMS, "cpu")
 
 
@@ -81,13 +81,13 @@ def devices_by_name(machine: Machine) -> dict[str, jax.Device]:
 
 
 def is_here(device: jax.Device) -> bool:
-    """Whether a device can run something: that of a machine that is not here cannot."""
+    """Whether a device can run programs. A device of a machine that is not present cannot."""
     return bool(device.client.local_device_count())
 
 
 def target_config(gpu: Gpu) -> str:
-    """XLA's description of a GPU: what it says itself; or a text made from the record, with the
-    versions of the CUDA libraries that are installed."""
+    """XLA's description of a GPU: the record's own text; or a text generated from the record, with
+    the versions of the installed CUDA libraries."""
     if gpu.target_config:
         return gpu.target_config
     major, minor, feature = gpu.capability
@@ -129,7 +129,7 @@ def target_config(gpu: Gpu) -> str:
 
 
 class _Word(str):
-    """A name of an enumeration, which is written without quotes."""
+    """The name of an enumeration value, which is written without quotes."""
 
 
 def _parts(text: str) -> tuple[int, int, int]:
@@ -153,7 +153,7 @@ def _text(message: dict[str, Any]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text as protocol buffers write it: bytes that are not plain ASCII by their octal numbers."""
+    """Text as protocol buffers write it: bytes that are not plain ASCII become octal escapes."""
     return "".join(
         chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}"
         for byte in text.encode(errors="replace")

@@ -1,11 +1,11 @@
-"""A batch that does not divide by the replicas: how layout rules are asked about its pieces.
+"""A batch that does not divide by the replicas: how layout rules are queried about its pieces.
 
-Each replica holds ceil(rows / replicas) rows; the last ones hold padding behind the real rows, or
-nothing but padding. Rules know nothing of this. One that gives sharded results for sharded
-operands may be cut between any two rows, so each row of them comes from that row of the operands
-alone, and what comes from padding is padding. One that gives partial ones says in `fill` what has
-to stand in the padding for the real rows alone to count. Where it does not say so, operands are
-gathered, without the padding.
+Each replica holds ceil(rows / replicas) rows; the last ones hold padding after the real rows, or
+padding only. Rules do not take padding into account. If a rule returns sharded results for sharded
+operands, its operands may be split between any two rows. So each row of the results depends only on
+the same row of the operands, and results from padding are padding. If a rule returns partial
+results, its `fill` gives the padding value that keeps padding out of the result. If it has no
+`fill`, operands are gathered without the padding.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from graphc.ops.core.layout_rules import replicated
 
 
 def batch_layout(axis: int, rows: int, replicas: int) -> Layout:
-    """How a batch of so many rows lies along `axis`."""
+    """The layout of a batch with this many rows along `axis`."""
     if rows % replicas == 0:
         return Sharded(axis)
     if rows == 1:
-        return REPLICATED  # an axis of one element is one to broadcast, for layout rules
+        return REPLICATED  # for layout rules, an axis of one element is a broadcast axis
     return Sharded(axis, rows)
 
 
 def is_uneven(layout: Layout) -> bool:
-    """Whether there is padding in pieces that lie so."""
+    """Whether pieces with this layout contain padding."""
     return type(layout) is Sharded and layout.rows is not None
 
 
 def divisor(rows: int | None, replicas: int | Fraction) -> int | Fraction:
-    """By what the sizes of sharded axes divide: see `LayoutContext`."""
+    """The number by which the sizes of sharded axes must divide: see `LayoutContext`."""
     return replicas if rows is None else Fraction(rows, -(-rows // int(replicas)))
 
 
@@ -46,7 +46,7 @@ def piece_type(type: TensorType, layout: Sharded, replicas: int) -> TensorType:
     """The type of one replica's piece.
 
     Raises:
-        LayoutError: the axis cannot be cut so.
+        LayoutError: the axis cannot be split in this way.
     """
     axis, size = layout.axis, type.shape[layout.axis]
     by = divisor(layout.rows, replicas)
@@ -58,10 +58,10 @@ def piece_type(type: TensorType, layout: Sharded, replicas: int) -> TensorType:
 
 
 def plan_unevenly(context: LayoutContext, node: Node, layouts: Sequence[Layout]) -> LayoutPlan:
-    """What the rule of a node answers, of whose operands some are pieces of uneven batches.
+    """The answer of the rule of a node that has pieces of uneven batches among its operands.
 
-    All of them are taken as pieces of one batch: of that of the first one for which this is
-    possible. Where it is for none, operands are gathered.
+    All of them are treated as pieces of one batch: the batch of the first operand for which this is
+    possible. If it is possible for none, operands are gathered.
     """
     for rows in dict.fromkeys(lies.rows for lies in layouts if isinstance(lies, Sharded)):
         plan = _Batch(context, rows).plan(node, layouts)
@@ -71,12 +71,11 @@ def plan_unevenly(context: LayoutContext, node: Node, layouts: Sequence[Layout])
 
 
 class _Uncut(Exception):
-    """A size that cannot be cut between the rows of a batch."""
+    """A size that cannot be split between the rows of a batch."""
 
 
 class _Batch:
-    """What a rule may ask where sharded operands are pieces of a batch of `rows`: a
-    `LayoutContext`."""
+    """The `LayoutContext` of a rule whose sharded operands are pieces of a batch of `rows`."""
 
     catalogue: Mapping[str, OpDef]
     replicas: int | Fraction
@@ -88,9 +87,11 @@ class _Batch:
         self._rows = rows
 
     def plan(self, node: Node, layouts: Sequence[Layout]) -> LayoutPlan | None:
-        """The rule's answer; None where it cannot be followed."""
+        """The rule's answer, or None if it cannot be applied."""
         rule = node.op.layout or replicated
-        if node.regions and self._rows is not None:  # what is cut otherwise is none of this batch
+        if (
+            node.regions and self._rows is not None
+        ):  # other sharded operands are not pieces of this batch
             layouts = [
                 REPLICATED if isinstance(lies, Sharded) and lies.rows is None else lies
                 for lies in layouts
@@ -111,7 +112,7 @@ class _Batch:
     def replicate_region(
         self, region: Program, inputs: Sequence[Layout], required: Sequence[Layout | None]
     ) -> tuple[Program, list[Layout]]:
-        """As the replicate pass does it; results of other batches leave whole."""
+        """Works as in the replicate pass. Results of other batches are made whole."""
         types = [t.type for t in region.output_tensors()]
         given = self._cut(inputs, [t.type for t in region.input_tensors()])
         wanted = [
@@ -141,7 +142,7 @@ class _Batch:
         return Sharded(layout.axis, self._rows)
 
     def _is_strange(self, layout: Layout, type: TensorType) -> bool:
-        """Whether a region's result is cut, and not as this batch is."""
+        """Whether a region's result is split in another way than this batch."""
         if not isinstance(layout, Sharded):
             return False
         try:
@@ -151,5 +152,5 @@ class _Batch:
 
 
 def _plain(layout: Layout) -> Layout:
-    """The layout as rules know it."""
+    """The layout in the form that rules use."""
     return Sharded(layout.axis) if isinstance(layout, Sharded) else layout

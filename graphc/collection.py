@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector, paused while many objects are made that stay."""
+"""Pauses Python's cyclic garbage collector while many long-lived objects are created."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from threading import Lock
 
 _lock = Lock()
 _pauses = 0
-_resume = False  # whether it ran when the first of the present pauses began
+_resume = False  # whether the collector was enabled when the first of the current pauses began
 
 
 def _after_fork() -> None:
-    """Called in a child process: a thread that exists only in the parent may hold the lock."""
+    """Called in a child process, because a thread that exists only in the parent may hold the
+    lock."""
     global _lock
     _lock = Lock()
 
@@ -25,11 +26,12 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """A stretch of work in any thread, or a decorator for one, without collections.
+    """A context manager, or a decorator, that pauses collections, in any thread.
 
-    A graph is many small objects, nearly all of which stay. The collector would walk through all
-    of them, and through all of JAX's, time and again: a tenth of the time to the first step.
-    It is left as it was found; memory without cycles is freed as always.
+    A graph consists of many small objects, nearly all of which are long-lived. The collector would
+    repeatedly traverse all of them, and all objects of JAX, which takes a tenth of the time to the
+    first step. On exit the collector is enabled again if it was enabled before. Memory without
+    cycles is freed as usual.
     """
     global _pauses, _resume
     with _lock:

@@ -15,7 +15,7 @@ from graphc.errors import AttributeValueError, nearest
 
 
 class Default(enum.Enum):
-    """Stands for a value that is found where it is needed."""
+    """Stands for a value that is determined where it is used."""
 
     DEFAULT = "default"
 
@@ -24,7 +24,7 @@ class Default(enum.Enum):
 
 
 DEFAULT: Final = Default.DEFAULT
-PIPELINES: Final = ("O0", "O1", "O2", "O3")  # what they hold stands in passes/pipelines.py
+PIPELINES: Final = ("O0", "O1", "O2", "O3")  # defined in passes/pipelines.py
 
 
 @dataclass(frozen=True)
@@ -32,53 +32,59 @@ class CompileOptions:
     """How `gc.compile` and a Session make executables. Immutable; equal options are equal.
 
     Attributes:
-        pipeline: the passes that run: "O0" none, the program as it was built; "O1" those that
-            make the program smaller; "O2" all that pay on any device, such as rolling repeated
-            blocks into loops; "O3" those for the device at hand too.
+        pipeline: the passes that run. "O0" runs none and keeps the program as it was built. "O1"
+            runs passes that make the program smaller. "O2" adds all passes that pay on any device,
+            such as rolling repeated blocks into loops. "O3" adds the passes for the device in use.
         verify: check the rules of the IR after each pass that changed something.
-        validate: run the program before and after each pass on random inputs, and fail where
-            the results differ. Slow: for finding a wrong pass.
-        dump: a folder for the text of the program before and after each pass; None for none.
-        donate: give the state's buffers to the step, which then needs no second copy of them.
-        max_in_flight: how many steps may be dispatched and not finished; at least 1.
-        xla_options: options of XLA's compiler by name, for this program only.
-        cache: the folder where compiled programs are kept for later processes, or None for
-            none. By default `graphc/executables` in the user's cache folder, which on Linux is
-            `$XDG_CACHE_HOME` or `~/.cache`. It must be the user's alone (mode 0700): what is
-            loaded from it runs.
-        cache_limit: how many bytes that folder may hold; the least recently used go first.
-        tuned: compile as `gc.tune` found fastest for this program and these options, where it did
-            and that is kept in the cache. False for the options as they are: what tuning finds
-            rounds otherwise.
+        validate: run the program before and after each pass on random inputs, and fail where the
+            results differ. This is slow; it serves to find a pass with a bug.
+        dump: a folder to which the text of the program before and after each pass is written, or
+            None.
+        donate: donate the state's buffers to the step, which then needs no second copy of them.
+        max_in_flight: how many steps may be dispatched but not yet finished; at least 1.
+        xla_options: options of the XLA compiler by name. They apply to this program only.
+        cache: the folder in which compiled programs are kept for later processes, or None for no
+            cache. The default is `graphc/executables` in the user's cache folder, which on Linux is
+            `$XDG_CACHE_HOME` or `~/.cache`. No other user may have access to it (mode 0700),
+            because code that is loaded from it is executed.
+        cache_limit: how many bytes that folder may hold. The least recently used programs are
+            deleted first.
+        tuned: compile with the settings that `gc.tune` found to be the fastest for this program and
+            these options, if the cache holds such a result. False ignores it, because tuned
+            settings may round differently.
         without_passes: names of passes that do not run, such as ("roll-repeats",).
-        precision: "bf16" or "f16" to compute matrix products, convolutions, attention and what is
-            elementwise around them in 16 bits, with variables, sums, norms, losses and updates in
-            float32; "f16" with a loss scale that adapts. None computes as the graph says.
-        unroll: how many turns of a loop that was made of repeated blocks are compiled as one;
-            None for an estimate. On GPUs, no loop is made of blocks that repeat at most so many
-            times, nor at most 24 times.
-        sparse_updates: which tables of embeddings are updated only in the rows that a step looks
-            up. "exact": those where this means the same (sgd, adagrad); "lazy": those too where
-            the optimizer would move all rows in each step (momentum, adam, adamw), and then
-            whatever is kept row by row stands still in the others, which is another method (of
-            tied weights the other gradient counts in the rows looked up only); "off": none.
-        fuse_attention: find `softmax(scale * q @ k^T + masks) @ v`, in its usual spellings, and
-            its gradient, and compute long ones some queries at a time (on GPUs narrow ones by
-            cuDNN), so that memory is linear in the length. Results are the same but for rounding,
-            as of sums in another order: about 1e-6 of the greatest in float32, 1e-2 in bfloat16;
-            and but for queries from which masks hide every key, which give some mean of values.
-        check_numerics: fail a run that makes a NaN of operands without, or an infinity of finite
-            ones, or that gets an index, a label or a length out of range (docs/guide.md lists
-            them), and name the first node that did, with the user's line. For finding it: each run
-            is waited for, no state is donated, and each result is looked through. Of precision
-            "f16" it fails at overflow too, which the loss scale would have caught.
-        memory_limit: how many bytes a run may take on each device, arguments and results among
-            them, as an int or as text such as "4GiB" or "800 MB"; None for no limit. Where it is
-            too few for all that loops keep for their backward pass, part of that is computed
-            again; where they are too few even so, compiling fails and says how many it takes.
+        precision: "bf16" or "f16" to compute matrix products, convolutions, attention and the
+            elementwise operators around them in 16 bits. Variables, sums, norms, losses and updates
+            stay in float32. "f16" uses a loss scale that adapts. None keeps the dtypes of the
+            graph.
+        unroll: how many iterations of a loop that was rolled from repeated blocks are compiled as
+            one; None for an estimate. On GPUs, blocks are not rolled into a loop if they repeat at
+            most this many times, or at most 24 times.
+        sparse_updates: which embedding tables are updated only in the rows that a step looks up.
+            "exact": only where the result is the same (sgd, adagrad). "lazy": also where the
+            optimizer would change all rows in each step (momentum, adam, adamw). The other rows and
+            their slots then do not change, which is a different method; of the other gradient of
+            tied weights, only the rows that are looked up are applied. "off": none.
+        fuse_attention: find `softmax(scale * q @ k^T + masks) @ v` in its usual forms, and its
+            gradient. Long sequences are computed a block of queries at a time (on GPUs narrow ones
+            by cuDNN), so that memory grows linearly with the length. Results differ only by
+            rounding, because sums are taken in another order: by about 1e-6 of the largest value in
+            float32, and 1e-2 in bfloat16. A query for which the masks hide every key is an
+            exception: it gets some mean of the values.
+        check_numerics: fail a run that produces a NaN from operands without NaN, or an infinity
+            from finite operands, or that receives an index, a label or a length that is out of
+            range (docs/guide.md lists them). The error names the first such node and the user's
+            line. This option is for debugging: it waits for each run, donates no state, and checks
+            each result. With precision "f16" it also fails on an overflow that the loss scale would
+            have handled.
+        memory_limit: how many bytes a run may use on each device, including arguments and results,
+            as an int or as text such as "4GiB" or "800 MB"; None for no limit. If the values that
+            loops keep for their backward pass do not fit, some of them are recomputed. If the
+            program still does not fit, compilation fails and the error states how many bytes it
+            needs.
 
     Raises:
-        AttributeValueError: an option has a value it cannot have.
+        AttributeValueError: an option has an invalid value.
 
     >>> CompileOptions(pipeline="O0").verify
     True
@@ -151,15 +157,15 @@ class CompileOptions:
     def _check_sparse(self) -> None:
         given = self.sparse_updates
         if not _is_one_of(given, "exact", "lazy", "off"):
-            hint = 'pass "lazy" to let rows that are not used stand still'
+            hint = 'pass "lazy" to leave rows that are not used unchanged'
             _refuse("sparse_updates", "be 'exact', 'lazy' or 'off'", given, hint)
         if given == "lazy" and self.pipeline in ("O0", "O1"):
             hint = 'pass pipeline="O2"'
             _refuse("sparse_updates", f"not be 'lazy' with pipeline {self.pipeline}", given, hint)
 
     def meaning(self) -> dict[str, str]:
-        """What decides which program is made, as text: what a cache key needs. Where things are
-        kept and written to, and how many steps may be in flight, is not among it."""
+        """The options that determine the compiled program, as text for a cache key. Options for
+        folders and for the number of steps in flight are left out."""
         found = {name: getattr(self, name) for name in self.__dataclass_fields__}
         for name in ("validate", "dump", "max_in_flight", "cache", "cache_limit", "tuned"):
             del found[name]
@@ -182,7 +188,7 @@ def _folder(name: str, given: Any, example: str) -> str | None:
         hint = f'pass a path: {name}="{example}"'
         _refuse(name, "be the path of a folder, or None", given, hint)
     if os.path.exists(path) and not os.path.isdir(path):
-        _refuse(name, "be a folder", given, "a file stands there: pass another path")
+        _refuse(name, "be a folder", given, "this path is a file; pass another path")
     return path
 
 
@@ -202,7 +208,7 @@ def _bytes(name: str, given: Any) -> int | None:
 
 
 def _names(name: str, given: Any) -> tuple[str, ...]:
-    """In order and each once: the same names are the same option."""
+    """The names, sorted and without duplicates, so that equal sets of names give equal options."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         _refuse(name, "be a tuple of names", given, 'pass ("roll-repeats",)')
     if not all(type(each) is str for each in given):

@@ -8,8 +8,8 @@ from graphc.errors import CopyError
 
 
 class Uncopied:
-    """Base class of objects that refer to something outside themselves: a place in a graph, buffers
-    on devices, an open file. A copy could not refer to the same thing.
+    """Base class of objects that refer to an external resource: a position in a graph, buffers on
+    devices, an open file. A copy could not refer to the same resource.
 
     `pickle`, `copy.copy` and `copy.deepcopy` raise `CopyError`.
 

@@ -51,10 +51,10 @@ class GraphcError(Exception):
     """Base of every error that graphc raises for a user's mistake.
 
     Args:
-        what: one sentence, starting with the operator or the function concerned.
-        details: further lines, one fact each (operands, expected against got).
-        source: the user's line concerned; anything whose `str` is `file.py:12`.
-        hint: how to put it right, without the leading "hint:".
+        what: one sentence that starts with the name of the operator or function.
+        details: further lines, one fact each: the operands, the expected and the actual value.
+        source: the user's line that caused the error; any object whose `str` is `file.py:12`.
+        hint: how to fix the mistake, without the leading "hint:".
     """
 
     def __init__(
@@ -87,19 +87,19 @@ class GraphcError(Exception):
 
 
 class ShapeError(GraphcError, ValueError):
-    """Shapes of operands do not fit the operator or each other."""
+    """The operands' shapes do not fit the operator or each other."""
 
 
 class DTypeError(GraphcError, TypeError):
-    """An operand's dtype is not one the operator takes."""
+    """The operator does not accept an operand's dtype."""
 
 
 class AttributeValueError(GraphcError, ValueError):
-    """An operator's attribute, or a function's option, has a value it cannot have."""
+    """An operator's attribute or a function's option has an invalid value."""
 
 
 class GraphError(GraphcError, RuntimeError):
-    """The graph is used in a way it does not allow: another graph's tensor, no graph, ..."""
+    """The graph is used in an invalid way: with another graph's tensor, without a graph, ..."""
 
 
 class GraphFinalizedError(GraphError):
@@ -107,13 +107,13 @@ class GraphFinalizedError(GraphError):
 
 
 class UnknownNameError(GraphcError, KeyError):
-    """A name that the graph, the state or the artifact does not have."""
+    """The graph, the state or the artifact has no such name."""
 
     __str__ = GraphcError.__str__  # KeyError's own prints the repr of its argument
 
 
 class FeedError(GraphcError, ValueError):
-    """A feed is wrong, missing or superfluous."""
+    """A feed is invalid, missing or not needed."""
 
 
 class FetchError(GraphcError, ValueError):
@@ -121,11 +121,12 @@ class FetchError(GraphcError, ValueError):
 
 
 class GradientError(GraphcError, ValueError):
-    """No gradient path, or an operator that cannot be differentiated."""
+    """There is no gradient path, or an operator cannot be differentiated."""
 
 
 class VerifyError(GraphcError):
-    """A program breaks the rules of the IR; a fault of a pass or of a hand-written program."""
+    """A program breaks the rules of the IR. The cause is a bug in a pass or in a hand-written
+    program."""
 
 
 class PassError(GraphcError):
@@ -133,7 +134,8 @@ class PassError(GraphcError):
 
 
 class LoweringError(GraphcError):
-    """JAX refused what an operator's lowering gave it: a fault of the operator's record."""
+    """JAX rejected the result of an operator's lowering. The cause is a bug in the operator's
+    record."""
 
 
 class TextError(GraphcError, ValueError):
@@ -141,35 +143,36 @@ class TextError(GraphcError, ValueError):
 
 
 class SerialError(GraphcError, ValueError):
-    """Serialised IR is malformed, or of a version this graphc does not read."""
+    """Serialised IR is malformed, or of a version that this graphc does not read."""
 
 
 class JaxImportError(GraphcError, NotImplementedError):
-    """A JAX function holds something `from_jax` cannot turn into graph nodes."""
+    """A JAX function contains something that `from_jax` cannot turn into graph nodes."""
 
 
 class LayoutError(GraphcError):
-    """A program cannot be replicated as asked: batch not divisible, no batch feed, ..."""
+    """A program cannot be replicated as requested: the batch does not divide, no feed has a batch
+    axis, ..."""
 
 
 class DeviceError(GraphcError, ValueError):
-    """A device name that does not parse, or more devices asked for than there are."""
+    """A device name does not parse, or more devices are requested than there are."""
 
 
 class StateError(GraphcError, RuntimeError):
-    """State that was consumed already, or a session broken by a run that failed after it had taken
-    the state."""
+    """The state has already been consumed, or a run that failed after it had consumed the state has
+    left the session unusable."""
 
 
 class ExecutionError(GraphcError, RuntimeError):
-    """XLA did not compile a program, or a run failed; the state is as it was before."""
+    """XLA did not compile a program, or a run failed. The state is unchanged."""
 
 
 class MemoryLimitError(ExecutionError):
     """A program does not fit into `CompileOptions.memory_limit`.
 
     Args:
-        least: the smallest limit that it would fit into, in bytes; an attribute too.
+        least: the smallest limit into which the program fits, in bytes. Also an attribute.
     """
 
     def __init__(self, what: str, *, least: int, details: Sequence[str], hint: str) -> None:
@@ -178,12 +181,13 @@ class MemoryLimitError(ExecutionError):
 
 
 class NumericsError(ExecutionError, ArithmeticError):
-    """A run made a NaN or an infinity, or got an index, a label or a length out of range
-    (`CompileOptions(check_numerics=True)`); the state is as it was before."""
+    """A run produced a NaN or an infinity, or received an index, a label or a length that is out of
+    range (`CompileOptions(check_numerics=True)`). The state is unchanged."""
 
 
 class CacheError(GraphcError, RuntimeError):
-    """The folder of compiled programs cannot be trusted: other users may reach into it."""
+    """The folder of compiled programs cannot be trusted because other users may have access to
+    it."""
 
 
 class ArtifactError(GraphcError):
@@ -191,15 +195,16 @@ class ArtifactError(GraphcError):
 
 
 class ArtifactCorruptError(ArtifactError):
-    """An artifact is truncated or altered: a checksum or an offset does not fit."""
+    """An artifact is truncated or altered: a checksum or an offset does not match."""
 
 
 class ArtifactVersionError(ArtifactError):
-    """An artifact was written by a newer graphc or needs a platform this process lacks."""
+    """An artifact was written by a newer graphc or needs a platform that this process does not
+    have."""
 
 
 class CopyError(GraphcError, TypeError):
-    """An object that cannot be pickled or copied: it belongs to a graph, a device or a file."""
+    """An object cannot be pickled or copied because it belongs to a graph, a device or a file."""
 
 
 class MissingExtraError(GraphcError, ImportError):

@@ -1,4 +1,4 @@
-"""Files that leave: saved models and training steps."""
+"""Artifacts: files that contain saved models and training steps."""
 
 from graphc.artifacts.entry_point import EntryPoint as EntryPoint
 from graphc.artifacts.limits import Limits as Limits

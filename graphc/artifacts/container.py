@@ -1,8 +1,9 @@
 """The file itself: members in an uncompressed zip, each with its checksum in the manifest.
 
-Nothing is compressed, so no member can be larger than the file; nothing is extracted, so no
-name can lead outside. A file is opened, not read: members are read when they are asked for, into
-memory of this process, and what was checked is what is used, whoever writes to the file then.
+Nothing is compressed, so no member can be larger than the file; nothing is extracted, so no name
+can refer to a path outside. Opening a file does not read its members. Each member is read on demand
+into memory of this process. The bytes that were checked are the bytes that are used, even if
+another process writes to the file in the meantime.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ FORMAT = "graphc-artifact"
 VERSION = 2
 _MANIFEST = "manifest.json"
 _DIGEST = "manifest.sha256"
-_LARGEST_MANIFEST = 1 << 24  # far beyond any: it is parsed as a whole
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the same content gives the same file
+_LARGEST_MANIFEST = 1 << 24  # far more than needed; the manifest is parsed as a whole
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # so that equal content gives equal files
 _AGAIN = "copy or save it again"
 
 Buffer = bytes | memoryview
@@ -38,11 +39,11 @@ def write(
     members: Mapping[str, Iterable[Buffer]],
     manifest: Callable[[], Mapping[str, Any]],
 ) -> None:
-    """Writes an artifact beside `path` and renames it: readers see the old file or the new.
+    """Writes an artifact beside `path` and renames it: readers see either the old or the new file.
 
     Args:
-        members: name -> the content in pieces, which are asked for one after the other.
-        manifest: asked for when all members are written.
+        members: name -> the content in pieces, which are generated one after the other.
+        manifest: called after all members are written.
 
     Raises:
         ArtifactError: the folder does not exist or cannot be written, or the disk is full.
@@ -75,7 +76,7 @@ def _write_archive(
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, pieces in members.items():
             digest, size = hashlib.sha256(), 0
-            # Sizes are not known before the pieces are, so room is left for large ones.
+            # Sizes are not known in advance, so space is reserved for large ones.
             with archive.open(zipfile.ZipInfo(name, _EPOCH), "w", force_zip64=True) as member:
                 for piece in pieces:
                     member.write(piece)
@@ -86,7 +87,8 @@ def _write_archive(
         text = json.dumps(full, indent=1, sort_keys=True, allow_nan=False).encode()
         if len(text) > _LARGEST_MANIFEST:
             raise ArtifactError(
-                f"the manifest would have {len(text)} bytes, and {_LARGEST_MANIFEST} is the most",
+                f"the manifest would have {len(text)} bytes, but at most {_LARGEST_MANIFEST} are "
+                "allowed",
                 hint="save fewer signatures or variables in one file",
             )
         archive.writestr(zipfile.ZipInfo(_MANIFEST, _EPOCH), text)
@@ -97,7 +99,7 @@ def _write_archive(
 
 
 class Members(Mapping[str, memoryview]):
-    """The members of an open artifact by name. To read one is to check its checksum."""
+    """The members of an open artifact by name. Reading a member checks its checksum."""
 
     def __init__(
         self, file: OpenFile, places: Mapping[str, Extent], digests: Mapping[str, str]
@@ -107,7 +109,7 @@ class Members(Mapping[str, memoryview]):
         self._digests = digests
 
     def __getitem__(self, name: str) -> memoryview:
-        """The content; read anew each time.
+        """The content. It is read from the file each time.
 
         Raises:
             ArtifactCorruptError: it was altered, or the file changed since it was opened.
@@ -120,15 +122,16 @@ class Members(Mapping[str, memoryview]):
         return data
 
     def part(self, name: str, offset: int, size: int) -> memoryview:
-        """`size` bytes from `offset` on, which lie within the member; not checked."""
+        """`size` bytes from `offset` on. The range must be within the member. The bytes are not
+        checked."""
         return self._file.read(self._places[name].start + offset, size)
 
     def size(self, name: str) -> int:
-        """Bytes of a member."""
+        """The size of a member in bytes."""
         return self._places[name].size
 
     def digest(self, name: str) -> str:
-        """The SHA-256 of a member, as the manifest has it."""
+        """The SHA-256 of a member according to the manifest."""
         return self._digests[name]
 
     def check(self, name: str) -> None:
@@ -147,7 +150,7 @@ class Members(Mapping[str, memoryview]):
 
     @property
     def bytes_read(self) -> int:
-        """How much of the file was read up to now."""
+        """How many bytes of the file have been read so far."""
         return self._file.bytes_read
 
     @property
@@ -156,7 +159,7 @@ class Members(Mapping[str, memoryview]):
         return self._file.name
 
     def __contains__(self, name: object) -> bool:
-        return name in self._places  # nothing is read for that
+        return name in self._places  # this reads nothing from the file
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
@@ -210,7 +213,7 @@ def _read_archive(file: OpenFile) -> tuple[dict[str, Any], Members]:
 
 
 def _digests(listed: Any, places: Mapping[str, Extent]) -> dict[str, str] | None:
-    """Member -> SHA-256, if the manifest lists exactly the members that there are."""
+    """Member -> SHA-256, if the manifest lists exactly the members of the file."""
     if not isinstance(listed, dict) or listed.keys() != places.keys():
         return None
     digests = {}
@@ -223,7 +226,7 @@ def _digests(listed: Any, places: Mapping[str, Extent]) -> dict[str, str] | None
 
 
 def damaged(name: str, why: str) -> ArtifactCorruptError:
-    """The error for a file that was an artifact once."""
+    """The error for a damaged artifact."""
     return ArtifactCorruptError(
         f"{name!r} is truncated or was altered",
         details=[why],
@@ -237,13 +240,13 @@ def _parse_manifest(name: str, text: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ArtifactCorruptError(f"{name!r}: the manifest is not JSON", hint=_AGAIN) from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise no_artifact(name, f"its manifest does not say {FORMAT!r}")
+        raise no_artifact(name, f"its manifest does not contain {FORMAT!r}")
     version = manifest.get("version")
     if type(version) is not int or version < 1:
         raise ArtifactCorruptError(f"{name!r}: {version!r:.80} is not a version", hint=_AGAIN)
     if version > VERSION:
         raise ArtifactVersionError(
-            f"{name!r} is of version {version}; this graphc reads up to {VERSION}",
+            f"{name!r} has version {version}, but this graphc reads versions up to {VERSION}",
             hint="install a newer graphc",
         )
     return manifest

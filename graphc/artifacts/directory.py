@@ -1,7 +1,7 @@
-"""Where the members of a file lie: its zip directory, believed in nothing.
+"""Finds the members of a file from its zip directory, without trusting the directory.
 
-Python's zipfile reads the directory. What it leaves open is checked here: members are stored as
-they are, have plain and different names, and lie one after the other within the file.
+Python's zipfile reads the directory. This module checks what zipfile does not: members are stored
+uncompressed, have plain and different names, and follow one another within the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from graphc.errors import ArtifactCorruptError, ArtifactError
 
 _CHUNK = 1 << 20
-_LARGEST_DIRECTORY = 1 << 20  # some 10,000 members; zipfile makes 10 times as much of it
+_LARGEST_DIRECTORY = 1 << 20  # some 10,000 members; zipfile uses 10 times as much memory
 _LOCAL = struct.Struct("<4s22xHH")  # of a member's own header: signature, lengths of two fields
 _AGAIN = "copy or save it again"
 
@@ -32,7 +32,7 @@ class Extent(NamedTuple):
 
 
 class OpenFile:
-    """A file that is read by position, from any thread; closed when nobody holds it any more.
+    """A file that is read by position, from any thread; closed when there are no references to it.
 
     Attributes:
         name: the path, for errors.
@@ -41,7 +41,7 @@ class OpenFile:
     """
 
     def __init__(self, name: str) -> None:
-        # Not blocking: to open a pipe that nobody writes to would wait for ever.
+        # Not blocking, because opening a pipe that has no writer would wait forever.
         self._handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK)
         weakref.finalize(self, os.close, self._handle)
         facts = os.fstat(self._handle)
@@ -54,10 +54,10 @@ class OpenFile:
         self.bytes_read = 0
 
     def read(self, start: int, size: int) -> memoryview:
-        """Bytes of the file, in memory of our own, read-only.
+        """Bytes of the file, in memory of this process, read-only.
 
         Raises:
-            ArtifactCorruptError: the file does not have them any more.
+            ArtifactCorruptError: the file no longer has these bytes.
             ArtifactError: it cannot be read.
         """
         content, position = bytearray(size), 0
@@ -84,14 +84,14 @@ class OpenFile:
 
 
 def extents(file: OpenFile, needed: str) -> dict[str, Extent]:
-    """Member -> where it lies.
+    """Member -> its byte range.
 
     Args:
         needed: the member that every artifact has.
 
     Raises:
-        ArtifactError: no zip file at all.
-        ArtifactCorruptError: truncated or altered, or not one that `gc.save` could have written.
+        ArtifactError: the file is not a zip file.
+        ArtifactCorruptError: the file is truncated or altered, or `gc.save` cannot have written it.
     """
     start = bytes(file.read(0, min(4, file.size)))
     if not start:
@@ -101,9 +101,9 @@ def extents(file: OpenFile, needed: str) -> dict[str, Extent]:
             infos, end = archive.infolist(), archive.start_dir
     except ArtifactError:
         raise
-    except Exception as error:  # zipfile lets many kinds through on a file that was altered
+    except Exception as error:  # zipfile raises errors of many kinds for an altered file
         if start != b"PK\x03\x04":
-            raise no_artifact(file.name, "it does not begin as one") from error
+            raise no_artifact(file.name, "it does not begin like one") from error
         raise ArtifactCorruptError(
             f"{file.name!r} is truncated or was altered",
             details=[f"{type(error).__name__}: {error}"],
@@ -134,7 +134,8 @@ def no_artifact(name: str, why: str) -> ArtifactError:
 
 
 def _extent(file: OpenFile, info: zipfile.ZipInfo, position: int) -> Extent | None:
-    """Where a member lies, if it is stored as it is and begins where the one before it ends."""
+    """The byte range of a member, if it is stored uncompressed and begins where the previous member
+    ends."""
     name = info.orig_filename.encode("utf-8" if info.flag_bits & 0x800 else "cp437")
     stored = (
         info.compress_type == zipfile.ZIP_STORED
@@ -154,12 +155,13 @@ def _extent(file: OpenFile, info: zipfile.ZipInfo, position: int) -> Extent | No
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a name could be that of a file in a folder of its own."""
+    """Whether a name is a plain file name without a path outside its folder."""
     return not set(name) & set("\\:\0") and not {"", ".", ".."} & set(name.split("/"))
 
 
 class _View(io.RawIOBase):
-    """What zipfile reads of the file; it refuses to take in a directory that is none."""
+    """The view of the file that zipfile reads. It rejects an invalid directory before reading
+    it."""
 
     def __init__(self, file: OpenFile) -> None:
         self._source = file

@@ -28,7 +28,7 @@ from graphc.runtime.targets.room import is_limited
 _IN_FLIGHT = 4  # steps on several devices: unbounded queues of collectives can abort the process
 
 
-# Arrays of these in JAX 0.10's own layout are refused by programs compiled ahead of time.
+# Programs compiled ahead of time reject arrays of these dtypes in JAX 0.10's own layout.
 _NARROW = (as_dtype("int4"), as_dtype("uint4"))
 
 
@@ -36,17 +36,18 @@ class EntryPoint(Uncopied):
     """One signature of a loaded artifact.
 
     An entry point that assigns no variable is `f(x=...) -> {name: array}` (a state may be given
-    first). One that does is `f(state, x=...) -> ({name: array}, new state)`, and consumes the
-    state it is given; so does one that draws random numbers, whose stream is state too.
+    first). An entry point that assigns variables is `f(state, x=...) -> ({name: array}, new
+    state)`, and consumes the given state. The same holds for an entry point that draws random
+    numbers, because their stream is state too.
 
     The program is read by the first call, and compiled once for each set of input sizes.
 
     Attributes:
-        name: that of the signature.
-        inputs: argument name -> type; sizes that are open stand by name.
+        name: the name of the signature.
+        inputs: argument name -> type. Open sizes appear by name.
         outputs: result name -> type.
-        updates_state: whether it takes a state and gives a new one.
-        devices: how many it was saved for.
+        updates_state: whether it takes a state and returns a new one.
+        devices: the number of devices that it was saved for.
     """
 
     instead = "send the path of the file: gc.load(path).signatures[name]"
@@ -66,12 +67,12 @@ class EntryPoint(Uncopied):
         self.devices = entry.devices
         self._entry = entry
         self._saved = saved
-        self._lacking = lacking  # too few devices here: said by the first call
+        self._lacking = lacking  # there are too few devices; the first call raises the error
         self._chain = Chain(source)
         self._on_cpu = on_cpu = source.platform == "cpu"
         ports = [Port(v.name, "feed", Tensor(v.type, v.name)) for v in entry.inputs]
         self._specs = [FeedSpec(port, None, copy=on_cpu) for port in ports]
-        # A program of ports alone: what the rules for feeds need to know.
+        # A program that contains ports only, which the rules for feeds need.
         self._ports = Program(self.name, tuple(ports), (), ())
         state = [saved.types[name] for name in (*entry.written, *entry.read)]
         taken = [*state, *self.inputs.values()]
@@ -86,14 +87,14 @@ class EntryPoint(Uncopied):
         """The form of the program that runs: "native", "stablehlo" or "graph".
 
         Raises:
-            ArtifactError: none will do.
+            ArtifactError: no form can be used.
         """
         self._check_devices()
         return self._chain.way or self._chain.choose()
 
     @property
     def notes(self) -> list[str]:
-        """Why the forms before it are not what runs, one line each; known after a call."""
+        """Why earlier forms were not used, one line each. Available after a call."""
         return list(self._chain.notes)
 
     def _check_devices(self) -> None:
@@ -106,20 +107,21 @@ class EntryPoint(Uncopied):
         """Runs it once.
 
         Raises:
-            FeedError: a wrong, missing or superfluous input; the state stays valid.
-            StateError: a training entry point without a state, or with a consumed one; or a
-                state of another model.
-            DeviceError: it needs more devices than there are.
-            ArtifactError: the program cannot be read here, or is not as the file says; or a
-                weight was altered.
-            ExecutionError: the run failed; the state is as it was.
+            FeedError: an input is invalid, missing or not needed. The state stays valid.
+            StateError: a training entry point received no state, a consumed state, or a state of
+                another model.
+            DeviceError: there are too few devices.
+            ArtifactError: the program cannot be read here, does not match the manifest, or a weight
+                was altered.
+            ExecutionError: the run failed. The state is unchanged.
 
-        After an interrupt (Ctrl-C), the state that was passed has the values from before the run
-        or, if the run was carried out, those from after it.
+            After an interrupt (Ctrl-C), the state that was passed has the values from before the
+                run
+        or, if the run completed, the values from after it.
         """
         FORKING.use_devices()
         self._check_devices()
-        self._chain.choose()  # what is wrong with the file is said before what is with the inputs
+        self._chain.choose()  # errors of the file are raised before errors of the inputs
         state = self._checked_state(state)
         values = self._feeds(inputs)
         compiled, places = self._chain.step(tuple([value.shape for value in values]))
@@ -142,7 +144,7 @@ class EntryPoint(Uncopied):
             state.consume(f"the entry point {self.name!r}")
             return outputs, after
         except BaseException:
-            if results:  # the run was carried out, and then interrupted
+            if results:  # the run was interrupted after it had completed
                 state.revive(dict(zip(entry.assigned, results[:count], strict=True)))
             raise
 
@@ -152,10 +154,10 @@ class EntryPoint(Uncopied):
         values = list(values)
         for i in self._narrow:
             values[i] = np.asarray(values[i])
-        short = self._on_cpu and is_limited()  # a run may find no memory: see `runtime.room`
+        short = self._on_cpu and is_limited()  # a run may run out of memory: see `runtime.room`
         try:
             with x64(self._entry.wide):
-                if short:  # it consumes copies, so that a failure leaves the state as it was
+                if short:  # it consumes copies, so that a failure leaves the state unchanged
                     values[: len(written)] = copies_of(values[: len(written)])
                 if self.devices == 1:
                     results = compiled(*values)
@@ -174,7 +176,7 @@ class EntryPoint(Uncopied):
                 ) from error
             raise ExecutionError(f"the run failed: {in_words(error)[0]}") from error
         if self.devices > 1:
-            self._waiting.append(results[-1])  # a fetch or the token: no step takes it
+            self._waiting.append(results[-1])  # a fetch or the token, which no later step takes
         return results
 
     def _wait(self) -> None:
@@ -191,17 +193,17 @@ class EntryPoint(Uncopied):
                 return ModelState(self._saved, {})
             call = f"model.signatures[{self.name!r}](state, ...)"
             raise StateError(
-                f"{self.name!r} updates variables: it takes a state first",
+                f"{self.name!r} updates variables, so its first argument must be a state",
                 hint=f"state = model.state(); outputs, state = {call}",
             )
         if not isinstance(state, ModelState):
             raise StateError(
-                f"{self.name!r} takes a state first, got {type(state).__name__}",
-                hint="inputs go by name: " + self._example(),
+                f"the first argument of {self.name!r} must be a state, got {type(state).__name__}",
+                hint="pass inputs by name: " + self._example(),
             )
         if [*state.types.items()] != [*self._saved.types.items()]:
             raise StateError(
-                f"{self.name!r} takes a state of its own model, and this one has other variables",
+                f"{self.name!r} takes a state of its own model, but this state has other variables",
                 hint="start from model.state()",
             )
         state.check_alive()
@@ -215,7 +217,7 @@ class EntryPoint(Uncopied):
             if argument not in self.inputs:
                 raise FeedError(
                     f"{self.name!r} has no input {argument!r}",
-                    hint=nearest(argument, self.inputs) or f"it takes none: {self._example()}",
+                    hint=nearest(argument, self.inputs) or f"it has no inputs: {self._example()}",
                 )
         missing = [argument for argument in self.inputs if argument not in inputs]
         if missing:
@@ -229,7 +231,7 @@ class EntryPoint(Uncopied):
             name = next(name for name, size in bindings.items() if size == 0)
             raise FeedError(
                 f"{self.name!r}: size {name!r} is 0; open sizes of an artifact start at 1",
-                hint="do not call it with nothing in a batch",
+                hint="do not call it with an empty batch",
             )
         return values
 
@@ -240,7 +242,8 @@ class EntryPoint(Uncopied):
 
 
 def _spread(values: Sequence[Any], places: Places) -> list[Any]:
-    """The inputs where the step wants them; host arrays go there by themselves on one device."""
+    """The inputs, transferred to the devices of the step. On one device, JAX transfers host arrays
+    itself."""
     several = len(places.devices) > 1
     placed = []
     for value, where in zip(values, places.feeds, strict=True):

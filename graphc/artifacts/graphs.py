@@ -1,4 +1,5 @@
-"""Programs as graphc writes them: what is left when no JAX reads the StableHLO any more."""
+"""Programs in graphc's own format, which remain readable when no JAX can read the StableHLO any
+more."""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ from graphc.ops.catalogue import CATALOGUE
 from graphc.passes.core.target import Target
 from graphc.runtime.targets.prepare import late_manager
 
-_LARGEST = 1 << 28  # bytes of a program's file; its JSON becomes some ten times as much
+_LARGEST = 1 << 28  # bytes of a program's file; parsed, it takes about ten times as much
 
 
 def to_data(program: Program) -> bytes:
-    """A functional program with its ports in order, without the lines and devices of its writer.
+    """A functional program with its ports in order, without source lines and devices.
 
     Raises:
         SerialError: an attribute has a value that cannot be serialised.
@@ -43,15 +44,15 @@ def _portable_node(node: Node) -> Node:
 def from_data(
     name: str, data: memoryview, entry: Entry, variables: Mapping[str, TensorType]
 ) -> Program:
-    """The program that `to_data` wrote, with the ports that the manifest says.
+    """The program that `to_data` wrote, with the ports in the manifest.
 
     Raises:
-        ArtifactVersionError: this graphc lacks an operator of it, or cannot read it.
-        ArtifactCorruptError: it takes or gives something else.
+        ArtifactVersionError: this graphc does not have one of its operators, or cannot read it.
+        ArtifactCorruptError: its inputs or outputs differ.
     """
     try:
         if len(data) > _LARGEST:
-            raise SerialError(f"it has {len(data)} bytes, and {_LARGEST} is the most")
+            raise SerialError(f"it has {len(data)} bytes, but at most {_LARGEST} are allowed")
         program = load_program(*from_bytes(bytes(data)), CATALOGUE)
         verify(program, "functional")
     except (GraphcError, MemoryError, RecursionError) as error:
@@ -96,7 +97,7 @@ def bound(
     """The program with every size an int, after the passes for such programs.
 
     Raises:
-        ArtifactCorruptError: a tensor of it would be beyond any memory.
+        ArtifactCorruptError: one of its tensors would be too large for any memory.
     """
     program = bind_sizes(program, bindings) if bindings else program
     for node in program.walk():

@@ -162,7 +162,7 @@ _OTHERS: dict[str, tuple[Contract, ...]] = {
     "cusparse_gtsv2_ffi": (Contract("T[n] T[n] T[n] T[n,k] -> T[n,k]", aliases=((0, 3),)),),
     "cu_lu_pivots_to_permutation": (Contract("i32[k] -> i32[n]", where=("k", "n")),),
     "hip_lu_pivots_to_permutation": (Contract("i32[k] -> i32[n]", where=("k", "n")),),
-    # What XLA itself writes out, on every platform.
+    # Kernels that XLA itself expands into operations, on every platform.
     "Qr": (Contract("T[m,n] -> T[m,n] T[min(m,n)]", columns=None),),
     "ProductOfElementaryHouseholderReflectors": (
         Contract("T[m,n] T[k] -> T[m,n]", where=("k", "n", "m"), columns=None),
@@ -240,7 +240,7 @@ def _bind(
     specs = [*given.split(), *wanted.split()]
     arrays = [*operands, *results]
     if len(given.split()) != len(operands) or len(specs) != len(arrays):
-        raise ContractError(f"the number of arrays is not that of {contract.signature}")
+        raise ContractError(f"the number of arrays does not match {contract.signature}")
     kinds = {"T": dtype, "R": _REAL[dtype], "C": _COMPLEX[_REAL[dtype]], "i32": "i32"}
     first = len(_dims(specs[0]))
     batch = arrays[0].shape[: max(len(arrays[0].shape) - first, 0)]

@@ -1,4 +1,4 @@
-"""`Limits`: how much a program from a file may ask for, before any of it runs."""
+"""`Limits`: bounds for programs from a file, checked before they run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from graphc.runtime.pipeline.fitting import taken_by
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a program of an artifact may ask for: `gc.load(path, limits=gc.Limits(...))`.
+    """Bounds for the programs of an artifact: `gc.load(path, limits=gc.Limits(...))`.
 
     A small file can hold a program that takes hours to compile, or that needs all memory. Each
     limit is checked when an entry point is first called with inputs of some sizes, before the
     program runs. Native code that is trusted is not limited.
 
     The time of a run is not limited: a program may contain a loop that never ends. Run a file from
-    a stranger in a process of its own, which you can end.
+    an untrusted source in a separate process, which you can terminate.
 
     Attributes:
         operations: the number of operations of a program, where each function counts as often as it
@@ -31,9 +31,9 @@ class Limits:
             and temporaries. A program with a tensor of more elements than this is refused
             before it is compiled.
         seconds: the time that XLA may take to compile a program. The program is first compiled in
-            another process, which is ended when the time is over. So compilation takes twice as
-            long, and a program that crashes the compiler does not end this process. Only for
-            programs on one CPU device; with this limit, others are refused.
+            another process, which is terminated when the time is over. So compilation takes twice
+            as long, and a program that crashes the compiler does not crash this process. This limit
+            supports programs on one CPU device only; other programs are rejected.
 
     Raises:
         AttributeValueError: a limit is not a positive number.
@@ -90,7 +90,8 @@ class Limits:
 
 
 def _number(value: Any, fractions: bool) -> int | float | None:
-    """The Python number that `value` is, NumPy's numbers too; None if it is none, as a bool."""
+    """`value` as a Python number, also from a NumPy number; None if it is not a number. A bool is
+    not a number."""
     if isinstance(value, (bool, np.bool_)):
         return None
     if fractions and isinstance(value, (float, np.floating)):
@@ -103,7 +104,7 @@ def _number(value: Any, fractions: bool) -> int | float | None:
 
 def _beyond(name: str, what: str, limit: str, value: float) -> ArtifactError:
     return ArtifactError(
-        f"program {name!r} is beyond the limits: {what}, and {limit}={value} is allowed",
+        f"program {name!r} is beyond the limits: {what}, but {limit}={value} is allowed",
         hint=f"load it with a larger {limit}, if you trust the file",
     )
 

@@ -1,5 +1,5 @@
-"""`gc.load`: opens an artifact. No code of the model is needed, and none in the file is run but
-operations of XLA, unless native code in it is trusted."""
+"""`gc.load`: opens an artifact. The model's code is not needed. Only XLA operations of the file are
+run, unless its native code is trusted."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class Model(Uncopied):
     """A loaded artifact: its entry points, and the weights it was saved with. Made by `gc.load`.
 
     The file stays open. A weight is read, checked and put on the device when an entry point that
-    needs it is first called; all entry points on one device share it.
+    needs it is first called; All entry points on one device share it.
 
     Attributes:
         signatures: the entry points by name.
-        manifest: what the file says of itself: versions, platforms, ...
-        device: where entry points for one device run.
+        manifest: the file's description of itself: versions, platforms, ...
+        device: the device on which entry points for one device run.
     """
 
     instead = "send the path of the file, and load it again with gc.load"
@@ -85,12 +85,12 @@ class Model(Uncopied):
         self._saved = saved
 
     def state(self) -> ModelState:
-        """A fresh state with the saved values: what a training entry point starts from."""
+        """A new state with the saved values, to start training from."""
         return ModelState(self._saved, {})
 
     @property
     def device(self) -> jax.Device:
-        """Where entry points for one device run."""
+        """The device on which entry points for one device run."""
         (device,) = self._saved.home.device_set
         return device
 
@@ -107,14 +107,15 @@ class Model(Uncopied):
 
     @property
     def notes(self) -> list[str]:
-        """Which form of each program runs, and why not an earlier one; of those called so far."""
+        """The form of each program that has been called so far, and why earlier forms were not
+        used."""
         return [
             f"{name}: {line}" for name, point in self.signatures.items() for line in point.notes
         ]
 
     @property
     def bytes_read(self) -> int:
-        """How much of the file was read up to now."""
+        """How many bytes of the file have been read so far."""
         return self._members.bytes_read
 
     def __repr__(self) -> str:
@@ -131,21 +132,24 @@ def load(
 ) -> Model:
     """Opens an artifact that `gc.save` wrote.
 
-    The first form of each program that will do here is taken: StableHLO where this JAX reads it,
-    else the graph, which is lowered anew. `model.signatures[name].way` says which.
+    For each program the first form that can be used here is chosen: StableHLO if this JAX can read
+    it, otherwise the graph, which is lowered again. `model.signatures[name].way` names the chosen
+    form.
 
     Args:
-        device: where entry points for one device run; JAX's default device otherwise.
-        strategy: the devices for those that were saved for several; otherwise the first ones of
-            as many as they were saved for. With another number, their graph is lowered anew.
-        trust_native: run native code that the file holds, where it was made for exactly this
-            environment. Native code can do whatever the process can: only for files from
-            yourself, or from whom you would take a program.
+        device: the device on which entry points for one device run; JAX's default device otherwise.
+        strategy: the devices for entry points that were saved for several devices; by default the
+            first devices, as many as they were saved for. With another number, their graph is
+            lowered again.
+        trust_native: run the native code in the file if it was compiled for exactly this
+            environment. Native code can do whatever the process can do. Use this option only for
+            your own files, or for files from a source whose programs you would run.
         limits: bounds on what a program may ask for, see `gc.Limits`; by default there are none.
 
     Raises:
-        ArtifactError: no such file, or no artifact.
-        ArtifactCorruptError: truncated or altered. What is read later is checked later.
+        ArtifactError: the file does not exist, or is not an artifact.
+        ArtifactCorruptError: the file is truncated or altered. Members that are read later are
+            checked later.
         ArtifactVersionError: written by a newer graphc, or not for this device's platform.
 
     >>> load("nothing.gcx")
@@ -190,7 +194,7 @@ def _check_arguments(device: Any, strategy: Any, trust_native: Any, limits: Any)
 
 
 def _check_platform(manifest: Manifest, platform: str) -> None:
-    """Refuses a file that has nothing for this platform: graphs are for any."""
+    """Rejects a file that has no program for this platform. Graphs work on any platform."""
     only = [name for name, entry in manifest.signatures.items() if entry.graph is None]
     if platform not in manifest.platforms and only:
         raise ArtifactVersionError(
@@ -203,7 +207,8 @@ def _check_platform(manifest: Manifest, platform: str) -> None:
 def _devices(
     name: str, entry: Entry, where: jax.Device, strategy: DataParallel | None
 ) -> tuple[tuple[jax.Device, ...], Any]:
-    """Those that an entry point runs on; and, if there are too few, what makes the error."""
+    """The devices of an entry point; and, if there are too few, a function that creates the
+    error."""
     if entry.devices == 1:
         return (where,), None
     if strategy is not None:
@@ -215,15 +220,16 @@ def _devices(
     def lacking() -> DeviceError:
         other = f"gc.load(path, strategy=gc.devices.DataParallel({len(found)})) lowers its graph"
         return DeviceError(
-            f"{name!r} was saved for {entry.devices} devices, and there are {len(found)}",
-            hint=f"{other} for those there are" if entry.graph is not None else None,
+            f"{name!r} was saved for {entry.devices} devices, but only {len(found)} are available",
+            hint=f"{other} for the available devices" if entry.graph is not None else None,
         )
 
     return found, lacking
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Manifest, Members]:
-    """The manifest and the members of an artifact, for looking inside; nothing is placed.
+    """The manifest and the members of an artifact, for inspection. Nothing is transferred to
+    devices.
 
     Raises:
         ArtifactError: as `load`.

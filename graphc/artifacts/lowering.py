@@ -1,6 +1,7 @@
 """Programs of artifacts as JAX functions of flat arrays: what is exported, and what is compiled.
 
-State goes by name here, one array a variable: a file knows nothing of how a session keeps it.
+State is passed by name here, one array for each variable, because a file does not depend on how a
+session stores it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _DEFAULT: Final = CompileOptions()
 
 @dataclass(frozen=True)
 class Places:
-    """Where the arrays of a step lie.
+    """The devices of the arrays of a step.
 
     Attributes:
         devices: one, or one for each replica.
@@ -49,7 +50,8 @@ class Places:
 def places_on(
     devices: Sequence[jax.Device], splits: Sequence[int | None], replicated: bool
 ) -> Places:
-    """On one device; or state whole on each of several, and each input along its axis."""
+    """The places on one device; or on several, with replicated state and each input split along its
+    axis."""
     if not replicated:
         here = SingleDeviceSharding(devices[0])
         return Places((devices[0],), here, (here,) * len(splits))
@@ -60,14 +62,14 @@ def places_on(
 
 @dataclass(frozen=True)
 class Function:
-    """A jitted function of flat arrays, and what it is called with.
+    """A jitted function of flat arrays, and the properties of its arguments.
 
     Attributes:
-        splits: of each input of the program that is fed, the axis that the replicas share.
-        local: what each device runs.
+        splits: for each fed input of the program, the axis along which the replicas split it.
+        local: the program that each device runs.
         report: what the passes for one device did.
-        notes: what costs time on several devices, one line each.
-        xla_options: what it is compiled with for the device that it is made for.
+        notes: operations that cost time on several devices, one line each.
+        xla_options: the XLA options for the device that it is compiled for.
     """
 
     jitted: Any
@@ -96,11 +98,11 @@ def for_one(
     """A program whose ports are in order, for one device.
 
     Args:
-        donated: how many of the first arguments are given away.
+        donated: how many of the first arguments are donated.
         sizes: named sizes -> JAX's symbolic ones.
         device: None for any.
         options: of the passes for that device, and of XLA there.
-        budget: see `passes.recompute`; None computes nothing again.
+        budget: see `passes.recompute`; None disables recomputation.
     """
     xla_options: Mapping[str, str | int | bool | float] = EMPTY
     platform = Target.platform if device is None else device.platform
@@ -130,8 +132,8 @@ def for_replicas(
     options: CompileOptions = _DEFAULT,
     budget: int | None = None,
 ) -> Function:
-    """A bound program whose ports are in order, with its batch shared among devices; the state
-    that it assigns is given away.
+    """A bound program whose ports are in order, with its batch split over devices. The state that
+    it assigns is donated.
 
     Args:
         budget: of each device, as in `for_one`.
@@ -141,7 +143,7 @@ def for_replicas(
     """
     state = [*program.ports("state"), *program.new_state()]
     layout = StateLayout({port.name: port.tensor.type for port in state})
-    options = replace(options, check_numerics=False)  # what a check finds no file could tell
+    options = replace(options, check_numerics=False)  # files cannot report its results
     made = on_replicas(program, layout, options, DataParallel(list(devices)), budget=budget)
     splits = tuple(feed.axis for feed in made.interface.feeds)
     return Function(
@@ -162,15 +164,15 @@ def compiled_within(
     compile: Callable[[Function], Any],
     name: str | None = None,
 ) -> tuple[Function, Any]:
-    """The fastest function found of which a run takes at most `limit` bytes on each device, and
-    what it was compiled to: see `runtime.fitting`. Without a limit, what computes nothing again.
+    """The fastest function found whose run uses at most `limit` bytes on each device, and its
+    compiled form: see `runtime.fitting`. Without a limit, the function without recomputation.
 
     Args:
         make: gives the function for a budget, see `for_one`.
-        name: what errors call the limit, where it is not that of the options.
+        name: the name of the limit in errors, if the options do not set it.
 
     Raises:
-        MemoryLimitError: none does.
+        MemoryLimitError: no function fits.
     """
     if limit is None:
         function = make(None)
@@ -185,11 +187,11 @@ def compiled_program(
     devices: Sequence[jax.Device],
     xla_options: Mapping[str, str | int | bool | float] = EMPTY,
 ) -> Any:
-    """What runs: `lower()` through XLA. The one place where programs of artifacts are compiled.
+    """Compiles `lower()` with XLA. All programs of artifacts are compiled here.
 
     Args:
-        key: what `lower` depends on, beside the environment: the checksum of the program, the
-            form it has, the sizes it is for.
+        key: what `lower` depends on besides the environment: the checksum of the program, its form,
+            and its sizes.
         devices: those it is for.
         xla_options: of XLA's compiler by name.
 
@@ -205,5 +207,5 @@ def compiled_program(
 
 
 def x64(wide: bool) -> AbstractContextManager[Any]:
-    """JAX told of 64-bit values, where there are any."""
+    """Enables 64-bit values in JAX if there are any."""
     return jax.enable_x64(True) if wide else nullcontext()

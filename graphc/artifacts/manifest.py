@@ -1,4 +1,4 @@
-"""What an artifact says of itself: typed records and their JSON. `manifest_read` reads it back."""
+"""The description of an artifact: typed records and their JSON. `manifest_read` reads it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from graphc.ir.types import TensorType
 
 
 def corrupt(where: str, must: str) -> ArtifactCorruptError:
-    """The error for a part of an artifact that is not as it must be."""
+    """The error for a part of an artifact that is not valid."""
     return ArtifactCorruptError(
-        f"the artifact does not make sense: {where} must {must}", hint="save it again"
+        f"the artifact is inconsistent: {where} must {must}", hint="save it again"
     )
 
 
 @dataclass(frozen=True)
 class Value:
-    """A named value and its type; sizes that are open stand by name."""
+    """A named value and its type. Open sizes appear by name."""
 
     name: str
     type: TensorType
@@ -36,12 +36,12 @@ class Value:
 
 @dataclass(frozen=True)
 class VariableRow:
-    """A variable, and where its bytes are among the weights.
+    """A variable, and the position of its bytes in the weights.
 
     Attributes:
         key: their name there.
-        offset: where they begin in the member; None in a file of version 1, where the member's
-            own header says it.
+        offset: the offset of the bytes in the member; None in a file of version 1, where the
+            member's own header contains it.
         sha256: of the bytes; "" in a file of version 1, which has one for the whole member.
     """
 
@@ -65,7 +65,7 @@ class VariableRow:
 
 @dataclass(frozen=True)
 class Output:
-    """A result, and its place among the fetches of the program."""
+    """A result, and its index among the fetches of the program."""
 
     value: Value
     index: int
@@ -76,7 +76,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Native:
-    """Machine code for one environment: `store.environment` of the devices it was made for.
+    """Machine code for one environment: `store.environment` of the devices it was compiled for.
 
     Attributes:
         targets: the targets of its custom calls, see `runtime.custom_calls`; None in a file that
@@ -99,14 +99,14 @@ class Entry:
         stablehlo: the member that holds it as JAX exported it.
         graph: the member that holds it as a program of graphc; None in a file of version 1.
         native: as machine code, where that was asked for.
-        convention: of the StableHLO's calling convention, which decides what JAX reads it; None
-            in a file of version 1.
+        convention: the version of the StableHLO's calling convention, which decides which JAX
+            versions read it; None in a file of version 1.
         devices: how many it runs on.
-        splits: of each input, the axis along which the devices share it, or None.
+        splits: for each input, the axis along which it is split over the devices, or None.
         fetches: how many there are.
-        wide: whether it holds 64-bit values, so that JAX must be told.
-        memory_limit: how many bytes a run may take on each device, which the graph is compiled
-            under; None: as many as it takes.
+        wide: whether it contains 64-bit values, which must be enabled in JAX.
+        memory_limit: how many bytes a run may use on each device. The graph is compiled with this
+            limit. None sets no limit.
     """
 
     stablehlo: str
@@ -136,13 +136,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything an artifact says of itself.
+    """The full description of an artifact.
 
     Attributes:
         graphc, jax: the versions that wrote it.
         graph: the name of the graph.
         platforms: those its programs were lowered for.
-        variables: what its entry points read or assign, hidden state included.
+        variables: the variables that its entry points read or assign, including hidden state.
         signatures: the entry points by name.
     """
 

@@ -1,7 +1,7 @@
-"""Reads a manifest distrustfully.
+"""Reads a manifest from an untrusted source.
 
-The checksums find accidents. That a manifest makes sense is checked here all the same, since
-anybody may write one whose checksums fit.
+Checksums detect accidental damage only. Anybody can write a manifest with correct checksums, so
+this module also checks that the content is consistent.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ MAX_BYTES = 2**55
 
 _MAX_RANK = 64  # NumPy's
 _MAX_DEVICES = 2**20
-_MAX_DIM_TEXT = 1000  # far beyond any dim that is meant
+_MAX_DIM_TEXT = 1000  # far larger than any valid dim
 
 
 def parse_manifest(data: Mapping[str, Any], members: Sequence[str]) -> Manifest:
-    """The records that JSON says; fields that are not known are passed over.
+    """The records in the JSON text. Unknown fields are ignored.
 
     Args:
         members: the names of the file's members.
 
     Raises:
-        ArtifactCorruptError: a field is missing, of another type, or does not fit another.
+        ArtifactCorruptError: a field is missing, has another type, or contradicts another field.
     """
     old = data.get("version") == 1
     variables = tuple(_variable(row, where, old) for row, where in _rows(data, "variables", ""))
@@ -44,7 +44,7 @@ def parse_manifest(data: Mapping[str, Any], members: Sequence[str]) -> Manifest:
         for name, entry in signatures.items()
     }
     if not entries:
-        raise corrupt("signatures", "hold one at least")
+        raise corrupt("signatures", "hold at least one")
     platforms = _names(data, "platforms", "the manifest")
     texts = [_text(data, name, "the manifest") for name in ("graphc", "jax", "graph")]
     return Manifest(texts[0], texts[1], texts[2], platforms, variables, entries)
@@ -188,7 +188,8 @@ def _value(row: Any, where: str, fixed: bool = False) -> Value:
 
 
 def fits_memory(type: TensorType) -> bool:
-    """Whether an array of this type could be anywhere, whatever its open sizes are."""
+    """Whether an array of this type could fit into any memory, for some values of its open
+    sizes."""
     sizes = [max(dim, 1) for dim in type.shape if isinstance(dim, int)]
     return math.prod(sizes) * type.dtype.itemsize <= MAX_BYTES
 

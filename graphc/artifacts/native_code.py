@@ -1,5 +1,5 @@
-"""Native code of an entry point: compiled when it is saved, for the devices at hand or for those of
-a machine that is not here."""
+"""Native code of an entry point: compiled when it is saved, for the local devices or for those of a
+machine that is not present."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def native_devices(devices: Sequence[jax.Device], machine: Machine | None) -> Se
     """The devices that native code of an entry point is for.
 
     Args:
-        devices: those of the session that it is replicated on, if it is.
-        machine: whose GPUs are meant instead, if any.
+        devices: the session's devices for a replicated entry point, else None.
+        machine: the machine whose GPUs are used instead, if any.
     """
     if machine is None:
         return devices or jax.local_devices()[:1]
@@ -50,12 +50,12 @@ def native_code_of(
     """The program compiled for `devices`, after the passes for them.
 
     Args:
-        machine: that the devices are those of, if it is not this one. Its memory is the limit where
-            the options have none, as it is for `gc.compile`.
+        machine: the machine of the devices, if it is not this one. Its memory is the memory limit
+            if the options set none, as for `gc.compile`.
 
     Raises:
         ArtifactError: XLA cannot store it.
-        ExecutionError: XLA refuses it, or it does not fit into the memory limit.
+        ExecutionError: XLA rejects it, or it does not fit into the memory limit.
     """
     limit, words = limit_of(options), None
     if limit is None and machine is not None:
@@ -80,7 +80,7 @@ def native_code_of(
     except MemoryLimitError:
         if limit_of(options) is not None:
             raise
-        compiled = compiled_for_memory(True)  # loops save memory, and are slower
+        compiled = compiled_for_memory(True)  # loops save memory, but are slower
     try:
         return to_bytes(compiled, devices[0])
     except CacheError as error:
@@ -88,7 +88,7 @@ def native_code_of(
 
 
 def compiled_for(function: Function, devices: Sequence[jax.Device]) -> Any:
-    """An entry point's function through XLA."""
+    """Compiles an entry point's function with XLA."""
     return compiled_program({}, function.lower, devices, function.xla_options)
 
 

@@ -1,7 +1,7 @@
-"""Reads an exported program in a process of its own, and says what it found.
+"""Reads an exported program in a separate process, and reports its findings.
 
 MLIR's reader of bytecode is C++ that trusts its input: of a thousand programs with a few bits
-flipped, several end the process, and some never end. So a program from a file is read here first.
+flipped, several crash the process, and some never end. So a program from a file is read here first.
 This file is run as a script (see `safe_reading`), and imports nothing but JAX.
 
 It reports that it is ready. Then it reads a request and a program from standard input, each
@@ -22,7 +22,7 @@ from collections import Counter
 from typing import Any
 
 _IDLE = 60.0  # seconds
-_ROOM = 4 << 30  # bytes that reading may take, beside what JAX has already
+_ROOM = 4 << 30  # bytes that reading may allocate, in addition to the memory that JAX already uses
 _ROOM_TO_COMPILE = 32 << 30
 _ROOM_PER_BYTE = 200
 _DEEPEST = 200  # nested regions, which recursive C++ code reads
@@ -69,7 +69,7 @@ def findings(module: Any) -> dict[str, Any]:
         "comparators": the region of each different sort, see `_comparator`.
         "called": name -> body, described likewise, of each function that a custom call names.
         "applied": the names of the operations in regions of reductions, scatters and sorts.
-        "elements": how many elements the largest tensor has, where open sizes count as 1.
+        "elements": how many elements the largest tensor has, counting open sizes as 1.
         "open": whether any tensor has an open size.
         "groups": the groups of devices that operations across devices name, as MLIR prints them.
         "meshes": the attributes of each mesh of devices, as MLIR prints them.
@@ -312,7 +312,7 @@ def _read(data: bytes) -> dict[str, Any]:
         exported = jax.export.deserialize(bytearray(data))
         with ir.Context():
             return findings(mlir.deserialize_portable_artifact(exported.mlir_module_serialized))
-    except Exception as error:  # whatever the parsers raise
+    except Exception as error:  # the parsers may raise any error
         return {"error": f"{type(error).__name__}: {error}"[:500]}
 
 
@@ -329,12 +329,12 @@ def _compile(data: bytes, shapes: list[list[int]], wide: bool) -> dict[str, Any]
             ]
             jax.jit(exported.call).lower(*arguments).compile()
         return {}
-    except Exception as error:  # XLA's are of many kinds
+    except Exception as error:  # XLA raises errors of many kinds
         return {"error": f"{type(error).__name__}: {error}"[:500]}
 
 
 def _limit(room: int, size: int) -> None:
-    """Bounds the memory of this process, where the system can."""
+    """Limits the memory of this process, if the system supports it."""
     try:
         import resource
 
@@ -347,9 +347,9 @@ def _limit(room: int, size: int) -> None:
 
 
 def main() -> None:
-    """Answers requests until no more come."""
+    """Answers requests until there are no more."""
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what libraries print is no reply
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # output that libraries print is not a reply
     import jax.export  # before memory is bounded
     import jax.extend.mlir.ir  # noqa: F401
 

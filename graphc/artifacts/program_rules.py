@@ -56,15 +56,16 @@ rng_bit_generator case if while return optimization_barrier custom_call composit
 _ACROSS_DEVICES = "all_gather all_reduce all_to_all partition_id reduce_scatter"
 _FUNCTIONS = {"builtin.module", "func.func", "func.return", "func.call"}
 _OPERATIONS = _FUNCTIONS | {f"stablehlo.{name}" for name in _COMPUTING.split()}
-# XLA ends the process if a region of a reduction, scatter or sort has another operation, such as a
-# loop.
+# XLA terminates the process if a region of a reduction, scatter or sort has another operation, such
+# as a loop.
 _APPLIED = {f"stablehlo.{name}" for name in (*_ELEMENTS.split(), "constant", "return")}
 _ON_SEVERAL_DEVICES = {
     *("sdy.manual_computation", "sdy.mesh", "sdy.return", "sdy.sharding_constraint"),
     *(f"stablehlo.{name}" for name in _ACROSS_DEVICES.split()),
 }
 _ELEMENTWISE = "erf erfc erf_inv asin acos atan sinh cosh asinh acosh atanh"
-# In a refined program, JAX's function around it has a mesh, and composites are operations of CHLO.
+# In a refined program, the enclosing function of JAX has a mesh, and composites are operations of
+# CHLO.
 _WHEN_REFINED = {
     *("sdy.mesh", "chlo.top_k", "chlo.ragged_dot"),
     *(f"chlo.{name}" for name in _ELEMENTWISE.split()),
@@ -79,7 +80,7 @@ def mlir_name(short: str) -> str:
     return {"f": "f", "i": "i", "u": "ui"}[short[0]] + short[1:].upper()
 
 
-# XLA ends the process for some operations on types that JAX never gives it.
+# XLA terminates the process for some operations on types that JAX never uses with them.
 _TYPES = frozenset(map(mlir_name, BY_SHORT))
 
 
@@ -91,19 +92,21 @@ def check_targets(found: Mapping[str, Any]) -> None:
     """Refuses a program that must be forged: no version of JAX writes such a program.
 
     Raises:
-        ArtifactCorruptError: it calls something that is not computation, or has a tensor that fits
-            into no memory.
+        ArtifactCorruptError: it calls something that is not computation, or has a tensor that is
+            too large for any memory.
     """
     targets = {call["target"] for call in found["calls"]}
     for target in sorted(targets - KERNELS.keys() - _UNTIL_REFINED - _WRITTEN_OUT.keys()):
         if not _LIBRARY.fullmatch(target):
             raise ArtifactCorruptError(
-                f"a program calls {target[:80]!r}, which no artifact may",
+                f"a program calls {target[:80]!r}, which no artifact may do",
                 details=["only operations of XLA and its own libraries may be called"],
                 hint="do not trust this file",
             )
     if found["elements"] > MAX_BYTES:
-        raise ArtifactCorruptError("a program has a tensor beyond any memory", hint="save it again")
+        raise ArtifactCorruptError(
+            "a program has a tensor that is too large for any memory", hint="save it again"
+        )
 
 
 def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> bool:
@@ -112,7 +115,7 @@ def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> boo
     Args:
         found: see `program_reader.findings`.
         devices: the number of devices that it is for.
-        refined: whether open sizes are filled in, so that nothing may stay open.
+        refined: whether sizes are filled in, so that none may be open.
 
     Raises:
         NotAllowedError: something is not allowed.
@@ -153,7 +156,8 @@ def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> boo
 
 
 def _meet(found: Mapping[str, Any], devices: int) -> bool:
-    """Whether all devices reach every operation across devices: XLA ends the process otherwise.
+    """Whether all devices reach every operation across devices: otherwise XLA terminates the
+    process.
 
     All devices must take part in each operation, named one by one or as the only axis of a mesh,
     and no such operation may be in a loop or condition, which some devices may not reach.
@@ -188,7 +192,7 @@ def _is_open(call: Mapping[str, Any], refined: bool) -> bool:
 def _check_call(call: Mapping[str, Any], devices: int) -> None:
     target = call["target"]
     kernel = call["operation"] == "stablehlo.custom_call" and target in KERNELS
-    if kernel and devices > 1:  # there XLA cuts operands as the call itself describes
+    if kernel and devices > 1:  # for these, XLA splits operands as the call itself describes
         raise NotAllowedError(f"it calls {target!r} on several devices")
     try:
         if kernel:
@@ -201,7 +205,7 @@ def _check_call(call: Mapping[str, Any], devices: int) -> None:
         raise NotAllowedError(f"it calls {target!r} differently from JAX: {error}") from error
 
 
-# -- calls that XLA writes out as operations ------------------------------------------------
+# -- calls that XLA expands into operations ------------------------------------------------
 
 
 def _check_approx_top_k(call: Mapping[str, Any]) -> None:

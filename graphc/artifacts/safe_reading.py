@@ -36,7 +36,7 @@ def read_program(program: bytes | memoryview, digest: str) -> dict[str, Any]:
         What was found in it: see `program_reader.findings`.
 
     Raises:
-        UnreadableError: it cannot be read, or not without harm.
+        UnreadableError: it cannot be read safely.
         ArtifactCorruptError: it contains something that no artifact may contain.
     """
     if digest not in _found:
@@ -67,7 +67,7 @@ def try_compile(program: bytes, shapes: Sequence[Sequence[int]], wide: bool, sec
 
 
 class _Reader:
-    """The other process: started when it is first needed, started again when it has ended."""
+    """The other process: started when it is first needed, and restarted after it has ended."""
 
     def __init__(self) -> None:
         self._process: _Process | None = None
@@ -76,7 +76,7 @@ class _Reader:
     def ask(
         self, program: bytes | memoryview, request: dict[str, Any], seconds: float
     ) -> dict[str, Any]:
-        """What it found, or {"error": why it found nothing}."""
+        """Its findings, or {"error": the reason why there are none}."""
         with self._lock:
             for _ in range(2):
                 try:
@@ -92,16 +92,16 @@ class _Reader:
                 code = self.stop()
                 if code is None:
                     return {"error": f"it was not read within {seconds:.0f} s"}
-                if code != 0:  # it ends with 0 when it was idle, perhaps just as it was asked
+                if code != 0:  # 0: idle; a request may have just missed it
                     return {"error": f"reading it ended the process that did so (code {code})"}
         return {"error": "the process that reads it does not answer"}
 
     def forget(self) -> None:
-        """Leaves the process to the parent, in a child that was forked."""
+        """Called in a forked child, so that only the parent uses the process."""
         self._process, self._lock = None, threading.Lock()
 
     def stop(self) -> int | None:
-        """Ends the process; gives its exit code, or None if it was still at work."""
+        """Terminates the process. Returns its exit code, or None if it was still running."""
         process, self._process = self._process, None
         return 0 if process is None else process.stop()
 
@@ -124,7 +124,7 @@ class _Process:
         self._replies = cast(IO[bytes], self._process.stdout)
 
     def ask(self, program: bytes | memoryview, request: dict[str, Any], seconds: float) -> bytes:
-        """The reply; empty where there comes none in time."""
+        """The reply; empty if none arrives in time."""
         try:
             for part in (json.dumps(request).encode(), program):
                 self._requests.write(len(part).to_bytes(8, "little"))
@@ -135,7 +135,7 @@ class _Process:
         return self.reply(seconds)
 
     def reply(self, seconds: float) -> bytes:
-        """The next line that it says; empty where there comes none in time."""
+        """The next line of its output; empty if none arrives in time."""
         deadline = time.monotonic() + seconds
         reply = b""
         with selectors.DefaultSelector() as selector:
@@ -151,7 +151,7 @@ class _Process:
 
     def stop(self) -> int | None:
         """Its exit code, or None if it had to be killed."""
-        with suppress(OSError):  # bytes that it did not take
+        with suppress(OSError):  # bytes that it did not read
             self._requests.close()
         self._replies.close()
         try:

@@ -1,4 +1,4 @@
-"""`gc.save`: entry points of a graph in forms that last, with the weights they use."""
+"""`gc.save`: saves entry points of a graph in durable forms, with the weights that they use."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 @dataclass(frozen=True)
 class _Exported:
-    """One entry point: its record, the members that hold its program, and the values of state
-    that is its own alone."""
+    """One entry point: its record, the members that hold its program, and the values of state that
+    belongs to it alone."""
 
     entry: Entry
     members: Mapping[str, bytes]
@@ -85,39 +85,40 @@ def save(
 ) -> None:
     """Writes an artifact: one file that `gc.load` runs without the code that built the graph.
 
-    It holds, for each signature, StableHLO for all `platforms` (by `jax.export`), the graph
-    itself, which any later JAX can be given, and the current values of the variables the
-    signatures use. Programs are for one device, unless `Signature(replicated=True)`. Named sizes
-    stay open unless the signature fixes them. The file is written aside and renamed, so that an
-    earlier one at `path` stays whole.
+    It holds, for each signature, StableHLO for all `platforms` (by `jax.export`), the graph itself,
+    which can be lowered with any later JAX, and the current values of the variables the signatures
+    use. Programs are for one device, unless `Signature(replicated=True)`. Named sizes stay open
+    unless the signature fixes them. The file is written under a temporary name and then renamed, so
+    that an earlier file at `path` stays intact.
 
     Args:
         signatures: name -> entry point.
-        platforms: among "cpu", "cuda", "rocm" and "tpu"; none of them need be here.
-        native: also put in machine code for this very environment, with the passes for this
-            machine, of those signatures whose sizes are all fixed; used by
-            `gc.load(path, trust_native=True)` only.
-        machine: a `gc.devices.Machine`, or its name: the native code is for its GPUs, which need
-            not be here, instead of the devices at hand. Their memory is the limit of that code,
-            unless the options set one.
-        options: of the passes; those of the session otherwise. A `memory_limit` is kept to by
-            signatures whose sizes are all fixed, as XLA counts on the devices at hand (it compiles
-            them for that), and by the graph where it is compiled. A step may take more than in
-            the session, which keeps what is looped over in one array: a file keeps each variable.
+        platforms: among "cpu", "cuda", "rocm" and "tpu". None of them need be present.
+        native: also store machine code for exactly this environment, with the passes for this
+            machine, for each signature whose sizes are all fixed. Only `gc.load(path,
+            trust_native=True)` uses it.
+        machine: a `gc.devices.Machine`, or its name: the native code is compiled for its GPUs,
+            which need not be present, instead of the local devices. Their memory is the memory
+            limit of that code, unless the options set one.
+        options: the options of the passes; by default those of the session. A `memory_limit`
+            applies to signatures whose sizes are all fixed, as XLA measures memory on the local
+            devices (they are compiled for this), and to the graph when it is compiled. A step may
+            use more memory than in the session. The session stores variables that are looped over
+            in one array, but a file stores each variable separately.
 
     Raises:
-        AttributeValueError: signatures or platforms that are none; `native` without a signature
-            whose sizes are fixed; `machine` without `native`.
+        AttributeValueError: signatures or platforms are invalid, `native` is set without a
+            signature whose sizes are fixed, or `machine` is given without `native`.
         DeviceError: `machine` has fewer GPUs than a signature needs.
         MissingExtraError: `machine` was given, and JAX's CUDA plugin is not installed.
-        ArtifactError: an entry point cannot be lowered with open sizes or for a platform, does
-            not fit into the limit of memory, or has updates and open sizes where there is one; or
-            the file cannot be written.
-        FeedError, FetchError, UnknownNameError: a signature that does not fit the graph.
-        LayoutError: a replicated signature without a batch for the devices to share.
+        ArtifactError: an entry point cannot be lowered with open sizes or for a platform, does not
+            fit into the memory limit, or has updates and open sizes with a memory limit; or the
+            file cannot be written.
+        FeedError, FetchError, UnknownNameError: a signature does not match the graph.
+        LayoutError: a replicated signature has no batch to split over the devices.
         StateError: the session is closed or broken.
     """
-    FORKING.use_devices()  # `jax.export` has threads of its own
+    FORKING.use_devices()  # `jax.export` uses its own threads
     if not isinstance(session, Session):
         raise AttributeValueError(
             f"save: the first argument must be a session, got {type(session).__name__}",
@@ -127,7 +128,7 @@ def save(
     platforms = _checked_platforms(platforms)
     if machine is not None and not native:
         raise AttributeValueError(
-            "save: machine is for native code, and native is False",
+            "save: machine is for native code, but native is False",
             hint="pass native=True with it; the other forms run on every machine",
         )
     machine = checked_machine(machine, "save")
@@ -138,7 +139,7 @@ def save(
     }
     if native and all(e.entry.native is None for e in exported.values()):
         raise AttributeValueError(
-            "save: native code is for fixed sizes, and every signature has open ones",
+            "save: native code needs fixed sizes, but every signature has open sizes",
             hint="fix the sizes: gc.Signature(..., sizes={...})",
         )
     names = set().union(*(e.state for e in exported.values()))
@@ -166,7 +167,7 @@ def save(
 def _check_signatures(signatures: Any) -> None:
     if not isinstance(signatures, Mapping) or not signatures:
         raise AttributeValueError(
-            f"save: signatures must name one entry point at least, got {signatures!r}",
+            f"save: signatures must name at least one entry point, got {signatures!r}",
             hint='signatures={"predict": gc.Signature(inputs, outputs)}',
         )
     for name, signature in signatures.items():
@@ -218,7 +219,7 @@ def _export(
     if program.equalities:
         a, b = program.equalities[0]
         raise ArtifactError(
-            f"signature {name!r} needs {a} == {b}, which an open size cannot promise",
+            f"signature {name!r} needs {a} == {b}, which an open size cannot guarantee",
             hint="fix the sizes: gc.Signature(..., sizes={...})",
         )
     order = PortOrder.of(_renamed(program, list(feeds)))
@@ -236,11 +237,11 @@ def _export(
     except ExecutionError as error:
         details, hint = error.details, error.hint
         if isinstance(error, MemoryLimitError):
-            details += ("a file keeps each variable apart, where a session may stack them",)
+            details += ("a file stores each variable separately, while a session may stack them",)
             if options.memory_limit is not None:
                 hint = f"pass options with memory_limit={error.least} or more, or fix smaller sizes"
             else:
-                hint = "fix smaller sizes, or name a machine with more memory"
+                hint = "fix smaller sizes, or give a machine with more memory"
         raise ArtifactError(
             f"signature {name!r}: {error.what}", details=details, hint=hint
         ) from error
@@ -254,8 +255,8 @@ def _program(
     feeds: Mapping[str, Tensor],
     options: CompileOptions,
 ) -> tuple[Program, Sequence[int], Mapping[str, Any]]:
-    """The optimised program of a signature, the place of each output among its fetches, and the
-    values of state that no variable has."""
+    """The optimised program of a signature, the index of each output among its fetches, and the
+    values of state that is not in a variable."""
     graph = session.graph
     if signature.freeze:
         fetches = {n: resolve_fetch(graph, fetch) for n, fetch in signature.outputs.items()}
@@ -289,7 +290,7 @@ def _lowered(
     if calls_back(program):
         raise ArtifactError(
             f"signature {name!r} prints or calls a Python function, which no file can hold",
-            hint="give the signature outputs that do without",
+            hint="give the signature outputs that do not depend on it",
         )
     function = _function(name, program, len(order.written), devices, options)
     exported = stablehlo.export(name, function, platforms, bool(program.symbols()))
@@ -330,31 +331,31 @@ def _lowered(
 def _devices(
     session: Session, name: str, signature: Signature, program: Program
 ) -> Sequence[jax.Device]:
-    """Those of a replicated signature; none for one that is for one device."""
+    """The devices of a replicated signature; empty for a signature for one device."""
     if not signature.replicated:
         return ()
     if not isinstance(session.strategy, DataParallel):
         has = "no strategy" if session.strategy is None else f"another strategy: {session.strategy}"
         raise AttributeValueError(
-            f"signature {name!r} is replicated, and the session has {has}",
+            f"signature {name!r} is replicated, but the session has {has}",
             hint="gc.Session(graph, strategy=gc.devices.DataParallel(n)), or replicated=False",
         )
     if program.symbols():
         raise ArtifactError(
-            f"signature {name!r} is for several devices, and its sizes "
-            f"{', '.join(program.symbols())} are open: JAX cannot export that",
+            f"signature {name!r} is for several devices, but its sizes "
+            f"{', '.join(program.symbols())} are open, which JAX cannot export",
             hint=f"{_fix_sizes(program)}, or save it for one device: replicated=False",
         )
     return session.strategy.resolve()
 
 
-# They put collectives into loops, or such as JAX writes in another way for each platform, in a
-# condition: when a file is read, collectives in both are refused.
+# These passes put collectives into loops, or into conditions for platform-specific code of JAX.
+# When a file is read, collectives in loops and conditions are rejected.
 _NOT_PORTABLE: Final = ("exchange-in-loops", "join-moments")
 
 
 def _portable(options: CompileOptions) -> CompileOptions:
-    """Of the options, those of the passes for any device."""
+    """The options without those for specific devices."""
     found = {name: getattr(options, name) for name in ("verify", "validate", "dump")}
     return CompileOptions(without_passes=(*options.without_passes, *_NOT_PORTABLE), **found)
 
@@ -389,14 +390,14 @@ def _function(
 def _limited(
     name: str, signature: Signature, program: Program, options: CompileOptions
 ) -> CompileOptions:
-    """The options of one signature: with open sizes nobody can tell what it takes."""
+    """The options of one signature: with open sizes its memory use is unknown."""
     if options.memory_limit is None or not program.symbols():
         return options
     if not signature.updates:
         return replace(options, memory_limit=None)
     raise ArtifactError(
-        f"signature {name!r} has to keep to memory_limit={options.memory_limit}, and its sizes "
-        f"{', '.join(program.symbols())} are open: what it takes depends on them",
+        f"signature {name!r} must fit into memory_limit={options.memory_limit}, but its sizes "
+        f"{', '.join(program.symbols())} are open, and its memory use depends on them",
         hint=f"{_fix_sizes(program)}, or pass options without memory_limit",
     )
 
@@ -409,7 +410,8 @@ def _fix_sizes(program: Program) -> str:
 def _sizes(
     graph: Graph, name: str, signature: Signature, inputs: Iterable[Tensor]
 ) -> dict[str, int]:
-    """The sizes that the signature fixes, under the names that stand for their classes."""
+    """The sizes that the signature fixes, by the names that represent their classes of equal
+    sizes."""
     known = {s: None for t in inputs for dim in t.type.shape for s in sorted(symbols_of(dim))}
     sizes: dict[str, int] = {}
     for given, size in signature.sizes.items():

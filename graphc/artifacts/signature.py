@@ -15,21 +15,22 @@ from graphc.ir.variable import Variable
 
 @dataclass(frozen=True)
 class Signature:
-    """What an entry point takes and gives.
+    """The inputs and results of an entry point.
 
     Attributes:
         inputs: argument name -> tensor that is fed.
         outputs: result name -> tensor or variable that is fetched.
-        updates: nodes and tensors that run too: a training step. An entry point whose program
-            assigns variables takes a state and gives a new one.
+        updates: nodes and tensors that also run, such as a training step. An entry point whose
+            program assigns variables takes a state and returns a new one.
         sizes: named sizes to fix, such as {"batch": 32}; the others stay open.
-        replicated: whether it runs on as many devices as the session's strategy has, as in the
-            session; all its sizes must be fixed then. Otherwise it is for one device.
+        replicated: whether it runs on as many devices as the session's strategy uses. All its sizes
+            must then be fixed. Otherwise it is for one device.
         freeze: whether variables are constants, as `gc.freeze` makes them.
-        given: tensor or name -> the value that it has, such as {training: False}; of frozen ones.
+        given: tensor or name -> its fixed value, such as {training: False}. For frozen signatures
+            only.
 
     Raises:
-        AttributeValueError: not such a thing.
+        AttributeValueError: an argument has an invalid value.
     """
 
     inputs: Mapping[str, Any]
@@ -52,11 +53,13 @@ class Signature:
             if type(getattr(self, what)) is not bool:
                 _refuse(f"{what} must be True or False, got {getattr(self, what)!r}")
         if self.freeze and self.updates:
-            _refuse("what is frozen has no updates", "leave out updates, or freeze=True")
+            _refuse("a frozen signature has no updates", "omit updates, or freeze=True")
         if not isinstance(self.given, Mapping):
             _refuse(f"given must map tensors to values, got {self.given!r}")
         if self.given and not self.freeze:
-            _refuse("given is for what is frozen", "freeze=True, or list it among the inputs")
+            _refuse(
+                "given is for frozen signatures only", "freeze=True, or list it among the inputs"
+            )
         if not self.outputs and not self.updates:
             _refuse("no outputs and no updates")
 

@@ -43,7 +43,7 @@ def export(name: str, function: Function, platforms: Sequence[str], open_sizes: 
             module = mlir.deserialize_portable_artifact(exported.mlir_module_serialized)
             check_targets(findings(module))
         return exported
-    except Exception as error:  # JAX refuses what it cannot lower in many ways
+    except Exception as error:  # JAX raises errors of many kinds here
         where = " with open sizes" if open_sizes else ""
         raise ArtifactError(
             f"signature {name!r} cannot be lowered for {', '.join(platforms)}{where}",
@@ -63,43 +63,43 @@ def serialized(function: Function) -> bytes:
         with x64(function.wide):
             exported = jax.export.export(function.jitted, platforms=("cpu",))(*function.arguments)
         return bytes(exported.serialize())
-    except Exception as error:  # JAX refuses what it cannot export in many ways
+    except Exception as error:  # JAX raises errors of many kinds here
         raise ExecutionError(f"the graph cannot be exported: {error}") from error
 
 
 def _without_paths() -> AbstractContextManager[None]:
-    """Keeps the paths of Python files, which JAX notes for each operation, out of the program.
+    """Removes the paths of Python files, which JAX records for each operation, from the program.
 
-    The names of the nodes stay. A file that leaves should not tell of the machine it was made
-    on, nor differ by it.
+    The names of the nodes stay. A distributed file should not reveal the machine on which it was
+    made, or depend on it.
     """
     return changed_setting(LOCATIONS, 0)
 
 
 def check_convention(convention: int | None) -> None:
-    """Refuses a calling convention that this JAX does not know, or no longer.
+    """Rejects a calling convention that this JAX does not support or no longer supports.
 
     Raises:
-        UnreadableError: it does not.
+        UnreadableError: it is not supported.
     """
     least = jax.export.minimum_supported_calling_convention_version
     most = jax.export.maximum_supported_calling_convention_version
     if convention is not None and not least <= convention <= most:
         raise UnreadableError(
-            f"its calling convention is {convention}, and jax {jax.__version__} knows "
-            f"{least} to {most}"
+            f"its calling convention is {convention}, but jax {jax.__version__} supports {least} "
+            f"to {most}"
         )
 
 
 def deserialize(data: bytes | memoryview) -> Any:
-    """The `jax.export.Exported` of bytes that `safe_reading` has let pass.
+    """The `jax.export.Exported` of bytes that `safe_reading` has accepted.
 
     Raises:
         UnreadableError: this JAX cannot read it.
     """
     try:
         return jax.export.deserialize(bytearray(data))
-    except Exception as error:  # whatever the parser of another version may raise
+    except Exception as error:  # the parser of another version may raise any error
         raise UnreadableError(f"{type(error).__name__}: {error}") from error
 
 
@@ -110,13 +110,13 @@ def check_types(
     variables: Mapping[str, TensorType],
     main: Sequence[Sequence[str]],
 ) -> None:
-    """Checks that a program takes and gives what the manifest says.
+    """Checks that a program's inputs and results match the manifest.
 
     Args:
         main: the types that the program's code takes and gives, as MLIR prints them.
 
     Raises:
-        ArtifactCorruptError: it does not.
+        ArtifactCorruptError: they do not match.
     """
     where = f"program {name!r}"
     state = [Value(n, variables[n]) for n in (*entry.written, *entry.read)]
@@ -135,7 +135,7 @@ def check_types(
 def _check_convention_of_call(
     where: str, exported: Any, entry: Entry, main: Sequence[Sequence[str]]
 ) -> None:
-    """Checks the rest of JAX's record of a program, of which graphc writes only one form."""
+    """Checks the other fields of JAX's record of a program. graphc writes only one form of them."""
     arguments, results = len(exported.in_avals), len(exported.out_avals)
     if exported.in_tree != jax.tree.structure(((0,) * arguments, {})):
         raise corrupt(where, f"take {arguments} separate arrays")
@@ -187,7 +187,7 @@ def check_program(found: Mapping[str, Any], devices: int) -> bool:
 
 
 def check_refined(lowered: Any, devices: int) -> None:
-    """Checks a program as XLA will see it: lowered for given sizes, the open ones filled in.
+    """Checks a program as XLA will see it: lowered for given sizes that replace the open ones.
 
     Raises:
         ExecutionError: a rule does not allow it, or JAX cannot fill in the sizes.
@@ -204,7 +204,7 @@ def check_refined(lowered: Any, devices: int) -> None:
         )
         found = findings(ir.Module.parse(refined, context=module.context))
         check_rules(found, devices, refined=True)
-    except Exception as error:  # of a rule or of MLIR, whose errors are of many kinds
+    except Exception as error:  # from a rule or from MLIR, which raises errors of many kinds
         why = f"{type(error).__name__}: {error}"[:500]
         raise ExecutionError(f"the program is not run with these sizes: {why}") from error
 
@@ -218,7 +218,7 @@ def _match(where: str, verb: str, values: Sequence[Value], avals: Sequence[Any])
 
 
 def _fits(type: TensorType, aval: Any) -> bool:
-    """Whether dtype, rank and the sizes that both know agree."""
+    """Whether the dtypes, the ranks, and the sizes that both specify agree."""
     return (
         aval.dtype == type.dtype
         and len(aval.shape) == len(type.shape)

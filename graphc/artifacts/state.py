@@ -1,4 +1,4 @@
-"""The variables of a loaded model: in the file, on devices, and in the states of its callers."""
+"""The variables of a loaded model: in the file, on devices, and in the callers' states."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from graphc.runtime.feeds.feeds import variable_value
 
 
 class Saved:
-    """The values that a model was saved with, put on devices when they are first needed.
+    """The saved values of a model. They are transferred to devices when they are first needed.
 
     Args:
         types: every variable, hidden ones included, in the order of the graph.
-        home: where a value goes that is read without an entry point.
+        home: the device for a value that is read without an entry point.
     """
 
     def __init__(self, types: Mapping[str, TensorType], weights: Weights, home: Sharding) -> None:
@@ -36,7 +36,7 @@ class Saved:
         self._lock = threading.Lock()
 
     def shared(self, name: str, where: Sharding) -> jax.Array:
-        """The value where it is wanted; there once, for all entry points and states.
+        """The value on the requested devices. All entry points and states share one copy.
 
         Raises:
             ArtifactCorruptError: it was altered in the file.
@@ -48,7 +48,7 @@ class Saved:
         return found
 
     def own(self, name: str, where: Sharding) -> jax.Array:
-        """The value in a buffer of its own, that may be given away.
+        """The value in its own buffer, which may be donated.
 
         Raises:
             ArtifactCorruptError: it was altered in the file.
@@ -59,8 +59,8 @@ class Saved:
 class ModelState(Mapping[str, jax.Array], Uncopied):
     """The values of a model's variables at one moment; reads like a mapping from name to array.
 
-    An entry point that assigns variables consumes the state it is given and gives a new one.
-    What none has assigned is still as it was saved, and shared with other states.
+    An entry point that assigns variables consumes the given state and returns a new one. A value
+    that no entry point has assigned is the saved value, and is shared with other states.
     """
 
     instead = "copy its values: {name: np.asarray(value) for name, value in state.items()}"
@@ -76,7 +76,7 @@ class ModelState(Mapping[str, jax.Array], Uncopied):
         return self._saved.types
 
     def take(self, name: str, where: Sharding) -> jax.Array:
-        """The value of a variable, to be given away: the state has to be consumed then."""
+        """The value of a variable, for donation. The state must then be consumed."""
         found = self._value(name)
         if found is None:
             return self._saved.own(name, where)
@@ -98,8 +98,8 @@ class ModelState(Mapping[str, jax.Array], Uncopied):
         found = self._values.get(name)
         if found is not None and found.is_deleted():
             raise StateError(
-                "this state shares variables with one that was consumed",
-                hint="go on with the state that the entry point returned",
+                "this state shares variables with a consumed state",
+                hint="continue with the state that the entry point returned",
             )
         return found
 
@@ -109,11 +109,11 @@ class ModelState(Mapping[str, jax.Array], Uncopied):
         if self._consumed_by is not None:
             raise StateError(
                 f"this state was consumed by {self._consumed_by}",
-                hint="go on with the state that call returned",
+                hint="continue with the state that call returned",
             )
 
     def consume(self, by: str) -> None:
-        """Marks the state as given away."""
+        """Marks the state as consumed."""
         self._consumed_by = by
 
     def revive(self, values: Mapping[str, jax.Array]) -> None:
@@ -122,14 +122,14 @@ class ModelState(Mapping[str, jax.Array], Uncopied):
         self._consumed_by = None
 
     def followed_by(self, values: Mapping[str, jax.Array]) -> ModelState:
-        """A state with these new values, and the others of this one."""
+        """A state with these new values and the other values of this state."""
         return ModelState(self._saved, {**self._values, **values})
 
     def with_value(self, name: str, value: Any) -> ModelState:
-        """A state that differs in one variable; this one stays valid until one is consumed.
+        """A state that differs in one variable. Both states are valid until one is consumed.
 
         Raises:
-            UnknownNameError: no such variable.
+            UnknownNameError: there is no such variable.
             ShapeError, DTypeError: the value is not of its type.
         """
         self.check_alive()
@@ -137,7 +137,7 @@ class ModelState(Mapping[str, jax.Array], Uncopied):
         shape, dtype = np.shape(value), getattr(value, "dtype", None)
         if shape != type.shape or dtype != type.dtype:
             error = ShapeError if shape != type.shape else DTypeError
-            raise error(f"variable {name!r} is {type}, the value {dtype} of shape {shape}")
+            raise error(f"variable {name!r} is {type}, but the value is {dtype} of shape {shape}")
         value = variable_value(name, type, value)
         private = value if isinstance(value, jax.Array) else np.array(value)
         return self.followed_by({name: moved(private, self._saved.home)})
@@ -168,13 +168,13 @@ class ModelState(Mapping[str, jax.Array], Uncopied):
 
 
 def moved(value: Any, where: Sharding) -> jax.Array:
-    """`value` committed to devices, 64-bit dtypes kept; in buffers that nobody else has.
+    """`value` committed to devices, in unshared buffers, with 64-bit dtypes preserved.
 
     Args:
-        value: an array of JAX; or one of NumPy that is the caller's alone, which may be aliased.
+        value: a JAX array; or a NumPy array that only the caller uses, which may be aliased.
     """
     with jax.enable_x64(True):
-        if isinstance(value, jax.Array):  # first where it is: to several devices, JAX aliases it
+        if isinstance(value, jax.Array):  # copied first: JAX aliases it on several devices
             value = jnp.array(value, copy=True)
         placed: jax.Array = jax.device_put(value, where)
         return placed

@@ -1,8 +1,8 @@
-"""The forms in which a file holds a program, from the quickest to start to the one that lasts.
+"""The forms in which a file holds a program, ordered from the fastest to start to the most durable.
 
-Native code is for one environment, and is only run where the user trusts the file. StableHLO is
-read by the JAX of some years. The graph is read by any later graphc. The first that will do is
-taken; why the ones before it would not do is said in notes.
+Native code is for one environment, and is only run if the user trusts the file. JAX versions of
+several years can read StableHLO. Any later graphc can read the graph. The first form that can be
+used is chosen, and notes state why earlier forms cannot be used.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ _NONE = Limits()
 
 @dataclass(frozen=True)
 class Source:
-    """One signature in an open artifact, and where it is to run.
+    """One signature in an open artifact, and the devices for it.
 
     Attributes:
         platform: of the devices, as `gc.save` calls it.
         trust_native: whether native code may be run.
-        limits: bounds on what the other forms may ask for.
+        limits: bounds for the other forms.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Source:
 
     @property
     def types(self) -> dict[str, TensorType]:
-        """Of the variables."""
+        """The types of the variables."""
         return {row.value.name: row.value.type for row in self.manifest.variables}
 
     @property
@@ -91,12 +91,12 @@ class Source:
 
     @property
     def arguments(self) -> int:
-        """How many arrays the program takes."""
+        """The number of arrays that the program takes."""
         return len(self.entry.written) + len(self.entry.read) + len(self.entry.inputs)
 
     @property
     def results(self) -> int:
-        """How many it gives."""
+        """The number of arrays that it returns."""
         return len(self.entry.assigned) + (self.entry.fetches or 1)
 
 
@@ -108,18 +108,19 @@ class Step(NamedTuple):
 
 
 class Way(NamedTuple):
-    """A form that can be used: gives the step for the shapes of the inputs."""
+    """A form that can be used. It returns the step for the shapes of the inputs."""
 
     name: str
     step: Callable[[Shapes], Step]
 
 
 class Chain:
-    """The way of one signature: chosen at the first call, given up for the next if it fails.
+    """The way of one signature. It is chosen at the first call, and replaced by the next way if it
+    fails.
 
     Attributes:
         way: "native", "stablehlo" or "graph"; None before one was chosen.
-        notes: why the ways before it were not taken, one line each.
+        notes: why earlier ways were not chosen, one line each.
     """
 
     def __init__(self, source: Source) -> None:
@@ -135,11 +136,11 @@ class Chain:
         return None if self._way is None else self._way.name
 
     def choose(self) -> str:
-        """Chooses the way, if that is not done; gives its name.
+        """Chooses the way if none is chosen yet. Returns its name.
 
         Raises:
-            ArtifactVersionError: none will do.
-            ArtifactCorruptError: the file is altered, or does not make sense.
+            ArtifactVersionError: no way can be used.
+            ArtifactCorruptError: the file is altered or inconsistent.
         """
         with self._lock:
             return (self._way or self._next()).name
@@ -149,7 +150,7 @@ class Chain:
 
         Raises:
             ArtifactError: as `choose`.
-            LayoutError, DeviceError: it cannot be spread over the devices as they are.
+            LayoutError, DeviceError: it cannot be distributed over these devices.
         """
         found = self._steps.get(shapes)
         if found is not None:
@@ -164,7 +165,7 @@ class Chain:
                     try:
                         self._next()
                     except ArtifactVersionError:
-                        raise error from error.__cause__  # with other sizes it may still do
+                        raise error from error.__cause__  # it may still work with other sizes
             return self._steps[shapes]
 
     def _next(self) -> Way:
@@ -179,7 +180,7 @@ class Chain:
                 return self._way
         source = self._source
         raise ArtifactVersionError(
-            f"program {source.name!r} cannot be run here: none of its forms will do",
+            f"program {source.name!r} cannot be run here: none of its forms can be used",
             details=[
                 *self.notes,
                 f"written by graphc {source.manifest.graphc}, jax {source.manifest.jax}; "
@@ -209,7 +210,7 @@ def _native(source: Source) -> Callable[[Shapes], Step] | None:
     )
     if other:
         raise UnreadableError(f"made for another environment: {', '.join(other)[:200]} differ")
-    data = bytes(source.members[native.member])  # its checksum is right, or this raises
+    data = bytes(source.members[native.member])  # this raises if its checksum does not match
     code = Code(data, native.targets)
     try:
         compiled = from_bytes(code, source.arguments, source.results, source.devices)
@@ -268,7 +269,7 @@ def _stablehlo(source: Source) -> Callable[[Shapes], Step]:
 def _check_devices(source: Source) -> None:
     if len(source.devices) != source.entry.devices:
         raise UnreadableError(
-            f"saved for {source.entry.devices} devices, and it is to run on {len(source.devices)}"
+            f"saved for {source.entry.devices} devices, but it must run on {len(source.devices)}"
         )
 
 
@@ -343,7 +344,8 @@ def _within_time(source: Source, program: bytes | memoryview, shapes: Shapes) ->
     """Compiles a program in another process first, if the time is limited.
 
     Raises:
-        ArtifactError: it took too long, or cannot be tried for these devices.
+        ArtifactError: it took too long, or it cannot be compiled in another process for these
+            devices.
     """
     seconds = source.limits.seconds
     if seconds is None:

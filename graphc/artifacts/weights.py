@@ -1,7 +1,7 @@
-"""Values of variables as one safetensors member: written in one go, read one by one.
+"""Values of variables as one safetensors member: written as a whole, read one by one.
 
-A value is a tensor of raw bytes there; its dtype, shape, place and checksum stand in the
-manifest, since safetensors has no name for the narrowest dtypes, and no checksum.
+A value is a tensor of raw bytes there; its dtype, shape, offset and checksum are in the manifest,
+since safetensors has no name for the narrowest dtypes, and no checksum.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Packer:
         self._value_of = value_of
 
     def pieces(self) -> Iterator[bytes | memoryview]:
-        """The member in pieces: its header, then each value, asked for when it is its turn."""
+        """The member in pieces: its header, then each value, generated one after the other."""
         header: dict[str, Any] = {}
         position = 0
         for row in self.rows:
@@ -57,10 +57,10 @@ class Packer:
 
 
 class Weights:
-    """The values in an open artifact. Each is read, and its checksum checked, when asked for.
+    """The values in an open artifact. Each is read, and its checksum checked, on access.
 
     Raises:
-        ArtifactCorruptError: the places that the rows name are not in the member, or overlap.
+        ArtifactCorruptError: the byte ranges in the rows are outside the member, or overlap.
     """
 
     def __init__(self, rows: Sequence[VariableRow], members: Members) -> None:

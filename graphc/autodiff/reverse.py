@@ -1,8 +1,8 @@
 """Gradients by graph extension: reverse accumulation, one node at a time.
 
-From the outputs back to the inputs, each node gets nodes that compute the adjoints of its
-operands from the adjoints of its results. Source: Griewank & Walther, Evaluating Derivatives,
-2nd ed. 2008, chapter 3; the scheme of TensorFlow 1's `tf.gradients`.
+From the outputs back to the inputs, nodes are added for each node. They compute the adjoints of its
+operands from the adjoints of its results. Source: Griewank & Walther, Evaluating Derivatives, 2nd
+ed. 2008, chapter 3; the scheme of TensorFlow 1's `tf.gradients`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from graphc.ops.structure.state import VJP
 
 
 class RuleContext:
-    """What gradient rules get: see `ir.opdef.GradientContext`."""
+    """The context that gradient rules receive: see `ir.opdef.GradientContext`."""
 
     ops: Functions = FUNCTIONS
 
@@ -64,17 +64,17 @@ def gradients(
             the sum over all its reads.
         grad_ys: adjoints of `ys`, of their types; ones by default. Complex adjoints follow
             `jax.vjp`: nothing is conjugated.
-        unconnected: what to do where an x does not reach any y: "error", "zero" or "none".
-        colocate: whether the nodes ask for the devices that the nodes they differentiate ask for;
-            False: for what `gc.device` says here.
+        unconnected: what to do if no y depends on an x: "error", "zero" or "none".
+        colocate: whether gradient nodes request the devices of the nodes that they differentiate.
+            With False, they request the device that `gc.device` sets here.
 
     Returns:
-        A list of tensors of the types of `xs` (None for an unconnected one, if asked for); one
-        tensor where `xs` is not a list.
+        A list of tensors of the types of `xs` (None for an unconnected x, if requested); one tensor
+            if `xs` is not a list.
 
     Raises:
-        GradientError: no path from an x to the ys, an integer among them, or an operator that
-            cannot be differentiated through.
+        GradientError: there is no path from an x to the ys, one of them is an integer, or an
+            operator cannot be differentiated.
     """
     if unconnected not in ("error", "zero", "none"):
         raise AttributeValueError(
@@ -85,11 +85,11 @@ def gradients(
     y_list = [convert(y) for y in _as_list(ys)]
     x_list = _as_list(xs)
     if not y_list:
-        raise GradientError("gradients of nothing: ys is empty", source=source)
+        raise GradientError("there is nothing to differentiate: ys is empty", source=source)
     seeds = [None] * len(y_list) if grad_ys is None else _as_list(grad_ys)
     graph = AMBIENT.graphs[-1] if AMBIENT.graphs else y_list[0].graph
     if graph is None:
-        raise GradientError("the ys belong to no graph", source=source)
+        raise GradientError("the ys do not belong to a graph", source=source)
     with building(graph), no_control_inputs(), absolute_scope(f"{AMBIENT.name_scope}{name}/"):
         y_list = [graph.adopt(y) for y in y_list]
         _check_inexact("y", y_list)
@@ -112,7 +112,7 @@ def gradients(
 def _padded(seeds: list[Any], ys: list[Tensor]) -> list[Any]:
     if len(seeds) != len(ys):
         raise GradientError(
-            f"{len(ys)} ys and {len(seeds)} grad_ys",
+            f"{len(ys)} ys but {len(seeds)} grad_ys",
             source=current_source(),
             hint="give one adjoint, or None, for each y",
         )
@@ -173,8 +173,8 @@ def _no_path(x: Tensor | Variable, ys: Sequence[Tensor], source: Any) -> Gradien
 
 
 def _tensors_of(graph: Graph, xs: Sequence[Tensor | Variable]) -> list[list[Tensor]]:
-    """The tensors of `graph` that stand for each x: itself, what captures it, or the reads of
-    a variable."""
+    """The tensors of `graph` that represent each x: the tensor itself, its captures, or the reads
+    of a variable."""
     reads: dict[str, list[Tensor]] = {x.name: [] for x in xs if isinstance(x, Variable)}
     if reads:
         for node in graph.nodes:
@@ -184,7 +184,7 @@ def _tensors_of(graph: Graph, xs: Sequence[Tensor | Variable]) -> list[list[Tens
 
 
 def _refuse_carried(graph: Graph, ys: Sequence[Tensor], xs: Sequence[Tensor | Variable]) -> None:
-    """Raises for a variable among the xs that a body on the way to the ys reads and assigns.
+    """Raises if a body on the path to the ys reads and assigns a variable among the xs.
 
     Its later values are computed from the first one, and the gradient would have to pass
     through the assignments.
@@ -202,7 +202,7 @@ def _refuse_carried(graph: Graph, ys: Sequence[Tensor], xs: Sequence[Tensor | Va
                 f"no gradient with respect to {min(carried)!r}: the body of {node.op.name} "
                 f"{node.name!r} assigns it, and the gradient does not pass through assignments",
                 source=node.source,
-                hint="give the body variable.read(), and assign what comes out of it outside",
+                hint="give the body variable.read(), and assign its result outside",
             )
 
 
@@ -217,7 +217,7 @@ def _accumulate(
     seeds: Sequence[Tensor | None],
     colocate: bool = False,
 ) -> list[Tensor | None]:
-    """The adjoint of each target (summed over its tensors), or None where none flows."""
+    """The adjoint of each target (summed over its tensors), or None if there is none."""
     nodes = _between(graph, ys, {t for group in targets for t in group})
     adjoints: dict[Tensor, Tensor] = {}
     for y, seed in zip(ys, seeds, strict=True):
@@ -248,8 +248,8 @@ def _accumulate(
 def _scope_of(node: Node, outer: str) -> str:
     """The name scope for the gradient of a node, inside the scope of all gradients.
 
-    In a body, nodes that are computed again for its gradient already have names in that scope. The
-    scope is not put before such a name again: otherwise each level of nesting would double the
+    In a body, nodes that are recomputed for its gradient already have names in that scope. The
+    scope is not prepended to such a name again, because each level of nesting would then double the
     length of the names.
     """
     if AMBIENT.graphs[-1].parent is None:

@@ -1,4 +1,4 @@
-"""What users call to make graphs: placeholders, variables, scopes and collections."""
+"""Functions for building graphs: placeholders, variables, scopes and collections."""
 
 from graphc.build import pickling as pickling
 from graphc.build.context import add_to_collection as add_to_collection

@@ -1,4 +1,4 @@
-"""What holds while a graph is built: control dependencies and collections.
+"""The context in which a graph is built: control dependencies and collections.
 
 Name scopes and devices are `graphc.ir.scopes.name_scope` and `device`.
 """
@@ -15,13 +15,13 @@ from graphc.ops.structure.state import node_names
 
 @contextmanager
 def control_dependencies(items: Sequence[Any]) -> Iterator[None]:
-    """Nodes made inside choose `items`: a run of one of them runs these too.
+    """Nodes created inside depend on `items`: a run of such a node also runs the items.
 
     Args:
         items: tensors and nodes (assignments, groups), or nests of them.
 
     Raises:
-        FetchError: something else is among them.
+        FetchError: an item is of another kind.
     """
     with control_inputs(node_names(items)):
         yield

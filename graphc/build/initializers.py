@@ -1,7 +1,7 @@
-"""Initial values, made on the host with NumPy: `(rng, shape, dtype) -> array`.
+"""Initial values, computed on the host with NumPy: `(rng, shape, dtype) -> array`.
 
-Each class is a frozen record of its options, so that it can be compared, printed and stored.
-The random ones make floating dtypes: float64 is drawn as such, the narrower ones are drawn in
+Each class is a frozen record of its options, so that it can be compared, printed and stored. The
+random initializers support floating dtypes. float64 is drawn directly; narrower dtypes are drawn in
 float32 and rounded.
 """
 
@@ -101,9 +101,11 @@ class Normal:
 
 @dataclass(frozen=True)
 class TruncatedNormal:
-    """Normal, with values more than two standard deviations off drawn again. Floating dtypes.
+    """Normal. Values more than two standard deviations from the mean are drawn again. Floating
+    dtypes.
 
-    `stddev` is that of the normal before it is cut: the values' own is 0.8796 of it.
+    `stddev` is the standard deviation of the normal before truncation. That of the values is 0.8796
+    times it.
     """
 
     mean: float = 0.0
@@ -120,12 +122,12 @@ class TruncatedNormal:
 class GlorotUniform:
     """Uniform of variance 2 / (fan_in + fan_out) times gain².
 
-    Keeps the variance of activations and of gradients alike from layer to layer. Glorot and
-    Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
+    Keeps the variance of activations and of gradients equal from layer to layer. Glorot and Bengio,
+    "Understanding the difficulty of training deep feedforward neural networks", 2010.
 
     Args:
-        gain: of the activation that follows: 1 for tanh and linear layers.
-        groups: of a grouped convolution; `gc.nn.Conv2D` fills it in.
+        gain: the gain of the following activation: 1 for tanh and linear layers.
+        groups: the groups of a grouped convolution. `gc.nn.Conv2D` sets it.
     """
 
     gain: float = 1.0
@@ -154,7 +156,7 @@ class GlorotNormal:
 
 @dataclass(frozen=True)
 class HeUniform:
-    """Uniform of variance 2 / fan_in: for layers that relu follows.
+    """Uniform of variance 2 / fan_in: for layers followed by relu.
 
     He, Zhang, Ren and Sun, "Delving deep into rectifiers", 2015.
     """
@@ -220,7 +222,7 @@ class Orthogonal:
 
 @dataclass(frozen=True)
 class Identity:
-    """The identity matrix times gain; in a matrix that is not square, the rest is zero."""
+    """The identity matrix times gain; if the matrix is not square, the other elements are zero."""
 
     gain: float = 1.0
 
@@ -232,9 +234,9 @@ class Identity:
 
 @dataclass(frozen=True)
 class ForgetGateOnes:
-    """Zeros for a bias of four gates, but ones for the second, the forget gate of an LSTM.
+    """Zeros for a bias of four gates, except ones for the second gate, the forget gate of an LSTM.
 
-    So that it remembers from the start. Jozefowicz, Zaremba and Sutskever, "An empirical
+    With it, an LSTM remembers from the start. Jozefowicz, Zaremba and Sutskever, "An empirical
     exploration of recurrent network architectures", 2015. Every dtype.
     """
 
@@ -256,11 +258,11 @@ INITIALIZERS: Final[dict[str, type[Any]]] = {
 
 
 def fans(shape: Shape, groups: int = 1) -> tuple[int, int]:
-    """How many inputs one output of a kernel sees, and how many outputs one input reaches.
+    """The number of inputs of one output of a kernel, and the number of outputs of one input.
 
-    The last two axes of `shape` are input and output features, those before them the window:
-    [in, out] of a dense layer, HWIO of a convolution, whose input axis holds one group's
-    features. A vector counts as its own in and out.
+    The last two axes of `shape` are input and output features, and the axes before them are the
+    window: [in, out] of a dense layer, HWIO of a convolution, whose input axis has the features of
+    one group. For a vector, both numbers are its size.
     """
     if not shape:
         return 1, 1
@@ -279,7 +281,7 @@ def _working(initializer: object, dtype: DType) -> Any:
     """The dtype to draw in."""
     if not is_floating(dtype):
         raise DTypeError(
-            f"{type(initializer).__name__} makes floating values, not {dtype.name}",
+            f"{type(initializer).__name__} creates floating values, not {dtype.name}",
             hint="pass an array, or a function (rng, shape, dtype) -> array",
         )
     return np.float64 if dtype == np.float64 else np.float32
@@ -308,7 +310,7 @@ def _truncated(
     working = _working(initializer, dtype)
     values = np.asarray(rng.standard_normal(shape, working)).reshape(-1)
     far = np.flatnonzero(np.abs(values) > 2)
-    while far.size:  # each round leaves about one in twenty-two of them
+    while far.size:  # each round rejects about one in twenty-two values
         values[far] = rng.standard_normal(far.size, working)
         far = far[np.abs(values[far]) > 2]
     return (values.reshape(shape) * stddev + mean).astype(dtype)

@@ -1,4 +1,4 @@
-"""Pickling and copying of graphs, by their serial form. `copy.copy` too gives a deep copy."""
+"""Pickling and copying of graphs, with their serial form. `copy.copy` also makes a deep copy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphc.ops.catalogue import CATALOGUE
 
 
 def graph_of(data: bytes) -> Graph:
-    """The graph that was pickled. It is not finalized, since it has not run here.
+    """Restores a pickled graph. It is not finalized, because it has not run in this process.
 
     Raises:
         SerialError: the data are not a graph, or one of a newer graphc.

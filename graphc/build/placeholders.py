@@ -1,4 +1,4 @@
-"""`placeholder`: a value that the caller feeds; `trace`: a Python function into a graph."""
+"""`placeholder`: a value that the caller feeds; `trace`: turns a Python function into a graph."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ def placeholder(
     """A tensor whose value the caller feeds.
 
     Args:
-        shape: a dim for each axis: an int; None for a size known only when fed (each None is
-            a named size of its own, `<name>_<axis>`, until an operator needs it equal to
-            another); a string that names a size ("batch": the same size wherever it stands)
-            or calculates with named sizes ("2*batch"). Or a whole `TensorSpec`, which gives
-            the dtype and the name too.
+        shape: a dim for each axis: an int; None for a size that is known only when it is fed (each
+            None is a separate named size, `<name>_<axis>`, until an operator requires it to equal
+            another); a string that names a size ("batch" is the same size in all placeholders) or
+            an expression over named sizes ("2*batch"). Or a `TensorSpec`, which also gives the
+            dtype and the name.
         dtype: anything that names a dtype.
-        name: of the tensor (`<name>:0`), unique in its name scope; feeds may go by it.
-        batch_axis: the axis along which a data-parallel run may split the feed. By default 0
-            where the leading dim is None or "batch". None: each replica gets all of it.
+        name: of the tensor (`<name>:0`), unique in its name scope. Feeds may use it.
+        batch_axis: the axis along which a data-parallel run may split the feed. The default is 0 if
+            the leading dim is None or "batch". With None, each replica receives the whole feed.
 
     Raises:
-        ShapeError, DTypeError: not dims, not a dtype.
-        AttributeValueError: `batch_axis` is no axis of it, or `name` is not a name.
-        GraphError: no graph is being built, or the body of an operator is.
+        ShapeError, DTypeError: the shape or the dtype is invalid.
+        AttributeValueError: `batch_axis` is not an axis of it, or `name` is not a name.
+        GraphError: no graph is being built, or the body of an operator is being built.
     """
     graph = current_graph()
     if graph.parent is not None:
         raise GraphError(
-            "placeholder: a body (of scan, ...) takes its values as arguments",
+            "placeholder: the body of an operator such as scan takes its values as arguments",
             source=current_source(),
-            hint="make the placeholder before the body; the body may use it",
+            hint="create the placeholder before the body; the body may use it",
         )
     if isinstance(shape, TensorSpec):
         shape, dtype, name = shape.shape, shape.dtype, name or shape.name
@@ -84,10 +84,10 @@ def _as_batch_axis(axis: Any, dims: Shape) -> int | None:
 def trace(fn: Callable[..., Any], *specs: Any, seed: int = 0, name: str | None = None) -> Graph:
     """The graph of a Python function of tensors; `fn` is called once, on placeholders.
 
-    The placeholders are named by their specs, else by the parameters of `fn`, and stand in the
-    collection "inputs" in the order of `specs`. The results stand in the collection "outputs",
-    in the order in which JAX flattens the nest that `fn` returns (a dict by sorted keys); a
-    number or array among them becomes a constant.
+    The placeholders are named by their specs, otherwise by the parameters of `fn`. The collection
+    "inputs" contains them in the order of `specs`. The collection "outputs" contains the results,
+    in the order in which JAX flattens the nest that `fn` returns (a dict by sorted keys); a number
+    or array among them becomes a constant.
 
     Args:
         fn: takes one tensor for each spec.
@@ -96,8 +96,8 @@ def trace(fn: Callable[..., Any], *specs: Any, seed: int = 0, name: str | None =
         name: of the graph; by default that of `fn`.
 
     Raises:
-        AttributeValueError: something else than a spec, or a tensor in place of `fn`.
-        GraphError: `fn` returns something else than tensors, or nothing.
+        AttributeValueError: an argument is not a spec, or `fn` is a tensor.
+        GraphError: `fn` returns nothing, or something other than tensors.
 
     >>> graph = trace(lambda x: x + 1.0, TensorSpec((None,)))
     >>> graph.collection("inputs"), graph.collection("outputs")
@@ -132,10 +132,10 @@ def _as_output(output: Any, graph: Graph) -> Tensor:
         return graph.adopt(convert(output))
     except GraphcError as error:
         raise GraphError(
-            f"trace: {graph.name} returned {output!r}, which is no tensor of it",
+            f"trace: {graph.name} returned {output!r}, which is not a tensor of this graph",
             details=[error.what],
             source=current_source(),
-            hint="return tensors calculated from the arguments, alone or nested",
+            hint="return tensors computed from the arguments, alone or nested",
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Shapes as users write them, and `TensorSpec`: the shape, dtype and name of a value to come."""
+"""Shapes as users write them, and `TensorSpec`: the shape, dtype and name of a future value."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from graphc.ir.source import current_source
 
 
 def as_dim(dim: Any, what: str) -> Dim | None:
-    """A dim as the IR has it; None stays. `what` starts the text of an error.
+    """A dim in the form of the IR; None is kept. `what` is the start of the error text.
 
     Raises:
-        ShapeError: not a dim, or a negative size.
+        ShapeError: `dim` is not a dim, or is a negative size.
     """
     if dim is None or isinstance(dim, DimExpr):
         return dim
@@ -91,10 +91,10 @@ class TensorSpec:
     Args:
         shape: dims as for `gc.placeholder`: ints, None, names or expressions over names.
         dtype: anything that names a dtype.
-        name: of the placeholder that is made from it; None: the function's parameter's.
+        name: the name of its placeholder; None for the name of the function's parameter.
 
     Raises:
-        ShapeError, DTypeError: not dims, not a dtype.
+        ShapeError, DTypeError: the shape or the dtype is invalid.
 
     >>> TensorSpec((None, 784), "float32", "x")
     TensorSpec(shape=(None, 784), dtype=dtype('float32'), name='x')
@@ -122,15 +122,17 @@ class TensorSpec:
         raise AttributeValueError(
             f"{value!r} is not a spec",
             source=current_source(),
-            hint='pass gc.TensorSpec((None, 784), "float32"), or an array like those to come',
+            hint='pass gc.TensorSpec((None, 784), "float32"), or an array of the same shape and '
+            "dtype",
         )
 
 
 def check_name(name: Any, what: str) -> str:
-    """`name`, where it can name a placeholder or a variable.
+    """Returns `name` if it is a valid name for a placeholder or a variable.
 
     Raises:
-        AttributeValueError: empty, or with characters that the text form and fetches use.
+        AttributeValueError: the name is empty, or contains characters that the text form and
+            fetches use.
     """
     if isinstance(name, str) and name and not any(c in name for c in " :,()=%"):
         parts = name.split("/")

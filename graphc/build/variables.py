@@ -1,4 +1,4 @@
-"""`variable`: state that lives across runs; its initial value, made on the host."""
+"""`variable`: state that persists across runs, and its initial value, computed on the host."""
 
 from __future__ import annotations
 
@@ -43,24 +43,26 @@ def variable(
 ) -> Variable:
     """State of the graph being built, under the name `<name scope>/<name>`.
 
-    A name that is taken in its scope gets `_1`, `_2`, ...; `Variable.name` says which. The
-    device and the user's line are those where it is made. In the body of an operator (of
-    `scan`, ...) it is made in the whole graph: one variable for all steps.
+    A name that is already used in its scope gets a suffix `_1`, `_2`, ...; `Variable.name` is the
+    final name. The device and the user's line are those of this call. In the body of an operator
+    (such as `scan`) the variable belongs to the whole graph: there is one variable for all
+    iterations.
 
     Args:
         init: the initial value: a number, nested lists or an array; an initializer of
             `gc.nn.initializers`, or any function `(rng, shape, dtype) -> array`, called when
             the value is first needed: by a program that uses the variable, or by a read; or
             a tensor of the graph, computed from the initial values of other variables.
-        shape: needed for an initializer, with every size known. A single number fills it.
+        shape: required for an initializer. Every size must be known. A single initial number fills
+            the shape.
         dtype: by default that of the value; float32 for an initializer.
         trainable: whether `gc.minimize` updates it by default. Integers and bools never are.
         collections: names of collections of the graph to add it to.
 
     Raises:
-        ShapeError: no shape, a size that is not known, or an initial value that does not fit.
-        DTypeError: not a dtype, or not numbers.
-        GraphError: no graph is being built; an initial tensor that depends on a feed.
+        ShapeError: the shape is missing, a size is not known, or the initial value does not match.
+        DTypeError: the dtype is invalid or not numeric.
+        GraphError: no graph is being built, or an initial tensor depends on a feed.
         GraphFinalizedError: the graph has run.
     """
     source = AMBIENT.source or current_source()
@@ -68,7 +70,7 @@ def variable(
     check_name(name, "variable")
     if graph.finalized:
         raise GraphFinalizedError(
-            f"variable: the graph has run, and cannot get the variable {name!r} any more",
+            f"variable: the graph has run, so the variable {name!r} can no longer be added",
             source=source,
             hint="build the whole graph before the first run, or add to it inside "
             "`with graph.extend():`",
@@ -103,7 +105,7 @@ def _as_initial(
     what: str,
     source: Source | None,
 ) -> tuple[TensorType, Array | Initializer | Tensor]:
-    """The type, and the initial value in one of the three forms a `Variable` holds."""
+    """The type, and the initial value in one of the three forms that a `Variable` stores."""
     if isinstance(init, Operand):
         tensor = _initial_tensor(init, dtype, graph, what, source)
         _check_shape(tensor.type.shape, shape, what, source)
@@ -112,7 +114,7 @@ def _as_initial(
         raise AttributeValueError(
             f"{what}: {init.__name__} is a class",
             source=source,
-            hint=f"make one: {init.__name__}(...)",
+            hint=f"create an instance: {init.__name__}(...)",
         )
     if callable(init):
         if shape is None:
@@ -125,7 +127,7 @@ def _as_initial(
     if isinstance(init, np.generic) and dtype is None:
         init = np.asarray(
             init
-        )  # a variable keeps the dtype of a NumPy scalar, as from a checkpoint
+        )  # a variable keeps the dtype of a NumPy scalar, for example from a checkpoint
     array = np.array(as_array(init, dtype))
     if array.ndim == 0 and shape is not None:
         array = np.full(shape, array)
@@ -140,14 +142,14 @@ def _check_shape(got: Any, wanted: Any, what: str, source: Source | None) -> Non
             f"{what}: the initial value has the shape ({', '.join(map(str, got))}), "
             f"not ({', '.join(map(str, wanted))})",
             source=source,
-            hint="leave out the shape, or give a value that has it",
+            hint="omit the shape, or give a value with this shape",
         )
 
 
 def _initial_tensor(
     init: Operand, dtype: DType | None, graph: Graph, what: str, source: Source | None
 ) -> Tensor:
-    """`init` as a tensor of the whole graph that no feed and no assignment leads to."""
+    """`init` as a tensor of the whole graph. It must not depend on a feed or an assignment."""
     tensor = graph.adopt(to_dtype(init, init.type.dtype if dtype is None else dtype))
     if not tensor.type.is_static:
         raise ShapeError(
@@ -167,7 +169,7 @@ def _initial_tensor(
                 f"{what}: its initial value depends on {node.op.name} {node.name!r}",
                 details=describe_tensors({"init": tensor, node.op.name: current}),
                 source=source,
-                hint="calculate it from constants and from other variables only; "
+                hint="compute it from constants and from other variables only; "
                 "to store a value later, assign it",
             )
         pending += node.inputs
@@ -177,9 +179,9 @@ def _initial_tensor(
 def initial_rng(seed: int, name: str) -> np.random.Generator:
     """The generator of the initial value of the variable `name` in a graph of this seed.
 
-    It depends on nothing else, so a variable added to a graph leaves the others as they were.
-    The generator is Philox4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2,
-    3", 2011), keyed with the first 128 bits of SHA-256 of seed and name.
+    It depends on nothing else, so adding a variable to a graph does not change the others. The
+    generator is Philox4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011),
+    keyed with the first 128 bits of SHA-256 of seed and name.
     """
     digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
@@ -189,15 +191,15 @@ def initial_value(variable: Variable, seed: int) -> Array:
     """The initial value of a variable whose `initial` is an array or an initializer.
 
     Args:
-        variable: not one with an initial tensor, which a run computes.
+        variable: must not have an initial tensor, which a run computes.
         seed: of the graph.
 
     Returns:
         A new array of the variable's shape and dtype.
 
     Raises:
-        ShapeError, DTypeError: a function of the user's returned what does not fit. Errors
-            raised inside it pass through, with the variable's line in a note.
+        ShapeError, DTypeError: a user's function returned a value that does not match. Errors
+            raised inside the function are passed on, with the variable's line in a note.
         GraphError: the initial value is a tensor.
     """
     initial, (dtype, shape) = variable.initial, variable.type
@@ -216,7 +218,7 @@ def initial_value(variable: Variable, seed: int) -> Array:
         if isinstance(error, GraphcError) and error.source is None:
             error.source = variable.source
         error.add_note(
-            f"while making the initial value of variable {variable.name!r}, "
+            f"while computing the initial value of variable {variable.name!r}, "
             f"defined at {variable.source}"
         )
         raise
@@ -255,7 +257,7 @@ def _fits(given: np.dtype[Any], wanted: DType) -> bool:
 
 
 def trainable_variables(scope: str | None = None) -> list[Variable]:
-    """The trainable variables of the graph being built, in the order they were made.
+    """The trainable variables of the graph being built, in the order of their creation.
 
     Args:
         scope: only those whose names lie in this name scope.

@@ -17,12 +17,12 @@ class Batches:
 
     Args:
         arrays: feed name -> array `[examples, ...]`.
-        size: examples a batch. What does not fill a batch at an epoch's end is left out of
-            that epoch; each epoch is shuffled anew.
-        seed: of the shuffling; the same seed gives the same batches.
+        size: examples a batch. Examples that do not fill a batch at the end of an epoch are left
+            out of that epoch. Each epoch is shuffled again.
+        seed: the seed of the shuffling. The same seed gives the same batches.
 
     Raises:
-        FeedError: lengths differ, or fewer examples than a batch.
+        FeedError: lengths differ, or there are fewer examples than a batch has.
     """
 
     def __init__(self, arrays: Mapping[str, Any], size: int, *, seed: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""`Bucketing`: feeds of any size, padded to one of a few, so that few programs are compiled."""
+"""`Bucketing`: pads feeds of any size to one of a few sizes, so that few programs are compiled."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Array = np.ndarray[Any, Any]
 
 
 class Sizes(NamedTuple):
-    """What one set of feeds says of the named sizes that are padded."""
+    """The named sizes of one set of feeds, before and after padding."""
 
     real: dict[str, int]
     padded: dict[str, int]
-    lengths: dict[tuple[str, str], Array]  # of ragged feeds: the length of each row
+    lengths: dict[tuple[str, str], Array]  # for ragged feeds: the length of each row
 
 
 def _checked_sizes(name: str, row: Sequence[Any]) -> list[int]:
-    """The sizes of a bucket, each once and the least first."""
+    """The sizes of a bucket in ascending order, without duplicates."""
     if len(row) == 0 or any(not isinstance(n, (int, np.integer)) or n < 1 for n in row):
         raise AttributeValueError(
             f"Bucketing: the sizes of {name!r} must be ints of 1 or more, got {row}",
@@ -44,11 +44,11 @@ def _checked_sizes(name: str, row: Sequence[Any]) -> list[int]:
 
 
 class Bucketing:
-    """Pads feeds to the nearest of given sizes, and cuts what comes back to the real ones.
+    """Pads feeds to the nearest of given sizes, and cuts results to the real sizes.
 
-    A session compiles once for each combination of feed shapes; with buckets, these are at
-    most as many as there are combinations of `sizes`. Padding stands at the end of an axis and
-    is zero. What a graph calculates along a padded axis must leave it out, by a mask:
+    A session compiles once for each combination of feed shapes; with buckets, there are at most as
+    many shapes as combinations of `sizes`. Padding is added at the end of an axis and is zero.
+    Computations along a padded axis must exclude it by a mask:
 
         buckets = gc.Bucketing({"batch": [8, 32], "time": [16, 32, 64]})
         with graph:
@@ -73,17 +73,17 @@ class Bucketing:
 
     @property
     def count(self) -> int:
-        """How many combinations of sizes there are."""
+        """The number of combinations of sizes."""
         return math.prod(map(len, self.sizes.values()))
 
     def mask(self, *names: str) -> Tensor:
         """A bool tensor of the named sizes that is True where the feeds are not padding.
 
-        A placeholder of the graph being built, which `run` and `pad` feed. Where rows of their
-        own lengths are fed, it is True up to the length of each.
+        A placeholder of the graph being built, which `run` and `pad` feed. If rows of different
+        lengths are fed, it is True up to the length of each row.
 
         Raises:
-            AttributeValueError: a size that has no buckets.
+            AttributeValueError: a size has no buckets.
         """
         unknown = [name for name in names if name not in self.sizes]
         if unknown or not names:
@@ -97,16 +97,16 @@ class Bucketing:
         return mask
 
     def pad(self, graph: Graph, fetches: Any, feeds: Mapping[Any, Any]) -> dict[Tensor, Any]:
-        """The feeds, padded, and those of the masks: for an executable of `gc.compile`.
+        """The padded feeds and the feeds of the masks, for an executable of `gc.compile`.
 
         Args:
-            graph: that of the placeholders.
-            fetches: what the feeds are for: masks that these do not need are left out.
+            graph: the graph of the placeholders.
+            fetches: the fetches of the run. Masks that they do not need are left out.
             feeds: as for `Session.run`; or for a placeholder of two named sizes or more a list
                 of arrays, one for each row, that differ in their leading size.
 
         Raises:
-            FeedError: a size above the largest bucket, or sizes that contradict each other.
+            FeedError: a size exceeds the largest bucket, or sizes contradict each other.
         """
         leaves = [resolve_fetch(graph, leaf) for leaf in jax.tree.leaves(fetches)]
         return self._padded(graph, leaves, feeds)[0]
@@ -115,17 +115,18 @@ class Bucketing:
         """`session.run` on padded feeds.
 
         Args:
-            session: of the graph with the placeholders.
+            session: the session of the graph with the placeholders.
             fetches: as for `Session.run`.
             feeds: as for `pad`.
 
         Returns:
-            The values, cut to the real sizes where the type of a fetch has a padded one: those
-            are NumPy arrays.
+            The values, cut to the real sizes if the type of a fetch has a padded size. These values
+                are NumPy arrays.
 
         Raises:
             FeedError: see `pad`.
-            FetchError: a fetch whose size mixes padded ones, as `batch * time` after a reshape.
+            FetchError: a size of a fetch combines padded sizes, such as `batch * time` after a
+                reshape.
             Others: as `Session.run`.
         """
         graph = session.graph
@@ -141,7 +142,7 @@ class Bucketing:
     ) -> tuple[dict[Tensor, Any], Sizes]:
         given = resolve_feeds(graph, feeds)
         found = {name: as_symbol(graph.constraints.find(symbol(name))) for name in self.sizes}
-        # But for those that the graph needs to be one number:
+        # Except masks that the graph requires to have equal sizes:
         names = {own: name for name, own in found.items() if own is not None}
         sizes = Sizes({}, {}, {})
         for tensor, value in given.items():
@@ -152,7 +153,7 @@ class Bucketing:
                     continue
                 if sizes.real.setdefault(name, size) != size:
                     raise FeedError(
-                        f"feed {_label(tensor)} has {size} for {names[name]}, and another feed "
+                        f"feed {_label(tensor)} has {size} for {names[name]}, but another feed has "
                         f"{sizes.real[name]}",
                         source=tensor.node.source,
                         hint="feed values whose sizes agree",
@@ -179,7 +180,7 @@ class Bucketing:
         place = bisect_left(row, size)
         if place == len(row):
             raise FeedError(
-                f"{name} is {size}, and its largest bucket {row[-1]}",
+                f"{name} is {size}, but its largest bucket is {row[-1]}",
                 source=current_source(),
                 hint="add a larger bucket, or feed less at once",
             )
@@ -187,7 +188,7 @@ class Bucketing:
 
 
 def _dims(graph: Graph, tensor: Tensor) -> list[Dim]:
-    """The shape, each named size by the name that stands for those equal to it."""
+    """The shape, with each named size replaced by the representative of its equal sizes."""
     return [graph.constraints.find(dim) for dim in tensor.type.shape]
 
 
@@ -218,9 +219,9 @@ def _evened(
     counts = np.array([_length(row) for row in value])
     batch, time = [as_symbol(dim) for dim in _dims(graph, tensor)[:2]]
     if batch is None or time is None or not {batch, time} <= names.keys():
-        return value  # the session says what is wrong, if anything is
+        return value  # the session reports any error
     if len(set(counts)) < 2 or -1 in counts:
-        return value  # even, or refused when it is converted
+        return value  # even, or rejected when it is converted
     rows = [
         spec.convert(row, copy=False) for row, count in zip(value, counts, strict=True) if count
     ]
@@ -229,10 +230,10 @@ def _evened(
         row.ndim != tensor.type.rank - 1 or row.shape != (count, *rest)
         for row, count in zip(rows, counts[counts > 0], strict=True)
     ):
-        return value  # wrong in another way: refused as a whole
+        return value  # invalid in another way: rejected as a whole
     if not np.array_equal(sizes.lengths.setdefault((batch, time), counts), counts):
         raise FeedError(
-            f"feed {_label(tensor)} has rows of lengths {_listed(counts)}, and another feed of "
+            f"feed {_label(tensor)} has rows of lengths {_listed(counts)}, but another feed of "
             f"{names[batch]} and {names[time]} has {_listed(sizes.lengths[batch, time])}",
             source=tensor.node.source,
             hint="feed rows that agree in their lengths",
@@ -263,12 +264,12 @@ def _grown(graph: Graph, tensor: Tensor, value: Any, sizes: Sizes) -> Any:
         wanted = _bound(dim, sizes.padded)
         widths.append((0, 0 if wanted is None else max(0, wanted - size)))
     if len(widths) != len(shape) or not any(after for _, after in widths):
-        return value  # of another rank: the session refuses it
+        return value  # of another rank: the session rejects it
     return np.pad(np.asarray(value), widths)
 
 
 def _bound(dim: Dim, sizes: Mapping[str, int]) -> int | None:
-    """The value of a dim that depends on padded sizes, and on nothing else."""
+    """The value of a dim that depends on padded sizes only."""
     if not isinstance(dim, DimExpr) or not symbols_of(dim) <= sizes.keys():
         return None
     return int(substitute(dim, sizes))
@@ -296,7 +297,7 @@ def _mask_value(tensor: Tensor, dims: Sequence[Dim], sizes: Sizes) -> Array:
 
 
 def _cut(graph: Graph, fetch: Fetch, sizes: Sizes) -> tuple[slice, ...] | None:
-    """What to keep of the value of a fetch, or None for all of it."""
+    """The part of a fetch's value to keep, or None for all of it."""
     if not isinstance(fetch, Tensor) or sizes.real == sizes.padded:
         return None
     cut = []
@@ -304,9 +305,9 @@ def _cut(graph: Graph, fetch: Fetch, sizes: Sizes) -> tuple[slice, ...] | None:
         inside = symbols_of(dim) & sizes.real.keys()
         if inside and not all(isinstance(dim - symbol(name), int) for name in inside):
             raise FetchError(
-                f"{fetch.name}: its size {dim} mixes what is padded with what is not",
+                f"{fetch.name}: its size {dim} combines padded and unpadded sizes",
                 source=graph.producer(fetch).source,
-                hint="fetch it with the padded axes as axes of their own",
+                hint="fetch it with the padded axes as separate axes",
             )
         cut.append(slice(_bound(dim, sizes.real)))
     return None if cut == [slice(None)] * len(cut) else tuple(cut)

@@ -1,4 +1,4 @@
-"""`prefetch`: batches made and sent to the device by a thread, while the steps before them run."""
+"""`prefetch`: a thread prepares batches and sends them to the device while earlier steps run."""
 
 from __future__ import annotations
 
@@ -35,39 +35,41 @@ def prefetch(
     size: int = 2,
     steps: int | None = None,
 ) -> Prefetch:
-    """The batches of an iterable, on the device before they are asked for.
+    """Transfers the batches of an iterable to the device ahead of time.
 
         with gc.data.prefetch(batches, session) as stream:
             for feeds in stream:
                 session.run(train, feeds)
 
-    A thread reads `batches`, converts each and starts its copy to where `to` takes it, so that
-    neither costs the loop any time. At most `size` batches are read and not yet handed out,
-    the one that is being made or copied included; hence also at most so many on the device.
-    Arrays are copied on the host first, but for read-only ones: the source may fill one buffer
-    again and again.
+    A thread reads `batches`, converts each batch, and starts its copy to the device that `to`
+    gives, so that neither delays the loop. At most `size` batches are read but not yet returned,
+    including the one that is being converted or copied. So at most this many are on the device.
+    Arrays that are not read-only are copied on the host first, because the source may reuse one
+    buffer.
 
     Args:
-        batches: for a session or an executable feeds, as `run` takes them; else any nest (lists,
-            tuples, dicts) of arrays, of which what is no array, or is one of strings or objects,
-            is handed on as it is. If it is a generator, the thread runs and closes it.
-        to: the session or executable that will be fed: each feed goes to its device, or under
-            `DataParallel` each piece to that of its replica, in the dtype of the placeholder, and
-            the step copies and converts nothing. Or a device, its name ("/gpu:0") or a
-            `jax.sharding.Sharding`. None: JAX's default device.
-        size: how many batches, at least 1. 2 are enough where batches take about equally long.
-        steps: takes so many batches at a time and stacks them, for `session.run_steps(fetches,
-            feeds, steps)`; what does not fill the last of these is left out. With a session only.
+        batches: for a session or an executable feeds, as `run` takes them; otherwise any nest
+            (lists, tuples, dicts) of arrays. Leaves that are not arrays, and arrays of strings or
+            objects, are passed on unchanged. If it is a generator, the thread runs and closes it.
+        to: the session or executable that will be fed: each feed is transferred to its device, or
+            with `DataParallel` each piece to the device of its replica, in the dtype of the
+            placeholder. The step then copies and converts nothing. Or a device, its name ("/gpu:0")
+            or a `jax.sharding.Sharding`. None: JAX's default device.
+        size: how many batches to read ahead, at least 1. 2 are enough if all batches take about the
+            same time.
+        steps: stacks this many batches at a time, for `session.run_steps(fetches, feeds, steps)`;
+            batches that do not fill the last stack are left out. With a session only.
 
     Returns:
-        An iterator, which several threads may share: each batch goes to one of them. What
-        `batches` or a wrong batch raises, comes from `next` after the batches before it. `close`
-        it, or use it in a `with`, where it is left before its end; see `Prefetch`.
+        An iterator, which several threads may share: each batch goes to one of them. Errors of
+            `batches` or of an invalid batch are raised by `next`, after the earlier batches. If you
+            stop before the end, `close` the iterator, or use it in a `with`; see `Prefetch`.
 
     Raises:
-        AttributeValueError: `size` or `steps` is no such number, or `to` is nothing to copy to.
-        DeviceError: no such device.
-        FeedError: `batches` cannot be iterated over. From `next`: a batch that does not fit.
+        AttributeValueError: `size` or `steps` is not a valid number, or `to` is not a valid target.
+        DeviceError: there is no such device.
+        FeedError: `batches` cannot be iterated over. From `next`: a batch does not match the
+            placeholders.
 
     >>> import numpy as np
     >>> [float(x.sum()) for x in prefetch(np.full(3, i, np.float32) for i in range(3))]
@@ -88,11 +90,11 @@ def prefetch(
 
 
 class Prefetch(Iterator[Any], Uncopied):
-    """Batches on their way to the device: what `prefetch` returns.
+    """An iterator over prefetched batches: the result of `prefetch`.
 
-    Its thread ends with the batches, on `close`, at the end of a `with`, when nobody has the
-    iterator any more, and at the end of the process. After any of these, and after an error,
-    there is nothing more to come: `next` raises StopIteration.
+    Its thread ends after the last batch, on `close`, at the end of a `with`, when there are no
+    references to the iterator, and at the end of the process. After any of these, and after an
+    error, `next` raises StopIteration.
     """
 
     instead = "send the data of the batches, and prefetch it there"
@@ -108,10 +110,10 @@ class Prefetch(Iterator[Any], Uncopied):
                 _tell_more(error, number, made_at)
                 raise
 
-        # The thread knows the pump and not this object, which can so be found abandoned.
+        # The thread refers to the pump only, so this object can be garbage-collected.
         self._pump = Pump(batches, make, size, own_settings())
         self._stop = finalize(self, self._pump.stop)
-        self._stop.atexit = False  # the end of the process is the pump's own affair
+        self._stop.atexit = False  # the pump itself handles the end of the process
 
     def __iter__(self) -> Self:
         return self
@@ -120,15 +122,15 @@ class Prefetch(Iterator[Any], Uncopied):
         return self._pump.take()
 
     def close(self) -> None:
-        """Ends the thread, which closes `batches` if it is a generator, and drops the batches
-        that wait.
+        """Ends the thread, which closes `batches` if it is a generator, and discards the waiting
+        batches.
 
-        What is in the middle of a batch is waited for 5 seconds: if the source has not come back
-        by then, there is a RuntimeWarning, and its thread, which does not keep the process
-        alive, ends when it has.
+        If the source is producing a batch, this waits up to 5 seconds for it. If the source has not
+        returned by then, a RuntimeWarning is issued, and the thread ends when the source returns.
+        The thread does not keep the process alive.
 
         Raises:
-            Others: what closing the generator raised.
+            Others: an error from closing the generator.
         """
         self._stop()
         self._pump.join()
@@ -155,8 +157,8 @@ def _check_iterable(batches: Any) -> None:
 
 
 def _tell_more(error: GraphcError, number: int, made_at: Source | None) -> None:
-    """Adds to an error of the thread what the user knows: the batch, and the line of `prefetch`
-    if it concerns no other."""
+    """Adds the number of the batch to an error of the thread, and the line of `prefetch` if the
+    error has no other line."""
     error.details = (*error.details, f"batch {number} of prefetch")
     if error.source is None or getattr(error.source, "file", None) == threading.__file__:
         error.source = made_at
@@ -172,7 +174,7 @@ def _in_groups(batches: Iterable[Any], n: int) -> Iterator[list[Any]]:
 
 
 def _placer(to: Destination | None) -> Callable[[Any], Any]:
-    """What sends a batch where it belongs."""
+    """The function that transfers a batch to its devices."""
     if isinstance(to, (Session, Executable)):
         return to.put
     if isinstance(to, str):
@@ -190,7 +192,7 @@ def _placer(to: Destination | None) -> Callable[[Any], Any]:
 
 
 def _put_nest(nest: Any, where: Any) -> Any:
-    """A nest with its arrays on a device, 64-bit dtypes kept."""
+    """A nest with its arrays on a device. 64-bit dtypes are preserved."""
     leaves, tree = jax.tree.flatten(nest)
     arrays = {i: array for i, leaf in enumerate(leaves) if (array := _array(leaf)) is not None}
     with jax.enable_x64(True):
@@ -201,7 +203,7 @@ def _put_nest(nest: Any, where: Any) -> Any:
 
 
 def _array(leaf: Any) -> Any:
-    """A leaf as an array that nobody writes to; None if a device cannot have it."""
+    """A leaf as an array that nobody modifies; None if a device cannot hold it."""
     if isinstance(leaf, jax.Array):
         return leaf
     if not hasattr(leaf, "__array__"):

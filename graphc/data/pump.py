@@ -1,4 +1,4 @@
-"""`Pump`: a thread that fills a bounded queue from an iterable, and how it is stopped."""
+"""`Pump`: a thread that fills a bounded queue from an iterable and can be stopped."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from weakref import WeakSet
 from graphc.runtime.core.background import under
 from graphc.runtime.core.forking import in_child_of_thread
 
-PATIENCE = 5.0  # seconds: for a source that is in the middle of a batch
+PATIENCE = 5.0  # seconds to wait for a source that is producing a batch
 
 
 class Pump:
-    """Reads an iterable in a thread, at most `size` items ahead of those that were taken.
+    """Reads an iterable in a thread, at most `size` items ahead of the consumer.
 
-    An item counts from before it is read until it is taken. The iterable is read, and closed if
-    it is a generator, in the thread alone.
+    An item counts from before it is read until it is taken. Only the thread reads the iterable, and
+    closes it if it is a generator.
 
     Args:
-        source: what is read.
-        make: item and its number -> what is handed out.
-        size: how many items may be read and not taken.
-        settings: of JAX, for the thread: see `background.own_settings`.
+        source: the iterable to read.
+        make: item and its number -> the item that `take` returns.
+        size: how many items may be read but not yet taken.
+        settings: JAX settings for the thread: see `background.own_settings`.
     """
 
     def __init__(
@@ -38,20 +38,20 @@ class Pump:
         size: int,
         settings: Mapping[str, Any],
     ) -> None:
-        # Its lock may be taken again by the thread that has it: garbage collection, which may
-        # stop the pump, comes at any place.
+        # The lock is reentrant, because garbage collection may run at any point in the thread that
+        # holds it, and may stop the pump.
         self._changed = threading.Condition()
         self._ready: deque[Any] = deque()
         self._size = size
-        self._ended = False  # nothing more will be ready
-        self._stopped = False  # nobody wants more
-        self._error: BaseException | None = None  # of the source, for the next `take`
-        self._fault: BaseException | None = None  # of closing the source, for `join`
+        self._ended = False  # no more items will be ready
+        self._stopped = False  # no more items are wanted
+        self._error: BaseException | None = None  # error of the source, for the next `take`
+        self._fault: BaseException | None = None  # error of closing the source, for `join`
         self._thread = threading.Thread(
             target=under,
             args=(settings, lambda: self._run(source, make)),
             name="graphc-prefetch",
-            daemon=True,  # a source that never returns must not keep the process
+            daemon=True,  # a source that never returns must not keep the process alive
         )
         self._thread.start()
         _RUNNING.add(self)
@@ -59,11 +59,11 @@ class Pump:
     # -- in other threads -------------------------------------------------------------------
 
     def take(self) -> Any:
-        """The next item, waited for.
+        """Waits for the next item and returns it.
 
         Raises:
             StopIteration: there are no more.
-            Others: what reading or making the next one raised: once.
+            Others: an error from reading or making the next item. It is raised once.
         """
         with self._changed:
             while not self._ready and not self._ended:
@@ -75,10 +75,10 @@ class Pump:
         try:
             raise error or StopIteration
         finally:
-            del error  # its traceback holds this frame
+            del error  # its traceback refers to this frame
 
     def stop(self) -> None:
-        """Has the thread end as soon as it is done with its item; drops what is ready."""
+        """Makes the thread end after its current item, and discards ready items."""
         with self._changed:
             self._stopped = self._ended = True
             self._error = None
@@ -86,10 +86,10 @@ class Pump:
             self._changed.notify_all()
 
     def join(self) -> None:
-        """Waits until the thread has ended, but not for ever.
+        """Waits until the thread has ended, up to a time limit.
 
         Raises:
-            Others: what closing a generator raised: once.
+            Others: an error from closing a generator. It is raised once.
         """
         if self._thread is threading.current_thread():  # a source that closes its own pump
             return
@@ -97,7 +97,7 @@ class Pump:
         if self._thread.is_alive():
             warnings.warn(
                 f"prefetch: the source has not given its next batch for {PATIENCE:g} s; its thread "
-                "is left behind and ends when it does",
+                "keeps running until it does",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -123,7 +123,7 @@ class Pump:
         try:
             items = iter(source)
             self._fill(items, make)
-        except BaseException as error:  # whatever it is, it is the consumer's
+        except BaseException as error:  # every error is passed to the consumer
             self._end(error)
         else:
             self._end(None)
@@ -182,10 +182,10 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 @atexit.register
 def _stop_all() -> None:
-    """Ends every thread before the interpreter takes away what it works with."""
+    """Ends every thread before the interpreter destroys the objects that it uses."""
     pumps = list(_RUNNING)
     for pump in pumps:
         pump.stop()
-    deadline = time.monotonic() + PATIENCE / 2  # of all together
+    deadline = time.monotonic() + PATIENCE / 2  # for all threads together
     for pump in pumps:
         pump._thread.join(max(0.0, deadline - time.monotonic()))

@@ -1,1 +1,1 @@
-"""Programs to JAX functions."""
+"""Turns programs into JAX functions."""

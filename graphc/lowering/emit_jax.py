@@ -23,7 +23,7 @@ class Emitter:
     Args:
         axis_name: the replica axis of a data-parallel run, or None.
         sizes: named sizes -> JAX's symbolic dims, at symbolic export only.
-        mesh: the devices that annotations speak of, or None.
+        mesh: the mesh of the sharding annotations, or None.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Emitter:
             self.in_loop = outside
 
     def call_region(self, region: Program, args: Sequence[Any]) -> list[Any]:
-        # Passes may have made copies of a body that several calls shared.
+        # Passes may have copied a body that several calls shared.
         key = (body_key(region), self.in_loop)
         function = self._functions.get(key)
         if function is None:
@@ -71,7 +71,7 @@ class Emitter:
         return function(*args)
 
     def run(self, program: Program, args: Sequence[Any]) -> list[Any]:
-        """Emits every node of `program` for the JAX values `args`; gives its outputs."""
+        """Emits every node of `program` for the JAX values `args`; returns its outputs."""
         values: dict[Tensor, Any] = dict(zip(program.input_tensors(), args, strict=True))
         for node in program.nodes:
             self.node = node
@@ -102,7 +102,7 @@ def to_function(
     sizes: Mapping[str, Any] | None = None,
     mesh: jax.sharding.Mesh | None = None,
 ) -> Callable[..., list[Any]]:
-    """A JAX function of the program's inputs, in port order, giving the list of its outputs."""
+    """A JAX function of the program's inputs, in port order. It returns the list of its outputs."""
 
     def function(*args: Any) -> list[Any]:
         return Emitter(axis_name, replicas, sizes, mesh).run(program, args)
@@ -112,7 +112,7 @@ def to_function(
 
 
 def needs_x64(program: Program) -> bool:
-    """Whether any tensor of the program is 64 bits wide, so that JAX must be told."""
+    """Whether any tensor of the program has a 64-bit dtype, which must be enabled in JAX."""
     tensors = [port.tensor for port in (*program.inputs, *program.outputs)]
     return any(is_64bit(t.type.dtype) for t in tensors) or any(
         is_64bit(t.type.dtype) for node in program.walk() for t in node.outputs

@@ -1,10 +1,10 @@
-"""Adds constraints to a JAX function, so that on a mesh it computes what it does on one device.
+"""Adds constraints to a JAX function, so that it computes the same on a mesh as on one device.
 
-XLA decides how values between annotated ones are cut. It may cut an axis whose size the mesh does
+XLA decides how values without annotations are split. It may split an axis whose size the mesh does
 not divide, and then pads the last piece; several of its rules read that padding, so results are
 wrong. It handles a few operations wrongly even for even sizes: see `partitioner_rules`. Here each
-equation of the traced function is bound again, and values with axes that XLA must not cut get a
-sharding constraint: whole along these axes, undecided along all others.
+equation of the traced function is bound again, and values with axes that XLA must not split get a
+sharding constraint: replicated along these axes, and unconstrained along all others.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from graphc.lowering.partitioner_rules import whole_axes
 
 _FREE = PartitionSpec.UNCONSTRAINED
 
-# Calls whose derivative is no longer needed: their bodies take their place.
+# Calls whose derivative is no longer needed. They are replaced by their bodies.
 _INLINED = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 
 
 def with_even_shards(
     function: Callable[..., Any], mesh: jax.sharding.Mesh
 ) -> Callable[..., list[Any]]:
-    """`function`, which takes and gives flat lists of arrays, with constraints for `mesh`."""
+    """`function`, which takes and returns flat lists of arrays, with constraints for `mesh`."""
 
     def constrained(*args: Any) -> list[Any]:
         closed = jax.make_jaxpr(function)(*args)

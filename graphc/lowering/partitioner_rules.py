@@ -1,8 +1,8 @@
-"""Faults of XLA's partitioner, by JAX primitive: the axes of operands and results that it must not
-cut, whatever their sizes are.
+"""Bugs of XLA's partitioner, by JAX primitive: the axes of operands and results that it must not
+split, whatever their sizes are.
 
-`tests/runtime/targets/test_partitioner.py` shows the faults in plain JAX, and
-fails when XLA is fixed.
+`tests/runtime/targets/test_partitioner.py` shows the bugs in plain JAX, and fails when XLA is
+fixed.
 """
 
 from __future__ import annotations
@@ -64,21 +64,21 @@ def _convolved(eqn: Any, mesh: Mesh) -> Whole:
 
 
 def _indexed(eqn: Any, mesh: Mesh) -> Whole:
-    """The axis of an index's coordinates: if it is cut, XLA reads and adds at wrong places."""
+    """The axis of an index's coordinates: if it is split, XLA reads and adds at wrong positions."""
     coordinates = len(eqn.invars[1].aval.shape) - 1
     others = [()] * (len(eqn.invars) - 2)
     return [(), (coordinates,), *others], [()] * len(eqn.outvars)
 
 
 def _selected(eqn: Any, mesh: Mesh) -> Whole:
-    """The axes of the windows: XLA compares pieces of different sizes, and refuses the program."""
+    """The axes of the windows: XLA compares pieces of different sizes, and rejects the program."""
     axes = [i for i, n in enumerate(eqn.params["window_dimensions"]) if n > 1]
     axes += [i for i, n in enumerate(eqn.params["window_strides"]) if n > 1]
     return [axes] * len(eqn.invars), [axes] * len(eqn.outvars)
 
 
 def _transformed(eqn: Any, mesh: Mesh) -> Whole:
-    """On CPU, all axes: XLA's FFT refuses pieces whose memory layout an exchange has changed."""
+    """On CPU, all axes: XLA's FFT rejects pieces whose memory layout an exchange has changed."""
     on_cpu = mesh.devices.flat[0].platform == "cpu"
     axes = range(len(eqn.outvars[0].aval.shape)) if on_cpu else ()
     return [axes], [axes]

@@ -1,1 +1,1 @@
-"""What is kept on disk for later processes, and what it depends on beside the program."""
+"""The disk cache for later processes, and what its entries depend on besides the program."""

@@ -1,5 +1,5 @@
-"""What, beside the program, decides whether an executable may be used again: the other half
-of the cache key. The program's half is `ir.fingerprint`."""
+"""Everything besides the program that decides whether an executable can be reused: one half of the
+cache key. The program's half is `ir.fingerprint`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from jaxlib.version import __version__ as jaxlib_version
 from graphc._version import __version__
 from graphc.jax_internals import all_settings
 
-# Settings of JAX that change neither what is compiled nor how, by the start of their names.
-# Whatever else JAX has or will have counts: at worst a program is compiled once more.
+# Prefixes of JAX settings that do not affect compilation. All other settings, also those of future
+# versions, count: at worst a program is compiled again.
 _WITHOUT_INFLUENCE = (
     "jax_captured_constants_",
     "jax_compilation_cache_",
@@ -30,7 +30,7 @@ _WITHOUT_INFLUENCE = (
     "jax_explain_",
     "jax_include_",
     "jax_log",
-    "jax_num_cpu_devices",  # the devices themselves count
+    "jax_num_cpu_devices",  # the devices themselves are part of the key
     "jax_default_device",
     "jax_persistent_cache_",
     "jax_platform",
@@ -43,7 +43,7 @@ _BINARIES = (".so", ".pyd", ".dll", ".dylib")
 
 
 def environment(devices: Sequence[jax.Device]) -> dict[str, str]:
-    """Everything outside the program that an executable depends on, as printable pairs."""
+    """Everything besides the program that an executable depends on, as printable pairs."""
     first = devices[0]
     return {
         **_software(),
@@ -56,11 +56,11 @@ def environment(devices: Sequence[jax.Device]) -> dict[str, str]:
 
 
 def environment_of_gpus(facts: Mapping[str, str]) -> dict[str, str]:
-    """The same for GPUs: without the processor of this machine, and without those flags of XLA that
-    do not concern GPUs.
+    """The same for GPUs: without the CPU of this machine, and without XLA flags that do not concern
+    GPUs.
 
     Args:
-        facts: of the GPUs and of the libraries that the executable calls.
+        facts: the facts about the GPUs and about the libraries that the executable calls.
     """
     flags = filter(_concerns_gpus, _flags()["XLA_FLAGS"].split())
     return {**_software(), **_flags(), "XLA_FLAGS": " ".join(sorted(flags)), **facts}
@@ -100,7 +100,8 @@ def sources_digest() -> str:
 
 @lru_cache(maxsize=1)
 def jaxlib_build() -> str:
-    """The version of jaxlib, and the sizes of its libraries: one version may be built twice."""
+    """The version of jaxlib, and the sizes of its libraries: the same version may exist in several
+    builds."""
     files = sorted(p for p in Path(jaxlib.__file__).parent.iterdir() if p.suffix in _BINARIES)
     sizes = [f"{path.name} {path.stat().st_size}" for path in files]
     return ", ".join([jaxlib_version, *sizes])
@@ -108,20 +109,20 @@ def jaxlib_build() -> str:
 
 @lru_cache(maxsize=1)
 def _flags() -> dict[str, str]:
-    """The flags of XLA, as they are when this is first asked: XLA reads them once in a process,
-    when the first device is made, and a later change has no effect."""
+    """The XLA flags at the first call. XLA reads them once in a process, when the first device is
+    created, and a later change has no effect."""
     names = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NVIDIA_TF32_OVERRIDE")
     return {name: os.environ.get(name, "") for name in names}
 
 
 def settings() -> str:
-    """JAX's settings as they hold in this thread, without those that cannot matter."""
+    """JAX's settings in this thread, without those that do not affect compilation."""
     found = all_settings().items()
     return ", ".join(f"{n}={value}" for n, value in found if not n.startswith(_WITHOUT_INFLUENCE))
 
 
 def _cpu_count() -> int:
-    """How many cores this process may use: XLA splits work for so many."""
+    """How many cores this process may use: XLA splits work for this number."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -132,7 +133,7 @@ def cpu_features() -> str:
     """A digest of the processor's model and feature flags: native code may use any of them."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:  # not Linux: the processor's name has to do
+    except OSError:  # not Linux: only the processor's name is available
         return platform.processor()
     names = ("flags", "Features", "model name", "CPU part")
     first = [next((line for line in lines if line.startswith(name)), "") for name in names]

@@ -1,13 +1,10 @@
-"""One file of the cache: how it is laid out, and whether it can be trusted.
+"""One file of the cache: its format, and the checks that it can be trusted.
 
-    magic (8 bytes)
-    SHA-256 of the next two (32 bytes)
-    length of the header (4 bytes, the least significant first)
-    header: JSON with the format's version, the key, the time, the stored metadata, and the length
-        and SHA-256 of the payload
-    payload, to the end of the file
+    magic (8 bytes) SHA-256 of the next two (32 bytes) length of the header (4 bytes, least
+    significant byte first) header: JSON with the format's version, the key, the time, the stored
+    metadata, and the length and SHA-256 of the payload payload, to the end of the file
 
-Every byte is thus compared or covered by a digest, and what is in the folder can be listed
+So every byte is compared or covered by a digest, and the entries of the folder can be listed
 without reading the payloads.
 """
 
@@ -31,7 +28,7 @@ FORMAT = 2  # grows when the format changes; 2: an executable's entry names the 
 _MAGIC = b"graphc\x1ax"
 _LENGTH = struct.Struct("<I")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_USERS = hasattr(os, "geteuid")  # elsewhere the user's folders are guarded by other means
+_USERS = hasattr(os, "geteuid")  # other systems protect the user's folders by other means
 
 
 class Unusable(Exception):
@@ -40,7 +37,7 @@ class Unusable(Exception):
 
 @dataclass(frozen=True)
 class Header:
-    """What stands before the payload."""
+    """The header before the payload."""
 
     key: str
     created: float
@@ -77,7 +74,7 @@ def read_header(file: BinaryIO) -> Header:
     """Reads up to the payload.
 
     Raises:
-        Unusable: another format, or not as it was written.
+        Unusable: the file has another format, or was altered.
     """
     left = os.fstat(file.fileno()).st_size
     start = file.read(44)
@@ -98,10 +95,10 @@ def read_header(file: BinaryIO) -> Header:
 
 
 def read_entry(file: BinaryIO, key: str) -> Entry:
-    """Reads an entry that is to be the one of `key`.
+    """Reads the entry of `key`.
 
     Raises:
-        Unusable: it is not, or not as it was written.
+        Unusable: the entry has another key, or was altered.
     """
     header = read_header(file)
     if header.key != key:
@@ -113,13 +110,13 @@ def read_entry(file: BinaryIO, key: str) -> Entry:
 
 
 def open_private(path: Path) -> BinaryIO:
-    """Opens a file for reading, and checks on what was opened that only this user may use it.
+    """Opens a file for reading, and checks that only this user has access to the opened file.
 
     Raises:
-        Unusable: not a plain file, another user's, or open to others.
+        Unusable: it is not a plain file, belongs to another user, or is open to others.
         OSError: it cannot be opened; a symbolic link is not followed.
     """
-    # Not to wait: for a named pipe nobody may ever write to.
+    # Not blocking, because a named pipe may never have a writer.
     flags = sum(getattr(os, f"O_{name}", 0) for name in ("NOFOLLOW", "NONBLOCK", "BINARY"))
     handle = os.open(path, os.O_RDONLY | flags)
     try:
@@ -137,18 +134,20 @@ def open_private(path: Path) -> BinaryIO:
 
 
 def is_mine(facts: os.stat_result) -> bool:
-    """Whether this user owns what `facts` are of."""
+    """Whether this user owns the file that `facts` describe."""
     return not _USERS or facts.st_uid == os.geteuid()
 
 
 def check_folder(folder: Path) -> None:
-    """Refuses a folder where others might read or place files; one that is not there will do.
+    """Rejects a folder in which others might read or create files. A folder that does not exist is
+    accepted.
 
-    As ssh does with keys, but for the folders above: whoever may write in those can take this
-    one away, and cannot put another in its place that is this user's and has such files in it.
+    The check is like that of ssh for keys, but ignores parent folders. Other users who may write in
+    a parent folder can remove this folder, but cannot replace it by one that belongs to this user
+    and contains such files.
 
     Raises:
-        CacheError: it is another user's, open to others, or no folder.
+        CacheError: it belongs to another user, is open to others, or is not a folder.
     """
     try:
         link, facts = folder.lstat(), folder.stat()
@@ -160,7 +159,7 @@ def check_folder(folder: Path) -> None:
         ) from error
     if not stat.S_ISDIR(facts.st_mode):
         raise CacheError(f"the cache folder {str(folder)!r} is not a folder", hint=_ANOTHER)
-    # A link may lead here, if the user or the system set it.
+    # The path may be a link, if the user or the system created it.
     if not is_mine(facts) or not (is_mine(link) or link.st_uid == 0):
         raise CacheError(
             f"the cache folder {str(folder)!r} belongs to another user, who could have this "

@@ -1,11 +1,12 @@
-"""Compiled programs on disk: one file each, private to the user, in a folder of bounded size.
+"""The disk cache of compiled programs: one file for each, private to the user, in a folder of
+bounded size.
 
-Loading native code is running it. So a file counts only if it is the user's own, nobody else may
-open it, and its digests, its format and its key are right; all that is checked on the opened file
-before a byte of it is interpreted. Any other file is a miss, and is removed where it is ours.
+Loading native code means running it. So a file is used only if the user owns it, nobody else may
+open it, and its digests, its format and its key are correct. All this is checked on the opened file
+before any byte is interpreted. Any other file is a miss, and is removed if it belongs to the cache.
 
-Nothing here locks. A file appears whole or not at all (`os.replace`), and whoever finds one gone
-that it was about to use or to remove goes on as if it had never been there.
+There are no locks. A file appears complete or not at all (`os.replace`). If a file disappears
+before a process uses or removes it, the process continues as if the file had never existed.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ from graphc.store.files import (
 _SUFFIX = ".executable"
 _WRITING = ".writing-"
 _HEX = frozenset("0123456789abcdef")
-_DEAD_AFTER = 3600.0  # seconds: nobody writes for so long, so the writer was killed
+_DEAD_AFTER = 3600.0  # seconds: no write takes this long, so the writer was killed
 
 
 @dataclass(frozen=True)
 class Listed:
-    """What a look at the folder says of one entry, its payload unread.
+    """The description of one entry in a listing of the folder. The payload is not read.
 
     Attributes:
-        key: what it is found by.
-        bytes: of the whole file.
+        key: the key of the entry.
+        bytes: the size of the whole file.
         last_used: when it was last written or loaded, in seconds since 1970.
-        created: when it was written; None where the file cannot be used.
-        metadata: as it was stored; None where the file cannot be used.
+        created: when it was written; None if the file cannot be used.
+        metadata: the stored metadata; None if the file cannot be used.
     """
 
     key: str
@@ -73,11 +74,12 @@ class ExecutableCache:
     """The entries of one folder, by key. Safe with any number of processes and threads.
 
     Args:
-        folder: made when something is first stored.
-        limit_bytes: of all files together; the least recently used go first.
+        folder: created when an entry is first stored.
+        limit_bytes: the limit for all files together. The least recently used files are removed
+            first.
 
     Raises:
-        CacheError: the folder is another user's, or others may use it.
+        CacheError: the folder belongs to another user, or others have access to it.
     """
 
     def __init__(self, folder: str | os.PathLike[str], limit_bytes: int) -> None:
@@ -86,31 +88,32 @@ class ExecutableCache:
         check_folder(self.folder)
 
     def get(self, key: str) -> Entry | None:
-        """The entry stored under `key`, now the most recently used; None where there is none."""
+        """The entry stored under `key`, which becomes the most recently used; None if there is
+        none."""
         path = self._path(key)
         try:
             with open_private(path) as file:
                 entry = read_entry(file, key)
-                with suppress(OSError):  # the folder is only readable: the order is not kept
+                with suppress(OSError):  # the folder is read-only: the order is not updated
                     _touch(file, path)
         except FileNotFoundError:
             return None
         except (Unusable, OSError):
-            with suppress(OSError):  # it stays there then, and is a miss all the same
+            with suppress(OSError):  # the file remains, but is a miss
                 if is_mine(path.lstat()):
                     path.unlink()
             return None
         return entry
 
     def put(self, key: str, metadata: Mapping[str, Any], payload: bytes) -> bool:
-        """Stores an entry, and removes others where there is no room.
+        """Stores an entry, and removes others if there is not enough space.
 
         Args:
-            metadata: what JSON can hold.
+            metadata: a value that JSON can represent.
 
         Returns:
-            whether it is there now: not where it is larger than the limit, and not where the
-            folder cannot be written, of which a warning tells once.
+            whether the entry is stored. It is not if it exceeds the limit, or if the folder cannot
+                be written, for which a warning is issued once.
         """
         path = self._path(key)
         parts = encode(key, metadata, payload)
@@ -122,8 +125,8 @@ class ExecutableCache:
             check_folder(self.folder)
             self._make_room(wanted)
             self._write(path, parts)
-            self._make_room(0)  # others may have written meanwhile
-        except FileNotFoundError:  # somebody cleared or removed the folder meanwhile
+            self._make_room(0)  # others may have written in the meantime
+        except FileNotFoundError:  # another process cleared or removed the folder in the meantime
             return False
         except (OSError, CacheError) as error:
             text = error.what if isinstance(error, CacheError) else (error.strerror or str(error))
@@ -132,8 +135,8 @@ class ExecutableCache:
         return True
 
     def remove(self, key: str) -> bool:
-        """Takes the entry away that is stored under `key`, if there is one; gives whether there is
-        none now."""
+        """Removes the entry stored under `key`, if there is one. Returns whether there is none
+        now."""
         try:
             self._path(key).unlink(missing_ok=True)
         except OSError:
@@ -141,12 +144,12 @@ class ExecutableCache:
         return True
 
     def entries(self) -> list[Listed]:
-        """Every entry, the most recently used first; those that cannot be used too."""
+        """Every entry, the most recently used first, including entries that cannot be used."""
         files = [file for file in sorted(self._files(), reverse=True) if file.is_entry]
         return [listed for file in files if (listed := _look(file)) is not None]
 
     def clear(self) -> int:
-        """Removes every entry, and what writers left; gives the number of entries.
+        """Removes every entry and the temporary files of writers. Returns the number of entries.
 
         Raises:
             CacheError: the folder cannot be written.
@@ -162,14 +165,14 @@ class ExecutableCache:
         return sum(file.is_entry for file in files)
 
     def size(self) -> int:
-        """Bytes of all files together."""
+        """The size of all files together, in bytes."""
         return sum(file.bytes for file in self._files())
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}{_SUFFIX}"
 
     def _files(self) -> Iterator[_File]:
-        """The files in the folder that are the cache's, by their names."""
+        """The files in the folder that belong to the cache, by their names."""
         try:
             found = list(os.scandir(self.folder))
         except FileNotFoundError:
@@ -184,7 +187,8 @@ class ExecutableCache:
                 yield _File(facts.st_mtime_ns, facts.st_size, Path(item.path), is_entry)
 
     def _make_room(self, wanted: int) -> None:
-        """Removes the least recently used until `wanted` bytes fit, and what dead writers left."""
+        """Removes the least recently used files until `wanted` bytes fit, and temporary files of
+        dead writers."""
         files = sorted(self._files())
         used = sum(file.bytes for file in files)
         dead = time.time_ns() - int(_DEAD_AFTER * 1e9)
@@ -208,11 +212,11 @@ class ExecutableCache:
 
 
 def open_cache(options: CompileOptions) -> ExecutableCache | None:
-    """The cache that `options` ask for; None for none.
+    """The cache that `options` specify, or None.
 
     Raises:
-        CacheError: the folder that the user named is not private to the user. Of the default
-            folder a warning tells, once, and there is no cache.
+        CacheError: the folder that the user named is not private to the user. If the default folder
+            is not private, a warning is issued once, and there is no cache.
     """
     if options.cache is None:
         return None
@@ -230,13 +234,13 @@ def default_folder() -> Path:
     `~/.cache`, on macOS under `~/Library/Caches`, on Windows under `%LOCALAPPDATA%`.
 
     Raises:
-        CacheError: this user has no home.
+        CacheError: this user has no home folder.
     """
     folder = platformdirs.user_cache_path("graphc", appauthor=False) / "executables"
     if not folder.is_absolute():
         raise CacheError(
             "this user has no home folder for a cache",
-            hint="name one: CompileOptions(cache=...), or None for none",
+            hint="name a folder: CompileOptions(cache=...), or None for no cache",
         )
     return folder
 
@@ -245,7 +249,7 @@ _warned: set[str] = set()
 
 
 def warn_once(text: str) -> None:
-    """Warns of a fault that costs time only; the same text once in a process."""
+    """Warns of a problem that costs time only. The same text is issued once in a process."""
     if text not in _warned:
         _warned.add(text)
         warnings.warn(f"graphc: {text}", RuntimeWarning, stacklevel=3)
@@ -265,13 +269,14 @@ def _look(file: _File) -> Listed | None:
             created, metadata = header.created, header.metadata
     except FileNotFoundError:  # removed by somebody since the folder was read
         return None
-    except (Unusable, OSError):  # listed all the same: it takes room
+    except (Unusable, OSError):  # listed too, because it takes space
         pass
     key = file.path.name.removesuffix(_SUFFIX)
     return Listed(key, file.bytes, file.used / 1e9, created, metadata)
 
 
 def _touch(file: BinaryIO, path: Path) -> None:
-    """Makes the file the most recently used; to the nanosecond, which the kernel's own is not."""
+    """Makes the file the most recently used; with a resolution of a nanosecond, which the kernel's
+    own timestamps lack."""
     now = time.time_ns()
     os.utime(file.fileno() if os.utime in os.supports_fd else path, ns=(now, now))

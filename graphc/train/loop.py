@@ -1,4 +1,4 @@
-"""`fit`: the training loop, with a progress bar and a record of what it measured."""
+"""`fit`: the training loop, with a progress bar and a record of its measurements."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from graphc.runtime.session import Session
 
 @dataclass(frozen=True)
 class Job:
-    """What `graphc train script.py` needs: returned by the script's `build()`.
+    """The training job for `graphc train script.py`, which the script's `build()` returns.
 
     Attributes:
         graph: the whole graph.
-        train: the fetch that makes one step: what `gc.minimize` returned.
+        train: the fetch that runs one step: the result of `gc.minimize`.
         batches: feeds of each step, in order, by name or tensor; at least `steps` of them.
         steps: how many steps to run.
         metrics: name -> scalar tensor, shown on the progress bar.
-        evaluate: given the session after training; gives figures to print.
-        signatures: what `--save` puts into the artifact.
+        evaluate: a function that takes the session after training and returns figures to print.
+        signatures: the signatures that `--save` writes to the artifact.
     """
 
     graph: Graph
@@ -45,12 +45,12 @@ class Job:
 
 @dataclass(frozen=True)
 class History:
-    """What `fit` measured.
+    """The measurements of `fit`.
 
     Attributes:
-        steps: how many ran.
+        steps: the number of steps that ran.
         metrics: name -> its value at every step.
-        seconds: of the whole loop, the first step (which compiles) left out.
+        seconds: the time of the whole loop without the first step, which compiles.
         first_step_seconds: the first step with its compilation.
     """
 
@@ -61,7 +61,7 @@ class History:
 
     @property
     def step_seconds(self) -> float:
-        """Mean seconds a step, the first one left out."""
+        """The mean time of a step in seconds, without the first step."""
         return self.seconds / max(self.steps - 1, 1)
 
 
@@ -76,14 +76,14 @@ def fit(
     """Runs the job's training steps in `session`.
 
     Args:
-        steps: instead of the job's.
+        steps: the number of steps, instead of the job's.
         progress: show a progress bar on standard error.
-        prefetch: how many batches to have ready on the device, made by a thread of their own;
-            see `gc.data.prefetch`. None: each is made when its step comes. No more batches are
-            read than there are steps.
+        prefetch: how many batches to prepare ahead on the device, in a separate thread; see
+            `gc.data.prefetch`. With None, each batch is prepared when its step begins. No more
+            batches are read than there are steps.
 
     Raises:
-        AttributeValueError: `steps` or `prefetch` is no number of at least 1.
+        AttributeValueError: `steps` or `prefetch` is not a number of at least 1.
         FeedError: the batches end before the steps do.
     """
     count = job.steps if steps is None else steps
@@ -120,7 +120,8 @@ def fit(
 def _stream(
     session: Session, batches: Iterable[Any], count: int, size: int | None
 ) -> Iterator[Iterator[Any]]:
-    """The feeds of `count` steps: on the device, at most `size` ahead, where that is given."""
+    """The feeds of `count` steps. If `size` is given, they are prepared on the device at most
+    `size` steps ahead."""
     if size is None:
         yield iter(batches)
         return

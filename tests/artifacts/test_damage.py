@@ -83,7 +83,9 @@ def test_other_files(tmp_path: Path) -> None:
     with pytest.raises(ArtifactCorruptError, match="is empty"):
         gc.load(path)
     path.write_text("x" * 1000)
-    with pytest.raises(ArtifactError, match="is not a graphc artifact\n  it does not begin as one"):
+    with pytest.raises(
+        ArtifactError, match="is not a graphc artifact\n  it does not begin like one"
+    ):
         gc.load(path)
     with path.open("wb") as file:
         np.savez_compressed(file, x=X)

@@ -148,7 +148,7 @@ LIES: dict[str, tuple[Change, str | None]] = {
     ),
     "nothing but weights": (
         lambda m: entry(m).update(stablehlo=WEIGHTS, graph=None),
-        "none of its forms will do",
+        "none of its forms can be used",
     ),
     "another program": (
         lambda m: entry(m).update(stablehlo="programs/predict.stablehlo"),
@@ -181,13 +181,16 @@ LIES: dict[str, tuple[Change, str | None]] = {
     "dim that is deep": (dims(["(" * 900 + "n", 2]), "list of sizes"),
     "dim that is long": (dims(["n + " * 10**6 + "n", 2]), "list of sizes"),
     "dim that explodes": (dims(["(a+b+c+d+e+f)*" * 66 + "n", 2]), "list of sizes"),
-    "no signatures": (lambda m: m.update(signatures={}), "hold one at least"),
+    "no signatures": (lambda m: m.update(signatures={}), "hold at least one"),
     "no platforms": (lambda m: m.update(platforms=[]), None),  # the graph is for any
     "other format": (lambda m: m.update(format="zip"), "is not a graphc artifact"),
     "no version": (lambda m: m.pop("version"), "None is not a version"),
     "version zero": (lambda m: m.update(version=0), "0 is not a version"),
-    "huge version": (lambda m: m.update(version=10**100), "is of version 1000"),
-    "newer": (lambda m: m.update(version=3), "is of version 3; this graphc reads up to 2"),
+    "huge version": (lambda m: m.update(version=10**100), "has version 1000"),
+    "newer": (
+        lambda m: m.update(version=3),
+        "has version 3, but this graphc reads versions up to 2",
+    ),
     "older": (lambda m: m.update(version=1), "program must be of type str"),
 }
 
@@ -214,7 +217,9 @@ def test_a_dim_that_is_huge(whole: Path, tmp_path: Path) -> None:
 def test_devices_that_are_not_there(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.gcx"
     forge(whole, path, lambda m: entry(m).update(devices=9))
-    with pytest.raises(gc.errors.DeviceError, match="saved for 9 devices, and there are 4"):
+    with pytest.raises(
+        gc.errors.DeviceError, match="saved for 9 devices, but only 4 are available"
+    ):
         use(path)
 
 

@@ -42,7 +42,7 @@ def test_each_limit_is_kept_by_each_form(plain: Path, tmp_path: Path, form: str)
     for limits, why in (
         (gc.Limits(operations=1), r"program 'f' is beyond the limits: it has \d+ operations"),
         (gc.Limits(memory=3), "it has a tensor of 4 elements"),
-        (gc.Limits(memory=31), "a run takes 32 bytes, and memory=31 is allowed"),
+        (gc.Limits(memory=31), "a run takes 32 bytes, but memory=31 is allowed"),
         (gc.Limits(seconds=1e-6), "it was not compiled within seconds=1e-06"),
     ):
         with pytest.raises(ArtifactError, match=why):

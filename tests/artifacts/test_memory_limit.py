@@ -138,7 +138,7 @@ def test_what_cannot_fit_is_not_written(tmp_path: Path) -> None:
         save(path, "one", 1000)
     said = str(caught.value)
     assert said.startswith("signature 'train': the program does not fit into memory_limit=1000")
-    assert "a file keeps each variable apart" in said
+    assert "a file stores each variable separately" in said
     least = int(re.search(r"hint: pass options with memory_limit=(\d+) or more", said)[1])  # type: ignore[index]
     assert least > 1000
     assert not list(tmp_path.iterdir())
@@ -150,7 +150,7 @@ def test_a_step_with_open_sizes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError) as caught:
         gc.save(session, tmp_path / "model.gcx", signatures={"train": train})
     said = str(caught.value)
-    assert "signature 'train' has to keep to memory_limit=1073741824" in said
+    assert "signature 'train' must fit into memory_limit=1073741824" in said
     assert "sizes={'batch': ...}" in said
     assert not list(tmp_path.iterdir())
 

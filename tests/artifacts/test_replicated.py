@@ -90,7 +90,7 @@ def test_other_numbers_of_devices_take_the_graph(saved) -> None:
     train, state = model.signatures["train"], model.state()
     _, state = train(state, **batch(8, 10, "float64"))
     assert train.way == "graph"
-    assert train.notes == ["stablehlo: saved for 4 devices, and it is to run on 2"]
+    assert train.notes == ["stablehlo: saved for 4 devices, but it must run on 2"]
     assert len(state["out/kernel"].sharding.device_set) == 2
     model = gc.load(path, strategy=gc.devices.DataParallel(3))  # of 8 rows two devices have 3
     _, state = model.signatures["train"](model.state(), **batch(8, 10, "float64"))
@@ -145,7 +145,7 @@ except gc.errors.DeviceError as error:
 def test_too_few_devices_are_told_by_number(saved) -> None:
     command = [sys.executable, "-c", FEWER, str(saved[2])]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert "'train' was saved for 4 devices, and there are 2" in text
+    assert "'train' was saved for 4 devices, but only 2 are available" in text
     assert "gc.load(path, strategy=gc.devices.DataParallel(2)) lowers its graph" in text
 
 

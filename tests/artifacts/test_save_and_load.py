@@ -207,7 +207,7 @@ def test_what_needs_sizes_fixed_says_so(tmp_path: Path) -> None:
         b = gc.placeholder(("half", 4), name="b")
         c = gc.reshape(a, (a.shape[0] * 2,)) + gc.reshape(b, (b.shape[0] * 4,))
     inputs, outputs = {"a": a, "b": b}, {"c": c}
-    with pytest.raises(ArtifactError, match=r"needs .* which an open size cannot promise"):
+    with pytest.raises(ArtifactError, match=r"needs .* which an open size cannot guarantee"):
         saved(tmp_path, graph, {"f": gc.Signature(inputs, outputs)})
     assert not list(tmp_path.iterdir())
     model = saved(
@@ -256,9 +256,9 @@ def test_a_state_is_consumed_once(trained) -> None:
     train, predict = model.signatures["train"], model.signatures["predict"]
     assert train.updates_state and not predict.updates_state
     feeds = batch(8)
-    with pytest.raises(StateError, match="it takes a state first"):
+    with pytest.raises(StateError, match="its first argument must be a state"):
         train(**feeds)
-    with pytest.raises(StateError, match="takes a state first, got ndarray"):
+    with pytest.raises(StateError, match="must be a state, got ndarray"):
         predict(feeds["x"])
     state = model.state()
     with pytest.raises(FeedError):
@@ -275,7 +275,7 @@ def test_a_state_is_consumed_once(trained) -> None:
 
 def test_a_state_of_another_model_is_refused(trained, tmp_path: Path) -> None:
     other = saved(tmp_path, *linear())
-    with pytest.raises(StateError, match="this one has other variables"):
+    with pytest.raises(StateError, match="this state has other variables"):
         gc.load(trained[1]).signatures["predict"](other.state(), x=batch(2)["x"])
     same = gc.load(trained[1])  # another load of the same file will do
     gc.load(trained[1]).signatures["predict"](same.state(), x=batch(2)["x"])
@@ -363,8 +363,8 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     other, _ = linear()
     path = tmp_path / "m.gcx"
     for arguments, error, text in [
-        ({"signatures": {}}, AttributeValueError, "name one entry point at least"),
-        ({"signatures": [predict]}, AttributeValueError, "name one entry point at least"),
+        ({"signatures": {}}, AttributeValueError, "name at least one entry point"),
+        ({"signatures": [predict]}, AttributeValueError, "name at least one entry point"),
         ({"signatures": {"a b": predict}}, AttributeValueError, "map names to gc.Signature"),
         ({"signatures": {"f": y}}, AttributeValueError, "map names to gc.Signature"),
         ({"signatures": {"f": predict}, "platforms": "cpu"}, AttributeValueError, "list of names"),

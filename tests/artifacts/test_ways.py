@@ -60,7 +60,7 @@ def test_a_convention_that_jax_does_not_know(whole: Path, tmp_path: Path, conven
             entry(manifest, name)["convention"] = convention
 
     forge(whole, path, change)
-    check(path, "graph", f"stablehlo: its calling convention is {convention}, and jax")
+    check(path, "graph", f"stablehlo: its calling convention is {convention}, but jax")
 
 
 def test_a_convention_in_jaxs_own_header(whole: Path, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_convention_in_jaxs_own_header(whole: Path, tmp_path: Path) -> None:
         later = dataclasses.replace(exported, calling_convention_version=99)
         replaced[key] = bytes(later.serialize())
     forge(whole, path, replaced=replaced)
-    check(path, "graph", "stablehlo: its calling convention is 99, and jax")
+    check(path, "graph", "stablehlo: its calling convention is 99, but jax")
 
 
 def test_stablehlo_of_a_newer_jax(whole: Path, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_stablehlo_of_a_newer_jax(whole: Path, tmp_path: Path) -> None:
         entry(manifest, "predict")["graph"] = None
 
     forge(whole, path, without_graph, newer)
-    with pytest.raises(ArtifactVersionError, match="none of its forms will do") as info:
+    with pytest.raises(ArtifactVersionError, match="none of its forms can be used") as info:
         gc.load(path).signatures["predict"](x=X)
     assert "jax 9.0" in str(info.value) and "stablehlo: " in str(info.value)
     assert "install the jax it was written with" in str(info.value)
@@ -230,7 +230,7 @@ def test_native_code_is_put_in_on_request_only(whole: Path, tmp_path: Path) -> N
         is None
     )
     graph, signatures = linear()
-    with pytest.raises(gc.errors.AttributeValueError, match="every signature has open ones"):
+    with pytest.raises(gc.errors.AttributeValueError, match="every signature has open sizes"):
         gc.save(gc.Session(graph), tmp_path / "m.gcx", signatures=signatures, native=True)
     assert not list(tmp_path.iterdir())
 
@@ -394,7 +394,7 @@ def test_a_program_with_absurd_tensors_is_refused(whole: Path, tmp_path: Path) -
 
     path = tmp_path / "model.gcx"
     forge(whole, path, of_one_row, {PREDICT: exported(huge, *ARGUMENTS)})
-    with pytest.raises(ArtifactCorruptError, match="a tensor beyond any memory"):
+    with pytest.raises(ArtifactCorruptError, match="a tensor that is too large for any memory"):
         gc.load(path).signatures["predict"](x=X)
 
 

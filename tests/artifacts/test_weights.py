@@ -166,7 +166,7 @@ def test_a_state_with_another_value(small: Path) -> None:
         state.with_value("out/bia", bias)
     with pytest.raises(gc.errors.ShapeError, match=r"'out/bias' is f32\[3\]"):
         state.with_value("out/bias", bias[:2])
-    with pytest.raises(gc.errors.DTypeError, match="the value float64"):
+    with pytest.raises(gc.errors.DTypeError, match="the value is float64"):
         state.with_value("out/bias", bias.astype(np.float64))
 
 
@@ -176,7 +176,7 @@ def test_states_that_share_variables(small: Path) -> None:
     _, state = train(model.state(), **batch(8))
     other = state.with_value("out/bias", np.zeros(3, np.float32))
     _, after = train(state, **batch(8, 1))
-    with pytest.raises(StateError, match="shares variables with one that was consumed"):
+    with pytest.raises(StateError, match="shares variables with a consumed state"):
         train(other, **batch(8, 1))
     assert len(after) == len(model.variables) and "consumed" in repr(state)
     with pytest.raises(StateError, match="was consumed by the entry point 'train'"):

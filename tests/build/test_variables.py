@@ -225,7 +225,7 @@ def test_initial_values_are_the_same_in_another_process() -> None:
         (lambda r, s, d: 1.0, "float32", ShapeError, r"returned the shape \(\), not \(3, 2\)"),
         (lambda r, s, d: np.ones(s), "int32", DTypeError, r"returned float64, not int32"),
         (lambda r, s, d: np.full(s, "a"), "float32", DTypeError, r"not float32"),
-        (lambda r, s, d: Normal()(r, s, d), "int32", DTypeError, r"Normal makes floating values"),
+        (lambda r, s, d: Normal()(r, s, d), "int32", DTypeError, r"Normal creates floating values"),
     ],
 )
 def test_what_an_initializer_returns_is_checked(function, dtype, error, match: str) -> None:
@@ -251,7 +251,7 @@ def test_an_error_inside_an_initializer_tells_of_the_variable() -> None:
     with pytest.raises(ZeroDivisionError) as info:
         initial_value(v, 0)
     assert info.value.__notes__ == [
-        f"while making the initial value of variable 'w', defined at {v.source}"
+        f"while computing the initial value of variable 'w', defined at {v.source}"
     ]
 
 

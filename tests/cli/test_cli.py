@@ -290,8 +290,8 @@ def test_inspect_says_which_form_runs_and_why(run: Run, artifact: Path, tmp_path
     forge(artifact, tmp_path / "m.gcx", change)
     code, out, _ = run("inspect", tmp_path / "m.gcx")
     assert code == 0
-    assert "here: graph (stablehlo: its calling convention is 99, and jax" in out
-    assert "for 9 devices  cannot run here ('train' was saved for 9 devices, and there are" in out
+    assert "here: graph (stablehlo: its calling convention is 99, but jax" in out
+    assert "for 9 devices  cannot run here ('train' was saved for 9 devices, but only" in out
 
 
 def test_inspect_checks_every_member(run: Run, artifact: Path, tmp_path: Path) -> None:
@@ -358,7 +358,7 @@ def test_export_for_several_devices(run: Run, tmp_path: Path) -> None:
     script, path = as_script(tmp_path, text), tmp_path / "m.gcx"
     command = ("export", script, path, "--platforms", "cpu")
     check_one_line(
-        run(*command), "signature 'train' is replicated, and the session has no strategy"
+        run(*command), "signature 'train' is replicated, but the session has no strategy"
     )
     code, out, _ = run(*command, "--devices", 2, "--steps", 2, "--no-progress", "--validate")
     assert code == 0 and "train      loss" in out
@@ -441,7 +441,7 @@ BAD_INPUT = [
     ("train {script} --devices two", "'two' is not a number of at least 1"),
     ("train nothing.py", "script 'nothing.py' does not exist; give a Python file"),
     ("train {folder}", "is a folder"),
-    ("train {script} --devices 99", "99 devices asked for"),
+    ("train {script} --devices 99", "99 devices requested"),
     ("train {script} --save {folder}/no/where.gcx", "cannot write"),
     ("train {script} --save {folder}", "cannot write"),
     ("compile {script} --fetch los", "'los' in graph 'regression'; did you mean 'loss'"),

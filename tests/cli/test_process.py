@@ -68,7 +68,7 @@ def test_what_was_asked_of_xla_is_left_alone(script: Path, tmp_path: Path) -> No
     command = [sys.executable, "-m", "graphc.cli", "compile", script, "--devices", "4"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("graphc compile: 4 devices asked for, 2 are there; ")
+    assert done.stderr.startswith("graphc compile: 4 devices requested, 2 available; ")
     assert done.stderr.count("\n") == 1
 
 

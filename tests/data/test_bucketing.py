@@ -158,19 +158,19 @@ def test_sizes_found_equal_and_calculated() -> None:
         (lambda b, s, x: b.run(s, x, {x: np.ones((3, 9))}), FeedError, "time is 9, .* bucket 6"),
         (
             lambda b, s, x: b.run(s, ["y:0", x], {x: np.ones((2, 2)), "y": np.ones((3, 2))}),
-            FeedError, r"feed 'y' has 3 for batch, and another feed 2",
+            FeedError, r"feed 'y' has 3 for batch, but another feed has 2",
         ),
         (
             lambda b, s, x: b.run(
                 s, "flat:0", {x: [[1.0, 2.0], [3.0]], "y": [[1.0, 2.0], [3.0, 4.0]]}
             ),
-            FetchError, r"flat:0: its size batch\*time mixes",
+            FetchError, r"flat:0: its size batch\*time combines",
         ),
         (
             lambda b, s, x: b.run(
                 s, "sum:0", {x: [[1.0, 2.0], [3.0]], "y": [[1.0], [3.0, 4.0]]}
             ),
-            FeedError, r"'y' has rows of lengths \[1, 2\], and another feed .* has \[2, 1\]",
+            FeedError, r"'y' has rows of lengths \[1, 2\], but another feed .* has \[2, 1\]",
         ),
         (
             lambda b, s, x: b.run(s, "twice:0", {"n": np.ones(3)}),

@@ -261,7 +261,7 @@ def test_a_source_that_never_comes_back_is_left_behind(monkeypatch: pytest.Monke
     stream = gc.data.prefetch(source())
     (thread,) = threads()
     assert thread.daemon
-    with pytest.warns(RuntimeWarning, match="left behind"):
+    with pytest.warns(RuntimeWarning, match="keeps running"):
         stream.close()
     release.set()
     thread.join(20)

@@ -38,7 +38,7 @@ def test_devices_that_are_not_there() -> None:
         gc.Session(gc.Graph(), strategy=AsyncDataParallel(["/tpu:3"]))
     with pytest.raises(DeviceError, match="no device '/gpu:7'"):
         gc.Session(gc.Graph(), strategy=AsyncDataParallel(1, server="/gpu:7"))
-    with pytest.raises(DeviceError, match=r"(?s)the server is one device.*/device:CPU:1"):
+    with pytest.raises(DeviceError, match=r"(?s)the server must be one device.*/device:CPU:1"):
         gc.Session(gc.Graph(), strategy=AsyncDataParallel(1, server="/cpu:*"))
     with pytest.raises(DeviceError, match="not a device name"):
         AsyncDataParallel(1, server="cpu zero")

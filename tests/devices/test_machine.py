@@ -102,7 +102,7 @@ def test_the_description_for_xla_has_what_the_record_says() -> None:
         (("a\0b.toml",), "cannot be read"),
         (("h100", True), "True is not a number"),
         (("h100", 10**6), "is not a number"),
-        (("8xh100", 4), "names 8 GPUs, and count is 4"),
+        (("8xh100", 4), "means 8 GPUs, but count is 4"),
         (("missing.toml",), "cannot be read"),
     ],
 )

@@ -58,13 +58,13 @@ def test_what_are_no_devices(devices: Any) -> None:
 
 
 def test_devices_that_do_not_fit() -> None:
-    with pytest.raises(AttributeValueError, match=r"data=2 x model=2 has 4 places, got 3 devices"):
+    with pytest.raises(AttributeValueError, match="data=2 x model=2 has 4 positions, got 3"):
         Mesh({"data": 2, "model": 2}, 3)
-    with pytest.raises(AttributeValueError, match="has 2 places, got 4 devices"):
+    with pytest.raises(AttributeValueError, match="has 2 positions, got 4 devices"):
         Mesh({"data": 2}, ["/cpu:*"]).resolve()
-    with pytest.raises(AttributeValueError, match="batch_axis='model' is no axis"):
+    with pytest.raises(AttributeValueError, match="batch_axis='model' is not an axis"):
         Mesh({"data": 2}, batch_axis="model")
     with pytest.raises(DeviceError, match="Mesh: a device can hold one place only"):
         Mesh({"data": 2}, ["/cpu:0", "/cpu:0"]).resolve()
-    with pytest.raises(DeviceError, match="64 devices asked for"):
+    with pytest.raises(DeviceError, match="64 devices requested"):
         gc.Session(gc.Graph(), strategy=Mesh({"data": 64}))

@@ -173,7 +173,7 @@ def test_a_body_for_two_devices_is_an_error_but_for_micro_batches() -> None:
     # All turns are alike, so that they share executables.
     texts = {str(c.program).split("{", 1)[1] for c in found.clusters if c.micro_batch is not None}
     assert len(texts) == 2
-    with pytest.raises(DeviceError, match=r"holds nodes for /device:CPU:0, /device:CPU:1"):
+    with pytest.raises(DeviceError, match=r"contains nodes for /device:CPU:0, /device:CPU:1"):
         partition(spread(FUNCTION), {}, A)
 
 

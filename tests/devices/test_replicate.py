@@ -524,7 +524,7 @@ def test_a_program_without_a_batch_feed() -> None:
           return y = x
         }
     """
-    with pytest.raises(LayoutError, match=r"no feed has a batch axis.*4 replicas could share"):
+    with pytest.raises(LayoutError, match=r"no feed has a batch axis.*over 4 replicas"):
         Replicate(4).replicate(program(text))
     with pytest.raises(LayoutError, match=r"no feeds"):
         Replicate(4).replicate(program("program p(w: state f32[3]) {\n return y = w\n}"))
@@ -555,7 +555,7 @@ def test_devices_asked_for_are_overridden_with_a_note() -> None:
     nodes = tuple(node.replace(device="/device:GPU:1") for node in start.nodes)
     notes = Replicate(2).replicate(start.replace(nodes=nodes)).notes
     assert notes == (
-        "the strategy overrides devices asked for: /device:GPU:1 (first at model.py:3)",
+        "the strategy overrides requested devices: /device:GPU:1 (first at model.py:3)",
     )
 
 

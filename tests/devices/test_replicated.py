@@ -336,7 +336,7 @@ def test_errors_reach_the_user() -> None:
     graph, x, y, _, loss, _ = perceptron()
     with pytest.raises(LayoutError, match="no feed has a batch axis"):
         gc.compile(graph, graph.variable("w1"), {}, strategy=DataParallel(REPLICAS))
-    with pytest.raises(DeviceError, match="64 devices asked for"):
+    with pytest.raises(DeviceError, match="64 devices requested"):
         gc.Session(graph, strategy=DataParallel(64))
 
 

@@ -191,7 +191,7 @@ def test_what_assigns_nothing_has_no_halves() -> None:
         graph, (_, loss, *_), x = two_steps()
         return graph, ["Multiply:0"], x
 
-    with pytest.raises(GraphError, match=r"(?s)nothing that is fetched assigns.*training step"):
+    with pytest.raises(GraphError, match=r"(?s)no fetch assigns a variable.*training step"):
         halves_of(make)
 
 

@@ -45,7 +45,7 @@ def test_devices_that_are_not_there() -> None:
     with pytest.raises(DeviceError) as error:
         DataParallel(9).resolve()
     text = str(error.value)
-    assert f"9 devices asked for, {len(available())} are there" in text
+    assert f"9 devices requested, {len(available())} available" in text
     assert "/device:CPU:0, /device:CPU:1" in text
     assert "  at test_strategy.py:" in text
     assert "XLA_FLAGS=--xla_force_host_platform_device_count=9" in text

@@ -47,7 +47,7 @@ def test_compile_for_all_gpus_of_a_machine(run: Run, script: Path, tmp_path: Pat
 
 def test_more_devices_than_the_machine_has(run: Run, script: Path) -> None:
     code, _, err = run("compile", script, "--machine", "h100", "--devices", 2)
-    assert code == 2 and "2 devices asked for, 1 is there" in err
+    assert code == 2 and "2 devices requested, 1 available" in err
 
 
 def test_plan_of_the_batch_of_the_job(run: Run, script: Path) -> None:

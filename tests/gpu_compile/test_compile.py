@@ -89,7 +89,7 @@ def test_a_program_in_parts(steps: int | None) -> None:
     assert len(step.devices) == 4 and len(step.partition.clusters) >= 4
     fewer = gc.compile(g, train, {x: (64, 256)}, machine="2xh100")
     assert any("no device /device:GPU:3" in note for note in fewer.notes)
-    with pytest.raises(DeviceError, match=r"'/device:GPU:2'.*2 are there"):
+    with pytest.raises(DeviceError, match=r"'/device:GPU:2'.*2 available"):
         gc.compile(g, train, {x: (64, 256)}, machine="2xh100", soft_placement=False)
 
 
@@ -211,11 +211,11 @@ def test_loops_are_made_where_memory_is_short() -> None:
 def test_wrong_devices_are_refused() -> None:
     g, fetches = mlp()
     for strategy, says in (
-        (DataParallel(4), "4 devices asked for, 2 are there"),
-        (DataParallel(["/gpu:5"]), "no device '/gpu:5', 2 are there"),
-        (DataParallel(["/cpu:0"]), "no device '/cpu:0', 2 are there"),
+        (DataParallel(4), "4 devices requested, 2 available"),
+        (DataParallel(["/gpu:5"]), "no device '/gpu:5', 2 available"),
+        (DataParallel(["/cpu:0"]), "no device '/cpu:0', 2 available"),
         (DataParallel(jax.devices()), "is a device of this process"),
-        (Mesh({"data": 4}), "4 devices asked for, 2 are there"),
+        (Mesh({"data": 4}), "4 devices requested, 2 available"),
     ):
         with pytest.raises(DeviceError, match=says):
             gc.compile(g, fetches, SHAPES, machine="2xh100", strategy=strategy)

@@ -146,7 +146,7 @@ def test_the_memory_of_the_machine_is_the_limit_of_native_code(tmp_path) -> None
         gc.save(
             gc.Session(g), tmp_path / "m", signatures={"p": signature}, native=True, machine="l4"
         )
-    assert found.value.hint == "fix smaller sizes, or name a machine with more memory"
+    assert found.value.hint == "fix smaller sizes, or give a machine with more memory"
 
 
 def test_native_code_is_asked_for_with_the_machine(tmp_path) -> None:

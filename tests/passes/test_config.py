@@ -53,7 +53,7 @@ def test_a_path_will_do_for_a_folder(tmp_path: Path) -> None:
         ({"donate": None}, "donate must be True or False, got None", "donate=True"),
         ({"dump": 3}, "dump must be the path of a folder, or None, got 3", "pass a path"),
         ({"dump": ""}, "dump must be the path of a folder", "pass a path"),
-        ({"dump": __file__}, "dump must be a folder", "a file stands there"),
+        ({"dump": __file__}, "dump must be a folder", "this path is a file"),
         ({"max_in_flight": 0}, "max_in_flight must be an int of at least 1, got 0", "pass 1"),
         ({"max_in_flight": True}, "max_in_flight must be an int", "pass 1"),
         ({"xla_options": ["xla"]}, "xla_options must map names to values", "pass a dict"),

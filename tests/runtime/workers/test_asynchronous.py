@@ -339,7 +339,7 @@ def test_what_is_wrong_is_said_before_anything_runs() -> None:
         session.run_workers("trian", feeds)
     with pytest.raises(AttributeValueError, match="on_step must be a function"):
         session.run_workers(train, feeds, on_step=3)
-    with pytest.raises(GraphError, match=r"(?s)nothing that is fetched assigns.*training step"):
+    with pytest.raises(GraphError, match=r"(?s)no fetch assigns a variable.*training step"):
         session.run_workers(loss, feeds)
 
     def again(step) -> None:
