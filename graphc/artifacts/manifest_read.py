@@ -12,7 +12,8 @@ from typing import Any
 
 from graphc.artifacts.manifest import Entry, Manifest, Native, Output, Value, VariableRow, corrupt
 from graphc.errors import GraphcError
-from graphc.ir.dims import DimExpr, parse_dim
+from graphc.ir.dim_parser import parse_dim
+from graphc.ir.dims import DimExpr
 from graphc.ir.dtypes import BY_SHORT
 from graphc.ir.types import TensorType
 

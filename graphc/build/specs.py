@@ -8,7 +8,8 @@ from operator import index
 from typing import Any
 
 from graphc.errors import AttributeValueError, ShapeError, TextError
-from graphc.ir.dims import Dim, DimExpr, Shape, parse_dim
+from graphc.ir.dim_parser import parse_dim
+from graphc.ir.dims import Dim, DimExpr, Shape
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.graph import Graph
 from graphc.ir.source import current_source

@@ -16,12 +16,12 @@ from graphc.ir.scopes import AMBIENT
 class Builder(Graph):
     """The nodes that a pass adds to a program, in order. Enter it, and call operator functions:
 
-    >>> with Builder(like=node) as b:
-    ...     scaled = ops.reshape(x, shape) * 2
-    >>> b.nodes
+        with Builder(like=node) as builder:
+            scaled = ops.reshape(x, shape) * 2
+        builder.nodes  # the Reshape, the constant and the Multiply
 
-    Operands are tensors of any program. Types are inferred; nothing is known of the new tensors
-    but their types. Names are `scope/Operator` and may repeat, as names of a program's nodes may.
+    Operands are tensors of any program. Types are inferred. Only the types of the new tensors are
+    known. Names are `scope/Operator` and may repeat, as names of a program's nodes may.
 
     Args:
         like: the node whose line and device new nodes carry.

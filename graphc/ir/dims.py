@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple, cast
 
-from graphc.errors import ShapeError, TextError
+from graphc.errors import ShapeError
 
 
 class FloorDiv(NamedTuple):
@@ -89,7 +89,7 @@ class DimExpr:
         return self * -1
 
     def __floordiv__(self, other: Dim) -> Dim:
-        return _floordiv(self, other)
+        return floor_division(self, other)
 
     def __rsub__(self, other: int) -> Dim:
         return -self + other
@@ -119,8 +119,6 @@ Dim = int | DimExpr
 Shape = tuple[Dim, ...]
 
 _HEAVIEST = 1000
-_LONGEST_TEXT = 10_000  # characters of a dim
-_DEEPEST = 50
 
 
 def _too_long() -> ShapeError:
@@ -174,6 +172,11 @@ def _from_terms(terms: Terms) -> Dim:
     return DimExpr(tuple(kept))
 
 
+def sum_of(dims: Iterable[Dim]) -> Dim:
+    """The sum of dims. Adding them one by one would sort each partial sum."""
+    return _from_terms(tuple(term for dim in dims for term in _terms(dim)))
+
+
 def _divide_term(term: tuple[Monomial, int], by: tuple[Monomial, int]) -> Any:
     (monomial, coefficient), (divisor, q) = term, by
     rest = list(monomial)
@@ -184,7 +187,12 @@ def _divide_term(term: tuple[Monomial, int], by: tuple[Monomial, int]) -> Any:
     return None if coefficient % q else (tuple(rest), coefficient // q)
 
 
-def _floordiv(numerator: Dim, denominator: Dim) -> Dim:
+def floor_division(numerator: Dim, denominator: Dim) -> Dim:
+    """`numerator // denominator`.
+
+    Raises:
+        ShapeError: the denominator is an int that is not positive.
+    """
     if isinstance(denominator, int) and denominator <= 0:
         raise ShapeError(f"({numerator}) // {denominator}: the divisor must be positive")
     if denominator == 1:
@@ -262,88 +270,6 @@ def product(dims: Iterable[Dim]) -> Dim:
     result: Dim = 1
     for dim in dims:
         result = result * dim
-    return result
-
-
-_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][\w.]*)|(.))")
-
-
-def parse_dim(text: str) -> Dim:
-    """The dim that prints as `text`: ints, names, `+`, `-`, `*`, `floordiv(a, b)`.
-
-    Raises:
-        TextError: `text` is not a dim, or has more than 10,000 characters, 50 open parentheses or
-            50 signs in a row.
-        ShapeError: the expression is longer than a `DimExpr` may be.
-
-    >>> parse_dim("2*batch + floordiv(t - 1, 2)")
-    2*batch + floordiv(t - 1, 2)
-    """
-    if len(text) > _LONGEST_TEXT:
-        raise TextError(f"a dim of {len(text)} characters: at most {_LONGEST_TEXT} are read")
-    tokens = [m.group(1) or m.group(2) or m.group(3) for m in _TOKEN.finditer(text.strip())]
-    position = depth = 0
-
-    def peek() -> str:
-        return tokens[position] if position < len(tokens) else ""
-
-    def take(expected: str | None = None) -> str:
-        nonlocal position
-        token = peek()
-        if not token or (expected is not None and token != expected):
-            raise TextError(f"{text!r} is not a dim", details=[f"at token {token!r}"])
-        position += 1
-        return token
-
-    def factor() -> Dim:
-        token, signs = take(), 0
-        while token == "-":
-            token, signs = take(), signs + 1
-            if signs > _DEEPEST:
-                raise TextError(f"{text[:80]!r} is not a dim: more than {_DEEPEST} signs")
-        sign = -1 if signs % 2 else 1
-        if token.isdecimal():
-            return int(token) * sign
-        if token == "(":
-            return inner(")")[0] * sign
-        if token == "floordiv":
-            take("(")
-            numerator, denominator = inner(",", ")")
-            return _floordiv(numerator, denominator) * sign
-        return symbol(token) * sign
-
-    def inner(*ends: str) -> list[Dim]:
-        """The dims in parentheses, each followed by its token of `ends`."""
-        nonlocal depth
-        depth += 1
-        if depth > _DEEPEST:
-            raise TextError(f"{text[:80]!r} is not a dim: more than {_DEEPEST} parentheses open")
-        dims = []
-        for end in ends:
-            dims.append(total())
-            take(end)
-        depth -= 1
-        return dims
-
-    def term() -> Dim:
-        value = factor()
-        while peek() == "*":
-            take()
-            value = value * factor()
-        return value
-
-    def total() -> Dim:
-        value = term()
-        if peek() not in ("+", "-"):
-            return value
-        terms = list(_terms(value))
-        while peek() in ("+", "-"):  # added up together: adding them one by one would sort each sum
-            terms += _terms(term() if take() == "+" else term() * -1)
-        return _from_terms(tuple(terms))
-
-    result = total()
-    if peek():
-        raise TextError(f"{text!r} is not a dim", details=[f"at token {peek()!r}"])
     return result
 
 

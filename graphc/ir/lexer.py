@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple, NoReturn
 
 from graphc.errors import GraphcError, ShapeError, TextError, nearest
-from graphc.ir.dims import Dim, parse_dim
+from graphc.ir.dim_parser import parse_dim
+from graphc.ir.dims import Dim
 from graphc.ir.dtypes import BY_SHORT, DType
 from graphc.ir.source import Source
 from graphc.ir.types import TensorType, split_dims

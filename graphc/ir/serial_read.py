@@ -12,7 +12,8 @@ import numpy as np
 
 from graphc.errors import DeviceError, GraphcError, SerialError, VerifyError
 from graphc.ir.device_spec import parse_device
-from graphc.ir.dims import Dim, parse_dim
+from graphc.ir.dim_parser import parse_dim
+from graphc.ir.dims import Dim
 from graphc.ir.dtypes import BY_SHORT, DType
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Catalogue

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from graphc.errors import TextError
-from graphc.ir.dims import Dim, DimExpr, Shape, parse_dim, substitute
+from graphc.ir.dim_parser import parse_dim
+from graphc.ir.dims import Dim, DimExpr, Shape, substitute
 from graphc.ir.dtypes import BY_SHORT, DType, as_dtype, short_name
 
 

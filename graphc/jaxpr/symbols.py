@@ -10,7 +10,8 @@ import jax
 from jax import export
 
 from graphc.errors import JaxImportError, TextError
-from graphc.ir.dims import Dim, Shape, parse_dim, substitute, symbol, symbols_of
+from graphc.ir.dim_parser import parse_dim
+from graphc.ir.dims import Dim, Shape, substitute, symbol, symbols_of
 from graphc.ir.types import TensorType
 
 _SYMBOL = re.compile(r"\bd\d+\b")

@@ -6,7 +6,8 @@ import pytest
 
 import graphc as gc
 from graphc.errors import ShapeError, TextError
-from graphc.ir.dims import DimConstraints, parse_dim, symbol
+from graphc.ir.dim_parser import parse_dim
+from graphc.ir.dims import DimConstraints, symbol
 
 N, M = symbol("n"), symbol("m")
 

@@ -92,11 +92,8 @@ def on_replicas(
     local = replicate.replicate(program)
     tell_of("replicate", program, local.program, time.perf_counter() - start)
     platform = devices[0].platform
-    exchanges: list[Pass] = [JoinMoments(len(devices)), NarrowExchanges()]
-    exchanges += ExchangeInLoops.on(platform, FAST_LOOPS_ON_GPU, budget)
     bucket_bytes = strategy.bucket_bytes_on(platform)
-    if bucket_bytes:
-        exchanges.append(BucketCollectives(bucket_bytes))
+    exchanges = _exchanges(platform, len(devices), bucket_bytes, budget)
     inside, report = suited(local.program, options, platform, budget, len(devices), exchanges)
     local = replace(local, program=inside)
     plain = local.program
@@ -107,20 +104,7 @@ def on_replicas(
         program = program.replace(outputs=(*program.outputs, Port(NUMERICS, "fetch", faults)))
         order = PortOrder.of(program)
     wide = needs_x64(program)
-    mesh = Mesh(np.array(devices), (AXIS_NAME,))
-    shardings = [cut_along(mesh, axis_of(layout)) for layout in local.inputs]
-    # Where nothing is fetched, there is one output more: see `with_token`.
-    results = [*local.outputs, *[WHOLE] * (not order.fetches)]
-    jitted = jax.jit(
-        _on_replicas(local, [axis_of(layout) for layout in results], devices),
-        in_shardings=tuple(shardings),
-        out_shardings=[cut_along(mesh, axis_of(layout)) for layout in results],
-        donate_argnums=donated(order, options),
-    )
-    arguments = [
-        jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=sharding)
-        for p, sharding in zip(program.inputs, shardings, strict=True)
-    ]
+    jitted, arguments = _jitted(program, local, order, options, devices)
     interface = interface_of(
         program,
         order,
@@ -137,6 +121,40 @@ def on_replicas(
     interface = replace(interface, homes=homes_of(interface.buffers, cut))
     joining = joining_options(platform, bucket_bytes)
     return JaxProgram(interface, devices, program, jitted, arguments, plain, report, joining)
+
+
+def _exchanges(platform: str, replicas: int, bucket_bytes: int, budget: int | None) -> list[Pass]:
+    """The passes over what replicas exchange."""
+    passes: list[Pass] = [JoinMoments(replicas), NarrowExchanges()]
+    passes += ExchangeInLoops.on(platform, FAST_LOOPS_ON_GPU, budget)
+    if bucket_bytes:
+        passes.append(BucketCollectives(bucket_bytes))
+    return passes
+
+
+def _jitted(
+    program: Program,
+    local: Local,
+    order: PortOrder,
+    options: CompileOptions,
+    devices: Sequence[jax.Device],
+) -> tuple[Any, list[jax.ShapeDtypeStruct]]:
+    """The jitted step on global values, and its arguments."""
+    mesh = Mesh(np.array(devices), (AXIS_NAME,))
+    shardings = [cut_along(mesh, axis_of(layout)) for layout in local.inputs]
+    # Where nothing is fetched, there is one output more: see `with_token`.
+    results = [*local.outputs, *[WHOLE] * (not order.fetches)]
+    jitted = jax.jit(
+        _on_replicas(local, [axis_of(layout) for layout in results], devices),
+        in_shardings=tuple(shardings),
+        out_shardings=[cut_along(mesh, axis_of(layout)) for layout in results],
+        donate_argnums=donated(order, options),
+    )
+    arguments = [
+        jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=sharding)
+        for p, sharding in zip(program.inputs, shardings, strict=True)
+    ]
+    return jitted, arguments
 
 
 def _is_uneven(program: Program, replicas: int) -> bool:
