@@ -1,4 +1,4 @@
-"""Compares programs by structure: whether they are the same, and where they first differ."""
+"""Compares programs by structure: whether they are equal, and where they first differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def same(a: Program, b: Program) -> bool:
 
 
 def difference(a: Program, b: Program) -> str | None:
-    """The first difference between two programs, with both sides; None where there is none.
+    """The first difference between two programs, with both sides, or None.
 
     Compared are ports (kind, name, type), operators, operands, attributes to the bit, result
     types, devices, regions, equalities, batch axes, and the order of all these. Program and
@@ -24,7 +24,7 @@ def difference(a: Program, b: Program) -> str | None:
 
 
 class _Comparison:
-    """Two programs, and which tensor of one stands for which of the other."""
+    """Two programs, and the correspondence of their tensors."""
 
     def __init__(self, a: Program, b: Program, where: str = "") -> None:
         self._a, self._b = a, b
@@ -45,7 +45,7 @@ class _Comparison:
         return self._ends()
 
     def _ends(self) -> str | None:
-        """What is left once the nodes agree as far as both programs have them."""
+        """Compares the rest of the programs, once their common nodes agree."""
         a, b = self._a, self._b
         if len(a.nodes) != len(b.nodes):
             at = min(len(a.nodes), len(b.nodes))

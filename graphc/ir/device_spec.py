@@ -18,7 +18,7 @@ _PART = re.compile(
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """A device name in parts; None where a part is left open.
+    """A device name in parts. A part that the name omits is None.
 
     Attributes:
         kind: upper case: "CPU", "GPU", "TPU".
@@ -54,12 +54,12 @@ class DeviceSpec:
 
 @dataclass(frozen=True)
 class DeviceRequest:
-    """What a device function is asked about: a node or variable that is being made.
+    """The argument of a device function: a node or variable that is being created.
 
     Attributes:
         op: the operator, such as "MatMul"; "Variable" for a variable.
         name: its name, with the name scopes.
-        types: of its results; of the variable.
+        types: the types of its results, or the type of the variable.
     """
 
     op: str
@@ -75,7 +75,7 @@ def parse_device(name: str) -> DeviceSpec:
     """The parts of a device name.
 
     Raises:
-        DeviceError: the name does not parse; the text shows both forms.
+        DeviceError: the name does not parse. The error shows both forms.
 
     >>> str(parse_device("/gpu:0"))
     '/device:GPU:0'

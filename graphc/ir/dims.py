@@ -1,8 +1,8 @@
 """Dims: an int, or a small expression over named sizes, and the equalities between them.
 
-A `DimExpr` is a polynomial in normal form over atoms (a named size, or a floor division that
-does not come out even), so `==` is a comparison of tuples. JAX's own symbolic dims are used at
-symbolic export only: their `==` costs microseconds, and two fresh ones are never equal.
+A `DimExpr` is a polynomial in normal form over atoms (a named size, or a floor division with a
+remainder), so `==` is a comparison of tuples. JAX's own symbolic dims are used at symbolic export
+only: their `==` costs microseconds, and two fresh ones are never equal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graphc.errors import ShapeError
 
 
 class FloorDiv(NamedTuple):
-    """The atom `numerator // denominator` of a division that does not come out even."""
+    """The atom `numerator // denominator` of a division with a remainder."""
 
     numerator: DimExpr
     denominator: Dim
@@ -26,15 +26,15 @@ class FloorDiv(NamedTuple):
 
 
 Atom = str | FloorDiv
-Monomial = tuple[Atom, ...]  # a product of atoms, sorted; an atom stands once per power
+Monomial = tuple[Atom, ...]  # a product of atoms, sorted; an atom occurs once per power
 Terms = tuple[tuple[Monomial, int], ...]
 
 
 class DimExpr:
     """A sum of products of named sizes with integer coefficients; immutable and hashable.
 
-    Built by `symbol(name)` and arithmetic with ints and other dims. Arithmetic that comes out
-    constant gives an `int`. An expression has at most 1,000 names and terms, counted after it is
+    Built by `symbol(name)` and arithmetic with ints and other dims. Arithmetic with a constant
+    result gives an `int`. An expression has at most 1,000 names and terms, counted after it is
     multiplied out; a longer one raises ShapeError.
 
     Attributes:
@@ -203,7 +203,8 @@ def floor_division(numerator: Dim, denominator: Dim) -> Dim:
         return 1
     by = _terms(denominator)
     if len(by) == 1:
-        # (k*d*a + r) // d = k*a + r // d: take out what divides evenly, keep the rest together.
+        # (k*d*a + r) // d = k*a + r // d: extract the terms that divide evenly, and keep the others
+        # together.
         divided = [(term, _divide_term(term, by[0])) for term in _terms(numerator)]
         whole = _from_terms(tuple(d for _, d in divided if d is not None))
         rest = _from_terms(tuple(t for t, d in divided if d is None))
@@ -257,7 +258,7 @@ def symbols_of(dim: Dim) -> frozenset[str]:
 
 
 def as_symbol(dim: Dim) -> str | None:
-    """The name, where `dim` is one bare named size; otherwise None."""
+    """The name if `dim` is a single named size; otherwise None."""
     if isinstance(dim, DimExpr) and len(dim.terms) == 1:
         monomial, coefficient = dim.terms[0]
         if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], str):
@@ -285,7 +286,7 @@ class DimConstraints:
         self.others: list[tuple[Dim, Dim]] = []
 
     def find(self, dim: Dim) -> Dim:
-        """`dim` with every named size replaced by the one that stands for its class."""
+        """`dim` with every named size replaced by the representative of its class."""
         if not self._parent or not isinstance(dim, DimExpr):
             return dim
         names = symbols_of(dim)
@@ -299,20 +300,20 @@ class DimConstraints:
         return resolved
 
     def equal(self, a: Dim, b: Dim) -> bool:
-        """Whether `a == b` holds by what is recorded."""
+        """Whether `a == b` follows from the recorded equalities."""
         if a == b:
             return True
         a, b = self.find(a), self.find(b)
         return a == b or (a, b) in self.others or (b, a) in self.others
 
     def unify(self, a: Dim, b: Dim) -> bool:
-        """Records `a == b`; False where two known sizes differ (nothing is recorded then)."""
+        """Records `a == b`; Returns False if two known sizes differ (nothing is recorded then)."""
         a, b = self.find(a), self.find(b)
         if a == b:
             return True
         if isinstance(a, int) and isinstance(b, int):
             return False
-        for left, right in ((b, a), (a, b)):  # the first name used stands for the class
+        for left, right in ((b, a), (a, b)):  # the first name used represents the class
             name = as_symbol(left)
             if name is not None and name not in symbols_of(right):
                 return self._bind(name, right)
@@ -334,7 +335,7 @@ class DimConstraints:
         return False
 
     def unify_broadcast(self, shape: Shape, wanted: Shape) -> bool:
-        """Whether `shape` broadcasts to `wanted`, with sizes recorded as equal where need be.
+        """Whether `shape` broadcasts to `wanted`, with sizes recorded as equal if necessary.
 
         Each dim of `shape`, counted from the right, must be 1 or equal that of `wanted`. If `shape`
         does not broadcast, nothing is recorded.
@@ -350,7 +351,7 @@ class DimConstraints:
         return False
 
     def _bind(self, name: str, dim: Dim) -> bool:
-        """Lets `dim` stand for the named size, unless an equality recorded before forbids it."""
+        """Replaces the named size by `dim`, unless an earlier equality forbids it."""
         before = self.snapshot()
         self._parent = {**self._parent, name: dim}  # a new one: snapshots keep the old
         others = [(self.find(p), self.find(q)) for p, q in self.others]
@@ -361,19 +362,19 @@ class DimConstraints:
         return True
 
     def snapshot(self) -> tuple[dict[str, Dim], list[tuple[Dim, Dim]]]:
-        """What is recorded now; costs nothing."""
+        """The equalities that are recorded now. This operation costs nothing."""
         return self._parent, self.others
 
     def restore(self, before: tuple[dict[str, Dim], list[tuple[Dim, Dim]]]) -> None:
-        """Forgets what was recorded since `snapshot`: an operator that was refused leaves
-        nothing behind."""
+        """Removes the equalities recorded since `snapshot`, so that a rejected operator leaves
+        none."""
         self._parent, self.others = before
 
     def equalities(self) -> list[tuple[Dim, Dim]]:
-        """Every recorded equality, as (dim, what it equals)."""
+        """Every recorded equality, as a pair of dims."""
         named: list[tuple[Dim, Dim]] = [(symbol(n), self._root(n)) for n in self._parent]
         return named + self.others
 
     def finder(self) -> Callable[[Dim], Dim] | None:
-        """`find`, or None where it would leave every dim alone."""
+        """`find`, or None if it would leave every dim unchanged."""
         return self.find if self._parent else None

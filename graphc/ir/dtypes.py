@@ -1,7 +1,7 @@
 """Dtypes: the list, their short names, and promotion by JAX's lattice.
 
-A dtype is a `numpy.dtype` (the narrow floats and 4-bit integers come from `ml_dtypes`, as in
-JAX). 64-bit dtypes are ordinary members: nothing here depends on JAX's global x64 flag.
+A dtype is a `numpy.dtype` (the narrow floats and 4-bit integers come from `ml_dtypes`, as in JAX).
+64-bit dtypes are ordinary members: this module does not depend on JAX's global x64 flag.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ _SHORT: Final[dict[str, Any]] = {
 }
 BY_SHORT: Final[dict[str, DType]] = {short: np.dtype(t) for short, t in _SHORT.items()}
 SHORT: Final[dict[DType, str]] = {dtype: short for short, dtype in BY_SHORT.items()}
-# What a user of NumPy writes for another type; only texts, which `BY_SHORT` reads, may hold them.
+# In NumPy these names denote other types. Only the text form, which `BY_SHORT` reads, may contain
+# them.
 _AMBIGUOUS: Final = ("i4", "i8", "u4", "u8")
 _BY_LONG: Final[dict[str, DType]] = {dtype.name: dtype for dtype in SHORT}
 
@@ -59,7 +60,7 @@ FLOAT64 = np.dtype(np.float64)
 COMPLEX64 = np.dtype(np.complex64)
 COMPLEX128 = np.dtype(np.complex128)
 
-# What a Python scalar becomes where no array decides (JAX's defaults without x64).
+# The dtype of a Python scalar when no array determines it (JAX's defaults without x64).
 SCALAR_DEFAULTS: Final[dict[type, DType]] = {
     bool: BOOL,
     int: INT32,
@@ -84,7 +85,7 @@ def _as_dtype(value: Any) -> DType:
         if found is not None:
             return found
     dtype: DType | None = None
-    with suppress(TypeError):  # not one of NumPy's either: refused below
+    with suppress(TypeError):  # not a NumPy dtype either: rejected below
         dtype = np.dtype(value)
     if dtype is None or dtype not in SHORT:
         raise DTypeError(
@@ -148,7 +149,7 @@ def kind_of(dtype: DType) -> str:
 
 @lru_cache(maxsize=4096)
 def promote(a: DType, b: DType) -> DType:
-    """The dtype JAX's lattice gives for two arrays (not weak) of these dtypes."""
+    """The dtype that JAX's lattice gives for two (not weak) arrays of these dtypes."""
     if a == b:
         return a
     with jax.enable_x64(True):
@@ -165,8 +166,8 @@ def promote(a: DType, b: DType) -> DType:
 def promote_scalar(dtype: DType, scalar: Any) -> DType:
     """The dtype of an array of `dtype` combined with a weak Python scalar of type `scalar`.
 
-    A scalar of the same or a lower kind leaves the dtype alone; a higher kind gives that
-    kind's default (a float beside integers gives float32, a complex beside float64 complex128).
+    A scalar of the same or a lower kind does not change the dtype; a higher kind gives that kind's
+    default (a float beside integers gives float32, a complex beside float64 complex128).
     """
     kind = {"bool": 0, "integer": 1, "floating": 2, "complex": 3}[kind_of(dtype)]
     if _KIND_ORDER[scalar] <= kind:

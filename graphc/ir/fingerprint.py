@@ -25,13 +25,13 @@ _RECIPE = "graphc fingerprint 1"  # grows when the text that is hashed changes
 def fingerprint(program: Program) -> str:
     """The SHA-256 of a program's structure, as 64 hexadecimal digits.
 
-    Operators (by name, and the user's own by what they calculate), operands, attributes with the
+    Operators (by name, and users' operators by their content), operands, attributes with the
     contents of arrays, types, devices, regions, ports, equalities, batch axes and shards count.
     Program and node names, sources and control inputs do not.
 
     Raises:
         TextError: an attribute has a value without a written form.
-        VerifyError: an operand is defined nowhere before its use.
+        VerifyError: an operand is not defined before its use.
     """
     return _digest(_structure(program).lines)
 
@@ -43,18 +43,18 @@ def cache_key(
     options: Any,
     extra: Mapping[str, str],
 ) -> str | None:
-    """The key of an executable; None where it must not be cached: the program calls back, or has
-    an operator of which nobody can tell what it calculates.
+    """The key of an executable; None if it must not be cached, because the program calls back to
+    Python, or has an operator whose content is unknown.
 
     Args:
         program: functional and not yet optimised.
         bindings: the sizes bound.
-        options: what decides how it is compiled: frozen dataclasses (options, passes) and
+        options: the options that determine compilation: frozen dataclasses (options, passes) and
             containers of plain values, nested as need be.
-        extra: everything outside the program: sources of graphc, versions, flags, devices.
+        extra: everything besides the program: sources of graphc, versions, flags, devices.
 
     Raises:
-        AttributeValueError: `options` or `extra` holds what has no stable written form.
+        AttributeValueError: `options` or `extra` contains a value without a stable written form.
     """
     if calls_back(program):
         return None
@@ -66,7 +66,7 @@ def cache_key(
 
 
 def calls_back(program: Program) -> bool:
-    """Whether a node prints or calls a Python function, which no executable can be kept with."""
+    """Whether a node prints or calls a Python function, so that its executable cannot be cached."""
     return any(
         node.op.effects & Effects.HOST
         or any(attr.kind == "function" for attr in node.op.attrs.values())
@@ -89,9 +89,10 @@ def _structure(program: Program) -> _Structure:
 
 
 class _Structure:
-    """Writes a program as lines that mean the same if and only if they are the same.
+    """Writes a program as lines. Two programs have equal lines if and only if they have the same
+    meaning.
 
-    Unless it `has_unknown`: an operator whose content cannot be told.
+    This does not hold if it `has_unknown`: an operator whose content is unknown.
     """
 
     def __init__(self) -> None:

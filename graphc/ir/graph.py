@@ -32,7 +32,7 @@ class Graph:
     """A static graph under construction.
 
     Args:
-        seed: of initial values and of every random operator's stream.
+        seed: the seed of initial values and of every random operator's stream.
         name: for print-outs.
 
     Enter it to build (`with graph:`). The first run finalizes it; `with graph.extend():` opens
@@ -51,13 +51,13 @@ class Graph:
                 f"the body {name!r} is nested {self.depth} deep in other bodies; at most "
                 f"{DEEPEST_NEST} are allowed",
                 source=AMBIENT.source or current_source(),
-                hint="a function that calls itself to build a body never ends, since it does so "
+                hint="a function that calls itself to build a body never ends, because it runs "
                 "while the graph is built; for repetition use gc.scan or gc.while_loop",
             )
         self.root: Graph = self if parent is None else parent.root
         self.nodes: list[Node] = []
         self.inputs: list[Tensor] = []  # of a child: its parameters, then its captures
-        self.captures: dict[Tensor, Tensor] = {}  # outer tensor -> the input that stands for it
+        self.captures: dict[Tensor, Tensor] = {}  # outer tensor -> the input that represents it
         self.finalized = False
         self._has_run = False  # the same, but for the time inside `extend()`
         self._extending = 0
@@ -70,7 +70,7 @@ class Graph:
             DimConstraints() if parent is None else parent.root.constraints
         )
         self._names: dict[str, int] = {} if parent is None else parent.root._names
-        # What is made once for a graph and its bodies, such as the bodies of functions.
+        # Objects that are created once for a graph and its bodies, such as the bodies of functions.
         self.memo: dict[Any, Any] = {} if parent is None else parent.root.memo
         self._collections: dict[str, list[Any]] = {}
         self.draws = 0  # random operators made so far, in the whole graph
@@ -104,7 +104,7 @@ class Graph:
         source = AMBIENT.source or current_source()
         if self.root.finalized:
             raise GraphFinalizedError(
-                f"{op.name}: the graph has run, and cannot grow any more",
+                f"{op.name}: the graph has run, so nodes can no longer be added",
                 source=source,
                 hint="build the whole graph before the first run, or add nodes inside "
                 "`with graph.extend():`",
@@ -134,12 +134,12 @@ class Graph:
         return node
 
     def restore(self, node: Node) -> None:
-        """Appends a node that has everything already: the parser and the loader make such.
+        """Appends a complete node, such as the parser and the loader create.
 
-        Its name, those in its regions and the named sizes of its results are taken from then on.
+        Its name, the names in its regions and the named sizes of its results are then reserved.
 
         Raises:
-            GraphError: there is a node of that name.
+            GraphError: there is already a node of that name.
         """
         if node.name in self._by_name:
             raise GraphError(f"two nodes have the name {node.name!r}", source=node.source)
@@ -158,10 +158,10 @@ class Graph:
                     self._names.setdefault(name, 1)
 
     def restore_variable(self, variable: Variable) -> None:
-        """Adds a variable that has everything already.
+        """Adds a complete variable.
 
         Raises:
-            GraphError: there is a variable of that name.
+            GraphError: there is already a variable of that name.
         """
         if variable.name in self.variables:
             raise GraphError(
@@ -192,7 +192,7 @@ class Graph:
                 if tensor.graph is not None and tensor.graph.root is self.root
                 else "build both in one graph, or feed its value",
             )
-        self.parent.adopt(tensor)  # every graph on the way captures it too
+        self.parent.adopt(tensor)  # every graph in between captures it too
         captured = self.add_input(tensor.type, tensor.name)
         self.captures[tensor] = captured
         return captured
@@ -204,10 +204,10 @@ class Graph:
         return tensor
 
     def replace_node(self, old: Node, new: Node) -> None:
-        """Puts `new` in the place of `old`; it must define the same tensors, and may define more.
+        """Replaces `old` by `new`, which must define the same tensors, and may define more.
 
-        Only for what adds results to a node already built (the saved values of a `scan`); no
-        user sees the difference.
+        Only for adding results to an existing node (the saved values of a `scan`). Users see no
+        difference.
         """
         if not same_items(new.outputs[: len(old.outputs)], old.outputs):
             raise GraphError(f"{old.name}: a replacement must keep the results")
@@ -218,10 +218,11 @@ class Graph:
             self._producers[tensor] = new
 
     def unique_name(self, base: str) -> str:
-        """`base` in the current name scope, with `_1`, `_2`, ... where it is taken.
+        """`base` in the current name scope, with a suffix `_1`, `_2`, ... if it is already used.
 
         Raises:
-            AttributeValueError: no text, or with a `:`, which stands before a result's number.
+            AttributeValueError: it is not a text, or contains `:`, which precedes the number of a
+                result.
         """
         given: object = base
         if not isinstance(given, str) or ":" in given:
@@ -248,7 +249,7 @@ class Graph:
                 return candidate
 
     def fresh_dim(self, base: str) -> DimExpr:
-        """A named size that stands nowhere else: what `None` in a shape means."""
+        """A new named size: the meaning of `None` in a shape."""
         return symbol(self._unique((AMBIENT.name_scope + base).replace("/", ".")))
 
     def next_draw(self) -> int:
@@ -259,15 +260,15 @@ class Graph:
     # -- finalizing -------------------------------------------------------------------------
 
     def finalize(self) -> None:
-        """No node may be added any more, outside `extend()`. The first run does this."""
+        """After this call, nodes can be added only inside `extend()`. The first run does this."""
         self.root._has_run = True
         self.root.finalized = not self.root._extending
 
     @contextmanager
     def extend(self) -> Iterator[Graph]:
-        """Opens a finalized graph again, and enters it. Executables made before stay valid.
+        """Opens a finalized graph again, and enters it. Existing executables stay valid.
 
-        Runs inside leave it open.
+        Runs inside do not finalize it.
         """
         root = self.root
         root._extending += 1
@@ -282,14 +283,14 @@ class Graph:
     # -- looking up -------------------------------------------------------------------------
 
     def producer(self, tensor: Tensor) -> Node:
-        """The node that makes `tensor`.
+        """The node that computes `tensor`.
 
         Raises:
             GraphError: the tensor is a body's input or another graph's.
         """
         node = self._producers.get(tensor)
         if node is None:
-            raise GraphError(f"tensor {tensor.name!r} is made by no node of {self.name!r}")
+            raise GraphError(f"tensor {tensor.name!r} is not the result of a node of {self.name!r}")
         return node
 
     def find_producer(self, tensor: Tensor) -> Node | None:
@@ -297,11 +298,11 @@ class Graph:
         return self._producers.get(tensor)
 
     def has_node(self, node: Node) -> bool:
-        """Whether `node` stands in this graph, under its name."""
+        """Whether this graph contains `node` under its name."""
         return self._by_name.get(node.name) is node
 
     def find_node(self, name: str) -> Node | None:
-        """Like `node`, but None where there is none of this name."""
+        """Like `node`, but None if there is no node of this name."""
         return self._by_name.get(name)
 
     def node(self, name: str) -> Node:
@@ -361,7 +362,7 @@ class Graph:
     def collection(self, collection: str, scope: str | None = None) -> list[Any]:
         """The items of a collection in order; with `scope`, those whose names lie in it.
 
-        A collection nothing was added to is empty.
+        A collection without additions is empty.
         """
         items = self.root._collections.get(collection, [])
         if scope is None:

@@ -31,7 +31,7 @@ from graphc.ir.dtypes import (
 Array = np.ndarray[Any, Any]
 
 _UNMASKED = (np.ndarray, np.generic, jax.Array)  # a masked array is known by its own type
-_DEEPEST: Final = 64  # nested lists: NumPy's arrays have at most so many axes
+_DEEPEST: Final = 64  # nested lists: the maximum number of axes of NumPy's arrays
 _KINDS: Final = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 
 
@@ -187,7 +187,7 @@ def _read(value: Any) -> Array:
         _check_nest(value, 1)
     try:
         array = np.asanyarray(value)
-        if isinstance(array, np.ma.MaskedArray):  # what `__array__` of another object gives
+        if isinstance(array, np.ma.MaskedArray):  # the result of another object's `__array__`
             raise _masked()
         return _by_dlpack(value) if array.dtype.kind == "O" else np.asarray(array)
     except (MemoryError, GraphcError):  # a GraphcError is that of a tensor, which has no value
@@ -256,7 +256,7 @@ def _real(array: Array, dtype: DType) -> Array:
     if array.imag.any():
         raise DTypeError(
             f"{array.dtype} values with an imaginary part do not fit {dtype.name}",
-            hint="take the real part, or ask for a complex dtype",
+            hint="take the real part, or request a complex dtype",
         )
     return array.real
 
@@ -301,7 +301,7 @@ def _check_finite(array: Array, result: Array) -> None:
         raise DTypeError(
             f"{array.dtype} values do not fit {result.dtype}",
             details=[f"{first} would become {result[lost][0]}"],
-            hint="ask for a wider dtype, or scale the values",
+            hint="request a wider dtype, or scale the values",
         )
 
 
@@ -310,7 +310,7 @@ def _misfit(dtype: DType, least: int, most: int) -> DTypeError:
     return DTypeError(
         f"{given} is out of range for {dtype.name}",
         details=[f"its values run from {_text(least)} to {_text(most)}"],
-        hint='ask for a wider dtype, as in gc.constant(value, "int64")',
+        hint='request a wider dtype, as in gc.constant(value, "int64")',
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 
 def initializer_fields(initial: object) -> tuple[str, dict[str, Any]] | None:
-    """Class name and fields of an initial value that is a dataclass; None where it is not one."""
+    """Class name and fields of an initial value that is a dataclass; None for other initial
+    values."""
     if not is_dataclass(initial) or isinstance(initial, type):
         return None
     values = {f.name: getattr(initial, f.name) for f in fields(initial) if f.init}
@@ -19,7 +20,7 @@ def make_initializer(kind: type, values: Mapping[str, Any]) -> Any:
     """The initializer of class `kind` with these fields.
 
     Raises:
-        TypeError, ValueError: `kind` is no dataclass, or does not take them.
+        TypeError, ValueError: `kind` is not a dataclass, or does not accept these fields.
     """
     if not is_dataclass(kind):
         raise TypeError(f"{kind.__name__} is not a dataclass")

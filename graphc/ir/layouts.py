@@ -1,8 +1,8 @@
-"""Layouts: how a tensor lies on the replicas of a data-parallel run.
+"""Layouts: how a tensor is distributed over the replicas of a data-parallel run.
 
-An operator's layout rule takes the layouts its operands have and answers with a `LayoutPlan`:
-the layouts it requires them to be in, the layouts of its results, and its attributes made
-local. The replicate pass inserts the collective or slice wherever the two differ.
+An operator's layout rule takes the layouts of its operands and returns a `LayoutPlan`: the required
+layouts of the operands, the layouts of the results, and the local attributes. The replicate pass
+inserts a collective or slice wherever the actual and the required layout differ.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Replicated:
 
 @dataclass(frozen=True)
 class Sharded:
-    """Each replica holds an equal piece, cut along `axis` in replica order.
+    """Each replica holds an equal piece, split along `axis` in replica order.
 
     Attributes:
-        rows: None where the axis divides by the replicas. Otherwise it is cut as a batch of so
-            many rows is: into pieces of ceil(rows / replicas) rows, of which the last ones hold
-            padding behind the real rows. An axis of another size, where a row is several
-            elements, is cut between the same rows. Layout rules never see it.
+        rows: None if the axis divides by the number of replicas. Otherwise the axis is split like a
+            batch of this many rows: into pieces of ceil(rows / replicas) rows. The last pieces hold
+            padding after the real rows. An axis of another size, in which a row is several
+            elements, is split between the same rows. Layout rules never see this attribute.
     """
 
     axis: int
@@ -49,7 +49,7 @@ class Sharded:
 
 @dataclass(frozen=True)
 class Partial:
-    """Each replica holds a term; the whole is their `op`: "sum", "max" or "min"."""
+    """Each replica holds a term; `op` combines the terms to the whole: "sum", "max" or "min"."""
 
     op: str
 
@@ -73,18 +73,18 @@ class LayoutPlan:
     """The answer of a layout rule.
 
     Attributes:
-        operands: the layout each operand must be in (one per operand).
-        results: the layout each result then has (one per result).
+        operands: the required layout of each operand.
+        results: the resulting layout of each result.
         attrs: attributes to change so that the node computes its local part; None for none.
-        regions: the node's regions made local; None where they stay.
+        regions: the node's regions made local; None if they are unchanged.
         fold_replica: the operand positions of random keys that must differ per replica.
-        fill: where results take elements of sharded operands together, as sums do: what must
-            stand in the padding of a batch that does not divide by the replicas, for the results
-            to be those of the real rows. By the position of an operand, "sum", "max" or "min" for
-            what leaves that of others as it is, or the position of another operand, whose
-            elements it then holds. None: nothing is known that would do, and such an operand is
-            gathered. Results that are all sharded need no word on it: an operator that may be
-            cut between any two rows keeps what is in the padding there.
+        fill: for results that combine elements of sharded operands, such as sums: the padding of a
+            batch that does not divide by the replicas that keeps the results equal to those of the
+            real rows. It maps the position of an operand to "sum", "max" or "min", for a value that
+            does not change the result of this reduction, or to the position of another operand,
+            whose elements the padding then holds. None means that no such padding is known, and the
+            operand is gathered. Results that are all sharded need no `fill`: an operator that may
+            be split between any two rows keeps padding in the padding.
     """
 
     operands: Sequence[Layout]
@@ -96,7 +96,7 @@ class LayoutPlan:
 
 
 class LayoutContext(Protocol):
-    """What a layout rule may ask of the replicate pass."""
+    """The information that the replicate pass gives to layout rules."""
 
     @property
     def catalogue(self) -> Mapping[str, OpDef]:
@@ -104,10 +104,10 @@ class LayoutContext(Protocol):
 
     @property
     def replicas(self) -> int | Fraction:
-        """By what the sizes of sharded axes divide.
+        """The number by which the sizes of sharded axes divide.
 
-        How many replicas there are; of five rows in pieces of two there are 5/2 pieces, and it is
-        that fraction.
+        This is the number of replicas. For an uneven batch it is a fraction: five rows in pieces of
+        two make 5/2 pieces.
         """
 
     def replicate_region(
@@ -116,9 +116,9 @@ class LayoutContext(Protocol):
         inputs: Sequence[Layout],
         required: Sequence[Layout | None],
     ) -> tuple[Program, list[Layout]]:
-        """The region made local for inputs lying so, and the layouts of its outputs.
+        """The local region for inputs with these layouts, and the layouts of its outputs.
 
-        Outputs are brought into the layout `required`; None takes what comes.
+        Outputs are converted to the layouts in `required`; None accepts any layout.
         """
 
 

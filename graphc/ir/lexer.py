@@ -14,7 +14,7 @@ from graphc.ir.dtypes import BY_SHORT, DType
 from graphc.ir.source import Source
 from graphc.ir.types import TensorType, split_dims
 
-# A name stands bare where it looks like `hidden/MatMul:0`; any other is quoted.
+# A name is written without quotes if it looks like `hidden/MatMul:0`. Any other name is quoted.
 _NAME = r"[A-Za-z_][\w.\-]*(?:/[\w.\-]+)*(?::\d+)?"
 _DEVICE = r"/[A-Za-z][\w:/*]*"
 _TOKEN = re.compile(
@@ -31,7 +31,7 @@ _COMMENT = re.compile(r"#[^\n]*")
 _BARE_NAME = re.compile(_NAME + r"\Z", re.ASCII)
 _BARE_DEVICE = re.compile(_DEVICE + r"\Z", re.ASCII)
 _OPENING, _CLOSING = "([{", ")]}"
-_MAX_DEPTH = 50  # of values and regions inside each other
+_MAX_DEPTH = 50  # nesting of values and regions
 
 
 def quote_name(name: str) -> str:
@@ -90,7 +90,7 @@ class Cursor:
     # -- errors -----------------------------------------------------------------------------
 
     def fail(self, expected: str, token: Token | None = None, hint: str | None = None) -> NoReturn:
-        """Raises `TextError`: the line, what was expected there and what stands there."""
+        """Raises `TextError`: the line, the expected and the actual text."""
         token = token or self.peek()
         self.fail_at(token, f"expected {expected}, got {token}", hint)
 
@@ -107,7 +107,7 @@ class Cursor:
         ) from cause
 
     def source(self, token: Token) -> Source | None:
-        """The line of `token` in the file the text is from, where one was named."""
+        """The line of `token` in the source file of the text, if one was given."""
         return None if self.source_file is None else Source(self.source_file, token.line)
 
     # -- tokens -----------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Cursor:
         return token.text == text and token.kind != "string"
 
     def accept(self, text: str) -> bool:
-        """Steps over `text` if it is next."""
+        """Skips `text` if it is next."""
         found = self.at(text)
         self._position += found
         return found

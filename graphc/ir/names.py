@@ -1,4 +1,4 @@
-"""The greatest length of a name. The limits of files, archives and compilers are far above it."""
+"""The maximum length of a name. The limits of files, archives and compilers are far above it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LONGEST_NAME: Final = 4000  # characters, including the name scopes
 
 
 def check_length(name: str, what: str = "name", source: Source | None = None) -> None:
-    """Refuses a name that is too long.
+    """Rejects a name that is too long.
 
     Args:
         name: including the name scopes around it.

@@ -1,7 +1,7 @@
 """Reads the text form of programs and graphs, which `graphc.ir.text` writes.
 
-Bad text gives a `TextError` with the line, what stands there and what was expected. Types are
-taken as written: `graphc.ir.verify` checks them.
+Invalid text raises a `TextError` with the line, the text found and the text expected. Types are
+accepted as written: `graphc.ir.verify` checks them.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def parse_program(text: str, catalogue: Catalogue, *, source_file: str | None = 
     """The program that `text` describes.
 
     Args:
-        text: as `print_program` writes it; comments and the placing of blanks are free.
+        text: as `print_program` writes it; comments and white space are ignored.
         catalogue: the operators it may use.
-        source_file: where given, each node's source is its line of the text in this file.
+        source_file: if given, the source of each node is its line in this file.
 
     Raises:
         TextError: the text does not parse.
@@ -76,7 +76,7 @@ def _end(cursor: Cursor) -> None:
 
 @dataclass
 class _Scope:
-    """The tensors a node may use, by how the text calls them."""
+    """The tensors that a node may use, by their names in the text."""
 
     cursor: Cursor
     tensors: dict[str, Tensor] = field(default_factory=dict)
@@ -141,7 +141,7 @@ def _program(cursor: Cursor, catalogue: Catalogue, kinds: tuple[str, str]) -> Pr
 
 
 def _statement(cursor: Cursor, word: str) -> bool:
-    """Steps over `word` where it starts a statement (and is no operator's name)."""
+    """Skips `word` if it starts a statement and is not the name of an operator."""
     token = cursor.peek()
     if not token.first:
         cursor.fail("a new line")
@@ -196,7 +196,7 @@ def _node(cursor: Cursor, catalogue: Catalogue, scope: _Scope) -> Node:
     attrs = _attrs(cursor, op, token)
     types = _types(cursor) if results else []
     if len(types) != len(results):
-        cursor.fail_at(start, f"{len(results)} results with {len(types)} types")
+        cursor.fail_at(start, f"{len(results)} results but {len(types)} types")
     name, device, after = _labels(cursor)
     regions = []
     while cursor.accept("with"):
@@ -241,7 +241,7 @@ def _attrs(cursor: Cursor, op: OpDef, token: Token) -> Mapping[str, Any]:
 
 
 def _labels(cursor: Cursor) -> tuple[str, str, tuple[str, ...]]:
-    """Name, device and control inputs, each where the line goes on with it."""
+    """The name, device and control inputs, each if present."""
     name, device, after = "", "", []
     if _word(cursor, "as"):
         name = cursor.name("the name of the node")
@@ -314,7 +314,7 @@ class _Graphs:
     def size(self, graph: Graph) -> None:
         token = self.cursor.peek()
         left, right = _size(self.cursor)
-        # The left one goes: `unify` keeps its first argument.
+        # The left one is replaced, because `unify` keeps its first argument.
         if not graph.constraints.unify(right, left):
             self.cursor.fail_at(token, f"{left} and {right} cannot be equal")
 
@@ -349,7 +349,7 @@ class _Graphs:
             self.later.append((variable, token))
 
     def initial(self) -> Any:
-        """An initial value; None for a tensor, which stands further down."""
+        """An initial value; None for a tensor, which is defined later in the text."""
         cursor = self.cursor
         if cursor.peek().kind == "tensor":
             cursor.next()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Ambient(threading.local):
-    """What holds where the user's code now stands."""
+    """The ambient state at the current point of the user's code."""
 
     def __init__(self) -> None:
         self.graphs: list[Graph] = []
@@ -54,7 +54,7 @@ def current_graph() -> Graph:
 def building(graph: Graph) -> Iterator[Graph]:
     """Makes `graph` the current one. A top-level graph starts outside all name scopes.
 
-    Control inputs are of one graph: they hold again where that graph is entered once more.
+    Control inputs belong to one graph. They apply again when that graph is entered again.
     """
     saved = (AMBIENT.name_scope, AMBIENT.device, AMBIENT.devices, AMBIENT.control_inputs)
     outer = AMBIENT.graphs[-1] if AMBIENT.graphs else None
@@ -74,8 +74,8 @@ def building(graph: Graph) -> Iterator[Graph]:
 def name_scope(name: str) -> Iterator[str]:
     """Names of nodes and variables made inside start with `name/`; scopes nest.
 
-    A scope entered twice is the same scope: names of nodes and variables stay unique by a
-    number. Gives the full scope, with a trailing slash.
+    A scope entered twice is the same scope: a number keeps the names of nodes and variables unique.
+    Yields the full scope, with a trailing slash.
     """
     if not name or name.startswith("/") or any(c in name for c in " :,()="):
         raise AttributeValueError(
@@ -105,17 +105,17 @@ def absolute_scope(scope: str) -> Iterator[None]:
 
 @contextmanager
 def device(name: str | DeviceSpec | DeviceFunction | None) -> Iterator[None]:
-    """Asks for a device for the nodes and variables made inside.
+    """Requests a device for the nodes and variables created inside.
 
     Names nest and merge: `/gpu:0` inside `/job:worker` gives `/job:worker/device:GPU:0`.
 
     Args:
-        name: a device name, full or short; or a function, asked for each node and variable with a
-            `gc.devices.DeviceRequest`, that gives a name or, to leave it to outer scopes, None.
-            `None` forgets the outer scopes.
+        name: a device name, full or short; or a function, which is called with a
+            `gc.devices.DeviceRequest` for each node and variable. It returns a name, or None to use
+            the outer scopes. `None` as `name` ignores the outer scopes.
 
     Raises:
-        DeviceError: the name, or one that the function gave, does not parse.
+        DeviceError: the name, or a name that the function returned, does not parse.
     """
     saved = AMBIENT.device, AMBIENT.devices
     if name is None:
@@ -143,10 +143,10 @@ def _spec(given: object) -> DeviceSpec:
 
 
 def requested_device(op: str, name: str, types: Sequence[TensorType]) -> str:
-    """What the scopes ask for, for a node or variable that is being made.
+    """The device that the scopes request for a node or variable that is being created.
 
     Raises:
-        DeviceError: a device function gave something that is no device name.
+        DeviceError: a device function returned something that is not a device name.
     """
     if not AMBIENT.devices:
         return AMBIENT.device
@@ -160,7 +160,8 @@ def requested_device(op: str, name: str, types: Sequence[TensorType]) -> str:
 
 @contextmanager
 def exact_device(name: str) -> Iterator[None]:
-    """Nodes made inside ask for this device and no other; "" for none: whatever scopes say."""
+    """Nodes created inside request exactly this device, or none for "". Other scopes are
+    ignored."""
     saved = AMBIENT.device, AMBIENT.devices
     AMBIENT.device, AMBIENT.devices = name, ()
     try:
@@ -171,7 +172,7 @@ def exact_device(name: str) -> Iterator[None]:
 
 @contextmanager
 def control_inputs(names: tuple[str, ...]) -> Iterator[None]:
-    """Nodes made inside run only together with the nodes of these names."""
+    """A run of a node created inside also runs the nodes with these names."""
     saved = AMBIENT.control_inputs
     AMBIENT.control_inputs = tuple(dict.fromkeys(saved + names))
     try:
@@ -182,7 +183,7 @@ def control_inputs(names: tuple[str, ...]) -> Iterator[None]:
 
 @contextmanager
 def no_control_inputs() -> Iterator[None]:
-    """Leaves the control inputs of outer scopes."""
+    """Ignores the control inputs of outer scopes."""
     saved = AMBIENT.control_inputs
     AMBIENT.control_inputs = ()
     try:
@@ -193,7 +194,7 @@ def no_control_inputs() -> Iterator[None]:
 
 @contextmanager
 def at_source(source: Source | None) -> Iterator[None]:
-    """Nodes made inside carry `source`: gradients carry their forward node's line."""
+    """Nodes created inside carry `source`. Gradients carry the line of their forward node."""
     saved = AMBIENT.source
     AMBIENT.source = source
     try:

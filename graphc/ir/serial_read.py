@@ -1,4 +1,5 @@
-"""Reads serialised programs. Every field is checked before use: the data may be anyone's."""
+"""Reads serialised programs. Every field is checked before use, because the data may come from
+anyone."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ _WORDS = {
 
 
 class Reader:
-    """Reads one manifest. `where` is the path of the part at hand, for errors."""
+    """Reads one manifest. `where` is the path of the current part, for errors."""
 
     def __init__(
         self, manifest: Mapping[str, Any], arrays: Mapping[str, Array], catalogue: Catalogue
@@ -55,7 +56,7 @@ class Reader:
             raise SerialError(f"version must be a positive integer, got {version!r:.80}")
         if version > VERSION:
             raise SerialError(
-                f"the IR has version {version}, and this graphc reads up to {VERSION}",
+                f"the IR has version {version}, but this graphc reads versions up to {VERSION}",
                 hint="install a newer graphc",
             )
         self._manifest = manifest
@@ -102,7 +103,7 @@ class Reader:
         return value
 
     def field(self, record: Any, name: str, kind: type, where: str, default: Any = None) -> Any:
-        """A field of an object, where it must be one, of the JSON type `kind`."""
+        """A field of `record`, which must be an object. The field has the JSON type `kind`."""
         if not isinstance(record, Mapping):
             self.fail(where, f"expected an object, got {record!r:.80}")
         if name not in record and default is not None:
@@ -201,10 +202,10 @@ class Reader:
         )
 
     def spec(self, value: Any, where: str) -> Spec:
-        """How a tensor lies on a mesh."""
+        """The spec of a tensor on a mesh."""
         spec = self.value(value, where)
         if not is_spec(spec):
-            self.fail(where, f"expected what axes are cut along, got {value!r:.80}")
+            self.fail(where, f"expected the mesh axes to split along, got {value!r:.80}")
         found: Spec = spec
         return found
 
@@ -332,7 +333,7 @@ class Reader:
             self.fail(at, "its bytes are missing")
         data = raw.tobytes()
         if hashlib.sha256(data).hexdigest() != self.field(record, "sha256", str, at):
-            self.fail(at, "its checksum does not fit: the data were altered")
+            self.fail(at, "its checksum does not match: the data were altered")
         found = self._loaded[content] = self._array_of(record, data, at)
         return found
 

@@ -1,4 +1,4 @@
-"""Reads serialised graphs, as distrustfully as `graphc.ir.serial_read` reads programs."""
+"""Reads serialised graphs, with the same checks as `graphc.ir.serial_read`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class GraphReader(Reader):
         for i, variable in enumerate(self.field(record, "variables", list, where)):
             self._variable(graph, variable, f"{where}.variables[{i}]", tensors)
         for left, right in self.equalities(record, where):
-            # The left one goes: `unify` keeps its first argument.
+            # The left one is replaced, because `unify` keeps its first argument.
             if not graph.constraints.unify(right, left):
                 self.fail(f"{where}.equalities", f"{left} and {right} cannot be equal")
         for node in nodes:

@@ -1,7 +1,8 @@
-"""How a tensor is cut over the axes of a mesh of devices: one entry for each axis of the tensor.
+"""Specs: how a tensor is split over the axes of a mesh of devices, with one entry for each axis of
+the tensor.
 
-An entry is None (whole), the name of a mesh axis, or a tuple of names (cut along all of them, the
-first one outermost). The field's notation: GSPMD (Xu et al. 2021), `jax.sharding.PartitionSpec`.
+An entry is None (whole), the name of a mesh axis, or a tuple of names (split along all of them, the
+first one outermost). The notation follows GSPMD (Xu et al. 2021), `jax.sharding.PartitionSpec`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Spec = tuple[Entry, ...]
 
 
 def is_spec(value: Any) -> bool:
-    """Whether this is a `Spec`, no mesh axis in it twice."""
+    """Whether this is a valid `Spec`, in which each mesh axis occurs at most once."""
     if type(value) is not tuple or not all(map(_is_entry, value)):
         return False
     names = names_in(value)
@@ -32,12 +33,12 @@ def _is_entry(value: Any) -> bool:
 
 
 def is_axis_name(value: Any) -> bool:
-    """Whether a mesh axis may be called so."""
+    """Whether this is a valid name for a mesh axis."""
     return type(value) is str and value.isidentifier()
 
 
 def names_of(entry: Entry) -> tuple[str, ...]:
-    """The mesh axes that one axis is cut along, the outermost first."""
+    """The mesh axes along which one axis is split, the outermost first."""
     if entry is None:
         return ()
     return (entry,) if isinstance(entry, str) else entry
@@ -49,10 +50,10 @@ def names_in(spec: Spec) -> list[str]:
 
 
 def as_spec(given: Any, type: TensorType, what: str, source: Source | None) -> Spec:
-    """What a user gives as a spec, with an entry for each axis of `type`.
+    """Converts a user's spec to one with an entry for each axis of `type`.
 
     Raises:
-        AttributeValueError: it is none, or has a mesh axis twice.
+        AttributeValueError: it is not a valid spec, or contains a mesh axis twice.
         ShapeError: it has more entries than there are axes.
     """
     spec = _tuples(given)
@@ -61,7 +62,9 @@ def as_spec(given: Any, type: TensorType, what: str, source: Source | None) -> S
         raise AttributeValueError(
             f"{what}: {given!r} "
             + (
-                "has an axis of the mesh twice" if twice else "does not say what axes are cut along"
+                "has an axis of the mesh twice"
+                if twice
+                else "does not give the mesh axes to split along"
             ),
             source=source,
             hint='pass an entry for each axis, each mesh axis once: ("data", None, "model"), or '
@@ -84,7 +87,7 @@ def _tuples(given: Any) -> tuple[Any, ...] | None:
 
 
 def trimmed(spec: Sequence[Entry]) -> Spec:
-    """Without the entries at the end that cut nothing."""
+    """The spec without trailing entries that split nothing."""
     count = max((i + 1 for i, entry in enumerate(spec) if entry is not None), default=0)
     return tuple(spec[:count])
 
@@ -92,13 +95,14 @@ def trimmed(spec: Sequence[Entry]) -> Spec:
 def check_on_mesh(
     spec: Spec, type: TensorType, axes: Mapping[str, int], what: str, source: Source | None
 ) -> None:
-    """Refuses a spec that a mesh cannot follow.
+    """Rejects a spec that does not fit a mesh.
 
     Args:
-        axes: the mesh's, with their sizes.
+        axes: the axes of the mesh, with their sizes.
 
     Raises:
-        LayoutError: it has no such axis, or an axis of the tensor does not divide by its size.
+        LayoutError: the mesh has no such axis, or an axis of the tensor does not divide by its
+            size.
     """
     for axis, (entry, size) in enumerate(zip(spec, type.shape, strict=False)):
         parts = 1
@@ -114,8 +118,8 @@ def check_on_mesh(
         if isinstance(size, int) and size % parts:
             of = " x ".join(f"{name}={axes[name]}" for name in names_of(entry))
             raise LayoutError(
-                f"{what}: axis {axis} of {type} has {size} elements, which the mesh's {of} "
-                "cannot share equally",
+                f"{what}: axis {axis} of {type} has {size} elements, which do not divide by the "
+                f"mesh's {of}",
                 details=[f"spec {spec}", f"mesh {dict(axes)}"],
                 source=source,
                 hint=f"choose a size that divides by {parts}, or None for that axis",

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import jax
 
-# Frames of these folders are not the user's: the user's line is the first one outside them.
-# (`passes` and `devices` are reached through symlinks, so their real folders count too; JAX
-# stands between where a function is mapped over a nest.)
+# Frames in these folders do not belong to the user. The user's line is the first one outside them.
+# (`passes` and `devices` are reached through symlinks, so their real folders count too; JAX frames
+# occur in between when a function is mapped over a nest.)
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _OWN = tuple(
     os.path.join(folder, "")
@@ -32,8 +32,8 @@ class Source(NamedTuple):
     """A line of the user's program. `str` gives `train.py:12`.
 
     Attributes:
-        turns: of a node that stands for several, one in each turn of a loop: their names and
-            lines, in the order of the turns.
+        turns: for a node that replaces several nodes, one in each iteration of a loop: their names
+            and lines, in the order of the iterations.
     """
 
     file: str
@@ -45,15 +45,15 @@ class Source(NamedTuple):
 
     @property
     def code(self) -> str:
-        """The text of the line, or an empty string where it cannot be read."""
+        """The text of the line, or an empty string if it cannot be read."""
         return linecache.getline(self.file, self.line).strip()
 
 
 @cache
 def is_own(filename: str) -> bool:
-    """Whether a file is graphc's or JAX's, and no user's."""
-    # contextlib stands between the user's `with` and the generators behind our scopes; Python's
-    # own frozen modules start programs.
+    """Whether a file belongs to graphc or JAX, not to a user."""
+    # contextlib has frames between the user's `with` and the generators of our scopes. Python's own
+    # frozen modules start programs.
     return filename.startswith((*_OWN, "<frozen ")) or filename == contextlib.__file__
 
 

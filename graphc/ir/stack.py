@@ -26,8 +26,8 @@ def within_stack(function: Callable[P, T]) -> Callable[P, T]:
             if not _ran_out(error):
                 raise
             raise ExecutionError(
-                "Python's stack has no room left to compile the program",
-                details=[f"it has room for {sys.getrecursionlimit():,} nested calls"],
+                "Python's stack is too small to compile the program",
+                details=[f"its limit is {sys.getrecursionlimit():,} nested calls"],
                 source=current_source(),
                 hint="call graphc from fewer nested functions, nest fewer bodies of gc.cond, "
                 "gc.scan and the like in each other, or raise sys.setrecursionlimit",

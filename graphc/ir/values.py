@@ -1,7 +1,7 @@
-"""Values of attributes: when two are the same, and how they are written as text.
+"""Values of attributes: their equality, and their text form.
 
 Two forms. `write_attr` is short and needs the attribute's kind to be read back; `write_value`
-says its own kind, and serves where none is declared (attributes of kind `attrs`, fields of
+includes the kind, and is used where no kind is declared (attributes of kind `attrs`, fields of
 initializers, fingerprints). A Python function has a text that cannot be read back.
 """
 
@@ -22,7 +22,7 @@ from graphc.ir.dtypes import BOOL, SHORT, DType, is_complex, is_integer
 
 Array = np.ndarray[Any, Any]
 
-READABLE = 64  # an array of at most so many elements is written as a list
+READABLE = 64  # arrays up to this number of elements are written as a list
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*\Z")
 
 
@@ -139,7 +139,7 @@ def write_array(value: Array, *, elide: bool = False) -> str:
     head = f"{_short(value.dtype)}[{', '.join(map(str, value.shape))}]"
     if value.size <= READABLE:
         numbers = _numbers(value)
-        # A NaN may hold bits that "nan" does not tell.
+        # A NaN may have bits that "nan" does not show.
         if array_of(numbers, value.dtype, value.shape).tobytes() == bytes_of(value):
             texts = iter([_number_text(n, value.dtype) for n in numbers])
             return f"{head} {_nested(texts, value.shape)}"
@@ -157,7 +157,7 @@ def _numbers(value: Array) -> list[Any]:
 
 
 def _float(x: Any) -> float:
-    return math.nan if x != x else float(x)  # the one NaN that "nan" means
+    return math.nan if x != x else float(x)  # the NaN that "nan" denotes
 
 
 def _number_text(number: Any, dtype: DType) -> str:

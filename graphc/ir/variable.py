@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Initializer(Protocol):
-    """Makes an initial value on the host: `(rng, shape, dtype) -> array`."""
+    """Computes an initial value on the host: `(rng, shape, dtype) -> array`."""
 
     def __call__(
         self, rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any], /
@@ -25,17 +25,17 @@ class Initializer(Protocol):
 
 
 class Variable(Operand):
-    """State that lives across runs, under one name; made by `gc.variable`.
+    """State that persists across runs under one name. `gc.variable` creates it.
 
-    As an operand it is read where it stands in program order. A run that chooses an assignment
-    updates it; fetching the variable gives its value after the run.
+    As an operand it is read at its position in program order. A run that includes an assignment
+    updates it. Fetching the variable returns its value after the run.
 
     Attributes:
         initial: an array, an `Initializer`, or a tensor of the same graph, computed from the
             initial values of other variables when it is first needed.
-        shard: how it lies on a mesh of devices, an entry for each axis, as `gc.shard` says; None
-            where nothing is said.
-        shard_source: the line that says it.
+        shard: its layout on a mesh of devices, with an entry for each axis, as set by `gc.shard`;
+            None if it is not set.
+        shard_source: the line that sets it.
     """
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Variable(Operand):
 
     instead = (
         "send the graph, which can be pickled and copied, and find it there: graph.variable(name). "
-        "To have a layer twice, make two"
+        "To use a layer twice, create two layers"
     )
 
     def __init__(
@@ -74,13 +74,13 @@ class Variable(Operand):
         self.shard_source = source
 
     def read(self) -> Tensor:
-        """The value at this point of program order: after the assignments chosen before it."""
+        """The value at this point of program order: after the earlier assignments of the run."""
         return _method("read")(self)
 
     def assign(self, value: Any) -> Tensor:
-        """Adds an assignment of `value` (cast-free, same shape); gives the value assigned.
+        """Adds an assignment of `value` (no cast, same shape). Returns the assigned value.
 
-        It happens in runs whose fetches need it: fetch it, or name it in `gc.group` or
+        It runs only in runs whose fetches need it: fetch it, or name it in `gc.group` or
         `gc.control_dependencies`.
         """
         return _method("assign")(self, value)

@@ -1,4 +1,4 @@
-"""Checks that a program obeys the rules of the IR. Runs between passes, so it is quick."""
+"""Checks that a program obeys the rules of the IR. It is fast, because it runs between passes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphc.ir.types import TensorType
 
 Stage = Literal["captured", "functional", "bound", "local"]
 
-# What the nodes of a program may do at each stage. Nothing in a program is fed by a node.
+# The effects that nodes may have at each stage. A program contains no placeholder nodes.
 _STATEFUL = Effects.READ | Effects.WRITE | Effects.RANDOM
 _ALLOWED: Mapping[str, Effects] = {
     "graph": _STATEFUL | Effects.HOST | Effects.FEED,
@@ -35,24 +35,25 @@ def verify(
 
     Args:
         program: with nodes in program order.
-        stage: what it must have become: "functional" has no reads, assignments or draws of
-            random keys any more; "bound" and "local" (to one replica) have ints for sizes.
-        previously: nodes that passed before at this stage and under the same equalities; they
-            are not looked into again, since neither they nor their operands change. Those that
-            pass now are added. The order of definitions is always checked.
+        stage: the required form: "functional" has no reads, assignments or draws of random keys; in
+            "bound" and "local" (to one replica), all sizes are ints.
+        previously: nodes that passed earlier at this stage and under the same equalities. They are
+            not checked again, since neither they nor their operands change. Nodes that pass now are
+            added. The order of definitions is always checked.
 
     Raises:
-        VerifyError: the first fault: the node, its line, what is expected and what is there.
+        VerifyError: the first mistake. The error names the node, its line, the expected and the
+            actual value.
     """
     known: set[Node] = set() if previously is None else previously
     _Checker(stage, _Frozen(program.equalities), known).program(program, program)
 
 
 def verify_graph(graph: Graph) -> None:
-    """Checks a root graph: as a program, and that the variables and nodes it names are there.
+    """Checks a root graph: as a program, and that the variables and nodes that it names exist.
 
     Raises:
-        VerifyError: the first fault.
+        VerifyError: the first mistake.
     """
     outer = Program(graph.name, (), tuple(graph.nodes), ())
     names = {node.name for node in outer.walk()}
@@ -67,7 +68,7 @@ def verify_graph(graph: Graph) -> None:
 
 
 class _Frozen(DimConstraints):
-    """Equalities that hold already; one that does not follow from them is an error."""
+    """A fixed set of equalities. An equality that does not follow from them is an error."""
 
     def __init__(self, equalities: Iterable[tuple[Dim, Dim]]) -> None:
         super().__init__()
@@ -152,7 +153,7 @@ class _Checker:
             spec = program.shards.get(port.name) if port.kind == "state" else None
             if spec is not None and len(spec) != port.tensor.type.rank:
                 raise VerifyError(
-                    f"{program.name}: {spec} does not say how {port.name!r} lies",
+                    f"{program.name}: {spec} is not a valid spec for {port.name!r}",
                     details=[f"got {port.tensor.type}"],
                 )
         old = {port.name: port.tensor.type for port in program.inputs if port.kind == "state"}
@@ -197,7 +198,7 @@ class _Checker:
             )
         except GraphcError as error:
             _fail(program, node, error.what, error.details, error)
-        except Exception as error:  # an infer that trips over what it did not expect
+        except Exception as error:  # an infer function that fails on unexpected operands
             _fail(program, node, f"its types cannot be inferred: {error!r}", (), error)
         got = tuple([tensor.type for tensor in node.outputs])
         if expected != got and not (

@@ -1,4 +1,4 @@
-"""Rules of calls back to Python: each becomes a node that calls back too."""
+"""Rules of callbacks to Python. Each becomes a node that also calls back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _print(eqn: Equation, *operands: Tensor) -> Sequence[Tensor]:
 
     def show(*values: Any) -> None:
         leaves: list[Any] = list(values)
-        for place, value in params["static_args"]:  # texts and the like
+        for place, value in params["static_args"]:  # texts and similar values
             leaves.insert(place, value)
         args, kwargs = jax.tree.unflatten(params["in_tree"], leaves)
         builtins.print(params["fmt"].format(*args, **kwargs), flush=True)

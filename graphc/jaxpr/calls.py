@@ -1,8 +1,8 @@
-"""Rules of primitives that hold jaxprs: calls, and functions with derivatives of their own.
+"""Rules of primitives that contain jaxprs: calls, and functions with custom derivatives.
 
-JAX keeps a custom derivative as Python functions inside the equation. The forward jaxpr is
-replayed as it is; the derivative is traced here, through `jax.vjp` of the equation alone, and
-becomes the region of a `CustomGradient` node.
+JAX keeps a custom derivative as Python functions inside the equation. The forward jaxpr is replayed
+unchanged; the derivative is traced here, through `jax.vjp` of the equation alone, and becomes the
+region of a `CustomGradient` node.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from graphc.jaxpr.keys import is_key
 from graphc.ops.control.custom_gradient import undifferentiable, with_gradient
 from graphc.ops.draws.random_keys import as_jax_key
 
-# A rule may call its own function (that of logaddexp does), and so has derivatives without end.
+# A rule may call its own function (as that of logaddexp does), so the chain of derivatives may be
+# infinite.
 _MAX_ORDER = 2
 
 
@@ -37,7 +38,7 @@ def _custom(eqn: Equation, *operands: Tensor) -> Results:
 
 
 def _linear_solve(eqn: Equation, *operands: Tensor) -> Results:
-    """The solution by the `solve` it comes with; the derivative is JAX's, by solving again."""
+    """The solution by the equation's own `solve`. The derivative is JAX's, which solves again."""
     lengths, jaxprs = eqn.params["const_lengths"], eqn.params["jaxprs"]
     start = lengths.matvec + lengths.vecmat
     given = operands[start : start + lengths.solve]
@@ -47,7 +48,7 @@ def _linear_solve(eqn: Equation, *operands: Tensor) -> Results:
 
 
 def _expanded(eqn: Equation, *operands: Tensor) -> Results:
-    """A primitive of a higher level (from jax 0.12 on) by what it expands to."""
+    """A higher-level primitive (from jax 0.12 on), replaced by its expansion."""
     high = eqn.params["_prim"]
 
     def expand(*values: Any) -> Any:
@@ -60,7 +61,7 @@ def _expanded(eqn: Equation, *operands: Tensor) -> Results:
 def _differentiated(
     eqn: Equation, operands: Sequence[Tensor], results: list[Tensor | None]
 ) -> list[Tensor | None]:
-    """`results` of a whole equation, with the derivative that JAX gives it."""
+    """`results` of a whole equation, with JAX's derivative."""
     chosen = [i for i, y in enumerate(results) if y is not None and is_inexact(y.dtype)]
     if not chosen or not any(is_inexact(t.dtype) for t in operands):
         return results

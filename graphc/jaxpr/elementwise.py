@@ -16,7 +16,7 @@ from graphc.ops.core.emit import emit_one, to_dtype
 from graphc.ops.elementwise import arithmetic, comparison, powers, rounding, transcendental
 from graphc.ops.elementwise.bits import bitcast, right_shift
 
-# Primitive -> the operator that means the same for operands of one dtype. Ours broadcast more.
+# Primitive -> the equivalent operator for operands of one dtype. graphc's operators also broadcast.
 _SAME: Mapping[str, str] = {
     "abs": "Abs",
     "acos": "Acos",
@@ -101,7 +101,7 @@ def _identity(eqn: Equation, *operands: Tensor) -> tuple[Tensor, ...]:
 
 
 def _convert(eqn: Equation, x: Tensor) -> Tensor:
-    return to_dtype(x, eqn.type.dtype)  # to another weak type only: nothing
+    return to_dtype(x, eqn.type.dtype)  # only the weak type changes: no operation
 
 
 def _clamp(eqn: Equation, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ def _clamp(eqn: Equation, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
 
 
 def _select(eqn: Equation, which: Tensor, *cases: Tensor) -> Tensor:
-    """The case that `which` (a bool, or an int32 in range) says."""
+    """The case that `which` selects (a bool, or an int32 in range)."""
     if which.dtype.kind == "b":
         return comparison.where(which, *cases[::-1])
     result = cases[-1]
@@ -133,19 +133,20 @@ def _integer_power(eqn: Equation, x: Tensor) -> Tensor:
 def _divide(eqn: Equation, x: Tensor, y: Tensor) -> Tensor:
     if not is_integer(x.dtype):
         return emit_one(CATALOGUE["Divide"], (x, y))
-    # Rounded towards zero, ours down: one more where the signs differ and a rest stays.
+    # JAX rounds towards zero, graphc rounds down: add one if the signs differ and there is a
+    # remainder.
     quotient = arithmetic.floor_divide(x, y)
     return quotient + to_dtype(_crosses_zero(x, y, arithmetic.remainder(x, y)), x.dtype)
 
 
 def _crosses_zero(x: Tensor, y: Tensor, rest: Tensor) -> Tensor:
-    """Whether integers divide with a rest and a quotient below zero."""
+    """Whether an integer division has a remainder and a negative quotient."""
     signs = comparison.logical_xor(comparison.less(x, 0), comparison.less(y, 0))
     return comparison.logical_and(signs, comparison.not_equal(rest, 0))
 
 
 def _remainder(eqn: Equation, x: Tensor, y: Tensor) -> Tensor:
-    """Of the sign of x, ours of the sign of y."""
+    """The remainder with the sign of x. graphc's operator gives the sign of y."""
     if is_integer(x.dtype):
         rest = arithmetic.remainder(x, y)
         return comparison.where(_crosses_zero(x, y, rest), rest - y, rest)
@@ -174,7 +175,7 @@ def _log2(eqn: Equation, x: Tensor) -> Tensor:
 
 
 def _one_minus_square(eqn: Equation, x: Tensor) -> Tensor:
-    return (1 - x) * (1 + x)  # exact near 1 too
+    return (1 - x) * (1 + x)  # also exact near 1
 
 
 def _polynomial(eqn: Equation, x: Tensor, *coefficients: Tensor) -> Tensor:

@@ -32,39 +32,40 @@ def from_jax(
 ) -> Callable[..., Any]:
     """`fn`, a function of JAX arrays, as a function of tensors that adds its nodes to the graph.
 
-    Tensors and variables among the arguments, alone or in nests (tuples, lists, dicts, any
-    pytree), are traced; everything else (numbers, strings, arrays) reaches `fn` as it is. The
-    result is the nest that `fn` returns, with tensors for its arrays. Named sizes stay named.
+    Tensors and variables among the arguments, alone or in nests (tuples, lists, dicts, any pytree),
+    are traced; everything else (numbers, strings, arrays) is passed to `fn` unchanged. The result
+    is the nest that `fn` returns, with tensors for its arrays. Named sizes stay named.
 
-    The nodes are ordinary ones: passes see them, `gc.gradients` differentiates them, custom
-    derivatives (`jax.custom_jvp`, `jax.custom_vjp`) included; `jax.grad` inside `fn` is nodes
-    too, so `fn` may be a whole training step. Each carries the user's line in `fn` where it can
-    be found. Loops and branches become `gc.scan`, `gc.while_loop` and `gc.switch`; a primitive
-    that no operator stands for stays as it is, in a `Primitive` node. A `precision=` of matrix
-    products is not kept, nor is the rematerialisation `jax.checkpoint` asks for.
+    The nodes are ordinary nodes: passes optimise them, and `gc.gradients` differentiates them,
+    including custom derivatives (`jax.custom_jvp`, `jax.custom_vjp`). `jax.grad` inside `fn`
+    becomes nodes too, so `fn` may be a whole training step. Each node carries the user's line in
+    `fn` if it can be found. Loops and branches become `gc.scan`, `gc.while_loop` and `gc.switch`; a
+    primitive without an equivalent operator becomes a `Primitive` node. The `precision=` of matrix
+    products and the rematerialisation of `jax.checkpoint` are not preserved.
 
-    Random numbers are those that JAX draws from the same key. A key comes in as its words,
-    uint32[2] (what `jax.random.PRNGKey` gives, `gc.random.random_key()` too, which is a new one in
-    every run), and a key among the results goes out as such.
+    Random numbers are those that JAX draws from the same key. A key is passed as its words,
+    uint32[2], such as the result of `jax.random.PRNGKey` or of `gc.random.random_key()`, which is
+    new in every run. A key among the results is returned in the same form.
 
     Args:
-        fn: pure but for calls back to Python (`jax.debug.print`, `io_callback`), which are made,
-            in program order, in each run that needs one of the results; without collectives.
-        specs: one for each positional argument, if given: `gc.TensorSpec`s or anything with a
-            shape and dtype, in nests. `fn` is then traced at once, so that what cannot be
-            imported shows here, and calls are checked against them.
+        fn: pure except for callbacks to Python (`jax.debug.print`, `io_callback`), and without
+            collectives. Callbacks are made in program order, in each run that needs one of the
+            results.
+        specs: one for each positional argument, if given: `gc.TensorSpec`s or anything with a shape
+            and dtype, in nests. `fn` is then traced immediately, so that import errors are raised
+            here, and calls are checked against the specs.
         name: the name scope of the nodes; by default that of `fn`.
-        max_trip_count: each `lax.while_loop` in `fn` ends after so many trips at the latest. Only
-            then its results have gradients: see `gc.while_loop`.
+        max_trip_count: each `lax.while_loop` in `fn` ends after at most this many iterations. Its
+            results have gradients only if this is given: see `gc.while_loop`.
 
     Returns:
         A function of the same arguments as `fn`. It traces `fn` at each call.
 
     Raises:
-        JaxImportError: `fn` holds something that cannot become nodes; the error names the
-            primitive and the line.
-        ShapeError, DTypeError: a call does not fit the specs. Errors that `fn` raises while it
-            is traced pass through.
+        JaxImportError: `fn` contains something that cannot be turned into nodes. The error names
+            the primitive and the line.
+        ShapeError, DTypeError: a call does not match the specs. Errors that `fn` raises while it is
+            traced are passed on.
 
     >>> import graphc as gc, jax
     >>> with gc.Graph():
@@ -117,14 +118,14 @@ def _import(
             before = len(graph.nodes)
             results = traced.replay(operands, max_trips=max_trip_count)
             calls = [node.name for node in graph.nodes[before:] if effects_of(node) & Effects.HOST]
-            if calls:  # they are made whenever a result is wanted
+            if calls:  # they are made whenever a result is needed
                 with control_inputs(tuple(calls)):
                     results = [identity(result) for result in results]
     return jax.tree.unflatten(traced.out_tree, results)
 
 
 def _try_import(fn: Callable[..., Any], specs: Sequence[TensorSpec]) -> None:
-    """Imports `fn` into a graph that nobody keeps."""
+    """Imports `fn` into a temporary graph."""
     types = [_type_of(spec, i) for i, spec in enumerate(specs)]
     scratch = Graph()
     with building(scratch):
@@ -133,7 +134,7 @@ def _try_import(fn: Callable[..., Any], specs: Sequence[TensorSpec]) -> None:
 
 
 def _type_of(spec: TensorSpec, position: int) -> TensorType:
-    """The type of a spec; each None is a size of its own."""
+    """The type of a spec; each None is a separate size."""
     dims = enumerate(spec.shape)
     return TensorType(
         spec.dtype,
@@ -142,7 +143,7 @@ def _type_of(spec: TensorSpec, position: int) -> TensorType:
 
 
 def _check_call(label: str, specs: Sequence[TensorSpec], tree: Any, args: tuple[Any, ...]) -> None:
-    """Raises unless the arguments fit the specs that `from_jax` was given."""
+    """Raises an error unless the arguments match the specs of `from_jax`."""
     leaves, got_tree = jax.tree.flatten(args)
     if got_tree != tree:
         raise AttributeValueError(

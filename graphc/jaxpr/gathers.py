@@ -1,8 +1,8 @@
-"""Rules of gather and scatter-add: what JAX makes of indexing with values.
+"""Rules of gather and scatter-add: the forms that JAX uses for indexing with values.
 
-Operators of ours stand for the forms of `x[i]`, `x[i, j]`, `jnp.take`, `jnp.take_along_axis`,
-`x.at[i].add(y)` and their `jax.vmap`s, and for windows at one computed place; all others stay
-the primitives that they are.
+graphc's operators replace the forms of `x[i]`, `x[i, j]`, `jnp.take`, `jnp.take_along_axis`,
+`x.at[i].add(y)` and their `jax.vmap`s, and of windows at one computed position. All other forms
+stay primitives.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class _Form(NamedTuple):
     """A gather or a scatter, by the roles of the operand's axes.
 
     Attributes:
-        chosen: axes along which an index chooses, and which the result lacks.
+        chosen: axes along which an index selects. The result does not have them.
         windows: axes that the result keeps.
         starts: the chosen axis of each column of the indices.
-        batching: (axis of the operand, axis of the indices) that go in step.
-        target: what each axis of the gather's result is: ("window", axis of the operand) or
+        batching: (axis of the operand, axis of the indices) that are paired.
+        target: the origin of each axis of the gather's result: ("window", axis of the operand) or
             ("index", axis of the indices).
     """
 
@@ -88,8 +88,8 @@ def _column(indices: Tensor, j: int) -> Tensor:
 
 
 def _guarded(index: Tensor, mode: Any) -> Tensor:
-    """An index below 0 as JAX's primitive has it: out of range, where our operators count from
-    the end."""
+    """Makes negative indices out of range, as in JAX's primitive. In graphc's operators they count
+    from the end."""
     if index.dtype.kind == "u" or mode == _PROMISED:
         return index
     if mode == _CLIP:
@@ -98,7 +98,7 @@ def _guarded(index: Tensor, mode: Any) -> Tensor:
 
 
 def _flat_index(x: Tensor, indices: Tensor, form: _Form, mode: Any) -> tuple[Tensor, Tensor | None]:
-    """One index into the chosen axes merged, and which of them are in range (None: all)."""
+    """One index into the merged chosen axes, and which indices are in range (None: all)."""
     dtype = indices.dtype if is_64bit(indices.dtype) else INT32
     shape = indices.shape[:-1]
     columns: dict[int, Tensor] = {}
@@ -122,9 +122,9 @@ def _flat_index(x: Tensor, indices: Tensor, form: _Form, mode: Any) -> tuple[Ten
 
 
 def _along(x: Tensor, indices: Tensor, form: _Form) -> tuple[Tensor, tuple[_Label, ...]] | None:
-    """The indices of `take_along_axis` that do the same, and what its result's axes are.
+    """The equivalent indices of `take_along_axis`, and the origins of its result's axes.
 
-    None where the indices have more than one axis that goes in step with none of the operand.
+    None if the indices have more than one axis that is not paired with an axis of the operand.
     """
     if len(form.starts) != 1 or len(form.chosen) != len(form.batching) + 1:
         return None
@@ -153,7 +153,7 @@ def _arranged(y: Tensor, labels: Sequence[_Label], form: _Form, shape: Shape) ->
 
 
 def _disarranged(updates: Tensor, labels: Sequence[_Label], form: _Form) -> Tensor:
-    """The way back: `updates`, in the axes of the gather's result, with the axes `labels`."""
+    """The inverse: `updates`, which has the axes of the gather's result, with the axes `labels`."""
     kept = [label for label in labels if label != ("index", -1)]
     updates = transposed(updates, tuple([form.target.index(label) for label in kept]))
     sizes = dict(zip(kept, updates.shape, strict=True))
@@ -161,7 +161,7 @@ def _disarranged(updates: Tensor, labels: Sequence[_Label], form: _Form) -> Tens
 
 
 def _taken_labels(form: _Form, index_rank: int, axis: int) -> tuple[_Label, ...]:
-    """What the axes of `take(x, indices, axis)` are."""
+    """The origins of the axes of `take(x, indices, axis)`."""
     index = tuple(("index", i) for i in range(index_rank))
     before = tuple(("window", a) for a in form.windows if a < axis)
     after = tuple(("window", a) for a in form.windows if a > axis)
@@ -205,7 +205,7 @@ def _gather(eqn: Equation, x: Tensor, indices: Tensor) -> Results:
 
 
 def _gather_flat(eqn: Equation, x: Tensor, indices: Tensor, form: _Form, fill: Any) -> Tensor:
-    """Several axes chosen at once: merged into one."""
+    """A gather along several chosen axes, which are merged into one."""
     flat, valid = _flat_index(x, indices, form, eqn.params["mode"])
     y = take(_merged(x, form), flat, 0, "clip")
     if valid is not None:
@@ -223,20 +223,20 @@ def _merged(x: Tensor, form: _Form) -> Tensor:
 
 
 def _fill(eqn: Equation, x: Tensor) -> Any:
-    """What stands for an element out of range."""
+    """The value that replaces an element out of range."""
     given = eqn.params["fill_value"]
     return fill_value_of(x.dtype, "fill") if given is None else np.asarray(given).astype(x.dtype)
 
 
 def _is_ours(fill: Any, x: Tensor) -> bool:
-    """Whether our operators know a value that stands for elements out of range (None: none)."""
+    """Whether graphc's operators support this value for elements out of range (None: no value)."""
     default = fill_value_of(x.dtype, "fill")
     both_nan = fill != fill and default != default
     return bool(fill is None or fill == 0 or fill == default or both_nan)
 
 
 def _starts(x: Tensor, indices: Tensor, form: _Form) -> list[Tensor]:
-    """Where the one window begins, along each axis."""
+    """The start of the single window along each axis."""
     zero = constant(np.zeros((), indices.dtype))
     found = {axis: _column(indices, j) for j, axis in enumerate(form.starts)}
     return [found.get(axis, zero) for axis in range(x.ndim)]

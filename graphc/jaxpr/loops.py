@@ -13,14 +13,14 @@ from graphc.ops.core.emit import constant
 
 
 def _counts(eqn: Equation) -> tuple[int, int]:
-    """How many operands of a scan are the same in each iteration, and how many are carried."""
+    """The numbers of constant and of carried operands of a scan."""
     params = eqn.params
     if "num_consts" in params:
         return int(params["num_consts"]), int(params["num_carry"])
     # From jax 0.12 on as nests: (constants, carries, xs) in, (carries, ys) out.
     consts, carries, _ = map(len, params["ft_in"].unpack())
     if len(params["ft_out"].unpack()[0]) != carries:
-        eqn.refuse("takes and gives other numbers of carries", "please report this")
+        eqn.refuse("takes and returns different numbers of carries", "please report this")
     return consts, carries
 
 
@@ -31,7 +31,7 @@ def _scan(eqn: Equation, *operands: Tensor) -> Results:
     every = [True] * len(eqn.types)
 
     def body(carry: Sequence[Tensor], xs: Sequence[Tensor]) -> Any:
-        # What is the same in each iteration is captured, where it is a tensor from outside.
+        # Operands that are constant over iterations are captured, if they are tensors from outside.
         results = eqn.inline(params["jaxpr"], [*given.consts, *carry, *xs], every)
         return list(results[:count]), list(results[count:])
 
@@ -79,11 +79,11 @@ def _cond(eqn: Equation, index: Tensor, *operands: Tensor) -> Results:
 
 
 def _platform(eqn: Equation) -> Tensor:
-    """Which branch of `lax.platform_dependent`: the one that fits all platforms."""
+    """Selects the branch of `lax.platform_dependent` for all platforms."""
     platforms = eqn.params["platforms"]
     if None not in platforms:
         eqn.refuse(
-            "what depends on the platform is not imported",
+            "platform-dependent code is not imported",
             "give lax.platform_dependent a default=, or choose one form in Python",
         )
     return constant(platforms.index(None), INT32)

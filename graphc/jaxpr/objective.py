@@ -1,8 +1,8 @@
-"""A loss that only the graph knows, as a function that JAX can trace and differentiate twice.
+"""Represents a loss of the graph as a function that JAX can trace and differentiate twice.
 
-While JAX traces an optimizer, the loss is one primitive of ours, its slopes another, and how they
-change along tangents a third. They become calls of bodies without content, whose place the loss's
-own nodes take later: what JAX traced then depends on types alone, and can be kept.
+While JAX traces an optimizer, one primitive represents the loss, another its gradients, and a third
+the derivatives of the gradients along tangents. They become calls of empty bodies, which are later
+replaced by the nodes of the loss. So the traced jaxpr depends on types only, and can be cached.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from graphc.ops.elementwise.arithmetic import add, multiply
 from graphc.ops.elementwise.complex_parts import real
 from graphc.ops.reductions.reduction import reduce_sum
 
-# All take the parameters, then what else the loss is calculated from.
+# All take the parameters, then the other inputs of the loss.
 _LOSS = Primitive("graphc_loss")
 _SLOPES = Primitive("graphc_slopes")
 _SLOPES.multiple_results = True
@@ -41,11 +41,11 @@ _CURVATURE.multiple_results = True
 def loss_and_slopes(
     count: int, captured: Sequence[Any], dtype: DType
 ) -> tuple[Callable[..., Any], Callable[..., list[Any]]]:
-    """The loss and its slopes as functions of `count` parameters, for JAX to trace.
+    """The loss and its gradients as functions of `count` parameters, for tracing by JAX.
 
     Args:
-        captured: what else the loss is calculated from.
-        dtype: of the loss, a scalar.
+        captured: the other inputs of the loss.
+        dtype: the dtype of the loss, which is a scalar.
 
     Returns:
         Functions of the parameters, in order. The first can be differentiated twice, the second
@@ -73,7 +73,8 @@ def _slope_types(*avals: Any, count: int, dtype: DType) -> list[ShapedArray]:
 def _loss_jvp(
     primals: Sequence[Any], tangents: Sequence[Any], *, count: int, dtype: DType
 ) -> tuple[Any, Any]:
-    """The slope itself is left until the tangents are known: a line search may never ask for it."""
+    """The gradient is computed only once the tangents are known, because a line search may never
+    need it."""
     moved = [ad.instantiate_zeros(t) for t in tangents[:count]]
     options = {"count": count, "dtype": dtype}
     return _LOSS.bind(*primals, **options), _ALONG.bind(*primals, *moved, **options)
@@ -91,7 +92,7 @@ def _along_transposed(adjoint: Any, *operands: Any, count: int, dtype: DType) ->
 def _along_jvp(
     primals: Sequence[Any], tangents: Sequence[Any], *, count: int, dtype: DType
 ) -> tuple[Any, Any]:
-    """Of s(p) . t: s(p) . dt, and the slopes' own change along dp, times t."""
+    """The JVP of s(p) . t: s(p) . dt, plus the derivative of the gradient s along dp, times t."""
     options = {"count": count, "dtype": dtype}
     given, ts = primals[:-count], primals[-count:]
     dp, dt = tangents[:count], tangents[-count:]
@@ -111,10 +112,10 @@ def _slopes_jvp(
 
 
 def _curved(given: Sequence[Any], along: Sequence[Any], options: dict[str, Any]) -> list[Any]:
-    """How the slopes at the parameters change along tangents.
+    """The derivatives of the gradients at the parameters along tangents.
 
     Raises:
-        JaxImportError: parameters are complex, where the second derivative is no linear map.
+        JaxImportError: parameters are complex, for which the second derivative is not a linear map.
     """
     if any(np.issubdtype(p.dtype, np.complexfloating) for p in given[: options["count"]]):
         raise JaxImportError(
@@ -129,7 +130,7 @@ def _curved(given: Sequence[Any], along: Sequence[Any], options: dict[str, Any])
 def _curvature_transposed(
     adjoints: Sequence[Any], *operands: Any, count: int, dtype: DType
 ) -> list[Any]:
-    """Second derivatives are symmetric: the adjoints take the tangents' place."""
+    """Second derivatives are symmetric, so the adjoints replace the tangents."""
     given = operands[:-count]
     moved = [ad.instantiate_zeros(a) for a in adjoints]
     found = _CURVATURE.bind(*given, *moved, count=count, dtype=dtype)
@@ -139,14 +140,15 @@ def _curvature_transposed(
 def _refuse_third(*args: Any, **params: Any) -> NoReturn:
     raise JaxImportError(
         "it takes third derivatives of the loss",
-        hint="calculate them with gc.gradients, and give them to the transformation as gradients",
+        hint="compute them with gc.gradients, and give them to the transformation as gradients",
     )
 
 
 def _batch_by_turns(
     primitive: Primitive, operands: Sequence[Any], axes: Sequence[int | None], **params: Any
 ) -> tuple[Any, Any]:
-    """Under `jax.vmap`: at one after the other, for the loss itself is no function of batches."""
+    """Under `jax.vmap`, evaluates batch elements one after the other, because the loss has no
+    batched form."""
     mapped = [i for i, axis in enumerate(axes) if axis is not None]
     stacks = [jnp.moveaxis(operands[i], axes[i] or 0, 0) for i in mapped]
 

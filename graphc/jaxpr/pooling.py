@@ -1,4 +1,4 @@
-"""Rules of windows that slide, and of what `jax.grad` makes of them."""
+"""Rules of sliding windows and of their gradients by `jax.grad`."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _min_pool(eqn: Equation, x: Tensor, at: _Windows) -> Tensor:
 def _sum_pool(eqn: Equation, x: Tensor) -> Tensor:
     if any(d != 1 for d in eqn.ints("window_dilation")):
         eqn.refuse("with window_dilation is not imported")
-    # Zeros between the elements, and what a window of ours does not reach over, by padding.
+    # Zeros between the elements, and padding that graphc's windows do not support.
     pads, spread = [], []
     window, gaps = eqn.ints("window_dimensions"), eqn.ints("base_dilation")
     for (low, high), size, gap in zip(_pads(eqn), window, gaps, strict=True):

@@ -18,7 +18,7 @@ def primitive(eqn: Equation, *operands: Tensor) -> Sequence[Tensor]:
     """A `Primitive` node.
 
     Raises:
-        JaxImportError: the primitive holds what cannot be written, or JAX keeps it for itself.
+        JaxImportError: the primitive has a parameter that cannot be written, or is private to JAX.
     """
     name = eqn.eqn.primitive.name
     if not is_known(name):

@@ -24,8 +24,9 @@ def _ints(axes: Sequence[Any]) -> Axes:
 
 
 def _dot_general(eqn: Equation, a: Tensor, b: Tensor) -> Tensor:
-    # A wider preferred_element_type asks for sums in it: products of wider operands are that.
-    # `precision`, a matter of the matrix units of GPUs and TPUs, is left to how we compile.
+    # A wider preferred_element_type requests sums in that dtype, which products of wider operands
+    # provide. `precision`, which concerns the matrix units of GPUs and TPUs, is left to the compile
+    # options.
     a, b = to_dtype(a, eqn.type.dtype), to_dtype(b, eqn.type.dtype)
     contract, batch = [(_ints(of_a), _ints(of_b)) for of_a, of_b in eqn.params["dimension_numbers"]]
     if _is_matmul(a, contract[0], batch[0]) and _is_matmul(b, contract[1], batch[1]):
@@ -33,7 +34,7 @@ def _dot_general(eqn: Equation, a: Tensor, b: Tensor) -> Tensor:
         transpose_b = contract[1][0] == b.ndim - 1
         return emit_one(MATMUL, (a, b), transpose_a=transpose_a, transpose_b=transpose_b)
     if not batch[0] and a.ndim > 2 and b.ndim == 2 and contract == ((a.ndim - 1,), (0,)):
-        return emit_one(MATMUL, (a, b))  # rows of many matrices through one
+        return emit_one(MATMUL, (a, b))  # rows of several matrices multiplied by one matrix
     return dot_general(a, b, contract, batch)
 
 
@@ -44,7 +45,7 @@ def _is_matmul(x: Tensor, contract: Axes, batch: Axes) -> bool:
 
 
 def _ragged_dot(eqn: Equation, a: Tensor, b: Tensor, *others: Tensor) -> Tensor:
-    """Groups of rows, each with a matrix of its own, and the gradient for these matrices."""
+    """Groups of rows, each with its own matrix, and the gradient of these matrices."""
     params = eqn.params
     dims = params["ragged_dot_dimension_numbers"]
     (of_a, of_b), batch = dims.dot_dimension_numbers
@@ -90,7 +91,8 @@ def _conv(eqn: Equation, x: Tensor, w: Tensor) -> Tensor:
 def _spread(
     eqn: Equation, x: Tensor, pads: list[tuple[int, int]]
 ) -> tuple[Tensor, list[tuple[int, int]]]:
-    """Zeros between the rows (a transposed convolution's), and what negative padding cuts off."""
+    """Inserts zeros between the rows (for a transposed convolution), and removes rows for negative
+    padding."""
     dilation = eqn.ints("lhs_dilation")
     if all(d == 1 for d in dilation) and all(p >= 0 for pair in pads for p in pair):
         return x, pads
@@ -102,7 +104,7 @@ def _spread(
 
 
 def _as_channels(x: Tensor, groups: int) -> Tensor:
-    """Groups of a batch beside each other as groups of channels."""
+    """Turns groups of a batch into groups of channels."""
     batch, *space, channels = x.shape
     split = reshaped(x, (groups, batch // groups, *space, channels))
     last = split.ndim - 1

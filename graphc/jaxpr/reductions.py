@@ -1,4 +1,4 @@
-"""Rules of reductions, and of running ones."""
+"""Rules of reductions and cumulative reductions."""
 
 from __future__ import annotations
 

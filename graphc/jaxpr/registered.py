@@ -1,4 +1,4 @@
-"""`register_op`: an operator of the user's from one Python function of JAX arrays."""
+"""`register_op`: a user's operator from one Python function of JAX arrays."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def register_op(
 ) -> Callable[..., Any]:
     """A new operator `name`, and the function that adds its nodes to the graph.
 
-    The nodes are opaque: passes move and merge them and do not look inside (`gc.from_jax` is for
-    that). Caches know the operator by what JAX makes of `fn`, and keep no executable where that
-    cannot be told, or that a `layout` rule has cut; texts, graphs and artifacts by its
-    name, and whoever reads one must have registered it too.
+    The nodes are opaque: passes move and merge them but do not look inside (use `gc.from_jax` for
+    that). Caches identify the operator by the jaxpr of `fn`. They store no executable if the jaxpr
+    is unknown, or if a `layout` rule has split the operator. Texts, graphs and artifacts identify
+    it by its name, so their readers must register it too.
 
     Args:
-        name: in CamelCase, not yet that of an operator.
+        name: in CamelCase; no other operator may have it.
         fn: `(*arrays, **options) -> array`, or a tuple of arrays: pure JAX, without callbacks.
         infer: `(*types, **options) -> type`, or a tuple of types: what has a shape and a dtype,
             such as `gc.TensorSpec`. By default `fn` is traced for the types, with JAX's symbolic
@@ -63,17 +63,17 @@ def register_op(
             adjoint is of the type of its input. By default the derivative is `jax.vjp` of `fn`,
             which follows `jax.custom_vjp`.
         layout: the rule for data parallelism; without one operands are gathered.
-        doc: a sentence on what it calculates.
+        doc: a sentence that describes what it computes.
 
     Returns:
         A function `(*tensors, name=None, **options)` of a tensor, or of a tuple of them. Options
         are numbers, strings, dtypes, sizes, arrays, and tuples and mappings of such.
 
     Raises:
-        AttributeValueError: the name is taken or no name, or `fn` no function. Later: an option
-            of another kind, or what `fn` returns or calls back.
-        GradientError: later: an adjoint of another type than the input.
-        LoweringError: later: `fn` gives other types than `infer` says.
+        AttributeValueError: the name is invalid or in use, or `fn` is not a function. Later: an
+            option has another kind, or `fn` returns an invalid value or calls back.
+        GradientError: later: an adjoint has another type than the input.
+        LoweringError: later: `fn` returns other types than `infer` gives.
         JaxImportError: later, where `fn` cannot be traced for named sizes. Errors of `fn`'s own
             pass through.
 
@@ -86,7 +86,7 @@ def register_op(
     """
     if not _NAME.match(str(name)):
         raise AttributeValueError(
-            f"register_op: {name!r} is no name of an operator",
+            f"register_op: {name!r} is not a name for an operator",
             source=current_source(),
             hint="use CamelCase: letters and digits, starting with a capital letter",
         )
@@ -163,7 +163,7 @@ def _fits(type: TensorType, dtype: Any, shape: Sequence[Any]) -> bool:
 
 @dataclass(frozen=True)
 class _Registered:
-    """What the record of a registered operator consists of."""
+    """The parts of the record of a registered operator."""
 
     name: str
     fn: Callable[..., Any]
@@ -221,9 +221,9 @@ class _Registered:
             )
 
     def content(self, node: Node) -> str | None:
-        """A digest of what JAX makes of `fn` now for these operands, its derivatives included.
+        """A digest of the current jaxpr of `fn` for these operands, including its derivatives.
 
-        None where that cannot be told: JAX cannot trace it for these types, or it calls back.
+        None if it is unknown: JAX cannot trace `fn` for these types, or it calls back.
         """
         types = tuple([t.type for t in node.inputs])
         options = node.attrs["options"]
@@ -232,7 +232,7 @@ class _Registered:
             if "custom_" in str(jaxprs[0]) and not self.has_gradient:
                 # The derivative is a Python function in there.
                 jaxprs.append(self._backward(types, options))
-        except Exception:  # the user's: raised again where it is lowered, if it matters there
+        except Exception:  # an error of the user's function: lowering raises it again if it matters
             return None
         return None if any(_called_back(jaxpr) for jaxpr in jaxprs) else digest(jaxprs)
 
@@ -251,7 +251,7 @@ class _Registered:
         return trace(backward, types).jaxpr
 
     def _trace(self, types: tuple[TensorType, ...], options: Mapping[str, Any]) -> Traced:
-        """`fn` as it is now: what it closes over may have changed since the last time."""
+        """Traces `fn` again, because values that it closes over may have changed."""
         return trace(lambda *values: self._call(values, options), types)
 
     def _traced_once(self, types: tuple[TensorType, ...], options: Mapping[str, Any]) -> Traced:
@@ -281,7 +281,7 @@ def digest(jaxprs: Sequence[Any]) -> str:
 
 
 def _called_back(jaxpr: Any) -> str:
-    """The primitives that call back to Python, in words; empty where there are none."""
+    """The primitives that call back to Python, as text; empty if there are none."""
     names = {eqn.primitive.name for inner in _jaxprs(jaxpr) for eqn in inner.eqns}
     return ", ".join(sorted(names & CALLBACKS.keys()))
 

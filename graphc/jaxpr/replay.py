@@ -1,4 +1,4 @@
-"""A jaxpr replayed as nodes: one rule for each equation, in order, dead ones left out."""
+"""Replays a jaxpr as nodes: one rule for each equation, in order, without dead equations."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from graphc.jaxpr.sources import is_users, user_line
 from graphc.jaxpr.symbols import Symbols
 from graphc.ops.core.emit import constant
 
-_SHARED = 16  # elements: constants up to this size are made once
+_SHARED = 16  # elements: constants up to this size are created once
 
 
 class Replay:
     """Adds the nodes of jaxprs to the graph being built.
 
     Args:
-        symbols: named sizes, ours and JAX's.
-        rule_of: gives the rule of an equation's primitive, or raises.
-        max_trips: of loops of a computed length.
+        symbols: the named sizes of graphc and of JAX.
+        rule_of: returns the rule of an equation's primitive, or raises.
+        max_trips: the maximum number of iterations of loops of a computed length.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class Replay:
         """The results of `jaxpr` (closed or open) for `operands`.
 
         Args:
-            used: which results are needed; the others are not made, and the list is shorter.
+            used: which results are needed. The others are not computed, and the list is shorter.
             sources: whether the equations' own lines are the user's.
 
         Raises:
-            JaxImportError: an equation that cannot become nodes.
+            JaxImportError: an equation cannot be turned into nodes.
         """
         inner = getattr(jaxpr, "jaxpr", jaxpr)
         values: dict[Any, Tensor] = dict(zip(inner.invars, operands, strict=True))
@@ -81,10 +81,10 @@ class Replay:
         return [value(v) for v in wanted]
 
     def type(self, aval: Any) -> TensorType:
-        """The type of a value of JAX's; of random keys, that of their words.
+        """The type of a JAX value; for random keys, the type of their words.
 
         Raises:
-            JaxImportError: a random key of another generator than graphc's.
+            JaxImportError: a random key belongs to another generator than graphc's.
         """
         shape = self._symbols.dims(aval.shape)
         if is_key(aval.dtype):
@@ -92,7 +92,7 @@ class Replay:
         return TensorType(as_dtype(aval.dtype), shape)
 
     def constant(self, value: Array) -> Tensor:
-        """`value` as a tensor; small ones are made once for each graph."""
+        """`value` as a tensor; small ones are created once for each graph."""
         if value.size > _SHARED:
             return constant(value)
         key = (AMBIENT.graphs[-1], value.dtype, value.shape, value.tobytes())
@@ -139,8 +139,8 @@ class Replay:
 
 
 def _live(eqns: Sequence[Any], wanted: Sequence[Any]) -> list[tuple[Any, tuple[bool, ...]]]:
-    """The equations that `wanted` needs, or that do more than compute, and which results of
-    each are needed."""
+    """The equations that `wanted` needs or that have effects, and the results of each that are
+    needed."""
     needed = {v for v in wanted if not isinstance(v, Literal)}
     found = []
     for eqn in reversed(eqns):
@@ -160,7 +160,7 @@ def _check_type(eqn: Any, tensor: Tensor, expected: TensorType) -> None:
         pairs = zip(got.shape, expected.shape, strict=True)
         if all(graph.constraints.unify(a, b) for a, b in pairs):
             return
-    refuse(eqn, f"its nodes give {got} where JAX has {expected}", "please report this")
+    refuse(eqn, f"its nodes give {got}, but JAX gives {expected}", "please report this")
 
 
 def _failed(eqn: Any, error: GraphcError) -> JaxImportError:

@@ -26,7 +26,7 @@ def _to_result_shape(eqn: Equation, x: Tensor) -> Tensor:
 
 
 def reshaped(x: Tensor, shape: Shape) -> Tensor:
-    """`x` under `shape`; itself where it has that already."""
+    """`x` under `shape`; itself if it already has this shape."""
     return x if x.type.shape == shape else reshape(x, shape)
 
 
@@ -48,7 +48,7 @@ def _transpose(eqn: Equation, x: Tensor) -> Tensor:
 
 
 def transposed(x: Tensor, perm: tuple[int, ...]) -> Tensor:
-    """`x` with its axes in the order `perm`; itself where they are already."""
+    """`x` with its axes in the order `perm`; itself if they are already in this order."""
     if perm == tuple(range(len(perm))):
         return x
     return transpose(x, perm)

@@ -1,4 +1,4 @@
-"""Where in the user's JAX code, and where in a library, an equation comes from."""
+"""Finds the line of an equation in the user's JAX code, and its origin in a library."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def _is_jax_or_python(file: str) -> bool:
 
 
 def _traceback(eqn: Any) -> Any:
-    # An equation's record is public, what its source holds is not promised: absent, no line.
+    # The record of an equation is public, but the content of its source is not. If it is absent,
+    # there is no line.
     return getattr(eqn.source_info, "traceback", None)
 
 
@@ -48,11 +49,11 @@ def _frames(traceback: Any) -> Sequence[Any]:
 
 
 def user_line(eqn: Any) -> Source | None:
-    """The innermost line of the equation's traceback that is no library's; None for none."""
+    """The innermost line of the equation's traceback that is not in a library, or None."""
     return _user_line(_traceback(eqn))
 
 
-@lru_cache(maxsize=512)  # equal ones are many: those of each layer
+@lru_cache(maxsize=512)  # many are equal: those of each layer
 def _user_line(traceback: Any) -> Source | None:
     for frame in _frames(traceback):
         if not _is_installed(frame.file_name):
@@ -72,7 +73,7 @@ def origin(eqn: Any) -> str | None:
 def is_users(jaxpr: Any) -> bool:
     """Whether a nested jaxpr is the user's own function.
 
-    JAX keeps the jaxprs of its own functions from call to call, with the lines of the first.
+    JAX caches the jaxprs of its own functions, with the lines of the first call.
     """
     file = getattr(getattr(jaxpr, "debug_info", None), "func_filename", None)
     return isinstance(file, str) and not _is_installed(file)

@@ -21,27 +21,27 @@ _POWER = re.compile(r"([A-Za-z_]\w*)\^(\d+)")
 class Symbols:
     """The named sizes of some types, each with a JAX symbol of one scope.
 
-    JAX prints its dims as we write ours, so the way back is our own parser.
+    JAX prints its dims in graphc's notation, so graphc's own parser converts them back.
     """
 
     def __init__(self, types: Iterable[TensorType]) -> None:
         names = sorted({n for type in types for dim in type.shape for n in symbols_of(dim)})
-        # Ours may hold dots, JAX's may not.
+        # graphc's names may contain dots, but JAX's may not.
         self._ours = {f"d{i}": symbol(name) for i, name in enumerate(names)}
         dims = export.symbolic_shape(", ".join(self._ours)) if names else ()
         self._theirs: dict[str, Any] = dict(zip(names, dims, strict=True))
         self._parsed: dict[str, Dim] = {}
 
     def struct(self, type: TensorType) -> jax.ShapeDtypeStruct:
-        """`type` as JAX traces it."""
+        """`type` in the form for JAX's tracing."""
         shape = tuple(substitute(dim, self._theirs) for dim in type.shape)
         return jax.ShapeDtypeStruct(shape, type.dtype)
 
     def dim(self, dim: Any) -> Dim:
-        """A dim of JAX's as one of ours.
+        """Converts a JAX dim to a graphc dim.
 
         Raises:
-            JaxImportError: it is no sum, product or floor division.
+            JaxImportError: it is not a sum, product or floor division.
         """
         if type(dim) is int:
             return dim
@@ -51,11 +51,11 @@ class Symbols:
         return self._parsed[text]
 
     def dims(self, shape: Sequence[Any]) -> Shape:
-        """A shape of JAX's as one of ours."""
+        """Converts a JAX shape to a graphc shape."""
         return tuple([d if type(d) is int else self.dim(d) for d in shape])
 
     def named(self, text: str) -> str:
-        """A text of JAX's with our names in it."""
+        """A JAX text with graphc's names."""
         return _SYMBOL.sub(lambda m: str(self._ours.get(m[0], m[0])), text)
 
     def _parse(self, text: str) -> Dim:
@@ -64,7 +64,7 @@ class Symbols:
             result: Dim = substitute(parse_dim(written), self._ours)
         except TextError as error:
             raise JaxImportError(
-                f"the JAX function makes a size that graphc cannot express: {self.named(text)}",
-                hint="fix that size: give the placeholder an int in its place",
+                f"the JAX function computes a size that graphc cannot express: {self.named(text)}",
+                hint="fix that size: give the placeholder an int instead",
             ) from error
         return result

@@ -1,6 +1,6 @@
-"""The table of primitives: a rule for each, or why there is none.
+"""The table of primitives: a rule for each, or the reason why there is none.
 
-A primitive that stands in no table becomes a `Primitive` node.
+A primitive that is in no table becomes a `Primitive` node.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _GROUPS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
         ("rng_uniform",),
     ),
     (
-        "collectives are graphc's to insert",
+        "graphc inserts collectives itself",
         "write the function for the whole batch: a strategy splits it over devices",
         ("all_gather", "all_gather_invariant", "all_to_all", "axis_index", "pbroadcast",
          "pcast", "pmax", "pmin", "ppermute", "psum", "psum2", "psum_invariant", "psum_scatter",

@@ -34,7 +34,8 @@ class Traced(NamedTuple):
         return [replay.type(aval) for aval in self.jaxpr.out_avals]
 
     def fills(self) -> list[np.ndarray[Any, Any] | None]:
-        """For each result the scalar that fills it, where its equation says so; else None."""
+        """For each result the scalar that fills it, if its equation is a broadcast of one; else
+        None."""
         inner = getattr(self.jaxpr, "jaxpr", self.jaxpr)
         filled: dict[Any, Any] = {
             eqn.outvars[0]: eqn.invars[0]
@@ -54,19 +55,20 @@ class Traced(NamedTuple):
         used: Sequence[bool] | None = None,
         max_trips: int | None = None,
     ) -> list[Tensor]:
-        """Adds the nodes for `operands` to the graph being built; gives the leaves of the results.
+        """Adds the nodes for `operands` to the graph being built; returns the leaves of the
+        results.
 
-        Loops of a computed length end after `max_trips` at the latest, if given.
+        Loops of a computed length end after at most `max_trips` iterations, if it is given.
 
         Raises:
-            JaxImportError: an equation that cannot become nodes.
+            JaxImportError: an equation cannot be turned into nodes.
         """
         with x64_for(t.type for t in operands):
             return Replay(self.symbols, rule_of, max_trips).run(self.jaxpr, operands, used)
 
 
 def x64_for(types: Any) -> AbstractContextManager[Any]:
-    """JAX's 64-bit mode where one of `types` needs it; else whatever holds."""
+    """JAX's 64-bit mode if one of `types` needs it; otherwise the current mode."""
     if any(is_64bit(type.dtype) for type in types):
         context: AbstractContextManager[Any] = jax.enable_x64(True)
         return context
@@ -77,8 +79,8 @@ def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
     """`fn(*values)` traced for values of `types`, in 64-bit mode if one of them is 64 bits wide.
 
     Raises:
-        JaxImportError: `fn` returned a tensor of the graph, or sizes that depend on the named
-            ones in a way JAX cannot decide.
+        JaxImportError: `fn` returned a tensor of the graph, or it depends on named sizes in a way
+            that JAX cannot decide.
     """
     symbols = Symbols(types)
     source = AMBIENT.source or current_source()
@@ -89,7 +91,7 @@ def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
         for leaf in leaves:
             if isinstance(leaf, Operand):
                 raise JaxImportError(
-                    f"the JAX function returned {leaf!r}, which it was not given",
+                    f"the JAX function returned {leaf!r}, which is not one of its arguments",
                     source=source,
                     hint="pass the tensor as an argument",
                 )
@@ -101,10 +103,10 @@ def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
             jaxpr = jax.make_jaxpr(flat)(*[symbols.struct(type) for type in types])
         except InconclusiveDimensionOperation as error:
             raise JaxImportError(
-                "the JAX function decides something by a named size",
+                "the JAX function has a decision that depends on a named size",
                 details=[symbols.named(str(error).splitlines()[0])],
                 source=source,
-                hint="give the placeholders ints in place of named sizes",
+                hint="give the placeholders ints instead of named sizes",
             ) from error
         except JaxImportError:
             raise
@@ -113,7 +115,8 @@ def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
             if symbols.named(text) != text:
                 error.add_note(f"with the graph's names: {symbols.named(text)}")
                 error.add_note(
-                    "JAX takes different names for different sizes: if they are one size, give the "
+                    "JAX treats different names as different sizes: if they are the same size, "
+                    "give the "
                     'placeholders one name for it, as in gc.placeholder(("batch", 4)), or one int'
                 )
             error.add_note(

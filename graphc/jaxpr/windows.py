@@ -1,4 +1,4 @@
-"""Windows at a computed place: dynamic slices and their updates."""
+"""Windows at a computed position: dynamic slices and their updates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphc.ops.structure.state import dim_value
 
 
 def dynamic_slice(x: Tensor, starts: Sequence[Tensor], sizes: Shape) -> Tensor:
-    """The window of `sizes` of `x` from `starts`, which are clamped so that it lies in `x`."""
+    """The window of `sizes` of `x` from `starts`, which are clamped so that it is inside `x`."""
     lows: list[Dim] = [0] * x.ndim
     limits: list[Dim] = list(x.shape)
     for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
@@ -30,21 +30,22 @@ def dynamic_slice(x: Tensor, starts: Sequence[Tensor], sizes: Shape) -> Tensor:
 
 
 def dynamic_update_slice(x: Tensor, update: Tensor, starts: Sequence[Tensor]) -> Tensor:
-    """`x` with `update` in place of the window from `starts`, clamped as by `dynamic_slice`."""
+    """`x` with the window from `starts` replaced by `update`. `starts` is clamped as in
+    `dynamic_slice`."""
     if update.shape == x.shape:
         return update
     return dynamic_slicing.dynamic_update_slice(x, update, _places(starts))
 
 
 def _places(starts: Sequence[Tensor]) -> list[Tensor]:
-    """The starts for our operators, to which those below 0 count from the end."""
+    """The starts for graphc's operators, in which negative starts count from the end."""
     wide = [_signed(start) for start in starts]
     dtype = next((start.dtype for start in wide if is_64bit(start.dtype)), INT32)
     return [maximum(to_dtype(start, dtype), 0) for start in wide]
 
 
 def in_range(x: Tensor, starts: Sequence[Tensor], sizes: Shape) -> Tensor | None:
-    """Whether the window lies in `x` as it is; None where that is known."""
+    """Whether the window is inside `x` without clamping; None if this is known to be true."""
     result: Tensor | None = None
     for start, size, full in zip(starts, sizes, x.shape, strict=True):
         room = full - size
@@ -62,7 +63,7 @@ def _fits(start: int, room: Dim) -> bool:
 
 
 def _known_start(start: Tensor, room: Dim) -> int | None:
-    """The clamped start, where it is known; `room` is how far it may go."""
+    """The clamped start, if it is known. `room` is the largest valid start."""
     known = 0 if room == 0 else known_int(start)
     if known is not None and isinstance(room, int):
         return min(max(known, 0), room)

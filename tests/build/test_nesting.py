@@ -118,7 +118,7 @@ def test_a_full_stack_is_an_error_of_graphc() -> None:
     while frame is not None:
         frames, frame = frames + 1, frame.f_back
     for left in (30, 50, 100, 200):
-        with pytest.raises(ExecutionError, match=r"(?s)stack has no room.*recursion") as caught:
+        with pytest.raises(ExecutionError, match=r"(?s)stack is too small.*recursion") as caught:
             deep(sys.getrecursionlimit() - frames - left)
         assert caught.value.__cause__ is not None
     assert_near(deep(1), np.sin(np.ones(2)), rtol=1e-5)  # the session still works

@@ -101,7 +101,7 @@ def test_unknown_things_are_named() -> None:
     manifest, arrays = dumped()
     for key, value, message in [
         ("format", "tflite", "this is not serialised IR of graphc"),
-        ("version", 2, "(?s)has version 2, and this graphc reads up to 1.*newer graphc"),
+        ("version", 2, "(?s)has version 2, but this graphc reads versions up to 1.*newer graphc"),
         ("version", 0, "version must be a positive integer"),
         ("version", "1", "version must be a positive integer"),
         ("kind", "graph", "the manifest is of a 'graph', not of a program"),
@@ -177,7 +177,7 @@ FAULTS: list[tuple[Edit, str]] = [
     (lambda m, a: m["arrays"]["a0"].pop("sha256"), "arrays.a0.sha256: expected a string"),
     (lambda m, a: a.clear(), "arrays.a0: its bytes are missing"),
     (lambda m, a: a.update(a0=a["a0"].view(np.float32)), "arrays.a0: its bytes are missing"),
-    (lambda m, a: a.update(a0=a["a0"] ^ 1), "checksum does not fit: the data were altered"),
+    (lambda m, a: a.update(a0=a["a0"] ^ 1), "checksum does not match: the data were altered"),
 ]  # fmt: skip
 
 
@@ -287,7 +287,7 @@ def test_a_flipped_bit_in_a_constant_is_found() -> None:
     data = bytearray(to_bytes(manifest, arrays))
     at = bytes(data).index(arrays["a0"].tobytes()) + 700
     data[at] ^= 1
-    with pytest.raises(SerialError, match="checksum does not fit"):
+    with pytest.raises(SerialError, match="checksum does not match"):
         load(*from_bytes(bytes(data)))
 
 

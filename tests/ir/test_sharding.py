@@ -61,7 +61,9 @@ def test_named_sizes_are_not_refused_before_they_are_bound() -> None:
     with Graph():
         x = gc.placeholder((None, 6), name="x")
     check_on_mesh(("data",), x.type, {"data": 4}, "x", None)
-    with pytest.raises(LayoutError, match=r"axis 1 of .* has 6 elements, which the mesh's data=4"):
+    with pytest.raises(
+        LayoutError, match=r"axis 1 of .* has 6 elements, which do not divide by the mesh's data=4"
+    ):
         check_on_mesh((None, "data"), x.type, {"data": 4}, "x", None)
 
 
@@ -75,14 +77,14 @@ def test_programs_are_read_back() -> None:
     assert difference(program, loaded) is None
     assert fingerprint(loaded) == fingerprint(program)
     manifest["program"]["shards"]["w"] = [["data", "data"], None]
-    with pytest.raises(SerialError, match=r"shards.w: expected what axes are cut along"):
+    with pytest.raises(SerialError, match=r"shards.w: expected the mesh axes to split along"):
         load_program(manifest, arrays, CATALOGUE)
 
 
 def test_what_no_spec_is_is_refused_in_text() -> None:
     with pytest.raises(TextError, match="expected a spec"):
         parsed(TEXT.replace('["data", "model"], none', '"data", "data"'))
-    with pytest.raises(VerifyError, match="does not say how 'w' lies"):
+    with pytest.raises(VerifyError, match="is not a valid spec for 'w'"):
         verify(parsed(TEXT.replace('[["data", "model"], none]', '["data"]')), "bound")
 
 
@@ -113,7 +115,7 @@ def test_variables_are_read_back() -> None:
         assert read.variable("v").shard is None
         assert read.variable("w").collections == ("c",)
     manifest["graph"]["variables"][0]["shard"] = "data"
-    with pytest.raises(SerialError, match="expected what axes are cut along"):
+    with pytest.raises(SerialError, match="expected the mesh axes to split along"):
         load_graph(manifest, arrays, CATALOGUE, {})
 
 

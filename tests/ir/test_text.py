@@ -261,7 +261,7 @@ BAD = [
     (body("%0 = Relu(z) : f32[2, n]"), r"line 2: z is not defined here"),
     (body("%0 = Relu(x) : f32[2, n]", "%0 = Relu(x) : f32[2, n]"), r"line 3: %0 is defined twice"),
     (body("%0 = Relu(x)"), r"line 3: expected ':', got 'return'"),
-    (body("%0 = Relu(x) : f32[2], f32[2]"), r"line 2: 1 results with 2 types"),
+    (body("%0 = Relu(x) : f32[2], f32[2]"), r"line 2: 1 results but 2 types"),
     (body("%0 = Relu(x) : f32[2] junk"), r"line 2: expected the end of the line, got 'junk'"),
     (body("%0 = Relu(x : f32[2]"), r"line 2: expected ',' or '\)', got ':'"),
     (body("%0 = Softmax(x) {axes=1} : f32[2]"), r"no attribute of Softmax 'axes'.*mean 'axis'"),

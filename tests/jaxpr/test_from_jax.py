@@ -317,7 +317,7 @@ def test_specs_import_at_once_and_check_calls() -> None:
         (lambda x: lax.reduce(x, 1.0, lambda a, b: a * b + a, (0,)), "'reduce': .* is a function"),
         (
             lambda x: lax.platform_dependent(x, cpu=jnp.sin, cuda=jnp.sin),
-            "'platform_index': what depends on the platform",
+            "'platform_index': platform-dependent code",
         ),
         (lambda x: lax.reduce_or(x.astype(int), (0,)), "'reduce_or': of int32 .bit by bit."),
         (
@@ -342,7 +342,9 @@ def test_refused(fn: Any, text: str) -> None:
 def test_sizes_that_jax_cannot_decide_or_graphc_not_express() -> None:
     with Graph():
         x = placeholder(("rows", 3), name="x")
-        with pytest.raises(JaxImportError, match="decides something by a named size") as caught:
+        with pytest.raises(
+            JaxImportError, match="has a decision that depends on a named size"
+        ) as caught:
             from_jax(lambda x: x if x.shape[0] > 2 else -x)(x)
         assert "'rows' > '2' is inconclusive" in str(caught.value)
         with pytest.raises(JaxImportError, match=re.escape("mod(rows, 2)")):

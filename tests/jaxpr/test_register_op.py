@@ -217,8 +217,8 @@ def test_back_to_jax() -> None:
 @pytest.mark.parametrize(
     ("name", "fn", "text"),
     [
-        ("swish", jnp.sin, "'swish' is no name of an operator"),
-        (3, jnp.sin, "3 is no name"),
+        ("swish", jnp.sin, "'swish' is not a name for an operator"),
+        (3, jnp.sin, "3 is not a name"),
         ("Tanh", jnp.sin, "there is an operator 'Tanh' already"),
         ("Swish", 3, "3 is not a function"),
     ],

@@ -1,4 +1,4 @@
-"""Colours of images, [..., channels], in other terms, and images made brighter or more vivid.
+"""Conversions between colour spaces of images, [..., channels], and colour adjustments.
 
 Values are floating, from 0 to 1. Hue, saturation and value have finite gradients at grey, where
 the hue jumps.
@@ -81,7 +81,8 @@ def rgb_to_hsv(x: Any, *, name: str | None = None) -> Tensor:
     value, least = reduce_max(rows, -1), reduce_min(rows, -1)
     spread = subtract(value, least)
     is_grey = equal(spread, 0)
-    # What is not taken must be finite: else the derivatives of what is taken were not.
+    # Values that are not selected must be finite, because otherwise the derivatives of the selected
+    # values are not.
     over = where(is_grey, 1, spread)
     sector = where(
         equal(value, red),
@@ -120,7 +121,7 @@ def hsv_to_rgb(x: Any, *, name: str | None = None) -> Tensor:
 
 
 def rgb_to_grayscale(x: Any, *, name: str | None = None) -> Tensor:
-    """How bright red, green and blue are together: [..., 3] to [..., 1] (BT.601).
+    """The brightness of red, green and blue: [..., 3] to [..., 1] (BT.601).
 
     Raises:
         ShapeError, DTypeError: as `rgb_to_hsv`.
@@ -166,7 +167,7 @@ def adjust_brightness(x: Any, delta: Any, *, name: str | None = None) -> Tensor:
 
 
 def adjust_contrast(x: Any, factor: Any, *, name: str | None = None) -> Tensor:
-    """`x` as far from the mean of each channel of each image as `factor` says, times as much.
+    """Multiplies the differences of `x` from the mean of each channel of each image by `factor`.
 
     Args:
         x: [..., height, width, channels], floating.
@@ -191,7 +192,7 @@ def adjust_contrast(x: Any, factor: Any, *, name: str | None = None) -> Tensor:
 
 
 def adjust_saturation(x: Any, factor: Any, *, name: str | None = None) -> Tensor:
-    """`x` with its saturation times `factor`, kept from 0 to 1.
+    """`x` with its saturation multiplied by `factor` and clipped to [0, 1].
 
     Args:
         x: [..., 3], red, green and blue, floating, from 0 to 1.
@@ -245,7 +246,7 @@ def _floating(what: str, x: Any) -> tuple[Tensor, Tensor]:
         refuse(
             f"{what}: x must be floating, got {x.dtype.name}",
             error=DTypeError,
-            hint="cast it, and divide it by its greatest value",
+            hint="cast it, and divide it by its maximum value",
             x=x,
         )
     return x, to_dtype(x, wide(x.dtype))

@@ -1,4 +1,4 @@
-"""Transposed convolutions, and those that mix places and channels apart."""
+"""Transposed convolutions and separable convolutions."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def conv2d_transpose(
         x: [batch, height, width, channels], floating.
         w: [rows, columns, filters / groups, channels], promoted with `x`: the kernel of the
             convolution that this one is the transpose of.
-        strides: how many elements of the result lie between those of x.
+        strides: the distance in the result between neighbouring elements of x.
         padding: of that convolution: "same" gives height * stride rows, "valid" the fewest that
             hold every product, an int or pairs so many less at the sides.
         dilation: steps between the taps of the kernel.
-        groups: cuts channels and filters into so many groups that do not see each other.
+        groups: splits channels and filters into this number of independent groups.
         name: of the node.
 
     Returns:
@@ -132,7 +132,7 @@ def separable_conv(
     dilation: int | tuple[int, ...] = 1,
     name: str | None = None,
 ) -> Tensor:
-    """A depthwise convolution, then a product with one matrix at every place.
+    """A depthwise convolution, then a product with one matrix at every position.
 
     Args:
         x: [batch, ..., channels], floating, with any number of spatial axes.

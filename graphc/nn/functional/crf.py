@@ -1,4 +1,5 @@
-"""Linear-chain conditional random fields: how likely the tags of sequences are, and the likeliest.
+"""Linear-chain conditional random fields: the probability of tag sequences, and the most likely
+sequence.
 
 The score of the tags of a sequence is the sum of the score of each tag at its step and of that of
 each transition from one tag to the next.
@@ -42,7 +43,7 @@ def crf_log_likelihood(
         tags: [batch, time], integers. A tag out of range has the log probability -inf. Tags and
             lengths out of range are errors in runs with `CompileOptions(check_numerics=True)`.
         transitions: [tags, tags], floating: from the tag of the row to that of the column.
-        lengths: [batch], integers: how many steps count; all by default.
+        lengths: [batch], integers: the number of valid steps; all by default.
         name: of the last node.
 
     Returns:
@@ -74,7 +75,8 @@ def crf_log_likelihood(
 def crf_log_norm(
     scores: Any, transitions: Any, lengths: Any = None, *, name: str | None = None
 ) -> Tensor:
-    """The logarithm of the sum of the exponentials of the scores of all tags there are, [batch].
+    """The logarithm of the sum of the exponentials of the scores of all possible tag sequences,
+    [batch].
 
     Arguments and errors as of `crf_log_likelihood`.
     """
@@ -146,7 +148,7 @@ def _operands(
         sizes = as_lengths(what, lengths, x.shape[0], x.shape[1])
     dtype = wide(x.dtype)
     inside = expand_dims(sequence_mask(sizes, x.shape[1]), -1)
-    # What stands after a length may be NaN, and reaches no gradient.
+    # Values after the length may be NaN, and do not affect gradients.
     return where(inside, to_dtype(x, dtype), 0), to_dtype(moves, dtype), sizes, x.dtype
 
 
@@ -175,8 +177,8 @@ def _log_sum(x: Tensor, axis: int) -> Tensor:
 
 
 def _score(x: Tensor, tags: Tensor, moves: Tensor, sizes: Tensor) -> Tensor:
-    """The score of the tags of each sequence, -inf for tags that there are not; what stands after
-    its length has no effect."""
+    """The score of the tags of each sequence, -inf for tags that there are not; values after its
+    length have no effect."""
     inside = sequence_mask(sizes, x.shape[1])
     count = dim_value(x.shape[2])
     tags = where(inside, to_dtype(tags, wide_integer(tags.dtype)), 0)

@@ -47,19 +47,19 @@ def ctc_loss(
     Args:
         logits: [batch, time, classes], floating.
         labels: [batch, labels], integers: class numbers, none of them the blank.
-        logit_lengths: [batch], integers: how many steps count; all by default.
-        label_lengths: [batch], integers: how many labels count; all by default. Labels and lengths
-            out of range are errors in runs with `CompileOptions(check_numerics=True)`.
-        blank: the class that is no label.
+        logit_lengths: [batch], integers: the number of valid steps; all by default.
+        label_lengths: [batch], integers: the number of valid labels; all by default. Labels and
+            lengths out of range are errors in runs with `CompileOptions(check_numerics=True)`.
+        blank: the class that is not a label.
         name: of the last node.
 
     Returns:
-        [batch]; infinite, with a gradient of 0, where the steps are too few for the labels.
+        [batch]; infinite, with a gradient of 0, if there are too few steps for the labels.
 
     Raises:
         ShapeError: ranks or batch sizes that do not fit.
         DTypeError: labels or lengths that are not integers, logits that are not floating.
-        AttributeValueError: a blank that is no class.
+        AttributeValueError: `blank` is not a class.
 
     Source: Graves et al., 2006, doi:10.1145/1143844.1143891; `optax.ctc_loss`.
     """
@@ -68,7 +68,7 @@ def ctc_loss(
     batch, time, _ = logits.shape
     log_p = log_softmax(to_dtype(logits, wide(logits.dtype)))
     counts = _lengths(label_lengths, labels, labels.shape[1])
-    # What lies beyond a sequence is read as blanks, whatever it is.
+    # Values beyond the end of a sequence are treated as blanks.
     labels = to_dtype(labels, wide_integer(labels.dtype))  # `blank` must fit
     labels = where(sequence_mask(counts, labels.shape[1]), labels, blank)
     labels = in_range(labels, 0, logits.shape[2], "labels", of="ctc_loss")

@@ -1,4 +1,4 @@
-"""The labels of sequences under CTC from the likeliest class of each step."""
+"""CTC decoding of sequences from the most likely class of each step."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ __all__ = ["ctc_greedy_decode"]
 def ctc_greedy_decode(
     logits: Any, lengths: Any = None, blank: int = 0, *, name: str | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The labels of the single likeliest alignment: equal steps in a row as one, without blanks.
+    """The labels of the single most likely alignment: repeated classes are merged, and blanks are
+    removed.
 
     Args:
         logits: [batch, time, classes], floating.
-        lengths: [batch], integers: how many steps count; all by default.
-        blank: the class that is no label.
+        lengths: [batch], integers: the number of valid steps; all by default.
+        blank: the class that is not a label.
         name: of the node that gives the labels.
 
     Returns:
-        The labels [batch, time], int32, filled up with -1; how many they are [batch], int32; and
+        The labels [batch, time], int32, padded with -1; their number [batch], int32; and
         the logarithm of the probability of that alignment [batch].
 
     Raises:

@@ -81,7 +81,7 @@ def cosine_similarity(
 
     Args:
         x, y: floating, of shapes that broadcast.
-        axis: the vectors lie along it.
+        axis: the axis of the vectors.
         epsilon: the least squared length of a vector: one of zeros gives 0.
         name: of the node.
 
@@ -144,7 +144,7 @@ def triplet_loss(
     Args:
         anchors, positives, negatives: [..., depth], floating, of shapes that broadcast.
         margin: how much nearer a positive has to be than a negative.
-        epsilon: added to squared distances, that they can be differentiated at 0.
+        epsilon: added to squared distances, to make them differentiable at 0.
         name: of the node.
 
     Returns:

@@ -1,4 +1,5 @@
-"""Images, [batch, ..., channels], rearranged, resized, and reduced to one value a channel."""
+"""Images, [batch, ..., channels], rearranged, resized, and reduced to one value for each
+channel."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 
 def space_to_depth(x: Any, block: int, *, name: str | None = None) -> Tensor:
-    """Blocks of places as channels of one place.
+    """Turns blocks of positions into channels of one position.
 
     Args:
         x: [batch, ..., channels], any dtype, with any number of spatial axes, of known sizes.
@@ -32,7 +33,7 @@ def space_to_depth(x: Any, block: int, *, name: str | None = None) -> Tensor:
 
     Returns:
         [batch, ..., block^axes * channels]: each spatial size over `block`; the channels of each
-        place of a block together.
+            position of a block are adjacent.
 
     Raises:
         ShapeError: sizes that are not known, or not divisible by `block`.
@@ -54,7 +55,7 @@ def space_to_depth(x: Any, block: int, *, name: str | None = None) -> Tensor:
 
 
 def depth_to_space(x: Any, block: int, *, name: str | None = None) -> Tensor:
-    """Channels of one place as blocks of places: undoes `space_to_depth`.
+    """Turns channels of one position into blocks of positions: undoes `space_to_depth`.
 
     Args:
         x: [batch, ..., block^axes * channels], any dtype, with any number of spatial axes.
@@ -113,8 +114,8 @@ def resize(
             for "nearest", else numbers, which become floating.
         size: the new spatial sizes, one int or one for each axis.
         method: "nearest", "bilinear", "bicubic" (Keys, with a = -1/2), "lanczos3" or "lanczos5".
-        antialias: where `x` gets smaller, average over all that falls together. Not for
-            "nearest".
+        antialias: if `x` becomes smaller, average over all elements that a new pixel covers. Not
+            for "nearest".
         name: of the last node.
 
     Returns:

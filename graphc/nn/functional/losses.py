@@ -1,4 +1,4 @@
-"""Losses of classes, by keyword: which operand is which is easy to confuse."""
+"""Losses of classes. Operands are passed by keyword, because they are easy to confuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masks: which steps of a sequence count, and averages of what counts."""
+"""Masks: the valid steps of a sequence, and averages over valid elements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["masked_mean", "sequence_mask"]
 
 
 def sequence_mask(lengths: Any, size: Dim, *, name: str | None = None) -> Tensor:
-    """Which of `size` steps lie within each length.
+    """Which of `size` steps are within each length.
 
     Args:
         lengths: [...], integers.
@@ -30,7 +30,7 @@ def sequence_mask(lengths: Any, size: Dim, *, name: str | None = None) -> Tensor
         name: of the node.
 
     Returns:
-        [..., size], bool: True at step i where i is less than the length.
+        [..., size], bool: True at step i if i is less than the length.
 
     Raises:
         DTypeError: `lengths` are not integers.
@@ -80,7 +80,7 @@ def masked_mean(x: Any, mask: Any, *, name: str | None = None) -> Tensor:
     """The mean of the elements of `x` where `mask` is True; 0 where it is True nowhere.
 
     Args:
-        x: floating; what stands where the mask is False has no effect, on gradients neither.
+        x: floating; elements where the mask is False have no effect, not even on gradients.
         mask: bool, of a shape that broadcasts to that of `x`.
         name: of the node.
 

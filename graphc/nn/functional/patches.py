@@ -1,4 +1,4 @@
-"""What lies under each place of a sliding window, and which element of it is the largest."""
+"""The elements under each position of a sliding window, and the index of the largest one."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def patches(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """The elements under each place of a window, beside each other.
+    """Concatenates the elements under each position of a window.
 
     Args:
         x: [batch, ..., channels], any dtype, with any number of spatial axes.
         window: its size, one int or one for each spatial axis.
         strides: steps of the window; by default the window itself.
-        padding: "valid", "same", an int, or a pair (before, after) for each spatial axis; what
-            is added is 0.
+        padding: "valid", "same", an int, or a pair (before, after) for each spatial axis. Padding
+            is 0.
         dilation: steps between the taps of the window.
         name: of the last node.
 
@@ -73,14 +73,14 @@ def max_pool_with_argmax(
     *,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The maximum of each window, and where in `x` it is.
+    """The maximum of each window, and its index in `x`.
 
     Args: as of `max_pool`; `name` is that of the first result.
 
     Returns:
-        The maxima, [batch, ..., channels], as `max_pool` gives them; and the place of each, the
-        first of equal ones, int32 of the same shape: the index along the spatial axes of `x`
-        laid out as one axis. None lies in the padding.
+        The maxima, [batch, ..., channels], as from `max_pool`; and the index of each, int32 of the
+            same shape. It is the index into the spatial axes of `x` flattened to one axis. Of equal
+            elements, the first is taken. No index is in the padding.
 
     Raises:
         ShapeError, AttributeValueError: as `max_pool`.
@@ -104,9 +104,9 @@ def max_pool_with_argmax(
 
 
 def _taps(op: str, x: Tensor, attrs: dict[str, Any], fill: Any) -> Iterator[Tensor]:
-    """For each tap of the window, what it meets at all places: [batch, ..., channels]."""
+    """For each tap of the window, the elements at all positions: [batch, ..., channels]."""
     padded = pad(x, [(0, 0), *attrs["padding"], (0, 0)], constant_values=fill)
-    spans: list[Dim] = []  # from the first place of the window to the last
+    spans: list[Dim] = []  # from the first position of the window to the last
     known = [attrs[name] for name in ("window", "strides", "dilation")]
     for size, extent, step, gap in zip(padded.shape[1:-1], *known, strict=True):
         room = size - (extent - 1) * gap - 1

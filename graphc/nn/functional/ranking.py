@@ -1,4 +1,4 @@
-"""Whether the right class is among the best few."""
+"""Whether the correct class is among the best k."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ __all__ = ["in_top_k"]
 
 
 def in_top_k(labels: Any, scores: Any, k: int, *, name: str | None = None) -> Tensor:
-    """Whether less than `k` classes have a higher score than the right one.
+    """Whether fewer than `k` classes have a higher score than the correct class.
 
     Args:
-        labels: [...], integers: the right class of each example.
+        labels: [...], integers: the correct class of each example.
         scores: [..., classes], floating.
-        k: how many classes may be named.
+        k: the number of best classes.
         name: of the node.
 
     Returns:
-        [...], bool. All classes that tie with the last of the best are among them; a label whose
-        score is not finite is not, nor one that is no class.
+        [...], bool. Classes that tie with the last of the best k count among them. A label whose
+            score is not finite, or that is not a class, does not.
 
     Raises:
         ShapeError: shapes that do not fit.

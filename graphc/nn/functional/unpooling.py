@@ -1,4 +1,4 @@
-"""Max pooling undone: each maximum back at its place."""
+"""Max unpooling: puts each maximum back at its position."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = ["max_unpool"]
 def max_unpool(
     y: Any, places: Any, size: int | Sequence[int], *, name: str | None = None
 ) -> Tensor:
-    """The maxima at the places that they come from, and 0 elsewhere: undoes `max_pool_with_argmax`.
+    """Puts the maxima back at their positions, with 0 elsewhere: undoes `max_pool_with_argmax`.
 
     Args:
         y: [batch, ..., channels], any dtype, with any number of spatial axes.
-        places: integers of the shape of `y`, as `max_pool_with_argmax` gives them: an index along
-            the spatial axes of the result laid out as one axis. What lies outside is left out,
-            and is an error of runs with `CompileOptions(check_numerics=True)`; of two at one place
-            the last is taken.
+        places: integers of the shape of `y`, as from `max_pool_with_argmax`: indices into the
+            spatial axes of the result flattened to one axis. Elements with an index out of range
+            are dropped, which is an error in runs with `CompileOptions(check_numerics=True)`. Of
+            two elements with the same index, the last is used.
         size: the spatial sizes of the result, one int for all axes or one for each.
         name: of the last node.
 

@@ -394,7 +394,10 @@ def test_what_the_mesh_has_not_names_the_line() -> None:
 
 def test_sizes_that_do_not_divide_name_both() -> None:
     text = error_of(lambda x, w: gc.shard(x @ w, (("data", "model"),)), LayoutError)
-    assert "axis 0 of f32[6, 8] has 6 elements, which the mesh's data=2 x model=2 cannot" in text
+    assert (
+        "axis 0 of f32[6, 8] has 6 elements, which do not divide by the mesh's data=2 x model=2"
+        in text
+    )
     text = error_of(lambda x, w: x @ gc.shard(w, (("data", "model"),)), LayoutError)
     assert "variable 'w': axis 0 of f32[6, 8] has 6 elements" in text
 
