@@ -33,7 +33,7 @@ CASES = (
                 lambda x: gc.shard(x, "data"),
                 [In((4, 2))],
                 AttributeValueError,
-                "'data' does not say what axes are cut along",
+                "'data' does not give the mesh axes to split along",
             ),
         ),
     ),
