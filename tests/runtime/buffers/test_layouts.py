@@ -15,6 +15,7 @@ from graphc.ir.dtypes import as_dtype
 from graphc.passes.manager import PassReport
 from graphc.runtime.buffers import packing
 from graphc.runtime.buffers.layout import FLAT, OWN
+from graphc.runtime.feeds.fetches import FetchSet
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.targets import executors
 from graphc.runtime.targets.executors import Executor
@@ -215,7 +216,7 @@ def test_an_interface_is_enough_to_run() -> None:
 
         unknown: Any = None  # what it was made from: nothing of this is needed to run
         again = Executable(
-            graph, executor, feeds=[x], rebuild=step._rebuild, layout=step.layout,
+            FetchSet.of(graph, [train, loss], [x]), executor, layout=step.layout,
             report=PassReport(), key=step.cache_key, stages=unknown, load_seconds=0.0,
         )  # fmt: skip
         (_, value), state = again(again.init(), {"x": FEED})

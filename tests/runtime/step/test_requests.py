@@ -14,6 +14,7 @@ from graphc.runtime.pipeline.request import CompileRequest
 from graphc.runtime.step.plans import Plan, ProgramKey
 from graphc.runtime.targets.backends import OneDevice, OnMesh, Partitioned, Replicas
 from graphc.runtime.targets.prepare import prepare
+from tests.near import assert_near
 
 OPTIONS = gc.CompileOptions(cache=None)
 
@@ -74,7 +75,7 @@ def test_one_step_and_a_loop_are_different_programs_of_a_plan() -> None:
     for n in (1, 2):
         rows = session.run_steps(y, [{x: value}] * n, n)
         assert rows.shape == (n, 2)
-        np.testing.assert_allclose(rows[0], once, rtol=1e-6)
+        assert_near(rows[0], once, rtol=1e-6)
     (plan,) = session._programs.plans.values()
     assert list(plan.executables) == [ProgramKey(((2, 4),), n) for n in (None, 1, 2)]
 

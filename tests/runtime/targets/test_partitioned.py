@@ -264,7 +264,7 @@ def test_strategies_override_devices() -> None:
     sess = gc.Session(g, strategy=gc.devices.DataParallel(2))
     for (a, b), value in zip(batches(3), expected, strict=False):
         assert float(sess.run([train, loss], {x: a, y: b})[1]) == pytest.approx(value, rel=1e-9)
-    assert any("overrides devices" in note for note in sess.executables[0].notes)
+    assert any("overrides requested devices" in note for note in sess.executables[0].notes)
 
 
 @pytest.mark.slow
