@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 from types import FunctionType, ModuleType
+from typing import get_type_hints
 
 import pytest
 
@@ -116,6 +117,14 @@ def test_every_name_is_there(name: str) -> None:
 
 def test_all_and_dir_name_the_public_surface() -> None:
     assert gc.__all__ == dir(gc) == sorted(["__version__", *HOMES])
+
+
+@pytest.mark.parametrize("name", ops.__all__)
+def test_type_hints_can_be_resolved(name: str) -> None:
+    """Documentation tools and notebooks resolve them."""
+    value = getattr(ops, name)
+    if isinstance(value, FunctionType):
+        assert "return" in get_type_hints(value)
 
 
 def test_no_name_has_two_homes() -> None:

@@ -6,18 +6,14 @@ from typing import Any
 
 from jax import lax
 
-from graphc.ir.costs import CostContext, size_of
 from graphc.ir.dtypes import INT32, is_floating
-from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.node import Tensor
+from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.arrays.along_axis import scatter_add_along_axis
-from graphc.ops.arrays.creation import zeros_like
-from graphc.ops.core.broadcasting import Adjoints
-from graphc.ops.core.cost_rules import comparisons
 from graphc.ops.core.emit import convert, emit
 from graphc.ops.core.layout_rules import map_axis
 from graphc.ops.core.precision import in_wider
+from graphc.ops.reductions.sorting import not_last, top_k_cost, top_k_gradient
 
 __all__ = ["approx_top_k"]
 
@@ -41,23 +37,6 @@ def _lower(
     return values, indices
 
 
-def _gradient(
-    ctx: GradientContext, node: Node, dy: Tensor | None, dindices: Tensor | None
-) -> Adjoints:
-    if dy is None:
-        return [None]
-    return [scatter_add_along_axis(zeros_like(node.inputs[0]), node.outputs[1], dy, -1)]
-
-
-def _not_last(node: Node, axis: int) -> int | None:
-    return None if axis == node.inputs[0].ndim - 1 else axis
-
-
-def _cost(ctx: CostContext, node: Node) -> int:
-    """Each element is compared with a heap of the k greatest so far."""
-    return comparisons(size_of(node.inputs[0]), node.attrs["k"])
-
-
 APPROX_TOP_K = OpDef(
     name="ApproxTopK",
     signature="x -> y, indices",
@@ -75,9 +54,9 @@ APPROX_TOP_K = OpDef(
     },
     infer=_infer,
     lower=in_wider(_lower),
-    gradient=_gradient,
-    layout=map_axis(_not_last),
-    cost=_cost,
+    gradient=top_k_gradient,
+    layout=map_axis(not_last),
+    cost=top_k_cost,
     doc="Nearly the k greatest elements along the last axis, the greatest first, and their places "
     "(int32); all of them on CPU and GPU, where there is no faster way yet. Floats. Source: Chern "
     "et al., TPU-KNN, NeurIPS 2022; jax.lax.approx_max_k.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphc.errors import AttributeValueError, DTypeError
@@ -208,17 +208,7 @@ def reduce_max(
 
     Source: numpy.max.
     """
-    tensor = convert(x)
-    if initial is None:
-        _refuse_where(tensor, where)
-        return _emit_reduction(REDUCE_MAX, tensor, axis, keepdims, name)
-    tensor = _chosen(tensor, where, initial)
-    axes = normalize_axes(REDUCE_MAX.name, tensor, axis)
-    if 0 in [tensor.shape[i] for i in axes]:
-        shape = reduced_shape(tensor.shape, axes, keepdims)
-        return broadcast_to(to_dtype(initial, tensor.dtype), shape, name=name)
-    found = _emit_reduction(REDUCE_MAX, tensor, axis, keepdims, None)
-    return maximum(found, to_dtype(initial, found.dtype), name=name)
+    return _extreme(REDUCE_MAX, maximum, x, axis, keepdims, where, initial, name)
 
 
 def reduce_min(
@@ -243,17 +233,31 @@ def reduce_min(
 
     Source: numpy.min.
     """
+    return _extreme(REDUCE_MIN, minimum, x, axis, keepdims, where, initial, name)
+
+
+def _extreme(
+    op: OpDef,
+    combine: Callable[..., Tensor],
+    x: Any,
+    axis: Axes,
+    keepdims: bool,
+    where: Any,
+    initial: Any,
+    name: str | None,
+) -> Tensor:
+    """`reduce_max` or `reduce_min`; `combine` is the function of two operands."""
     tensor = convert(x)
     if initial is None:
         _refuse_where(tensor, where)
-        return _emit_reduction(REDUCE_MIN, tensor, axis, keepdims, name)
+        return _emit_reduction(op, tensor, axis, keepdims, name)
     tensor = _chosen(tensor, where, initial)
-    axes = normalize_axes(REDUCE_MIN.name, tensor, axis)
+    axes = normalize_axes(op.name, tensor, axis)
     if 0 in [tensor.shape[i] for i in axes]:
         shape = reduced_shape(tensor.shape, axes, keepdims)
         return broadcast_to(to_dtype(initial, tensor.dtype), shape, name=name)
-    found = _emit_reduction(REDUCE_MIN, tensor, axis, keepdims, None)
-    return minimum(found, to_dtype(initial, found.dtype), name=name)
+    found = _emit_reduction(op, tensor, axis, keepdims, None)
+    return combine(found, to_dtype(initial, found.dtype), name=name)
 
 
 def reduce_prod(

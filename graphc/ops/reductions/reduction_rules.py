@@ -278,33 +278,27 @@ REDUCE_MEAN = OpDef(
     doc="The sum over `axes` divided by `count`. Floating and complex dtypes.",
 )
 
-REDUCE_MAX = OpDef(
-    name="ReduceMax",
-    signature="x -> y",
-    precision="follow",
-    attrs=AXES,
-    infer=infer_reduction(infer_ordered, nonempty=True),
-    lower=lower_reduction(lax.reduce_max),
-    gradient=extreme_gradient,
-    layout=partial_over("max"),
-    fold=fold_reduction(np.max),
-    cost=times_operand(1),
-    doc="The greatest element over `axes`; equal ones share the adjoint. Real dtypes and bool.",
-)
 
-REDUCE_MIN = OpDef(
-    name="ReduceMin",
-    signature="x -> y",
-    precision="follow",
-    attrs=AXES,
-    infer=infer_reduction(infer_ordered, nonempty=True),
-    lower=lower_reduction(lax.reduce_min),
-    gradient=extreme_gradient,
-    layout=partial_over("min"),
-    fold=fold_reduction(np.min),
-    cost=times_operand(1),
-    doc="The smallest element over `axes`; equal ones share the adjoint. Real dtypes and bool.",
-)
+def _extreme(
+    name: str, part: str, lower: Callable[..., Any], fold: Callable[..., Any], doc: str
+) -> OpDef:
+    return OpDef(
+        name=name,
+        signature="x -> y",
+        precision="follow",
+        attrs=AXES,
+        infer=infer_reduction(infer_ordered, nonempty=True),
+        lower=lower_reduction(lower),
+        gradient=extreme_gradient,
+        layout=partial_over(part),
+        fold=fold_reduction(fold),
+        cost=times_operand(1),
+        doc=f"{doc} over `axes`; equal ones share the adjoint. Real dtypes and bool.",
+    )
+
+
+REDUCE_MAX = _extreme("ReduceMax", "max", lax.reduce_max, np.max, "The greatest element")
+REDUCE_MIN = _extreme("ReduceMin", "min", lax.reduce_min, np.min, "The smallest element")
 
 REDUCE_PROD = OpDef(
     name="ReduceProd",
@@ -322,32 +316,27 @@ REDUCE_PROD = OpDef(
 )
 
 
-REDUCE_ANY = OpDef(
-    name="ReduceAny",
-    signature="x -> y",
-    precision="wide",
-    attrs=AXES,
-    infer=infer_reduction(infer_bool),
-    lower=lower_reduction(lax.reduce_or),
-    differentiable=False,
-    layout=map_axis(result_axis),
-    fold=fold_reduction(np.any),
-    cost=times_operand(1),
-    doc="Whether any element over `axes` is true. Bool.",
-)
+def _logical(name: str, lower: Callable[..., Any], fold: Callable[..., Any], doc: str) -> OpDef:
+    return OpDef(
+        name=name,
+        signature="x -> y",
+        precision="wide",
+        attrs=AXES,
+        infer=infer_reduction(infer_bool),
+        lower=lower_reduction(lower),
+        differentiable=False,
+        layout=map_axis(result_axis),
+        fold=fold_reduction(fold),
+        cost=times_operand(1),
+        doc=doc,
+    )
 
-REDUCE_ALL = OpDef(
-    name="ReduceAll",
-    signature="x -> y",
-    precision="wide",
-    attrs=AXES,
-    infer=infer_reduction(infer_bool),
-    lower=lower_reduction(lax.reduce_and),
-    differentiable=False,
-    layout=map_axis(result_axis),
-    fold=fold_reduction(np.all),
-    cost=times_operand(1),
-    doc="Whether all elements over `axes` are true. Bool.",
+
+REDUCE_ANY = _logical(
+    "ReduceAny", lax.reduce_or, np.any, "Whether any element over `axes` is true. Bool."
+)
+REDUCE_ALL = _logical(
+    "ReduceAll", lax.reduce_and, np.all, "Whether all elements over `axes` are true. Bool."
 )
 
 LOG_SUM_EXP = OpDef(

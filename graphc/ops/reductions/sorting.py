@@ -106,19 +106,21 @@ def _infer_top_k(ctx: InferContext, x: TensorType, *, k: int) -> tuple[TensorTyp
     return TensorType(x.dtype, shape), TensorType(INT32, shape)
 
 
-def _top_k_gradient(
+def top_k_gradient(
     ctx: GradientContext, node: Node, dy: Tensor | None, dindices: Tensor | None
 ) -> Adjoints:
+    """The adjoint of what `TopK` or `ApproxTopK` selects from: `dy` at the selected indices."""
     if dy is None:
         return [None]
     return [scatter_add_along_axis(zeros_like(node.inputs[0]), node.outputs[1], dy, -1)]
 
 
-def _not_last(node: Node, axis: int) -> int | None:
+def not_last(node: Node, axis: int) -> int | None:
+    """For `map_axis`: every axis but the last one, along which elements are selected."""
     return None if axis == node.inputs[0].ndim - 1 else axis
 
 
-def _top_k_cost(ctx: CostContext, node: Node) -> int:
+def top_k_cost(ctx: CostContext, node: Node) -> int:
     """Each element is compared with a heap of the k greatest so far."""
     return comparisons(size_of(node.inputs[0]), node.attrs["k"])
 
@@ -130,9 +132,9 @@ TOP_K = OpDef(
     attrs={"k": Attr("int", check=lambda v: v >= 0, must="not be negative")},
     infer=_infer_top_k,
     lower=in_wider(lambda ctx, x, *, k: tuple(lax.top_k(x, k))),
-    gradient=_top_k_gradient,
-    layout=map_axis(_not_last),
-    cost=_top_k_cost,
+    gradient=top_k_gradient,
+    layout=map_axis(not_last),
+    cost=top_k_cost,
     doc="The k greatest elements along the last axis, the greatest first and of equal ones the "
     "first, and their places (int32). Real dtypes.",
 )
