@@ -6,39 +6,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from graphc.ir.builder import Builder
 from graphc.ir.node import Node, Tensor
-from graphc.ir.program import Program, region
-from graphc.ir.rewrite import substitute
+from graphc.ir.program import Program
 from graphc.ops.arrays.joining import CONCATENATE
-from graphc.ops.arrays.shape import RESHAPE
 from graphc.ops.arrays.slicing import REVERSE, SLICE
 from graphc.ops.arrays.stacking import STACK
 from graphc.ops.control.bodies import slice_type, split
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.scan import SCAN
 from graphc.passes.core.base import Pass, PassResult, run_all_bodies
-from graphc.passes.core.building import node_of
 from graphc.passes.memory.stack_pieces import Piece, Pieces
 from graphc.passes.simplify.prune import Prune
 
-# The results of these are arrays of their own.
+# The results of these operators are new arrays.
 _MAKERS: Final = (CONCATENATE, REVERSE, SCAN, SLICE, STACK)
 
 
 @dataclass(frozen=True)
 class CarryShifted(Pass):
-    """A loop that takes two stacks, one of which is the other shifted by one iteration, takes only
-    one of them: the slice of this iteration is carried to the next one.
+    """If a loop takes two stacks, one of which is the other shifted by one iteration, it takes only
+    one of them and carries its slice to the next iteration.
 
-    The backward loop of a recurrence h -> tanh(h @ w) needs h for the gradient of w, and the new
-    h for the slope of tanh. The stack of the new h is the stack of h, later by one layer. The
-    backward loop begins with the last layer: it has the new h of a layer from the iteration
-    before, where it was h. So half of the activations are stored. What the forward loop stacks
-    for the second stack, or what copies it together, is not needed any more. XLA does not compare
-    what lies in stacks.
+    The backward loop of a recurrence h -> tanh(h @ w) needs h for the gradient of w, and the new h
+    for the derivative of tanh. The new h of a layer is the h of the next layer, which the backward
+    loop read one iteration earlier. So only half of the activations are stored: the second stack
+    is not computed any more. XLA does not compare the contents of stacks.
 
-    Must not: replace a stack that anything else uses, or that is an argument of the program: it
-    would stay in memory. Nor a stack whose first slice only that stack holds. Nor compare values:
-    two stacks are compared by where their slices come from.
+    Must not: replace a stack that has other users or is an argument of the program, because it
+    would stay in memory; nor a stack that alone holds its first slice. Two stacks are compared by
+    where their slices come from, never by values.
     """
 
     def run(self, program: Program) -> PassResult:
@@ -79,7 +76,7 @@ class _Shifted(NamedTuple):
 
 
 class _Alone:
-    """Which stacks are there for one loop alone."""
+    """Which stacks only one loop uses."""
 
     def __init__(self, program: Program) -> None:
         self._users = program.users()
@@ -97,7 +94,7 @@ class _Alone:
 
 
 def _find(loop: Node, pieces: Pieces, alone: _Alone) -> list[_Shifted]:
-    """The stacks that a loop need not take."""
+    """The stacks that a loop does not need."""
     length = loop.attrs["length"]
     if type(length) is not int or length < 2:
         return []
@@ -126,80 +123,36 @@ def _find(loop: Node, pieces: Pieces, alone: _Alone) -> list[_Shifted]:
 
 
 def _is_there(first: Piece, kept: Sequence[Tensor], pieces: Pieces, alone: _Alone) -> bool:
-    """Whether a piece is in memory although no stack is kept for it."""
+    """Whether a piece is in memory even if no stack is kept for it."""
     if first.place is None or alone.is_argument(first.tensor) or first.tensor.type.shape[0] == 1:
         return True
     return any(first.tensor in pieces.stacks(t) for t in kept)
 
 
 def _follows(stack: Tensor, source: Tensor, pieces: Pieces, order: range) -> bool:
-    """Whether each iteration takes of `stack` what the one before took of `source`."""
+    """Whether each iteration reads from `stack` what the previous one read from `source`."""
     steps = zip(order[1:], order[:-1], strict=True)
     return all(pieces.at(stack, now) == pieces.at(source, before) for now, before in steps)
 
 
 def _written(loop: Node, found: Sequence[_Shifted]) -> list[Node]:
-    """The loop with its carries, after the nodes that make their first values."""
-    (body,), consts, carries = loop.regions, loop.attrs["consts"], loop.attrs["carries"]
-    outer = split(loop.inputs, consts, carries)
-    inner = split(body.input_tensors(), consts, carries)
-    results = body.output_tensors()
-    first_of: dict[Tensor, Tensor] = {}
-    same: dict[Tensor, Tensor] = {}
-    for there, here in zip(outer.xs, inner.xs, strict=True):
-        same[here] = first_of.setdefault(there, here)
-    gone = {each.stack for each in found}
-    xs = [pair for pair in zip(outer.xs, inner.xs, strict=True) if pair[0] not in gone]
-    instead = {
-        here: same[here]
-        for there, here in zip(outer.xs, inner.xs, strict=True)
-        if there in gone and same[here] is not here
-    }
-    starts: list[Node] = []
-    initial: list[Tensor] = []
-    for each in found:
-        initial.append(each.first)
-        if each.place is not None:
-            starts += _slice(each.first, each.place, loop)
-            initial[-1] = starts[-1].outputs[0]
-    outputs = [
-        *results[:carries],
-        *(first_of[each.source] for each in found),
-        *results[carries:],
-    ]
-    finals = [Tensor(slice_type(each.stack.type), each.stack.name) for each in found]
-    inputs = [
-        *inner.consts,
-        *inner.carries,
-        *(first_of[each.stack] for each in found),
-        *(here for _, here in xs),
-    ]
-    new = region(
-        body.name,
-        inputs,
-        substitute(body.nodes, instead),
-        [instead.get(t, t) for t in outputs],
-    )
-    return [
-        *starts,
-        loop.replace(
-            inputs=(*outer.consts, *outer.carries, *initial, *(there for there, _ in xs)),
-            outputs=(*loop.outputs[:carries], *finals, *loop.outputs[carries:]),
-            attrs={**loop.attrs, "carries": carries + len(found)},
-            regions=(new,),
-        ),
-    ]
-
-
-def _slice(stack: Tensor, place: int, loop: Node) -> list[Node]:
-    """The slice of a stack at a place."""
-    shape = stack.type.shape
-    cut = node_of(
-        SLICE,
-        (stack,),
-        like=loop,
-        starts=(place, *[0] * (len(shape) - 1)),
-        limits=(place + 1, *shape[1:]),
-        strides=(1,) * len(shape),
-    )
-    return [cut, node_of(RESHAPE, cut.outputs, like=loop, shape=shape[1:])]
+    """The loop with its carries, after the nodes that compute their first values."""
+    view = LoopView.of(loop)
+    pairs = list(zip(view.outer.xs, view.inner.xs, strict=True))
+    slice_of: dict[Tensor, Tensor] = {}  # a loop may take a stack twice: one slice serves both
+    for stack, inside in pairs:
+        slice_of.setdefault(stack, inside)
+    gone = [i for i, (stack, _) in enumerate(pairs) if any(stack is each.stack for each in found)]
+    taken = [(inside, slice_of[stack]) for stack, inside in (pairs[i] for i in gone)]
+    second = {inside: first for inside, first in taken if inside is not first}
+    with Builder(like=loop) as builder:
+        carried = [
+            (
+                each.first if each.place is None else each.first[each.place],
+                slice_of[each.stack],
+                slice_of[each.source],
+                Tensor(slice_type(each.stack.type), each.stack.name),
+            )
+            for each in found
+        ]
+    return [*builder.nodes, view.without_xs(gone).with_carries(carried).substituted(second).write()]

@@ -1,4 +1,4 @@
-"""Which values lie in a stack, slice by slice."""
+"""Which value each slice of a stack is."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Piece(NamedTuple):
 
 
 class Pieces:
-    """What lies in the stacks of a program."""
+    """The contents of the stacks of a program."""
 
     def __init__(self, program: Program) -> None:
         self._made = program.producers()
@@ -79,7 +79,7 @@ class Pieces:
         if type(length) is not int or number < carries:
             return Piece(stack, place)
         value = loop.regions[0].output_tensors()[number]
-        return self._in_iteration(loop, value, _turned(loop, place))
+        return self._in_iteration(loop, value, _mirrored(loop, place))
 
     def _in_iteration(self, loop: Node, value: Tensor, iteration: int) -> Piece:
         """A result of the body in an iteration; the first one has the number 0."""
@@ -99,26 +99,26 @@ class Pieces:
                 return self.of(there)
         for here, there in zip(inner.xs, outer.xs, strict=True):
             if here is value:
-                return self.at(there, _turned(loop, iteration))
+                return self.at(there, _mirrored(loop, iteration))
         number = position_of(value, results)
         if number >= carries:
-            return Piece(loop.outputs[number], _turned(loop, iteration))
+            return Piece(loop.outputs[number], _mirrored(loop, iteration))
         if iteration == last:
             return Piece(loop.outputs[number])
         stacked = [i for i in range(carries, len(results)) if results[i] is value]
         if stacked:
-            return Piece(loop.outputs[stacked[0]], _turned(loop, iteration))
+            return Piece(loop.outputs[stacked[0]], _mirrored(loop, iteration))
         return Piece(loop.outputs[number], iteration, is_carry=True)
 
 
-def _turned(loop: Node, number: int) -> int:
+def _mirrored(loop: Node, number: int) -> int:
     """The place of an iteration in the loop's stacks, or the iteration of a place."""
-    turned: int = loop.attrs["length"] - 1 - number if loop.attrs["reverse"] else number
-    return turned
+    mirrored: int = loop.attrs["length"] - 1 - number if loop.attrs["reverse"] else number
+    return mirrored
 
 
 def _operand(node: Node, place: int) -> tuple[Tensor, int] | None:
-    """Where the slice at `place` of a node's result lies in its operand; None if it is none."""
+    """The operand, and the place in it, of the slice at `place` of a node's result; or None."""
     attrs: Any = node.attrs
     leading = [t.type.shape[0] for t in node.inputs if t.type.shape]
     sizes = [size for size in leading if isinstance(size, int)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, region
+from graphc.ir.rewrite import substitute
 from graphc.ops.control.bodies import Parts, split
 
 Tensors = tuple[Tensor, ...]
@@ -25,7 +26,7 @@ class LoopView:
         ys: what else the body gives, to be stacked.
         finals: the last carries, results of the loop.
         stacks: its other results, of the `ys`.
-        others: what the other regions take, which look at a turn from outside: no xs.
+        others: what the other regions take. These see no xs.
     """
 
     node: Node
@@ -94,6 +95,15 @@ class LoopView:
             others=tuple(map(only, self.others)),
         )
 
+    def without_xs(self, gone: Collection[int]) -> LoopView:
+        """Takes fewer stacks, by number; the body no longer uses their slices as inputs."""
+        kept = [i for i in range(len(self.outer.xs)) if i not in gone]
+
+        def only(parts: Parts) -> Parts:
+            return parts._replace(xs=tuple([parts.xs[i] for i in kept]))
+
+        return replace(self, outer=only(self.outer), inner=only(self.inner))
+
     def with_ys(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> LoopView:
         """Stacks more: pairs (inside, stack)."""
         rows = tuple(pairs)
@@ -106,6 +116,15 @@ class LoopView:
     def with_nodes(self, nodes: Iterable[Node]) -> LoopView:
         """Other nodes in the body."""
         return replace(self, nodes=tuple(nodes))
+
+    def substituted(self, instead: Mapping[Tensor, Tensor]) -> LoopView:
+        """Other tensors in the body, where its nodes and results use the keys of `instead`."""
+        return replace(
+            self,
+            nodes=tuple(substitute(self.nodes, instead)),
+            following=tuple([instead.get(t, t) for t in self.following]),
+            ys=tuple([instead.get(t, t) for t in self.ys]),
+        )
 
     def given(self) -> list[Tensor]:
         """What the body gives."""
