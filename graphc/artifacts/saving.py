@@ -3,73 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 
 from graphc import _version
-from graphc.artifacts import container, graphs, stablehlo
-from graphc.artifacts.lowering import (
-    Function,
-    compiled_within,
-    for_one,
-    for_replicas,
-)
-from graphc.artifacts.manifest import Entry, Manifest, Native, Output, Value
-from graphc.artifacts.native_code import compiled_for, limit_of, native_code_of, native_devices
+from graphc.artifacts import container
+from graphc.artifacts.exporting import export
+from graphc.artifacts.manifest import Manifest, Value
 from graphc.artifacts.signature import Signature
 from graphc.artifacts.weights import WEIGHTS, Packer
 from graphc.config import CompileOptions
-from graphc.devices.environment import environment_of
 from graphc.devices.machine import Machine
-from graphc.devices.strategy import DataParallel
 from graphc.errors import (
-    ArtifactError,
     AttributeValueError,
-    ExecutionError,
-    FeedError,
-    FetchError,
-    MemoryLimitError,
-    SerialError,
-    UnknownNameError,
-    nearest,
 )
-from graphc.ir.dims import as_symbol, symbol, symbols_of
-from graphc.ir.fingerprint import calls_back
-from graphc.ir.graph import Graph
 from graphc.ir.names import check_length
-from graphc.ir.node import Node, Tensor
-from graphc.ir.program import Port, Program
-from graphc.ir.rewrite import bind_sizes
 from graphc.ir.stack import within_stack
 from graphc.ir.types import TensorType
-from graphc.passes.core.target import Target
 from graphc.runtime.core.forking import FORKING
-from graphc.runtime.feeds.fetches import FetchNest, resolve_feed, resolve_fetch
-from graphc.runtime.freezing.freezing import freeze_program
 from graphc.runtime.session import Session
 from graphc.runtime.state.initial import state_types
 from graphc.runtime.step.compiler import checked_machine, checked_options
-from graphc.runtime.targets.jax_program import PortOrder
-from graphc.runtime.targets.prepare import prepare
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
-
-
-@dataclass(frozen=True)
-class _Exported:
-    """One entry point: its record, the members that hold its program, and the values of state that
-    belongs to it alone."""
-
-    entry: Entry
-    members: Mapping[str, bytes]
-    values: Mapping[str, Any]
-
-    @property
-    def state(self) -> set[str]:
-        return {*self.entry.written, *self.entry.read, *self.entry.assigned}
 
 
 @within_stack
@@ -134,7 +92,7 @@ def save(
     machine = checked_machine(machine, "save")
     options = session.options if options is None else checked_options(options)
     exported = {
-        name: _export(session, name, signature, platforms, native, machine, options)
+        name: export(session, name, signature, platforms, native, machine, options)
         for name, signature in signatures.items()
     }
     if native and all(e.entry.native is None for e in exported.values()):
@@ -192,256 +150,3 @@ def _checked_platforms(platforms: Any) -> tuple[str, ...]:
                 hint=f"choose among {', '.join(PLATFORMS)}",
             )
     return tuple(dict.fromkeys(platforms))
-
-
-def _export(
-    session: Session,
-    name: str,
-    signature: Signature,
-    platforms: Sequence[str],
-    native: bool,
-    machine: Machine | None,
-    options: CompileOptions,
-) -> _Exported:
-    graph = session.graph
-    feeds = {argument: resolve_feed(graph, t) for argument, t in signature.inputs.items()}
-    if len(set(feeds.values())) != len(feeds):
-        raise FeedError(f"signature {name!r}: two inputs are the same tensor")
-    for output, fetch in signature.outputs.items():
-        if isinstance(resolve_fetch(graph, fetch), Node):
-            raise FetchError(
-                f"signature {name!r}: output {output!r} is a step without a value",
-                hint="list it in updates",
-            )
-    program, places, values = _program(session, name, signature, feeds, options)
-    sizes = _sizes(graph, name, signature, feeds.values())
-    program = bind_sizes(program, sizes) if sizes else program
-    if program.equalities:
-        a, b = program.equalities[0]
-        raise ArtifactError(
-            f"signature {name!r} needs {a} == {b}, which an open size cannot guarantee",
-            hint="fix the sizes: gc.Signature(..., sizes={...})",
-        )
-    order = PortOrder.of(_renamed(program, list(feeds)))
-    program = order.reorder(_renamed(program, list(feeds)))
-    outputs = tuple(
-        Output(Value(output, order.fetches[i].tensor.type), i)
-        for output, i in zip(signature.outputs, places, strict=False)
-    )
-    devices = _devices(session, name, signature, program)
-    options = _limited(name, signature, program, options)
-    try:
-        lowered = _lowered(
-            name, program, order, outputs, devices, platforms, native, machine, options
-        )
-    except ExecutionError as error:
-        details, hint = error.details, error.hint
-        if isinstance(error, MemoryLimitError):
-            details += ("a file stores each variable separately, while a session may stack them",)
-            if options.memory_limit is not None:
-                hint = f"pass options with memory_limit={error.least} or more, or fix smaller sizes"
-            else:
-                hint = "fix smaller sizes, or give a machine with more memory"
-        raise ArtifactError(
-            f"signature {name!r}: {error.what}", details=details, hint=hint
-        ) from error
-    return replace(lowered, values=values)
-
-
-def _program(
-    session: Session,
-    name: str,
-    signature: Signature,
-    feeds: Mapping[str, Tensor],
-    options: CompileOptions,
-) -> tuple[Program, Sequence[int], Mapping[str, Any]]:
-    """The optimised program of a signature, the index of each output among its fetches, and the
-    values of state that is not in a variable."""
-    graph = session.graph
-    if signature.freeze:
-        fetches = {n: resolve_fetch(graph, fetch) for n, fetch in signature.outputs.items()}
-        frozen = freeze_program(
-            session,
-            list(feeds.values()),
-            fetches,
-            signature.given,
-            options=options,
-            scope=f"{name}/",
-        )
-        return frozen.program, range(len(fetches)), frozen.values
-    nest = FetchNest(graph, [*signature.outputs.values(), list(signature.updates)])
-    prepared = prepare(graph, nest.distinct, list(feeds.values()), options)
-    program = prepared.program
-    return program, nest.rebuild(range(len(program.ports("fetch")))), {}
-
-
-def _lowered(
-    name: str,
-    program: Program,
-    order: PortOrder,
-    outputs: tuple[Output, ...],
-    devices: Sequence[jax.Device],
-    platforms: Sequence[str],
-    native: bool,
-    machine: Machine | None,
-    options: CompileOptions,
-) -> _Exported:
-    """The members of an entry point whose ports are in order."""
-    if calls_back(program):
-        raise ArtifactError(
-            f"signature {name!r} prints or calls a Python function, which no file can hold",
-            hint="give the signature outputs that do not depend on it",
-        )
-    function = _function(name, program, len(order.written), devices, options)
-    exported = stablehlo.export(name, function, platforms, bool(program.symbols()))
-    members = {f"programs/{name}.stablehlo": bytes(exported.serialize())}
-    graph = f"programs/{name}.graph"
-    try:
-        members[graph] = graphs.to_data(program)
-    except SerialError as error:
-        raise ArtifactError(
-            f"signature {name!r} cannot be written: {error.what}", source=error.source
-        ) from error
-    code = None
-    if native and not program.symbols():
-        where = native_devices(devices, machine)
-        donated = len(order.written)
-        native_code = native_code_of(name, program, donated, where, options, machine)
-        members[f"programs/{name}.native"] = native_code.payload
-        code = Native(f"programs/{name}.native", environment_of(where), native_code.targets)
-    entry = Entry(
-        stablehlo=f"programs/{name}.stablehlo",
-        graph=graph,
-        native=code,
-        convention=int(exported.calling_convention_version),
-        devices=len(devices) or 1,
-        splits=function.splits,
-        inputs=tuple(_value(port) for port in order.feeds),
-        outputs=outputs,
-        written=tuple(port.name for port in order.written),
-        read=tuple(port.name for port in order.read),
-        assigned=tuple(port.name for port in order.assigned),
-        fetches=len(order.fetches),
-        wide=function.wide,
-        memory_limit=limit_of(options),
-    )
-    return _Exported(entry, members, {})
-
-
-def _devices(
-    session: Session, name: str, signature: Signature, program: Program
-) -> Sequence[jax.Device]:
-    """The devices of a replicated signature; empty for a signature for one device."""
-    if not signature.replicated:
-        return ()
-    if not isinstance(session.strategy, DataParallel):
-        has = "no strategy" if session.strategy is None else f"another strategy: {session.strategy}"
-        raise AttributeValueError(
-            f"signature {name!r} is replicated, but the session has {has}",
-            hint="gc.Session(graph, strategy=gc.devices.DataParallel(n)), or replicated=False",
-        )
-    if program.symbols():
-        raise ArtifactError(
-            f"signature {name!r} is for several devices, but its sizes "
-            f"{', '.join(program.symbols())} are open, which JAX cannot export",
-            hint=f"{_fix_sizes(program)}, or save it for one device: replicated=False",
-        )
-    return session.strategy.resolve()
-
-
-# These passes put collectives into loops, or into conditions for platform-specific code of JAX.
-# When a file is read, collectives in loops and conditions are rejected.
-_NOT_PORTABLE: Final = ("exchange-in-loops", "join-moments")
-
-
-def _portable(options: CompileOptions) -> CompileOptions:
-    """The options without those for specific devices."""
-    found = {name: getattr(options, name) for name in ("verify", "validate", "dump")}
-    return CompileOptions(without_passes=(*options.without_passes, *_NOT_PORTABLE), **found)
-
-
-def _function(
-    name: str,
-    program: Program,
-    donated: int,
-    devices: Sequence[jax.Device],
-    options: CompileOptions,
-) -> Function:
-    """The program as JAX sees it, for any platform; its named sizes become JAX's symbolic ones."""
-    if program.symbols():
-        scope = jax.export.SymbolicScope()
-        names = program.symbols()
-        sizes = {s: jax.export.symbolic_shape(f"d{i}", scope=scope)[0] for i, s in enumerate(names)}
-        return for_one(program, donated, sizes)
-    target = Target(replicas=max(1, len(devices)))
-    program = graphs.bound(name, program, {}, options, target)
-
-    def make(budget: int | None) -> Function:
-        if len(devices) > 0:
-            return for_replicas(program, devices, _portable(options), budget)
-        return for_one(program, donated, options=_portable(options), budget=budget)
-
-    limit = limit_of(options)
-    if limit is None:
-        return make(None)
-    return compiled_within(limit, make, lambda function: compiled_for(function, devices))[0]
-
-
-def _limited(
-    name: str, signature: Signature, program: Program, options: CompileOptions
-) -> CompileOptions:
-    """The options of one signature: with open sizes its memory use is unknown."""
-    if options.memory_limit is None or not program.symbols():
-        return options
-    if not signature.updates:
-        return replace(options, memory_limit=None)
-    raise ArtifactError(
-        f"signature {name!r} must fit into memory_limit={options.memory_limit}, but its sizes "
-        f"{', '.join(program.symbols())} are open, and its memory use depends on them",
-        hint=f"{_fix_sizes(program)}, or pass options without memory_limit",
-    )
-
-
-def _fix_sizes(program: Program) -> str:
-    sizes = ", ".join([f"{size!r}: ..." for size in program.symbols()])
-    return f"fix the sizes: gc.Signature(..., sizes={{{sizes}}})"
-
-
-def _sizes(
-    graph: Graph, name: str, signature: Signature, inputs: Iterable[Tensor]
-) -> dict[str, int]:
-    """The sizes that the signature fixes, by the names that represent their classes of equal
-    sizes."""
-    known = {s: None for t in inputs for dim in t.type.shape for s in sorted(symbols_of(dim))}
-    sizes: dict[str, int] = {}
-    for given, size in signature.sizes.items():
-        dim = graph.constraints.find(symbol(given)) if given in known else None
-        if dim is None:
-            raise UnknownNameError(
-                f"signature {name!r}: no input has a size {given!r}",
-                hint=nearest(given, known) or "its inputs have no open sizes",
-            )
-        stands = as_symbol(dim)
-        fixed = dim if stands is None else sizes.setdefault(stands, size)
-        if fixed != size:
-            raise FeedError(f"signature {name!r}: {given} is {fixed} in the graph, not {size}")
-    return sizes
-
-
-def _renamed(program: Program, arguments: Sequence[str]) -> Program:
-    """The program with its feeds under the signature's argument names."""
-    names = iter(arguments)
-    axes: dict[str, int] = {}
-    inputs = []
-    for port in program.inputs:
-        if port.kind == "feed":
-            name = next(names)
-            if port.name in program.batch_axes:
-                axes[name] = program.batch_axes[port.name]
-            port = port._replace(name=name)
-        inputs.append(port)
-    return program.replace(inputs=tuple(inputs), batch_axes=axes)
-
-
-def _value(port: Port) -> Value:
-    return Value(port.name, port.tensor.type)

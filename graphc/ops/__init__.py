@@ -53,6 +53,8 @@ from graphc.ops.nn.quantizing import *
 from graphc.ops.numpy_api.correlations import *
 from graphc.ops.numpy_api.differences import *
 from graphc.ops.numpy_api.grids import *
+from graphc.ops.numpy_api.nan_reductions import *
+from graphc.ops.numpy_api.pieces import *
 from graphc.ops.numpy_api.polynomials import *
 from graphc.ops.numpy_api.rearranging import *
 from graphc.ops.numpy_api.searching import *

@@ -1,10 +1,9 @@
-"""Tensors turned, shifted, joined and cut as NumPy does, with slices, flips and concatenations."""
+"""Tensors rotated, shifted, repeated and edited as NumPy does."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,40 +13,30 @@ from graphc.ir.dims import Shape
 from graphc.ir.node import Operand, Tensor
 from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.indexing import take
-from graphc.ops.arrays.joining import concatenate, several, split
+from graphc.ops.arrays.joining import concatenate, split
 from graphc.ops.arrays.shape import broadcast_to, expand_dims, moveaxis, ravel, reshape, swapaxes
 from graphc.ops.arrays.shape import repeat as _repeat_all
 from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import joint_shape
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import as_array, convert, promote_operands, to_dtype
+from graphc.ops.core.emit import as_array, convert, to_dtype
 from graphc.ops.elementwise.arithmetic import remainder
 from graphc.ops.structure.state import dim_value
 
 __all__ = [
-    "append",
-    "array_split",
     "atleast_1d",
     "atleast_2d",
     "atleast_3d",
-    "block",
     "broadcast_arrays",
     "broadcast_shapes",
-    "column_stack",
     "delete",
-    "dsplit",
-    "dstack",
     "fliplr",
     "flipud",
-    "hsplit",
-    "hstack",
     "insert",
     "repeat",
     "roll",
     "rot90",
-    "vsplit",
-    "vstack",
 ]
 
 # -- turned and shifted ----------------------------------------------------------------------
@@ -169,135 +158,6 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     if shape is None:
         refuse(f"shapes {' and '.join(map(str, shapes))} do not broadcast together")
     return shape
-
-
-# -- joined ----------------------------------------------------------------------------------
-
-
-def hstack(tensors: Sequence[Any], *, name: str | None = None) -> Tensor:
-    """The tensors side by side: along axis 1, vectors along axis 0. Source: numpy.hstack."""
-    xs = [atleast_1d(x) for x in several("hstack", tensors)]
-    return concatenate(xs, 0 if xs[0].ndim == 1 else 1, name=name)
-
-
-def vstack(tensors: Sequence[Any], *, name: str | None = None) -> Tensor:
-    """The tensors under one another, vectors as rows. Source: numpy.vstack."""
-    return concatenate([atleast_2d(x) for x in several("vstack", tensors)], 0, name=name)
-
-
-def dstack(tensors: Sequence[Any], *, name: str | None = None) -> Tensor:
-    """The tensors behind one another, along axis 2. Source: numpy.dstack."""
-    return concatenate([atleast_3d(x) for x in several("dstack", tensors)], 2, name=name)
-
-
-def column_stack(tensors: Sequence[Any], *, name: str | None = None) -> Tensor:
-    """Vectors and matrices side by side as columns. Source: numpy.column_stack."""
-    xs = [
-        expand_dims(atleast_1d(x), 1) if x.ndim < 2 else x for x in several("column_stack", tensors)
-    ]
-    return concatenate(xs, 1, name=name)
-
-
-def block(blocks: Any) -> Tensor:
-    """Nested lists of tensors as one: the innermost lists along the last axis, and so on.
-
-    Raises:
-        ShapeError: the blocks do not fit together, or lie at different depths.
-
-    Source: numpy.block.
-    """
-    depths = set(_depths(blocks))
-    if len(depths) != 1:
-        refuse("block: the tensors must lie equally deep in the lists")
-    (depth,) = depths
-    leaves = promote_operands(*_leaves(blocks))
-    rank = max(depth, *(leaf.ndim for leaf in leaves))
-    return _block(blocks, iter(leaves), rank, rank - depth)
-
-
-def _depths(blocks: Any, depth: int = 0) -> list[int]:
-    if isinstance(blocks, list):
-        return [d for part in blocks for d in _depths(part, depth + 1)]
-    return [depth]
-
-
-def _leaves(blocks: Any) -> list[Any]:
-    if isinstance(blocks, list):
-        return [leaf for part in blocks for leaf in _leaves(part)]
-    return [blocks]
-
-
-def _block(blocks: Any, leaves: Any, rank: int, axis: int) -> Tensor:
-    if not isinstance(blocks, list):
-        leaf: Tensor = next(leaves)
-        return reshape(leaf, (*(1,) * (rank - leaf.ndim), *leaf.shape))
-    return concatenate([_block(part, leaves, rank, axis + 1) for part in blocks], axis)
-
-
-def append(x: Any, values: Any, axis: int | None = None, *, name: str | None = None) -> Tensor:
-    """`values` joined to `x` along `axis`; both raveled by default. Source: numpy.append."""
-    pair = [ravel(x), ravel(values)] if axis is None else [x, values]
-    return concatenate(pair, axis or 0, name=name)
-
-
-# -- cut -------------------------------------------------------------------------------------
-
-
-def array_split(x: Any, sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
-    """`x` cut into pieces: before given places, or to nearly equal sizes, the greater ones first.
-
-    Args:
-        x: any tensor.
-        sections: the number of pieces; or the places to cut before, as bounds of slices.
-        axis: the axis to cut along.
-
-    Raises:
-        AttributeValueError: fewer than one piece, or a size that is not known.
-
-    Source: numpy.array_split.
-    """
-    x = convert(x)
-    place = normalize_axis("array_split", x, axis)
-    if not isinstance(sections, (int, np.integer)):
-        ends = [None, *(operator.index(end) for end in sections), None]
-        return tuple(
-            x[(*(slice(None),) * place, slice(start, end))] for start, end in pairwise(ends)
-        )
-    size = x.shape[place]
-    if not isinstance(size, int) or sections < 1:
-        refuse(
-            f"array_split: cannot cut size {size} into {sections} pieces",
-            error=AttributeValueError,
-            x=x,
-        )
-    each, more = divmod(size, sections)
-    return split(x, [each + (i < more) for i in range(sections)], place)
-
-
-def hsplit(x: Any, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
-    """`array_split` into equal pieces along axis 1, or along the only one. Source: numpy.hsplit."""
-    tensor = convert(x)
-    return _equal_pieces("hsplit", tensor, sections, min(1, tensor.ndim - 1))
-
-
-def vsplit(x: Any, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
-    """`array_split` into equal pieces along axis 0. Source: numpy.vsplit."""
-    return _equal_pieces("vsplit", convert(x), sections, 0)
-
-
-def dsplit(x: Any, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
-    """`array_split` into equal pieces along axis 2. Source: numpy.dsplit."""
-    return _equal_pieces("dsplit", convert(x), sections, 2)
-
-
-def _equal_pieces(
-    op: str, x: Tensor, sections: int | Sequence[int], axis: int
-) -> tuple[Tensor, ...]:
-    place = normalize_axis(op, x, axis)
-    size = x.shape[place]
-    if isinstance(sections, int) and isinstance(size, int) and size % sections:
-        refuse(f"{op}: {size} elements are not {sections} equal pieces", x=x)
-    return array_split(x, sections, place)
 
 
 def repeat(x: Any, repeats: Any, axis: int | None = None, *, name: str | None = None) -> Tensor:

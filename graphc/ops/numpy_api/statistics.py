@@ -1,4 +1,4 @@
-"""Statistics over axes: spreads, weighted means, quantiles; and reductions that skip NaN."""
+"""Statistics over axes: spreads, weighted means and quantiles."""
 
 from __future__ import annotations
 
@@ -10,28 +10,25 @@ import numpy as np
 
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim, product
-from graphc.ir.dtypes import INT32, DType, is_inexact, real_of
+from graphc.ir.dtypes import INT32, DType, real_of
 from graphc.ir.node import Operand, Tensor
 from graphc.ops.arrays.along_axis import take_along_axis
 from graphc.ops.arrays.shape import broadcast_to, expand_dims, moveaxis, reshape, squeeze, transpose
 from graphc.ops.core.axes import normalize_axes, normalize_axis
 from graphc.ops.core.checks import is_static, refuse
 from graphc.ops.core.emit import as_array, constant, convert, promote_inexact, to_dtype
-from graphc.ops.core.precision import highest, lowest, wide
+from graphc.ops.core.precision import wide
 from graphc.ops.elementwise.arithmetic import divide, maximum, subtract
 from graphc.ops.elementwise.comparison import equal, isnan, not_equal, where
-from graphc.ops.elementwise.powers import sqrt, square
+from graphc.ops.elementwise.powers import sqrt
 from graphc.ops.elementwise.roots import flat_at_zero
 from graphc.ops.elementwise.rounding import ceil, floor, rint
 from graphc.ops.numpy_api.ufuncs import isinf
-from graphc.ops.reductions.axiswise import argmax, argmin, cumsum
 from graphc.ops.reductions.reduction import (
     Axes,
-    reduce_all,
     reduce_max,
     reduce_mean,
     reduce_min,
-    reduce_prod,
     reduce_sum,
     reduce_variance,
 )
@@ -42,19 +39,9 @@ __all__ = [
     "average",
     "count_nonzero",
     "median",
-    "nanargmax",
-    "nanargmin",
-    "nancumsum",
-    "nanmax",
-    "nanmean",
     "nanmedian",
-    "nanmin",
     "nanpercentile",
-    "nanprod",
     "nanquantile",
-    "nanstd",
-    "nansum",
-    "nanvar",
     "percentile",
     "ptp",
     "quantile",
@@ -317,105 +304,3 @@ def nanmedian(
 ) -> Tensor:
     """`median` of the elements that are not NaN. Source: numpy.nanmedian."""
     return nanquantile(x, 0.5, axis, "linear", keepdims, name=name)
-
-
-# -- without NaN -----------------------------------------------------------------------------
-
-
-def _filled(x: Any, value: Any) -> Tensor:
-    tensor = convert(x)
-    return where(isnan(tensor), value, tensor) if is_inexact(tensor.dtype) else tensor
-
-
-def _unless_all_nan(x: Tensor, y: Tensor, axis: Axes, keepdims: bool, name: str | None) -> Tensor:
-    if not is_inexact(x.dtype):
-        return y
-    return where(reduce_all(isnan(x), axis, keepdims), math.nan, y, name=name)
-
-
-def nansum(x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
-    """The sum over `axis` with 0 for NaN. Source: numpy.nansum."""
-    return reduce_sum(_filled(x, 0), axis, keepdims, name=name)
-
-
-def nanprod(
-    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
-) -> Tensor:
-    """The product over `axis` with 1 for NaN. Source: numpy.nanprod."""
-    return reduce_prod(_filled(x, 1), axis, keepdims, name=name)
-
-
-def nanmax(x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
-    """The greatest element over `axis` that is not NaN, if one is. Source: numpy.nanmax."""
-    x = convert(x)
-    found = reduce_max(_filled(x, lowest(x.dtype)), axis, keepdims)
-    return _unless_all_nan(x, found, axis, keepdims, name)
-
-
-def nanmin(x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
-    """The smallest element over `axis` that is not NaN, if one is. Source: numpy.nanmin."""
-    x = convert(x)
-    found = reduce_min(_filled(x, highest(x.dtype)), axis, keepdims)
-    return _unless_all_nan(x, found, axis, keepdims, name)
-
-
-def nanargmax(x: Any, axis: int | None = None, *, name: str | None = None) -> Tensor:
-    """The position of the greatest element along `axis` that is not NaN.
-
-    0 where all are; the rest as of `argmax`. Source: numpy.nanargmax.
-    """
-    x = convert(x)
-    return argmax(_filled(x, lowest(x.dtype)), axis, name=name)
-
-
-def nanargmin(x: Any, axis: int | None = None, *, name: str | None = None) -> Tensor:
-    """The position of the smallest element along `axis` that is not NaN.
-
-    0 where all are; the rest as of `argmin`. Source: numpy.nanargmin.
-    """
-    x = convert(x)
-    return argmin(_filled(x, highest(x.dtype)), axis, name=name)
-
-
-def nancumsum(x: Any, axis: int | None = None, *, name: str | None = None) -> Tensor:
-    """`cumsum` with 0 for NaN. Source: numpy.nancumsum."""
-    return cumsum(_filled(x, 0), axis, name=name)
-
-
-def _present(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
-    """How many elements are not NaN, in the dtype of `x`."""
-    return to_dtype(reduce_sum(to_dtype(~isnan(x), INT32), axis, keepdims), x.dtype)
-
-
-def nanmean(
-    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
-) -> Tensor:
-    """The mean over `axis` of the elements that are not NaN. Source: numpy.nanmean."""
-    (x,) = promote_inexact(x)
-    rows = to_dtype(x, wide(x.dtype))
-    mean = divide(nansum(rows, axis, keepdims), _present(rows, axis, keepdims), name=name)
-    return to_dtype(mean, x.dtype)
-
-
-def nanvar(
-    x: Any, axis: Axes = None, keepdims: bool = False, ddof: int = 0, *, name: str | None = None
-) -> Tensor:
-    """`var` of the elements that are not NaN. Source: numpy.nanvar, of real dtypes."""
-    (x,) = promote_inexact(x)
-    rows = to_dtype(x, wide(x.dtype))
-    centred = _filled(rows - nanmean(rows, axis, keepdims=True), 0)
-    count = _present(rows, axis, keepdims) - ddof
-    variance = divide(reduce_sum(square(centred), axis, keepdims), count, name=name)
-    return to_dtype(variance, x.dtype)
-
-
-def nanstd(
-    x: Any, axis: Axes = None, keepdims: bool = False, ddof: int = 0, *, name: str | None = None
-) -> Tensor:
-    """The square root of `nanvar`; its gradient is 0 where it is 0.
-
-    Source: numpy.nanstd, of real dtypes.
-    """
-    (x,) = promote_inexact(x)
-    variance = nanvar(to_dtype(x, wide(x.dtype)), axis, keepdims, ddof)
-    return to_dtype(flat_at_zero(sqrt, variance, name), x.dtype)
