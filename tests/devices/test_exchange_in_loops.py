@@ -46,19 +46,24 @@ def test_large_slices_are_exchanged_in_the_body() -> None:
     )
 
 
-def test_steps_in_a_call_are_a_loop_around_the_loop() -> None:
-    """What it carries is what the program before gives."""
+def nested(exchange: str = "") -> str:
+    """Steps in a call: a loop around the loop."""
     body = BEFORE.replace("program p(", "with step(").replace("c = %c, g = %g, h = %h", "%OUT")
     body = body.replace("%OUT", "r0 = %c, r1 = %g, r2 = %h").strip()
-    text = f"""
+    return f"""
     program q(x: f32[4, 1024, 1024], c: f32[1024, 1024]) {{
       %c, %g, %h = Scan(x, c) {{consts=1, carries=1, length=2}}
           : f32[1024, 1024], f32[2, 4, 1024, 1024], f32[2, 4, 1024]
           {body}
+      {exchange}
       return c = %c
     }}
     """
-    before = program(text)
+
+
+def test_steps_in_a_call_are_a_loop_around_the_loop() -> None:
+    """What it carries is what the program before gives."""
+    before = program(nested())
     after, changed = ExchangeInLoops().run(before)
     assert changed == 1
     (step,) = after.nodes
@@ -111,3 +116,24 @@ def test_others_stay(old: str, new: str) -> None:
 def test_the_last_carry_is_exchanged_after_the_loop() -> None:
     text = BEFORE.replace("(%y)", "(%c)").replace("c = %c, ", "")
     check_stays(ExchangeInLoops(), text.replace("4, 1024, 1024]\n  %h", "1024, 1024]\n  %h"))
+
+
+def test_a_loop_in_a_loop_counts_with_that_one() -> None:
+    exchange = '%e = AllReduce(%g) {op="sum"} : f32[2, 4, 1024, 1024]'
+    assert ExchangeInLoops().run(program(nested(exchange))).changed == 2
+
+
+def test_the_budget_is_that_of_the_whole_program() -> None:
+    before = program(nested())
+    needed = peak(before)
+    assert peak(before.nodes[0].regions[0]) < needed
+    assert ExchangeInLoops(budget=needed - 1).run(before).changed == 1
+
+
+def test_what_a_body_takes_and_gives_is_exchanged() -> None:
+    after, changed = ExchangeInLoops().run(program(BEFORE.replace("r1 = %d", "r1 = x")))
+    assert changed == 1
+    body = after.nodes[0].regions[0]
+    (exchange,) = [node for node in body.nodes if node.op.name == "AllReduce"]
+    assert exchange.inputs[0] is body.input_tensors()[1]
+    assert body.output_tensors()[1] is exchange.outputs[0]

@@ -10,6 +10,7 @@ from graphc.ir.builder import Builder
 from graphc.ir.dtypes import FLOAT32
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
+from graphc.ir.scopes import name_scope
 from graphc.ir.source import Source
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.joining import split
@@ -42,8 +43,11 @@ def test_names_may_begin_otherwise() -> None:
             reshape(tensor(4), (2, 2))
         with builder.at(None):
             reshape(tensor(4), (2, 2))
-    assert [node.name for node in builder.nodes] == ["state/rows", "other/Reshape", "Reshape"]
-    assert [node.device for node in builder.nodes] == ["CPU:1", "", ""]
+        with name_scope("inner"):
+            reshape(tensor(4), (2, 2))
+    names = ["state/rows", "other/Reshape", "Reshape", "state/inner/Reshape"]
+    assert [node.name for node in builder.nodes] == names
+    assert [node.device for node in builder.nodes] == ["CPU:1", "", "", "CPU:1"]
 
 
 def test_new_nodes_define_tensors_of_the_program() -> None:

@@ -71,6 +71,9 @@ def test_the_text_of_a_dim_is_bounded() -> None:
         parse_dim("²")
     with pytest.raises(TextError, match="more than 50 signs"):
         parse_dim("-" * 51 + "n")
+    assert parse_dim("n" + " " * 9999) == N
+    with pytest.raises(TextError, match="a dim of 10001 characters"):
+        parse_dim("n" + " " * 10_000)
     assert parse_dim("-" * 50 + "n") == symbol("n")
     assert parse_dim("(" * 50 + "n" + ")" * 50) == symbol("n")
 
@@ -79,3 +82,9 @@ def test_the_longest_dims_keep_their_text() -> None:
     for text in (" + ".join(f"a{i}" for i in range(500)), "*".join(["n"] * 999)):
         dim = parse_dim(text)
         assert dim.weight == 1000 and parse_dim(str(dim)) == dim
+
+
+def test_a_sign_holds_for_all_that_follows_in_parentheses() -> None:
+    assert parse_dim("m - (n + 1)") == parse_dim("m + -(n + 1)") == M - N - 1
+    assert parse_dim("-(-(n))") == N
+    assert parse_dim("m - 2*-floordiv(n, 2)") == M + 2 * (N // 2)

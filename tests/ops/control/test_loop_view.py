@@ -73,3 +73,10 @@ def test_more_is_stacked() -> None:
     new = view.with_ys([(view.following[0], stack)]).write()
     checked(new)
     assert new.outputs[-1] is stack
+
+
+def test_each_region_has_tensors_of_its_own() -> None:
+    node, _ = loop("While")
+    outside, inside = Tensor(VECTOR, "o"), Tensor(VECTOR, "i")
+    (condition,) = LoopView.of(node).with_consts([(outside, inside)]).others
+    assert condition.consts[-1] is not inside and condition.consts[-1].type == VECTOR

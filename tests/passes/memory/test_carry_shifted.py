@@ -138,6 +138,79 @@ def test_a_stack_joined_with_the_last_value() -> None:
     assert check_meaning(before, after, evaluate, 0) is None
 
 
+# The second carry is what the first one was an iteration before.
+DELAYED = """%h, %k, %in, %early, %out = Scan(x, d, w) {consts=0, carries=2, length=4}
+    : f32[2, 2], f32[2, 2], f32[4, 2, 2], f32[4, 2, 2], f32[4, 2, 2]
+    with layer(a0: f32[2, 2], a1: f32[2, 2], a2: f32[2, 2]) {
+    %0 = MatMul(a0, a2) : f32[2, 2]
+    %1 = Tanh(%0) : f32[2, 2]
+    return r0 = %1, r1 = a0, r2 = a0, r3 = a1, r4 = %1
+  }"""
+DELAYED_ONLY = DELAYED.replace(", %out =", " =").replace("2], f32[4, 2, 2]\n", "2]\n")
+DELAYED_ONLY = DELAYED_ONLY.replace(", r4 = %1", "")
+
+
+def carried_once(text: str) -> Program:
+    """What the pass makes of a program in which it finds one stack."""
+    before = program(text)
+    after, changed = CARRY.run(before)
+    assert changed == 1
+    assert check_meaning(before, after, evaluate, 0) is None
+    return after
+
+
+def test_a_carry_of_a_carry() -> None:
+    before = text(DELAYED_ONLY, "BACK", given="%early").replace("reverse=true", "reverse=false")
+    after = carried_once(before)
+    assert after.nodes[1].inputs[1] is after.input_tensors()[1]  # the first value of that carry
+
+
+def test_a_first_slice_in_a_stack_that_stays() -> None:
+    """It is cut from there, so that stack is not carried too, though it could be."""
+    back = BACKWARD.replace("IN, OUT", "%in, %early, %out")
+    back = back.replace("a2: f32[2, 2])", "a2: f32[2, 2], a3: f32[2, 2])")
+    after = carried_once(text(DELAYED, back.replace("Multiply(a0, %0)", "Multiply(a3, %0)")))
+    assert [node.op.name for node in after.nodes] == ["Scan", "Slice", "Reshape", "Scan"]
+    assert after.nodes[1].attrs["starts"] == (2, 0, 0)
+    assert after.nodes[1].inputs[0] is after.nodes[3].inputs[-1]
+
+
+def test_two_loops_in_a_row() -> None:
+    """What the second one takes first is what the first one gave last."""
+    again = FORWARD.replace("%h, %in, %out", "%k, %in2, %out2").replace("(x, w)", "(%h, s)")
+    joined = "%i = Concatenate(%in, %in2) {axis=0} : f32[8, 2, 2]\n  "
+    joined += "%o = Concatenate(%out, %out2) {axis=0} : f32[8, 2, 2]"
+    back = BACKWARD.replace("IN, OUT", "%i, %o").replace("4", "8")
+    after = carried_once(text("LOOP", again, joined, back))
+    assert [node.op.name for node in after.nodes].count("Concatenate") == 1
+
+
+def test_a_first_slice_of_an_argument() -> None:
+    """It is in memory although the loop does not take that argument."""
+    joined = JOINED.replace("  %1 = Multiply(w, w) : f32[4, 2, 2]\n", "").replace("(%1)", "(w)")
+    carried_once(text(joined, "BACK", taken="s", given="%3"))
+
+
+def test_every_second_slice() -> None:
+    head = HEAD.replace("s: f32[4, 2, 2]", "s: f32[9, 2, 2]")
+    part = "= Slice(s) {starts=[START, 0, 0], limits=[END, 2, 2], strides=[2, 1, 1]} : f32[4, 2, 2]"
+    early = part.replace("START", "0").replace("END", "7")
+    late = part.replace("START", "2").replace("END", "9")
+    carried_once(text(f"%in {early}", f"%out {late}", "BACK").replace(HEAD, head))
+
+
+def test_stacks_of_what_is_the_same_in_each_iteration() -> None:
+    loop = FORWARD.replace("Scan(x, w) {consts=0", "Scan(d, x, w) {consts=1")
+    loop = loop.replace("layer(", "layer(c: f32[2, 2], ")
+    carried_once(text(loop.replace("r1 = a0, r2 = %1", "r1 = c, r2 = c"), "BACK"))
+
+
+def test_one_stack_taken_twice_and_given_back() -> None:
+    back = BACKWARD.replace("IN, OUT", "%in, %out, %out")
+    back = back.replace("a2: f32[2, 2])", "a2: f32[2, 2], a3: f32[2, 2])")
+    carried_once(text("LOOP", back.replace("r1 = %2", "r1 = a3")))
+
+
 JOINED = """%0 = Slice(s) {starts=[1, 0, 0], limits=[4, 2, 2], strides=[1, 1, 1]} : f32[3, 2, 2]
   %1 = Multiply(w, w) : f32[4, 2, 2]
   %2 = Slice(%1) {starts=[0, 0, 0], limits=[1, 2, 2], strides=[1, 1, 1]} : f32[1, 2, 2]
@@ -165,6 +238,61 @@ STAYS = {
     "the first slice is in a stack that would have to stay": text(
         JOINED, "BACK", taken="s", given="%3"
     ),
+    "the loop takes the whole stack too": text(
+        "LOOP",
+        BACKWARD.replace("Scan(d, IN, OUT) {consts=0", "Scan(%out, d, %in, %out) {consts=1")
+        .replace("slopes(", "slopes(a9: f32[4, 2, 2], ")
+        .replace("%0 =", "%3 = ReduceSum(a9) {axes=[0]} : f32[2, 2]\n    %0 =")
+        .replace("Square(a2)", "Multiply(a2, %3)"),
+    ),
+    "one iteration": text().replace("length=4", "length=1").replace("f32[4, ", "f32[1, "),
+    "the first slice is a value that no tensor holds": text(DELAYED_ONLY, "BACK", given="%early"),
+    "the same of one row, of which the last value is no stack": text(
+        DELAYED_ONLY.replace("MatMul", "Multiply"),
+        BACKWARD.replace("IN, OUT", "%in, %early").replace(
+            "MatMul(a1, %1) {transpose_a=true}", "Multiply(a1, %1)"
+        ),
+    ).replace("2, 2", "1, 2"),
+    "the last values of carries that are as long": text(
+        """%early, %late = Scan(w, s) {consts=0, carries=2, length=4}
+    : f32[4, 2, 2], f32[4, 2, 2] with layer(a0: f32[4, 2, 2], a1: f32[4, 2, 2]) {
+    %0 = Tanh(a0) : f32[4, 2, 2]
+    return r0 = %0, r1 = a0
+  }""",
+        BACKWARD.replace("IN, OUT", "%early, %late").replace("true", "false"),
+    ),
+    "stacked along another axis": text(
+        "LOOP",
+        "%0, %1 = Unstack(%out) {axis=1} : f32[4, 2], f32[4, 2]",
+        "%2 = Stack(%0, %1) {axis=1} : f32[4, 2, 2]",
+        "BACK",
+        given="%2",
+    ),
+    "slices along another axis": text(
+        "LOOP",
+        "%0, %1, %2, %3 = Unstack(%in) {axis=1} : f32[2, 2], f32[2, 2], f32[2, 2], f32[2, 2]",
+        "%4 = Stack(%1, %2, %3, x) : f32[4, 2, 2]",
+        "BACK",
+        given="%4",
+    ).replace("2, 2", "4, 4"),
+    "other columns": text(
+        "%in = Slice(s) {starts=[0, 0, 0], limits=[4, 2, 2], strides=[1, 1, 1]} : f32[4, 2, 2]",
+        "%out = Slice(s) {starts=[1, 0, 2], limits=[5, 2, 4], strides=[1, 1, 1]} : f32[4, 2, 2]",
+        "BACK",
+    ).replace("s: f32[4, 2, 2]", "s: f32[5, 2, 4]"),
+    "joined along another axis": text(
+        "%0 = Slice(s) {starts=[0, 0, 0], limits=[4, 1, 2], strides=[1, 1, 1]} : f32[4, 1, 2]",
+        "%1 = Slice(s) {starts=[1, 0, 0], limits=[5, 1, 2], strides=[1, 1, 1]} : f32[4, 1, 2]",
+        "%in = Concatenate(%0, %1) {axis=1} : f32[4, 2, 2]",
+        "%out = Concatenate(%1, %0) {axis=1} : f32[4, 2, 2]",
+        "BACK",
+    ).replace("s: f32[4, 2, 2]", "s: f32[5, 1, 2]"),
+    "slices turned around": text(
+        "LOOP",
+        "%r = Reverse(%in) {axes=[0]} : f32[4, 2, 2]",
+        "%t = Reverse(%out) {axes=[0, 1]} : f32[4, 2, 2]",
+        BACKWARD.replace("IN, OUT", "%r, %t").replace("true", "false"),
+    ),
     "the layer changes what it took": text(
         FORWARD.replace("r1 = a0", "r1 = %0"), "BACK"
     ),
@@ -188,6 +316,9 @@ def test_where_it_runs() -> None:
         assert names.index("hoist-products") < place < names.index("update-in-loop")
         passes = on_device(CompileOptions(pipeline="O1"), platform, None)
         assert "carry-shifted" not in [each.name for each in passes]
+        passes = on_device(CompileOptions(), platform, 10)
+        (recompute,) = [each for each in passes if isinstance(each, Recompute)]
+        assert [each.name for each in recompute.then] == ["carry-shifted", "update-in-loop"]
 
 
 def test_generated_loops_mean_the_same() -> None:

@@ -106,6 +106,25 @@ def test_what_replicas_exchange_in_the_loop() -> None:
     check(MOVE, text(loop=loop), text(after))
 
 
+def waiting(before: str) -> int:
+    """How many nodes wait for others in the loop that the pass writes."""
+    after, changed = MOVE.run(program(before))
+    assert changed == 1
+    (loop,) = [node for node in after.nodes if node.op.name == "Scan"]
+    return [node.op.name for node in loop.regions[0].nodes].count("After")
+
+
+def test_which_products_wait() -> None:
+    """Only those that have something to wait for, and of which an operand is much smaller."""
+    two = waiting(text())
+    product = "DotGeneral(a2, a0) {lhs_contract=[0], rhs_contract=[0]}"
+    assert waiting(text(loop=LOOP.replace("MatMul(a2, a0) {transpose_a=true}", product))) == two
+    wide = text().replace("2, 4]", "3, 4]")  # 12 numbers, of 16
+    assert waiting(wide) == two - 1
+    unread = LOOP.replace("MatMul(a0, a1) {transpose_b=true}", "Tanh(a0)")
+    assert waiting(text(loop=unread)) == 0
+
+
 def test_what_replicas_exchange_after_the_loop() -> None:
     whole = '%s = AllReduce(%g) {op="sum"} : f32[3, 4, 4]'
     before = text("LOOP", whole, "UPDATE", update=MOMENTUM.replace("%g", "%s"))
