@@ -252,3 +252,7 @@ def test_a_star_import_brings_every_name() -> None:
 
 def test_a_namespace_is_there_before_anything_else_was_used() -> None:
     run("import graphc as gc; assert gc.random.normal.__name__ == 'normal'")
+
+
+def test_a_name_is_looked_up_once() -> None:
+    run("import graphc as gc; assert 'exp' not in vars(gc); assert gc.exp is vars(gc)['exp']")

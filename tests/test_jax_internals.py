@@ -73,6 +73,16 @@ def test_a_changed_setting_comes_back() -> None:
     assert jax_internals.all_settings()[jax_internals.LOCATIONS] == limit
 
 
+def test_a_changed_setting_comes_back_after_an_error() -> None:
+    limit = jax_internals.all_settings()[jax_internals.LOCATIONS]
+    with (
+        pytest.raises(KeyError),
+        jax_internals.changed_setting(jax_internals.LOCATIONS, limit + 1),
+    ):
+        raise KeyError
+    assert jax_internals.all_settings()[jax_internals.LOCATIONS] == limit
+
+
 CALLS: dict[str, tuple[Any, Any]] = {
     "LAPACK": (jnp.linalg.cholesky, np.eye(4, dtype=np.float32)),
     "TOP_K": (lambda x: lax.top_k(x, 3)[0], np.arange(4096, dtype=np.float32)),

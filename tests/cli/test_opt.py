@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from graphc.cli import main
-from graphc.cli.pass_texts import known_passes, options_of
+from graphc.cli.pass_texts import known_passes, options_of, parse_passes
+from graphc.passes.attention.attention_steps import StepAttention
+from graphc.passes.core.target import Target
 
 PROGRAM = """\
 program mlp(x: f32[batch, 4], w: state f32[4, 2]) {
@@ -92,6 +94,44 @@ def test_a_pipeline(opt: Run, pipeline: str, platform: str) -> None:
     )
     assert code == 0 and err == "" and ("Add" in out) == (pipeline == "O0")
     assert "x: f32[3, 4]" in out
+
+
+def test_a_pipeline_binds_sizes_late_and_runs_until_nothing_changes(opt: Run) -> None:
+    """exp(0) is 1 after the first round, and x * 1 is x in the second."""
+    text = """\
+program p(x: f32[n, 4]) {
+  %0 = Constant() {value=f32[] 0.0} : f32[]
+  %1 = Exp(%0) : f32[]
+  %2 = Multiply(x, %1) : f32[n, 4]
+  return y = %2
+}
+"""
+    arguments = ("--pipeline", "O2", "--size", "n=3", "--print-after", "simplify-algebra")
+    code, out, err = opt(text, *arguments)
+    assert code == 0 and "x: f32[3, 4]" in out and "Multiply" not in out
+    assert "# after simplify-algebra, round 2: 1 changes" in err
+    assert "x: f32[n, 4]" in err and "x: f32[3, 4]" not in err
+
+
+def test_passes_are_told_the_target() -> None:
+    (found,) = parse_passes("step-attention", Target("gpu"))
+    assert isinstance(found, StepAttention) and found.target == Target("gpu")
+
+
+@pytest.mark.parametrize(
+    ("printed", "text"),
+    [
+        ("program p() {\n  return\n}\n", "is another one when it is parsed"),
+        ("program", "does not parse"),
+    ],
+)
+def test_a_round_trip_that_fails_is_told(
+    opt: Run, monkeypatch: pytest.MonkeyPatch, printed: str, text: str
+) -> None:
+    monkeypatch.setattr("graphc.cli.opt.print_program", lambda program, **how: printed)
+    assert opt(PROGRAM)[0] == 0
+    code, out, err = opt(PROGRAM, "--round-trip")
+    assert code == 2 and out == "" and f"--round-trip: the printed program {text}" in err
 
 
 def test_a_pipeline_says_which_passes_need_sizes(opt: Run) -> None:

@@ -13,10 +13,16 @@ from jax import numpy as jnp
 
 from graphc.build import variable
 from graphc.ir.compare import difference
+from graphc.ir.dtypes import FLOAT32
 from graphc.ir.graph import Graph
 from graphc.ir.program import Program, region
+from graphc.ir.scopes import at_source
+from graphc.ir.source import Source
+from graphc.ir.types import TensorType
 from graphc.ops.catalogue import FUNCTIONS as ops
+from graphc.ops.core.emit import constant
 from graphc.optim import minimize
+from graphc.optim.recipe import Slot, paste
 from graphc.runtime.session import Session
 from tests.near import assert_near
 from tests.optim.transformations import TRANSFORMATIONS
@@ -61,6 +67,27 @@ def test_every_dtype_and_value_of_a_slot_is_the_initial_value() -> None:
         got = session.get(f"train/{name}")
         assert got.dtype == value.dtype
         assert_near(np.asarray(got), np.asarray(value), 0.0)
+
+
+def test_names_of_slots() -> None:
+    type = TensorType(FLOAT32, ())
+    names = [
+        Slot(n, p, type, None).name(["w", "b"], "train") for n in (None, 1) for p in ("", "mu")
+    ]
+    assert names == ["train", "train/mu", "b/train", "b/train/mu"]
+
+
+def test_pasted_nodes_keep_their_lines() -> None:
+    """Those that have none get the line of the step."""
+    with Graph() as recorded:
+        x = recorded.add_input(TensorType(FLOAT32, ()), "x")
+        y = ops.tanh(ops.exp(x))
+    first, second = recorded.nodes
+    own, step = Source("rates.py", 3), Source("train.py", 7)
+    nodes = [first.replace(source=own), second.replace(source=None)]
+    with Graph() as graph, at_source(step):
+        paste(region("r", [x], nodes, [y]), [constant(1.0)])
+    assert [node.source for node in graph.nodes[-2:]] == [own, step]
 
 
 # -- what a transformation depends on is read each time ----------------------------------------

@@ -167,3 +167,25 @@ def test_open_sizes_are_named() -> None:
     program = prepare(graph, [y], [x], gc.CompileOptions()).program
     with pytest.raises(ShapeError, match="costs need sizes, and batch are open"):
         costs.program_costs(program)
+
+
+def test_a_loop_moves_the_bytes_of_all_its_turns() -> None:
+    def moved(length: int) -> int:
+        graph = gc.Graph()
+        with graph:
+            x = gc.placeholder((3, 3), name="x")
+            last, _ = gc.scan(lambda c, _: (gc.matmul(c, c), c), x, xs=None, length=length)
+        return costs.node_cost(graph.producer(last)).bytes
+
+    assert moved(10) == 10 * moved(1) > 0
+
+
+def test_searches_and_singular_vectors() -> None:
+    with gc.Graph() as graph:
+        a = gc.placeholder((4, 6, 3), name="a")
+        sorted_, keys = gc.placeholder((9,), name="s"), gc.placeholder((5,), name="k")
+        found = gc.searchsorted(sorted_, keys)
+        left, _, _ = gc.linalg.svd(a, full_matrices=False)
+    assert costs.node_cost(graph.producer(found)).flops == 5 * 4  # a tree of 9 has 4 levels
+    thin = 14 * 6 * 3**2 + 8 * 3**3
+    assert costs.node_cost(graph.producer(left)).flops == 4 * thin

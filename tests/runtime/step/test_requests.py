@@ -1,8 +1,12 @@
 """Requests, back ends, plans and keys as records."""
 
-from dataclasses import FrozenInstanceError
+from collections import OrderedDict
+from dataclasses import FrozenInstanceError, dataclass, replace
+from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -108,3 +112,108 @@ def test_a_fetch_set_is_one_program_whatever_its_nest_and_order() -> None:
     first = FetchSet.of(graph, [y, bias], [x])
     assert first.program == FetchSet.of(graph, {"b": bias, "y": (y, y)}, [x]).program
     assert first.program != FetchSet.of(graph, [y], [x]).program
+
+
+def test_the_key_tells_strategies_apart() -> None:
+    ways = [None, DataParallel(2), DataParallel(2, shard_optimizer=True)]
+    keys = [Compilation(request(strategy=way)).program_key for way in ways]
+    assert None not in keys and len(set(keys)) == len(keys)
+
+
+def test_the_key_under_other_options_is_another() -> None:
+    first = Compilation(request())
+    keys = first.key, first.program_key
+    second = first.under(gc.CompileOptions(pipeline="O0", cache=None))
+    assert second.key != keys[0] and second.program_key != keys[1]
+    assert (first.key, first.program_key) == keys
+
+
+def test_the_memory_of_a_machine_is_a_limit_where_one_can_be_kept() -> None:
+    for how, limit in (({}, 5), ({"strategy": gc.devices.Mesh({"data": 2})}, None)):
+        compilation = Compilation(request(**how))
+        compilation.request = replace(compilation.request, machine=SimpleNamespace(usable_memory=5))
+        assert compilation.memory_limit == limit
+
+
+def test_a_request_names_the_base() -> None:
+    for base in ("/device:CPU:0", "/device:CPU:2"):
+        backend = Compilation(request("/device:CPU:1", base=base)).backend
+        assert isinstance(backend, Partitioned) and backend.base == base
+        assert list(backend.named) == [base, "/device:CPU:1"]
+
+
+def test_the_first_program_of_a_session_chooses_the_base() -> None:
+    """What a graph gets later, on no device, runs there too."""
+    with gc.Graph(seed=0) as graph:
+        x = gc.placeholder((2, 4), name="x")
+        with gc.device("/device:CPU:1"):
+            y = gc.nn.Dense(4, name="dense")(x)
+    value = np.ones((2, 4), np.float32)
+    with gc.Session(graph, options=OPTIONS) as first, gc.Session(graph, options=OPTIONS) as other:
+        first.run(y, {x: value})
+        with graph.extend():
+            z = gc.tanh(x)
+        for session, devices in ((first, [1, 1]), (other, [0])):
+            session.run(z, {x: value})
+            assert [d.id for e in session.executables for d in e.devices] == devices
+
+
+def test_fetches_of_one_program_in_another_order_give_their_own_values() -> None:
+    graph, x, y = model()
+    with graph:
+        z = gc.reduce_max(x)
+    session = gc.Session(graph, options=OPTIONS)
+    value = np.full((2, 4), 3.0, np.float32)
+    first, second = session.run([y, z], {x: value})
+    swapped, again = session.run([z, y], {x: value})
+    assert session.compile_count == 1 and float(second) == float(swapped) == 3.0
+    assert_near(again, first, rtol=1e-6)
+
+
+@dataclass
+class Pair:
+    value: Any
+
+
+@dataclass
+class Other:
+    value: Any
+
+
+def test_nests_of_other_kinds_are_other_calls() -> None:
+    for kind in (Pair, Other):
+        jax.tree_util.register_dataclass(kind, ["value"], [])
+    graph, x, y = model()
+    session = gc.Session(graph, options=OPTIONS)
+    for kind in (Pair, Other, lambda value: {"a": value}, lambda value: OrderedDict(a=value)):
+        got = session.run(kind(y), {x: np.ones((2, 4), np.float32)})
+        assert type(got) is type(kind(y))
+
+
+def test_a_child_process_has_a_lock_of_its_own() -> None:
+    graph, _, _ = model()
+    programs = gc.Session(graph, options=OPTIONS)._programs
+    held, done = Event(), Event()
+
+    def hold() -> None:
+        with programs.compiling:
+            held.set()
+            done.wait()
+
+    thread = Thread(target=hold)
+    thread.start()
+    held.wait()
+    programs.forked()
+    taken = programs.compiling.acquire(blocking=False)
+    done.set()
+    thread.join()
+    assert taken
+
+
+def test_seconds_of_a_stage_add_up() -> None:
+    graph, x, y = model()
+    stages = gc.compile(graph, y, {x: (2, 4)}, options=OPTIONS).stages
+    assert stages.compiled is not None
+    before = stages.seconds["lower"]
+    stages._timed("lower", lambda: None)
+    assert stages.seconds["lower"] > before > 0
