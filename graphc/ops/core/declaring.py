@@ -125,7 +125,8 @@ def operator(
                 return emit_one(op, given.tensors, node_name, **given.attrs)
             return emit_one(op, given, node_name)
 
-        function.__annotations__["return"] = "Tensor"
+        # The class, not its name: the module of the body need not know that name.
+        function.__annotations__ = {**body.__annotations__, "return": Tensor}
         function.__signature__ = shown.replace(return_annotation="Tensor")  # type: ignore[attr-defined]
         _BY_FUNCTION[function] = op
         _BY_MODULE.setdefault(body.__module__, []).append(op)
