@@ -108,3 +108,13 @@ def test_a_fetch_set_is_one_program_whatever_its_nest_and_order() -> None:
     first = FetchSet.of(graph, [y, bias], [x])
     assert first.program == FetchSet.of(graph, {"b": bias, "y": (y, y)}, [x]).program
     assert first.program != FetchSet.of(graph, [y], [x]).program
+
+
+@pytest.mark.parametrize(("strategy", "name"), [(2, "int"), ("dp", "str"), (DataParallel, "Data")])
+def test_what_is_not_a_strategy_is_an_error(strategy: Any, name: str) -> None:
+    graph, x, y = model()
+    for function in (gc.compile, gc.compile_async):
+        with pytest.raises(gc.errors.AttributeValueError, match=f"strategy must be .* got {name}"):
+            function(graph, y, {x: (2, 4)}, strategy=strategy)
+    with pytest.raises(gc.errors.AttributeValueError, match=f"strategy must be .* got {name}"):
+        gc.Session(graph, strategy=strategy)
