@@ -27,7 +27,7 @@ from graphc.runtime.pipeline.placement_log import PlacementLog
 from graphc.runtime.pipeline.request import CompileRequest
 from graphc.runtime.state.live_state import Homes, LiveState
 from graphc.runtime.state.state import State
-from graphc.runtime.step.compiler import checked_options
+from graphc.runtime.step.compiler import check_strategy, checked_options
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.step.feed_places import FeedPlacer
 from graphc.runtime.step.plans import Plan, ProgramKey
@@ -80,6 +80,7 @@ class Session(HasWorkers, Uncopied):
             )
         self.graph = graph
         self.options = checked_options(options)
+        check_strategy(strategy)
         FORKING.check()
         FORKING.watch(self)
         if strategy is not None:

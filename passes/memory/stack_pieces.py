@@ -89,10 +89,16 @@ class Pieces:
         results = body.output_tensors()
         last = loop.attrs["length"] - 1
         carried = {t: i for i, t in reversed(list(enumerate(inner.carries)))}
+        met: dict[Tensor, int] = {}
         while value in carried:
             number = carried[value]
+            if (
+                value in met
+            ):  # carries that change places, or stay: only the rest of a round is left
+                iteration %= met[value] - iteration
             if iteration == 0:
                 return self.of(outer.carries[number])
+            met[value] = iteration
             value, iteration = results[number], iteration - 1
         for here, there in zip(inner.consts, outer.consts, strict=True):
             if here is value:

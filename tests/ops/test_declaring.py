@@ -1,11 +1,13 @@
 """Functions that declare operators: what users, editors and the catalogue see of them."""
 
 import inspect
+from typing import get_type_hints
 
 import pytest
 
 import graphc as gc
 from graphc.ops.catalogue import CATALOGUE
+from graphc.ops.core import declaring
 from graphc.ops.core.declaring import record
 from graphc.ops.elementwise.arithmetic import clip
 from graphc.ops.scipy_api.special import polygamma
@@ -17,6 +19,11 @@ def test_a_declared_function_shows_its_signature_and_docstring() -> None:
     assert gc.tanh.__module__ == "graphc.ops.elementwise.transcendental"
     with pytest.raises(TypeError, match=r"tanh\(\) missing 1 required positional argument: 'x'"):
         gc.tanh()
+
+
+def test_annotations_of_declared_functions_resolve() -> None:
+    for function in declaring._BY_FUNCTION:
+        assert get_type_hints(function)["return"] is gc.Tensor, function.__qualname__
 
 
 def test_the_record_says_what_the_function_does() -> None:

@@ -125,9 +125,9 @@ def operator(
                 return emit_one(op, given.tensors, node_name, **given.attrs)
             return emit_one(op, given, node_name)
 
-        # The class, not its name: a module whose functions are all declared need not import it.
-        function.__annotations__["return"] = Tensor
-        function.__signature__ = shown.replace(return_annotation=Tensor)  # type: ignore[attr-defined]
+        # The class, not its name: the module of the body need not know that name.
+        function.__annotations__ = {**body.__annotations__, "return": Tensor}
+        function.__signature__ = shown.replace(return_annotation="Tensor")  # type: ignore[attr-defined]
         _BY_FUNCTION[function] = op
         _BY_MODULE.setdefault(body.__module__, []).append(op)
         return function

@@ -11,7 +11,8 @@ from graphc.build.specs import TensorSpec
 from graphc.config import CompileOptions
 from graphc.devices.asynchronous import AsyncDataParallel
 from graphc.devices.machine import Machine
-from graphc.devices.mesh import Strategy
+from graphc.devices.mesh import Mesh, Strategy
+from graphc.devices.strategy import DataParallel
 from graphc.errors import AttributeValueError, FeedError, GraphError
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.graph import Graph
@@ -134,6 +135,7 @@ def _begin(
             hint="gc.compile(graph, fetches, feeds)",
         )
     options = checked_options(options)
+    check_strategy(strategy)
     refuse_workers(strategy, "compile")
     count = None if steps is None else checked_count(steps, "compile: steps")
     given = resolve_feeds(graph, {} if feeds is None else feeds)
@@ -174,6 +176,17 @@ def checked_options(options: CompileOptions | None) -> CompileOptions:
             f"options must be a gc.CompileOptions, got {type(options).__name__}"
         )
     return options
+
+
+def check_strategy(strategy: object) -> None:
+    """Raises `AttributeValueError` for what is not a strategy, such as a number or a class."""
+    if strategy is None or isinstance(strategy, DataParallel | AsyncDataParallel | Mesh):
+        return
+    given = strategy.__name__ if isinstance(strategy, type) else type(strategy).__name__
+    raise AttributeValueError(
+        f"strategy must be an object of gc.devices, got {given}",
+        hint="strategy=gc.devices.DataParallel(2)",
+    )
 
 
 def checked_machine(machine: Machine | str | None, function: str) -> Machine | None:

@@ -10,6 +10,7 @@ from graphc.passes.core.peak import peak
 from graphc.passes.core.validate import check_meaning
 from graphc.passes.memory.carry_shifted import CarryShifted
 from graphc.passes.memory.recompute import Recompute
+from graphc.passes.memory.stack_pieces import Piece, Pieces
 from graphc.passes.pipelines import on_device
 from tests.passes.check import check, check_stays, program
 from tests.passes.evaluate import evaluate
@@ -342,3 +343,17 @@ def test_after_recomputing() -> None:
             preserved(CARRY, recomputed, seed, evaluate, exactly=True)
 
     for_all(loop_pairs(), run)
+
+
+@pytest.mark.parametrize(("place", "first"), [(10**9 - 1, 1), (10**9 - 2, 0), (1, 1), (0, 0)])
+def test_carries_that_change_places_are_found_in_few_steps(place: int, first: int) -> None:
+    """The number of steps does not grow with the length of the loop."""
+    swapped = program("""program p(x: f32[2], d: f32[2]) {
+  %a, %b, %s = Scan(x, d) {consts=0, carries=2, length=1000000000}
+    : f32[2], f32[2], f32[1000000000, 2] with swap(a0: f32[2], a1: f32[2]) {
+    return r0 = a1, r1 = a0, r2 = a0
+  }
+  return s = %s
+}""")
+    (stack,) = swapped.output_tensors()
+    assert Pieces(swapped).at(stack, place) == Piece(swapped.input_tensors()[first])

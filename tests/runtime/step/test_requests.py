@@ -217,3 +217,13 @@ def test_seconds_of_a_stage_add_up() -> None:
     before = stages.seconds["lower"]
     stages._timed("lower", lambda: None)
     assert stages.seconds["lower"] > before > 0
+
+
+@pytest.mark.parametrize(("strategy", "name"), [(2, "int"), ("dp", "str"), (DataParallel, "Data")])
+def test_what_is_not_a_strategy_is_an_error(strategy: Any, name: str) -> None:
+    graph, x, y = model()
+    for function in (gc.compile, gc.compile_async):
+        with pytest.raises(gc.errors.AttributeValueError, match=f"strategy must be .* got {name}"):
+            function(graph, y, {x: (2, 4)}, strategy=strategy)
+    with pytest.raises(gc.errors.AttributeValueError, match=f"strategy must be .* got {name}"):
+        gc.Session(graph, strategy=strategy)
