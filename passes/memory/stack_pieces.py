@@ -92,9 +92,7 @@ class Pieces:
         met: dict[Tensor, int] = {}
         while value in carried:
             number = carried[value]
-            if (
-                value in met
-            ):  # carries that change places, or stay: only the rest of a round is left
+            if value in met:  # carries that only exchange their values repeat: skip whole periods
                 iteration %= met[value] - iteration
             if iteration == 0:
                 return self.of(outer.carries[number])
