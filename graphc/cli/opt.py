@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 from graphc.cli.pass_texts import check_name, list_passes, parse_passes
 from graphc.config import CompileOptions
-from graphc.errors import GraphcError, PassError, TextError, UnknownNameError, nearest
+from graphc.errors import (
+    AttributeValueError,
+    GraphcError,
+    PassError,
+    TextError,
+    UnknownNameError,
+    nearest,
+)
 from graphc.ir.compare import difference
 from graphc.ir.opdef import Effects
 from graphc.ir.parse import parse_program
@@ -89,13 +96,18 @@ def _read(name: str) -> Program:
 def _sizes(given: Sequence[tuple[str, int]], program: Program) -> dict[str, int]:
     """The values of named sizes, each of which the program must have."""
     known = program.symbols()
-    for name, _ in given:
+    sizes: dict[str, int] = {}
+    for name, size in given:
+        if sizes.setdefault(name, size) != size:
+            raise AttributeValueError(
+                f"--size: {name} is {sizes[name]} and {size}", hint="give each size once"
+            )
         if name not in known:
             raise UnknownNameError(
                 f"--size: the program has no size {name!r}",
                 hint=nearest(name, known) or "leave it out: no input has a named size",
             )
-    return dict(given)
+    return sizes
 
 
 # -- passes ---------------------------------------------------------------------------------

@@ -213,6 +213,8 @@ def test_wrong_passes_are_told(opt: Run, passes: str, texts: list[str]) -> None:
 
 def test_other_wrong_options_are_told(opt: Run) -> None:
     assert "no size 'bath'" in opt(PROGRAM, "--size", "bath=3")[2]
+    twice = opt(PROGRAM, "--size", "batch=3", "--size", "batch=4")
+    assert twice[0] == 2 and "--size: batch is 3 and 4" in twice[2]
     assert "did you mean 'batch'?" in opt(PROGRAM, "--size", "bath=3")[2]
     assert "'batch' is not of the form NAME=N" in opt(PROGRAM, "--size", "batch")[2]
     err = opt(PROGRAM, *SIMPLIFY, "--print-after", "prun")[2]
