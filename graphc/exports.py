@@ -1,4 +1,4 @@
-"""`__all__` of a module that collects the names of others by `from ... import *`."""
+"""`__all__` for a module that collects names of other modules with `from ... import *`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 def names(namespace: Mapping[str, object]) -> list[str]:
-    """The public names of a module's `globals()`, sorted: without private ones and modules."""
+    """The sorted public names of a module's `globals()`, without private names and modules."""
     return sorted(
         name
         for name, value in namespace.items()

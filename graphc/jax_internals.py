@@ -1,6 +1,6 @@
-"""What graphc knows of JAX and XLA that neither of them promises, in one place.
+"""All details of JAX and XLA that graphc uses but that neither of them guarantees.
 
-A new JAX may change any of it without a word. tests/test_jax_internals.py tells which.
+A new JAX version may change any of them without notice. tests/test_jax_internals.py detects which.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KEY_DTYPE: Final = "key<fry>"
 CACHE_HIT: Final = "/jax/compilation_cache/cache_hits"
 """The event when JAX finds a program in its own persistent cache."""
 
-# -- the targets of custom calls in XLA's text, as patterns of whole names or as their starts --
+# -- the targets of custom calls in XLA's text: patterns of whole names, or prefixes of names --
 LAPACK: Final = r"lapack_[sdcz][a-z0-9]+_ffi"
 TRIDIAGONAL: Final = "tridiagonal_solve_perturbed_ffi"
 TOP_K: Final = "TopK"
@@ -42,16 +42,16 @@ SHARDY: Final = "jax_use_shardy_partitioner"
 
 
 def all_settings() -> dict[str, Any]:
-    """All settings of JAX by name, as they hold in this thread.
+    """All settings of JAX by name, with their values in this thread.
 
-    As attributes of `jax.config` some cannot be read.
+    Some of them cannot be read as attributes of `jax.config`.
     """
     return dict(sorted(jax.config.values.items()))
 
 
 @contextmanager
 def changed_setting(name: str, value: Any) -> Iterator[None]:
-    """Another value of a setting meanwhile, in all threads."""
+    """Changes a setting inside the context, in all threads."""
     before = all_settings()[name]
     jax.config.update(name, value)
     try:

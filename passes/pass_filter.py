@@ -1,4 +1,4 @@
-"""A pipeline without the passes that the user does not want."""
+"""Removes the passes that the user disabled from a pipeline."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from graphc.passes.core.base import Pass
 
 
 def without(passes: Sequence[Pass], options: CompileOptions) -> list[Pass]:
-    """`passes` but those that `options.without_passes` names.
+    """`passes` without those that `options.without_passes` names.
 
     Raises:
-        AttributeValueError: there is no pass of such a name, or it cannot be left out.
+        AttributeValueError: no pass has such a name, or the pass cannot be disabled.
     """
     if not options.without_passes:
         return list(passes)
@@ -36,7 +36,7 @@ def without(passes: Sequence[Pass], options: CompileOptions) -> list[Pass]:
 
 
 def pass_classes() -> list[type[Pass]]:
-    """Every pass whose module is imported."""
+    """All passes whose modules are imported."""
     return [each for each in _below(Pass) if not isabstract(each)]
 
 

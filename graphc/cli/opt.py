@@ -1,4 +1,4 @@
-"""`graphc opt`: passes on the text form of a program."""
+"""`graphc opt`: runs passes on the text form of a program."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Phase(NamedTuple):
     """Passes that run together.
 
     Attributes:
-        bound: whether they need ints for all sizes.
+        bound: whether they need all sizes to be ints.
     """
 
     passes: Sequence[Pass]
@@ -49,7 +49,7 @@ class _Phase(NamedTuple):
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints the program after the passes; or the list of passes."""
+    """Prints the program after the passes, or prints the list of passes."""
     if options.list:
         print("\n".join(list_passes()))
         return
@@ -87,14 +87,14 @@ def _read(name: str) -> Program:
         raise GraphcError(f"{name!r} cannot be read: {reason}", hint="check the path") from error
     if re.match(r"(?:\s|#[^\n]*\n)*graph\b", text):
         raise TextError(
-            f"{name} holds a graph, and passes take programs",
-            hint="graphc inspect SCRIPT --before prune prints the program of a script",
+            f"{name} contains a graph, but passes work on programs",
+            hint="run graphc inspect SCRIPT --before prune to print the program of a script",
         )
     return parse_program(text, CATALOGUE, source_file="<stdin>" if name == "-" else name)
 
 
 def _sizes(given: Sequence[tuple[str, int]], program: Program) -> dict[str, int]:
-    """The values of named sizes, each of which the program must have."""
+    """The values of named sizes. Each size must occur in the program."""
     known = program.symbols()
     sizes: dict[str, int] = {}
     for name, size in given:
@@ -114,8 +114,8 @@ def _sizes(given: Sequence[tuple[str, int]], program: Program) -> dict[str, int]
 
 
 def _phases(options: argparse.Namespace) -> list[_Phase]:
-    """The passes that were asked for. One phase for each of `--passes`, which may be before or
-    after the pass that removes effects."""
+    """The requested passes. Each pass of `--passes` is its own phase, because it may come before
+    or after the pass that removes effects."""
     target = Target(options.platform)
     if options.pipeline is None:
         return [_Phase([each]) for each in parse_passes(options.passes or "", target)]
@@ -137,8 +137,8 @@ def _carry_out(
     sizes: dict[str, int],
     options: argparse.Namespace,
 ) -> Program:
-    """The program after the passes. Sizes are bound first for `--passes`, and where `gc.compile`
-    binds them for a pipeline."""
+    """The program after the passes. With `--passes`, sizes are bound first. With a pipeline, they
+    are bound at the same point as in `gc.compile`."""
     late = any(phase.bound for phase in phases)
     if sizes and not late:
         program = bind_sizes(program, sizes)
@@ -179,12 +179,13 @@ def _named_sizes(program: Program) -> list[str]:
 def _say_left_out(passes: Sequence[Pass], sizes: Sequence[str]) -> None:
     names = ", ".join(dict.fromkeys(each.name for each in passes))
     advice = " ".join(f"--size {size}=N" for size in sizes)
-    print(f"not run, for sizes are not known: {names} (add {advice})", file=sys.stderr)
+    print(f"not run, because sizes are unknown: {names} (add {advice})", file=sys.stderr)
 
 
 @contextmanager
 def _printing(name: str | None) -> Iterator[None]:
-    """Prints the program after the pass `name`, or after each pass that changed it for `all`."""
+    """Prints the program after the pass `name`. For `all`, prints it after each pass that changed
+    it."""
 
     def show(row: PassRow, before: Program, after: Program) -> None:
         if row.name == name or (name == "all" and after is not before):
@@ -205,11 +206,11 @@ def _check_round_trip(program: Program, text: str) -> None:
         raise TextError(
             "--round-trip: the printed program does not parse",
             details=[error.what, *error.details],
-            hint="a fault of graphc: please report it with the program",
+            hint="this is a bug in graphc: please report it with the program",
         ) from error
     if found is not None:
         raise TextError(
-            "--round-trip: the printed program is another one when it is parsed",
+            "--round-trip: parsing the printed program gives a different program",
             details=found.splitlines(),
-            hint="a fault of graphc: please report it with the program",
+            hint="this is a bug in graphc: please report it with the program",
         )

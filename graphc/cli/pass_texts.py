@@ -1,4 +1,4 @@
-"""Passes written as text, `prune,fold-constants{limit=1024}`, as `graphc opt` takes them."""
+"""Parses passes written as text, `prune,fold-constants{limit=1024}`, for `graphc opt`."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _ITEM: Final = re.compile(r"\s*(?P<name>[\w-]+)\s*(?:\{(?P<options>[^{}]*)\}\s*)
 _OPTION: Final = re.compile(
     r"\s*(?P<name>\w+)\s*=\s*(?P<value>\[[^\[\]]*\]|\"[^\"]*\"|[^\s,\[\]\"]+)\s*(?:,|\Z)"
 )
-_LONGEST: Final = 90  # characters of what a pass does, in the list
+_LONGEST: Final = 90  # characters of a pass description in the list
 _WORDS: Final = {"true": True, "false": False, "none": None}
 
 
 class Kind(NamedTuple):
-    """What values an option takes."""
+    """Which values an option accepts."""
 
     words: str
     example: str
     accepts: tuple[type, ...]
 
 
-# The types of fields that have a written form.
+# The field types that can be written as text.
 _KINDS: Final[dict[Any, Kind]] = {
     bool: Kind("true or false", "true", (bool,)),
     int: Kind("an integer", "4", (int,)),
@@ -45,7 +45,7 @@ _KINDS: Final[dict[Any, Kind]] = {
 
 
 def known_passes() -> dict[str, type[Pass]]:
-    """Every pass of graphc by its name."""
+    """All passes of graphc, by name."""
     for package in _PACKAGES:
         for module in walk_packages(import_module(package).__path__, f"{package}."):
             import_module(module.name)
@@ -57,11 +57,11 @@ def parse_passes(text: str, target: Target) -> list[Pass]:
     """The passes that `text` names, in order.
 
     Args:
-        target: what passes that ask for the device are told.
+        target: the device description for passes that need one.
 
     Raises:
-        AttributeValueError: the text does not parse, or an option has a value it cannot have.
-        UnknownNameError: there is no such pass, or the pass has no such option.
+        AttributeValueError: the text does not parse, or an option has an invalid value.
+        UnknownNameError: a pass does not exist, or a pass does not have an option.
     """
     known = known_passes()
     passes = []
@@ -75,7 +75,7 @@ def parse_passes(text: str, target: Target) -> list[Pass]:
 
 
 def _items(pattern: re.Pattern[str], text: str, where: str, example: str) -> Iterator[Any]:
-    """The matches of `pattern`, which must cover `text`."""
+    """The matches of `pattern`. Together they must cover `text`."""
     position = 0
     while position < len(text.rstrip()):
         match = pattern.match(text, position)
@@ -105,7 +105,7 @@ def _make(kind: type[Pass], text: str, target: Target) -> Pass:
                 hint=nearest(option, known) or f"{name} has no options",
             )
         if option in given:
-            raise AttributeValueError(f"{where}: the option {option!r} stands twice")
+            raise AttributeValueError(f"{where}: the option {option!r} is given twice")
         given[option] = _value(f"{where}: {option}", known[option][1], item["value"])
     for option, (field, form) in known.items():
         if option not in given and _default(field) is MISSING:
@@ -117,7 +117,7 @@ def _make(kind: type[Pass], text: str, target: Target) -> Pass:
 
 
 def options_of(kind: type[Pass]) -> dict[str, tuple[Field[Any], Kind]]:
-    """The options of a pass that have a written form."""
+    """The options of a pass that can be written as text."""
     hints = get_type_hints(kind)
     return {f.name: (f, _KINDS[hints[f.name]]) for f in fields(kind) if hints[f.name] in _KINDS}
 
@@ -175,7 +175,7 @@ def _first_sentence(text: str) -> str:
 
 
 def check_name(name: str, passes: Sequence[Pass]) -> None:
-    """Raises `PassError` unless one of `passes` has this name, or it is `all`."""
+    """Raises `PassError` unless `name` is `all` or the name of one of `passes`."""
     names = list(dict.fromkeys(each.name for each in passes))
     if name != "all" and name not in names:
         raise PassError(

@@ -1,4 +1,4 @@
-"""Arguments that several commands have, and how their values are read."""
+"""Arguments shared by several commands, and functions that parse their values."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SCRIPT = "a Python file with a function build() that returns a gc.train.Job"
 
 
 def takes_script(parser: argparse.ArgumentParser) -> None:
-    """The script, and what follows `--` for it."""
+    """Adds the script argument. Arguments after `--` go to the script."""
     parser.add_argument(
-        "script", metavar="SCRIPT", help=f"{SCRIPT}; what stands after -- becomes its sys.argv"
+        "script", metavar="SCRIPT", help=f"{SCRIPT}; arguments after -- become its sys.argv"
     )
     parser.set_defaults(takes_arguments=True)
 
@@ -26,18 +26,19 @@ def add_devices(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=1,
         metavar="N",
-        help="share each batch among N devices (the processor is split into N if need be)",
+        help="split each batch across N devices (the CPU acts as N devices if necessary)",
     )
 
 
 def add_machine(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    """With it, `--devices` is None where it is not given: all of the machine's."""
+    """`--machine`. With it, the default of `--devices` is None, which means all devices of the
+    machine."""
     parser.add_argument(
         "--machine",
         metavar="NAME",
         required=required,
-        help="compile for GPUs that need not be here: 8xh100, or a file of graphc devices "
-        "--describe; by default each batch is shared among all of them",
+        help="compile for GPUs that this machine need not have: 8xh100, or a file written by "
+        "graphc devices --describe; by default each batch is split across all of them",
     )
     parser.set_defaults(devices=None)
 
@@ -47,7 +48,7 @@ def add_cache_dir(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cache-dir",
         metavar="FOLDER",
-        help="where compiled programs are kept, instead of the default folder",
+        help="the folder for compiled programs, instead of the default folder",
     )
 
 
@@ -73,7 +74,7 @@ def add_fetches(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=feed,
         metavar="NAME=SHAPE",
-        help="the shape of a feed, such as x=32,784 (default: that of the job's batches)",
+        help="the shape of a feed, such as x=32,784 (default: the shape in the job's batches)",
     )
 
 
@@ -94,14 +95,16 @@ def add_progress(parser: argparse.ArgumentParser) -> None:
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """`--json`."""
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs to read")
+    parser.add_argument("--json", action="store_true", help="print JSON for other programs")
 
 
 def action(text: str) -> str:
     """An action of `graphc cache`."""
     known = ("list", "clear", "size")
     if text not in known:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of its actions; {nearest(text, known)}")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not an action of graphc cache; {nearest(text, known)}"
+        )
     return text
 
 
@@ -129,7 +132,7 @@ def tolerance(text: str) -> float:
 
 
 def number(text: str) -> float:
-    """-1 for what is no finite number."""
+    """The number, or -1 if the text is not a finite number."""
     try:
         value = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`Builder`: how a pass writes new nodes of a program, with the functions that users call."""
+"""`Builder`: lets a pass write new nodes of a program with the functions that users call."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from graphc.ir.scopes import AMBIENT
 
 
 class Builder(Graph):
-    """The nodes that a pass adds to a program, in order. Enter it, and call operator functions:
+    """The nodes that a pass adds to a program, in order. Enter it and call operator functions:
 
         with Builder(like=node) as builder:
             scaled = ops.reshape(x, shape) * 2
         builder.nodes  # the Reshape, the constant and the Multiply
 
-    Operands are tensors of any program. Types are inferred. Only the types of the new tensors are
-    known. Names are `scope/Operator` and may repeat, as names of a program's nodes may.
+    Operands may be tensors of any program. The types of results are inferred; nothing else is
+    known about the new tensors. Names have the form `scope/Operator`. They may repeat, as the
+    names of nodes in a program may.
 
     Args:
-        like: the node whose line and device new nodes carry.
-        scope: what their names begin with, by default the name of `like`.
+        like: the node whose source line and device the new nodes get.
+        scope: the prefix of their names; the default is the name of `like`.
 
     Attributes:
-        nodes: those written so far. A pass may add nodes of its own.
+        nodes: the nodes written so far. A pass may add its own nodes.
     """
 
     def __init__(self, like: Node | None = None, scope: str | None = None) -> None:
@@ -70,18 +71,18 @@ class Builder(Graph):
         return node
 
     def append(self, node: Node) -> None:
-        """Appends a node that has everything already."""
+        """Appends a complete node."""
         self.nodes.append(node)
         for tensor in node.outputs:
             self._producers[tensor] = node
 
     def adopt(self, tensor: Tensor) -> Tensor:
-        """The tensor itself: tensors of programs belong to no graph."""
+        """Returns the tensor itself, because tensors of programs belong to no graph."""
         return tensor
 
     def define(self, *pairs: tuple[Tensor, Tensor]) -> None:
-        """For each pair (new, old) the node that makes `new` defines `old` in its place: a tensor
-        of the program, whose users then stay as they are. Nobody may use `new` yet."""
+        """For each pair (new, old), the node that produces `new` produces `old` instead. `old` is
+        a tensor of the program, and its users stay unchanged. No node may use `new` yet."""
         instead = dict(pairs)
         left = {self._producers.pop(new) for new in instead}
         place = len(self.nodes)
@@ -96,7 +97,7 @@ class Builder(Graph):
 
     @contextmanager
     def at(self, like: Node | None, scope: str | None = None) -> Iterator[None]:
-        """What is written inside is like another node."""
+        """Inside the context, new nodes get the source line, device and scope given here."""
         saved = self.like, self.scope
         self.like, self.scope = like, scope
         try:

@@ -1,9 +1,9 @@
-"""Costs: how many floating-point operations a node does, and how many bytes it moves.
+"""Costs: how many floating-point operations a node performs, and how many bytes it moves.
 
-An operator's cost rule, `OpDef.cost`, gives them from types and attributes alone: nothing is
-compiled. A sum, a product, a comparison and an elementary function (exp, tanh, ...) count as one
-operation each. Integer, logical and complex work counts alike. Bytes are those of operands and
-results, each read or written once, as if nothing were fused.
+An operator's cost rule, `OpDef.cost`, computes the costs from types and attributes only. Nothing
+is compiled. A sum, a product, a comparison and an elementary function (exp, tanh, ...) count as
+one operation each. Integer, logical and complex operations count in the same way. The bytes are
+those of operands and results. Each is read or written once, as if nothing were fused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Cost(NamedTuple):
 
 
 class CostContext(Protocol):
-    """What a cost rule may ask for."""
+    """The information available to a cost rule."""
 
     catalogue: Mapping[str, OpDef]
 
@@ -35,21 +35,21 @@ class CostContext(Protocol):
         """The cost of another node."""
 
     def of_region(self, region: Program) -> Cost:
-        """The cost of the nodes of a region together, each once."""
+        """The total cost of the nodes of a region, each counted once."""
 
 
-# `cost(ctx, node)`: an int counts operations, and the bytes are those of operands and results.
-# All sizes in the node's types are ints.
+# `cost(ctx, node)`. An int is the number of operations; the bytes are then those of operands and
+# results. All sizes in the node's types are ints.
 CostRule = Callable[[CostContext, "Node"], Cost | int]
 
 
 def one_per_result(ctx: CostContext, node: Node) -> int:
-    """One operation for each element of the results: the rule where a record states none."""
+    """One operation for each element of the results. This is the default rule."""
     return sum(map(size_of, node.outputs))
 
 
 def size_of(tensor: Tensor) -> int:
-    """How many elements a tensor has; named sizes count as one."""
+    """The number of elements of a tensor; named sizes count as one."""
     return math.prod(dim for dim in tensor.type.shape if isinstance(dim, int))
 
 
@@ -60,10 +60,10 @@ def dims_of(tensor: Tensor) -> list[int]:
 
 
 def bytes_of_type(type: TensorType) -> int:
-    """What a value takes; named sizes count as one."""
+    """The size of a value in bytes; named sizes count as one."""
     return math.prod(d for d in type.shape if isinstance(d, int)) * type.dtype.itemsize
 
 
 def bytes_of(*tensors: Tensor) -> int:
-    """What the values of these take together; named sizes count as one."""
+    """The total size of the tensors' values in bytes; named sizes count as one."""
     return sum(bytes_of_type(tensor.type) for tensor in tensors)

@@ -1,4 +1,4 @@
-"""Reads dims from their text form."""
+"""Parses dims from their text form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][\w.]*)|(.))")
 
 
 def parse_dim(text: str) -> Dim:
-    """The dim that prints as `text`: ints, names, `+`, `-`, `*`, `floordiv(a, b)`.
+    """The dim that prints as `text`. It may have ints, names, `+`, `-`, `*`, `floordiv(a, b)`.
 
     Raises:
         TextError: `text` is not a dim, or has more than 10,000 characters, 50 open parentheses or
@@ -24,12 +24,12 @@ def parse_dim(text: str) -> Dim:
     2*batch + floordiv(t - 1, 2)
     """
     if len(text) > _LONGEST_TEXT:
-        raise TextError(f"a dim of {len(text)} characters: at most {_LONGEST_TEXT} are read")
+        raise TextError(f"a dim has {len(text)} characters; the limit is {_LONGEST_TEXT}")
     return _Parser(text).dim()
 
 
 class _Parser:
-    """A recursive descent over the tokens of one dim."""
+    """A recursive-descent parser for the tokens of one dim."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -56,7 +56,7 @@ class _Parser:
         return TextError(f"{self._text!r} is not a dim", details=[f"at token {token!r}"])
 
     def _refuse(self, what: str) -> None:
-        raise TextError(f"{self._text[:80]!r} is not a dim: more than {_DEEPEST} {what}")
+        raise TextError(f"{self._text[:80]!r} is not a dim: it has more than {_DEEPEST} {what}")
 
     def _sum(self) -> Dim:
         value = self._product()
@@ -78,7 +78,7 @@ class _Parser:
         while token == "-":
             token, signs = self._take(), signs + 1
             if signs > _DEEPEST:
-                self._refuse("signs")
+                self._refuse("signs in a row")
         sign = -1 if signs % 2 else 1
         if token.isdecimal():
             return int(token) * sign
@@ -91,10 +91,10 @@ class _Parser:
         return symbol(token) * sign
 
     def _parenthesised(self, *ends: str) -> list[Dim]:
-        """The dims in parentheses, each followed by its token of `ends`."""
+        """The dims in parentheses. Each is followed by its token from `ends`."""
         self._depth += 1
         if self._depth > _DEEPEST:
-            self._refuse("parentheses open")
+            self._refuse("open parentheses")
         dims = []
         for end in ends:
             dims.append(self._sum())

@@ -1,4 +1,4 @@
-"""`Functions`: what gradient rules may call to add nodes, with types."""
+"""`Functions`: the typed functions that gradient rules may call to add nodes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Binary(Protocol):
 
 
 class Functions(Protocol):
-    """Functions of other families of operators than that of the rule that calls them.
+    """Functions from operator families other than the family of the calling rule.
 
-    A rule imports what its own family, or one before it in the import order, defines. A law
-    compares these signatures with those of the functions.
+    A rule imports functions of its own family, or of a family earlier in the import order,
+    directly. A test compares these signatures with those of the functions.
     """
 
     conj: Unary

@@ -1,7 +1,7 @@
-"""`OpDef`: everything about one operator, in one record.
+"""`OpDef`: one record with everything about one operator.
 
-The functions of a record share one calling convention: a context first, then operands by
-position, then the node's attributes by keyword.
+The functions of a record share one calling convention: first a context, then the operands as
+positional arguments, then the node's attributes as keyword arguments.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 
 class Effects(enum.Flag):
-    """What an operator does besides computing its results from its operands."""
+    """Side effects: what an operator does besides computing its results from its operands."""
 
     PURE = 0
     READ = enum.auto()  # reads the variable named by the attribute `variable`
     WRITE = enum.auto()  # assigns it
     RANDOM = enum.auto()  # draws from the run's random key
-    HOST = enum.auto()  # prints or calls back: ordered, never dropped once chosen
+    HOST = enum.auto()  # prints or calls back: ordered, never removed from the selected nodes
     FEED = enum.auto()  # gets its value from the caller: a placeholder
 
 
@@ -85,10 +85,11 @@ class Attr:
     Attributes:
         kind: one of int, float, bool, str, dtype, dim, ints, dims, pairs (a tuple of tuples of
             dims), spec (see `ir.sharding`), array (a NumPy array), attrs (another operator's
-            attributes), function (a Python function, which has a text for reading only).
-        default: the value where none is given; `REQUIRED` for none. None is always allowed
-            where it is the default.
-        check: a predicate on top of the kind, and `must`, the words for it in an error.
+            attributes), function (a Python function; its text form cannot be parsed).
+        default: the value used if none is given; `REQUIRED` means there is no default. None is
+            allowed as a value if it is the default.
+        check: a predicate that the value must satisfy in addition to the kind.
+        must: the wording of that requirement in an error.
     """
 
     kind: str
@@ -104,7 +105,7 @@ class Attr:
 
 
 class InferContext:
-    """Given to `infer`: broadcasting, equalities of dims, and errors that name the operands."""
+    """The context of `infer`: broadcasting, equal dims, and errors that name the operands."""
 
     __slots__ = ("constraints", "inputs", "labels", "op", "regions", "source")
 
@@ -123,10 +124,11 @@ class InferContext:
         self.regions = regions
 
     def unify(self, a: Dim, b: Dim, what: str, *, hint: str | None = None) -> Dim:
-        """Requires `a == b`, recording it where a size is not known; gives the known one.
+        """Requires `a == b` and returns the known size of the two. If a size is not known, the
+        equality is recorded.
 
         Raises:
-            ShapeError: two known sizes differ. `what` says of what: "inner dimensions".
+            ShapeError: two known sizes differ. `what` names them, e.g. "inner dimensions".
         """
         if a is b or a == b:
             return a
@@ -135,10 +137,11 @@ class InferContext:
         return self.constraints.find(a)
 
     def unify_types(self, given: TensorType, wanted: TensorType, what: str) -> None:
-        """Requires one dtype and one shape; records sizes as equal where they are not known.
+        """Requires equal dtypes and equal shapes. Unknown sizes are recorded as equal.
 
         Raises:
-            ShapeError, DTypeError: the types differ. The error names `given` by `what`: "dy".
+            ShapeError, DTypeError: the types differ. The error calls `given` by the name `what`,
+                e.g. "dy".
         """
         if given == wanted:
             return
@@ -150,7 +153,7 @@ class InferContext:
         )
 
     def broadcast(self, *shapes: Shape) -> Shape:
-        """The shape these broadcast to, as in NumPy; a named size never counts as 1."""
+        """The shape that `shapes` broadcast to, as in NumPy. A named size never counts as 1."""
         first = shapes[0]
         if all(shape == first for shape in shapes):
             return first
@@ -173,7 +176,7 @@ class InferContext:
             listed = " and ".join(f"({', '.join(map(str, s))})" for s in shapes)
             self.fail(
                 f"shapes {listed} do not broadcast together: {a} against {b}",
-                hint="each dim must be equal, or 1, counted from the right",
+                hint="aligned from the right, sizes must be equal or 1",
             )
         return self.constraints.find(a)
 
@@ -187,7 +190,8 @@ class InferContext:
     def require_dtype(
         self, types: Iterable[TensorType], allowed: Callable[[DType], bool], words: str
     ) -> None:
-        """Raises `DTypeError` unless each type's dtype is `allowed`; `words` describe those."""
+        """Raises `DTypeError` unless the dtype of each type is `allowed`. `words` describe the
+        allowed dtypes."""
         for position, type in enumerate(types):
             if not allowed(type.dtype):
                 label = self.op.operand_label(position)
@@ -207,80 +211,85 @@ class InferContext:
 
 
 class LowerContext(Protocol):
-    """Given to `lower`: what an operator needs beyond its operands and attributes."""
+    """The context of `lower`: what an operator needs besides its operands and attributes."""
 
-    axis_name: str | None  # the replica axis inside a data-parallel run, else None
+    axis_name: str | None  # the replica axis in a data-parallel run, else None
     replicas: int
-    mesh: Any  # the `jax.sharding.Mesh` of a run on one, else None
+    mesh: Any  # the `jax.sharding.Mesh` if the run uses one, else None
     node: Node
-    in_loop: bool  # inside the body of a loop, or a branch
+    in_loop: bool  # whether the node is in the body of a loop or in a branch
     catalogue: Mapping[str, OpDef]
 
     def dim(self, dim: Dim) -> Any:
-        """An int, or JAX's symbolic dim at symbolic export."""
+        """An int; in a symbolic export, JAX's symbolic dim."""
 
     def shape(self, shape: Shape) -> tuple[Any, ...]:
-        """`dim` of each dim."""
+        """`dim` applied to each dim of a shape."""
 
     def lower_region(
         self, region: Program, args: Sequence[Any], *, loop: bool = False
     ) -> list[Any]:
-        """Emits the body of `region` for JAX values `args`; gives its outputs. `loop`: it becomes
-        the body of a loop, or a branch, for what is inside to know."""
+        """Emits the body of `region` for the JAX values `args` and returns its outputs. `loop`
+        states that it becomes the body of a loop or a branch. The nodes inside see this as
+        `in_loop`."""
 
     def call_region(self, region: Program, args: Sequence[Any]) -> list[Any]:
-        """Emits a call of `region`, which becomes one function for all calls of the same body."""
+        """Emits a call of `region`. All calls of the same body share one function."""
 
 
 class GradientContext(Protocol):
-    """Given to `gradient`, which writes graph nodes."""
+    """The context of `gradient`, which adds graph nodes."""
 
     @property
     def ops(self) -> Functions:
-        """The operator functions: ctx.ops.matmul(a, b)."""
+        """The operator functions, e.g. `ctx.ops.matmul(a, b)`."""
 
     def gradients(
         self, ys: Sequence[Tensor], xs: Sequence[Tensor], grad_ys: Sequence[Tensor | None]
     ) -> list[Tensor | None]:
-        """Gradients in the ambient graph; None where x does not reach any y."""
+        """Adds gradients to the current graph. A gradient is None if no y depends on its x."""
 
     def by_vjp(self, node: Node, *adjoints: Tensor | None) -> Sequence[Tensor | None]:
-        """What an operator without a rule gets: adjoints by `jax.vjp` of its lowering."""
+        """Adjoints by `jax.vjp` of the node's lowering, as for an operator without a rule."""
 
 
 @dataclass(frozen=True, eq=False)
 class OpDef:
-    """One operator. Compared by identity; looked up by name in a `Catalogue`.
+    """One operator. Operators are compared by identity and found by name in a `Catalogue`.
 
     Attributes:
         name: CamelCase, unique in the catalogue.
         signature: operand and result names: "x, y -> z"; "*xs" for any number.
-        infer: `(ctx, *input_types, **attrs) -> TensorType`, or a tuple of them where the
-            number of results is not one.
-        lower: `(ctx, *jax_values, **attrs) -> value`, or a tuple likewise.
+        infer: `(ctx, *input_types, **attrs) -> TensorType`, or a tuple of types if the number
+            of results is not one.
+        lower: `(ctx, *jax_values, **attrs) -> value`, or a tuple in the same case.
         attrs: the attributes by name.
         gradient: `(ctx, node, *adjoints) -> [adjoint or None per input]`, written with graph
-            operators. An adjoint of a result that does not reach the loss comes as None only
-            if there are several results. None: fall back to a VJP node.
+            operators. If there are several results, the adjoint of a result that the loss does
+            not depend on is None. If `gradient` is None, a VJP node is used.
         differentiable: False where the derivative is zero or undefined everywhere.
-        layout: the layout rule; None: operands are gathered first.
-        cost: the cost rule: see `graphc.ir.costs`. By default one operation for each element of
-            the results.
-        effects: what else it does.
-        fold: `(*numpy_arrays, **attrs) -> array` for constant folding; None: not folded.
+        layout: the layout rule. None means that the operands are gathered first.
+        cost: the cost rule; see `graphc.ir.costs`. The default is one operation for each element
+            of the results.
+        effects: the side effects.
+        fold: `(*numpy_arrays, **attrs) -> array` for constant folding. None means that the
+            operator is not folded.
         doc: one paragraph: meaning, dtypes, shapes, source.
         precision: what `passes.mixed_precision` does with float32 operands. "narrow": they become
-            bf16 or f16, for most of the time goes here. "follow": as narrow as the operands come.
-            "inside": float32 inside, and the result as narrow as the first operand comes. "wide":
-            float32, or no floats at all; also where nothing is stated. Operands of a variadic
-            "narrow" operator beyond the named ones stay as they come.
-        thread_state: for operators with regions: see `passes.functionalize`.
-        prune_outputs: for operators with regions: `(node, used) -> node` without the results
+            bf16 or f16, because most of the run time is spent here. "follow": the operator uses
+            the dtype of its operands. "inside": it computes in float32, and the result gets the
+            dtype of the first operand. "wide": it uses float32, or no floats at all; this is also
+            the meaning of None. In a variadic "narrow" operator, operands beyond the named ones
+            keep their dtype.
+        thread_state: for operators with regions; see `passes.functionalize`.
+        prune_outputs: for operators with regions: `(node, used) -> node`. It removes the results
             that are not used.
-        is_elementwise: whether each element of the results depends on the operands' elements in
-            its place alone, broadcasting apart. The layout rule says so: see `of_elements`.
-        content: `(node) -> text` of what it calculates now, for fingerprints, or None where that
-            cannot be told; None where the name says it, as it does of graphc's own operators.
+        is_elementwise: whether each element of the results depends only on the operands' elements
+            at the same position, apart from broadcasting. The layout rule determines this; see
+            `of_elements`.
+        content: `(node) -> text` that identifies the computation in fingerprints. It returns None
+            if the computation cannot be identified. The field is None if the operator's name is
+            sufficient, as it is for graphc's own operators.
     """
 
     name: str
@@ -323,7 +332,7 @@ class OpDef:
         return bool(self.operand_names) and self.operand_names[-1].startswith("*")
 
     def operand_label(self, position: int) -> str:
-        """The name of an operand for errors: `x`, or `xs[2]` of a variadic one."""
+        """The name of an operand for errors: `x`, or `xs[2]` for a variadic operand."""
         names = self.operand_names
         if position < len(names) and not names[position].startswith("*"):
             return names[position]
@@ -334,10 +343,10 @@ class OpDef:
     def complete(
         self, attrs: Mapping[str, Any] = EMPTY, source: Source | None = None
     ) -> Mapping[str, Any]:
-        """`attrs` with defaults filled in, in the record's order, each one checked.
+        """Returns `attrs` with the defaults filled in. Each given value is checked.
 
         Raises:
-            AttributeValueError: a missing, unknown or unfit attribute.
+            AttributeValueError: an attribute is missing, unknown or invalid.
         """
         if not self.attrs and not attrs:
             return EMPTY
@@ -373,7 +382,7 @@ class OpDef:
         """The types of the results, always as a tuple.
 
         Raises:
-            ShapeError, DTypeError: the operands do not fit; the text names them.
+            ShapeError, DTypeError: the operands do not fit. The error names them.
         """
         context = InferContext(self, inputs, constraints, source, regions)
         names = self.operand_names
@@ -387,13 +396,14 @@ class OpDef:
 
 
 class Catalogue(Mapping[str, OpDef]):
-    """Operators by name; a duplicate name is an error, an unknown one suggests the nearest."""
+    """Operators by name. A duplicate name is an error. An error about an unknown name suggests
+    the nearest one."""
 
     def __init__(self, ops: Iterable[OpDef]) -> None:
         self._ops: dict[str, OpDef] = {}
         for op in ops:
             if op.name in self._ops:
-                raise GraphcError(f"operator {op.name!r} stands twice in the catalogue")
+                raise GraphcError(f"the catalogue has two operators named {op.name!r}")
             self._ops[op.name] = op
 
     def __getitem__(self, name: str) -> OpDef:
@@ -401,28 +411,28 @@ class Catalogue(Mapping[str, OpDef]):
             return self._ops[name]
         except KeyError:
             raise UnknownNameError(
-                f"no operator {name!r} in the catalogue", hint=self.mend_for(name)
+                f"no operator {name!r} in the catalogue", hint=self.hint_for(name)
             ) from None
 
     def register(self, op: OpDef) -> None:
-        """Adds an operator of the user's.
+        """Adds a user-defined operator.
 
         Raises:
-            AttributeValueError: there is one of that name.
+            AttributeValueError: an operator with this name exists.
         """
         if op.name in self._ops:
             raise AttributeValueError(
-                f"there is an operator {op.name!r} already",
+                f"an operator named {op.name!r} already exists",
                 source=current_source(),
-                hint="choose another name; nodes already made keep their meaning by theirs",
+                hint="choose another name; existing nodes refer to the operator by its name",
             )
         self._ops[op.name] = op
 
-    def mend_for(self, name: str) -> str:
-        """What to do about a name that is not there."""
+    def hint_for(self, name: str) -> str:
+        """The hint of an error about an unknown name."""
         return (
-            f"{nearest(name, self._ops)} (an operator of your own is there once "
-            f"gc.register_op({name!r}, ...) has run)"
+            f"{nearest(name, self._ops)} (call gc.register_op({name!r}, ...) first if it is your "
+            f"own operator)"
         )
 
     def __iter__(self) -> Any:

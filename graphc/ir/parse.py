@@ -189,7 +189,7 @@ def _node(cursor: Cursor, catalogue: Catalogue, scope: _Scope) -> Node:
         cursor.fail("a node, or `return` and the outputs")
     token = cursor.expect_kind("name", "an operator")
     if token.text not in catalogue:
-        cursor.fail_at(token, f"no operator {token.text!r}", catalogue.mend_for(token.text))
+        cursor.fail_at(token, f"no operator {token.text!r}", catalogue.hint_for(token.text))
     op = catalogue[token.text]
     cursor.expect("(")
     inputs = tuple(_list(cursor, ")", scope.use))

@@ -228,7 +228,7 @@ class Reader:
     def _node(self, record: Any, where: str, tensors: list[Tensor]) -> Node:
         op_name = self.field(record, "op", str, where)
         if op_name not in self._catalogue:
-            hint = self._catalogue.mend_for(op_name)
+            hint = self._catalogue.hint_for(op_name)
             self.fail(where, f"no operator {op_name!r:.80} in this graphc", hint=hint)
         op = self._catalogue[op_name]
         name = self.field(record, "name", str, where, "")

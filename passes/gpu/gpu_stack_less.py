@@ -19,26 +19,26 @@ from graphc.passes.memory.loop_pairs import LoopPair
 from graphc.passes.memory.recompute import Course, all_pairs, carried_out, changing
 from graphc.passes.memory.recompute_plans import at_price
 
-# How many the units of an H100 compute while its memory moves a byte, by data sheet.
+# FLOPs that an H100 performs while its memory moves one byte, according to the data sheet.
 _NARROW_FLOPS_A_BYTE: Final = 295  # of matrix units, in 16 bits
 _FLOPS_A_BYTE: Final = 20  # in float32
-_PARTS: Final = 1024  # of a byte, in which time is counted, for costs are ints
+_PARTS: Final = 1024  # of a byte: the unit of time, because costs are ints
 
 
 @dataclass(frozen=True)
 class GpuStackLess(Pass):
     """The backward pass of a loop computes again what takes less time than its stack.
 
-    A stack costs more than its bytes: it is filled with zeros, each turn copies a value into it,
-    and a backward turn copies it out again, since kernels of cuBLAS and cuDNN take no slices. So
-    norms, activations and narrow matrix products are better computed again. For the price of a
-    stacked byte the choice is exact (`recompute_plans.at_price`). XLA does not change what a loop
-    stacks.
+    A stack costs more than its bytes. It is filled with zeros, and each iteration copies a value
+    into it. A backward iteration copies the value out again, because kernels of cuBLAS and cuDNN
+    take no slices. So it is better to recompute norms, activations and narrow matrix products. For
+    a given price of a stacked byte, the choice is exact (`recompute_plans.at_price`). XLA does not
+    change what a loop stacks.
 
-    Must not: compute again what has effects or is exchanged between replicas.
+    Must not: recompute nodes with effects, or values exchanged between replicas.
 
     Attributes:
-        moves: how often a byte is read or written because it is stacked.
+        moves: how often each byte is read or written because it is stacked.
     """
 
     moves: int = 4
@@ -51,7 +51,8 @@ class GpuStackLess(Pass):
 
 
 class GpuPair(LoopPair):
-    """A pair of loops whose nodes cost what a GPU's memory moves meanwhile, in parts of a byte."""
+    """A pair of loops. A node's cost is what a GPU's memory moves in its time, in parts of a
+    byte."""
 
     @cached_property
     def costs(self) -> dict[Node, int | None]:
@@ -61,7 +62,7 @@ class GpuPair(LoopPair):
 
 
 class _Body:
-    """What the nodes of a loop's body cost on a GPU."""
+    """The costs of the nodes of a loop body on a GPU."""
 
     def __init__(self, body: Program) -> None:
         self._made = body.producers()
@@ -69,7 +70,8 @@ class _Body:
         self._fused = {node for node in body.nodes if is_elementwise(node)}
 
     def time(self, node: Node) -> int:
-        """Elementwise nodes are fused: they only write what another kernel reads."""
+        """The time of a node. Elementwise nodes are fused, so they write only values that another
+        kernel reads."""
         if node.op in (RESHAPE, CAST):
             return 0
         if node in self._fused or node.op is SPLIT:
@@ -85,7 +87,7 @@ class _Body:
         return any(user not in self._fused for user in self._users.get(tensor, ()))
 
     def _size(self, tensor: Tensor) -> int:
-        """Bytes, as narrow as the value lies in memory: casts are fused."""
+        """The bytes of the value in its narrowest form. Casts are fused, so this form is stored."""
         made, users = self._made.get(tensor), self._users.get(tensor, ())
         same = [tensor]
         if made is not None and made.op is CAST:

@@ -117,7 +117,7 @@ def test_help_has_an_example(run: Run) -> None:
     ("arguments", "text"),
     [
         ("", "the following arguments are required: list|clear|size"),
-        ("lst", "'lst' is none of its actions; did you mean 'list'?"),
+        ("lst", "'lst' is not an action of graphc cache; did you mean 'list'?"),
         ("list clear", "unexpected 'clear'"),
         ("list --foldr x", "did you mean '--folder'?"),
         ("list --folder {folder}/nothing", "no folder '{folder}/nothing'; check the path"),

@@ -137,7 +137,7 @@ def test_a_round_trip_that_fails_is_told(
 def test_a_pipeline_says_which_passes_need_sizes(opt: Run) -> None:
     code, out, err = opt(PROGRAM, "--pipeline", "O2", "--platform", "cpu")
     assert (code, out) == (0, SIMPLER)
-    assert err.startswith("not run, for sizes are not known: fold-constants, prune,")
+    assert err.startswith("not run, because sizes are unknown: fold-constants, prune,")
     assert err.endswith("(add --size batch=N)\n")
 
 
@@ -194,7 +194,7 @@ def test_every_pass_can_be_named(opt: Run) -> None:
         ("fold-constants{limit=true}", ["limit must be an integer, got true"]),
         ("hoist-sums{always=1}", ["always must be true or false, got 1", "write always=true"]),
         ("fold-norms{moving=[1]}", ["moving must be a list of names, got [1]"]),
-        ("fold-constants{limit=1,limit=2}", ["the option 'limit' stands twice"]),
+        ("fold-constants{limit=1,limit=2}", ["the option 'limit' is given twice"]),
         (
             "fold-constants{limit}",
             ["the text of its options does not parse at character 1", "limit\n  ^"],
@@ -245,4 +245,4 @@ def test_files_that_cannot_be_read_are_told(opt: Run, tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     assert "is not text in UTF-8" in opt(None, str(tmp_path / "bytes"))[2]
     err = opt("# made by hand\ngraph g(seed=0, draws=0) {\n}\n")[2]
-    assert "holds a graph, and passes take programs" in err and "--before prune" in err
+    assert "contains a graph, but passes work on programs" in err and "--before prune" in err

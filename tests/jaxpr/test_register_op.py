@@ -219,7 +219,7 @@ def test_back_to_jax() -> None:
     [
         ("swish", jnp.sin, "'swish' is not a name for an operator"),
         (3, jnp.sin, "3 is not a name"),
-        ("Tanh", jnp.sin, "there is an operator 'Tanh' already"),
+        ("Tanh", jnp.sin, "an operator named 'Tanh' already exists"),
         ("Swish", 3, "3 is not a function"),
     ],
 )

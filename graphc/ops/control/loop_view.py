@@ -1,4 +1,4 @@
-"""`LoopView`: the parts of a loop by name, for passes that give it more of them, or fewer."""
+"""`LoopView`: the named parts of a loop, for passes that add parts or remove them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ Tensors = tuple[Tensor, ...]
 
 @dataclass(frozen=True, eq=False)
 class LoopView:
-    """A `Scan` or `While`, taken apart. `with_...` give a changed view, `write` the node of one.
+    """The parts of a `Scan` or `While`. The methods `with_...` and `without_...` return a changed
+    view. `write` returns the node that a view describes.
 
     Attributes:
-        node: the loop that the view is of.
-        outer: its operands.
-        inner: what the body takes for them.
-        nodes: the body's.
-        following: the carries that the body gives.
-        ys: what else the body gives, to be stacked.
-        finals: the last carries, results of the loop.
-        stacks: its other results, of the `ys`.
-        others: what the other regions take. These see no xs.
+        node: the original loop.
+        outer: the operands of the loop.
+        inner: the inputs of the body that correspond to them.
+        nodes: the nodes of the body.
+        following: the carries that the body returns.
+        ys: the other values that the body returns; the loop stacks them.
+        finals: the results of the loop that are final carries.
+        stacks: the other results of the loop, the stacked `ys`.
+        others: the inputs of the other regions. They have no xs.
     """
 
     node: Node
@@ -57,7 +58,7 @@ class LoopView:
         )
 
     def with_consts(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> LoopView:
-        """Takes more that is the same in each iteration: pairs (outside, inside)."""
+        """Adds values that are the same in each iteration, as pairs (outside, inside)."""
         rows = tuple(pairs)
         return replace(
             self,
@@ -67,7 +68,7 @@ class LoopView:
         )
 
     def with_carries(self, rows: Iterable[tuple[Tensor, Tensor, Tensor, Tensor]]) -> LoopView:
-        """Carries more: rows (initial, inside, following, final)."""
+        """Adds carries, as rows (initial, inside, following, final)."""
         rows = tuple(rows)
         new = [inside for _, inside, _, _ in rows]
         return replace(
@@ -80,7 +81,7 @@ class LoopView:
         )
 
     def without_carries(self, gone: Collection[int]) -> LoopView:
-        """Carries less, by number; the body no longer uses these."""
+        """Removes carries by index. The body must not use them."""
         kept = [i for i in range(len(self.finals)) if i not in gone]
 
         def only(parts: Parts) -> Parts:
@@ -96,7 +97,7 @@ class LoopView:
         )
 
     def without_xs(self, gone: Collection[int]) -> LoopView:
-        """Takes fewer stacks, by number; the body no longer uses their slices as inputs."""
+        """Removes input stacks by index. The body must not use their slices as inputs."""
         kept = [i for i in range(len(self.outer.xs)) if i not in gone]
 
         def only(parts: Parts) -> Parts:
@@ -105,7 +106,7 @@ class LoopView:
         return replace(self, outer=only(self.outer), inner=only(self.inner))
 
     def with_ys(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> LoopView:
-        """Stacks more: pairs (inside, stack)."""
+        """Adds values to stack, as pairs (inside, stack)."""
         rows = tuple(pairs)
         return replace(
             self,
@@ -114,11 +115,11 @@ class LoopView:
         )
 
     def with_nodes(self, nodes: Iterable[Node]) -> LoopView:
-        """Other nodes in the body."""
+        """Replaces the nodes of the body."""
         return replace(self, nodes=tuple(nodes))
 
     def substituted(self, instead: Mapping[Tensor, Tensor]) -> LoopView:
-        """Other tensors in the body, where its nodes and results use the keys of `instead`."""
+        """Replaces tensors in the nodes and results of the body: keys of `instead` by values."""
         return replace(
             self,
             nodes=tuple(substitute(self.nodes, instead)),
@@ -127,11 +128,11 @@ class LoopView:
         )
 
     def given(self) -> list[Tensor]:
-        """What the body gives."""
+        """The values that the body returns."""
         return [*self.following, *self.ys]
 
     def write(self) -> Node:
-        """The loop as the view says."""
+        """The node of the loop that the view describes."""
         body, *others = self.node.regions
         counts = {"consts": len(self.outer.consts), "carries": len(self.outer.carries)}
         looks: list[Program] = [

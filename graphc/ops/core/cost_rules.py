@@ -1,4 +1,4 @@
-"""Cost rules shared by many operators; `graphc.ir.costs` says what counts as an operation."""
+"""Cost rules shared by many operators; `graphc.ir.costs` defines what counts as an operation."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from graphc.ir.node import Node
 
 
 def free(ctx: CostContext, node: Node) -> Cost:
-    """Neither work nor memory traffic: marks, and results that are an operand's buffer."""
+    """No work and no memory traffic: for marker operators, and for results that reuse an operand's
+    buffer."""
     return Cost(0, 0)
 
 
 def moves_only(ctx: CostContext, node: Node) -> int:
-    """Operands are read and results written, without arithmetic."""
+    """Operands are read and results are written; there is no arithmetic."""
     return 0
 
 
 def picks(ctx: CostContext, node: Node) -> Cost:
-    """The first operand is read only as far as the results go; no arithmetic."""
+    """Only as many bytes of the first operand are read as the results have; no arithmetic."""
     return Cost(0, bytes_of(*node.inputs[1:]) + 2 * bytes_of(*node.outputs))
 
 
@@ -35,26 +36,26 @@ def times_operand(count: int, position: int = 0) -> CostRule:
 
 
 def once(ctx: CostContext, node: Node) -> Cost:
-    """The single region, once."""
+    """One execution of the single region."""
     return ctx.of_region(node.regions[0])
 
 
 def every_iteration(ctx: CostContext, node: Node) -> Cost:
-    """All regions in each of `length` iterations; one iteration where `length` is None."""
+    """`length` executions of all regions; one execution if `length` is None."""
     length: Any = node.attrs["length"]
     bodies = [ctx.of_region(region) for region in node.regions]
     return scaled(bodies, 1 if length is None else length)
 
 
 def scaled(bodies: list[Cost], count: int) -> Cost:
-    """`count` times the sum of costs."""
+    """`count` times the sum of the costs of `bodies`."""
     return Cost(count * sum(c.flops for c in bodies), count * sum(c.bytes for c in bodies))
 
 
 def comparisons(elements: int, among: int) -> int:
-    """How many comparisons put each of `elements` in its place among so many others.
+    """The number of comparisons that find the position of each of `elements` among `among` others.
 
-    One for each level of a binary tree. Source: Knuth, The Art of Computer Programming 3,
-    sections 5.2.4 (merging) and 6.2.1 (binary search).
+    There is one comparison for each level of a binary tree. Source: Knuth, The Art of Computer
+    Programming 3, sections 5.2.4 (merging) and 6.2.1 (binary search).
     """
     return elements * max(1, math.ceil(math.log2(max(among, 2))))

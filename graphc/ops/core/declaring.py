@@ -5,8 +5,9 @@
         '''The hyperbolic tangent, elementwise; integers give float32.'''
         return promote_inexact(x)
 
-The body converts the arguments to the operands of the node. The decorator makes the record, whose
-`doc` is the docstring, and the function that adds the node: `(x, *, name=None) -> Tensor`.
+The body converts the arguments to the operands of the node. The decorator creates two things:
+the record of the operator, whose `doc` is the docstring, and the function that adds the node,
+`(x, *, name=None) -> Tensor`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from graphc.ops.core.precision import in_wider
 
 
 class Operands:
-    """The operands and attributes of a node to be added, where it has attributes."""
+    """The operands and attributes of a node to add. Used where the node has attributes."""
 
     __slots__ = ("attrs", "tensors")
 
@@ -46,20 +47,21 @@ class Operands:
         self.attrs: Mapping[str, Any] = attrs
 
 
-# What the body of a declared function gives: operands; or a result that needs no such node.
+# The return value of a declared function's body: the operands of the node, or a finished result
+# if no node is needed.
 Given = Sequence[Tensor] | Operands | Tensor
 P = ParamSpec("P")
 
 
 class Declaration(Protocol):
-    """A decorator that keeps the parameters of what it decorates."""
+    """A decorator that keeps the parameters of the decorated function."""
 
     def __call__(self, body: Callable[P, Given], /) -> Callable[P, Tensor]:
         """The function that users call."""
 
 
 class Fields(TypedDict, total=False):
-    """What a record may state besides; see `OpDef`."""
+    """The optional fields of a record; see `OpDef`."""
 
     attrs: Mapping[str, Attr]
     gradient: Callable[..., Sequence[Tensor | None]] | None
@@ -81,7 +83,7 @@ def record(function: Callable[..., Any]) -> OpDef:
 
 
 def declared(module: str) -> tuple[OpDef, ...]:
-    """The records that the functions of a module declare, in its order."""
+    """The records that the functions of a module declare, in definition order."""
     return tuple(_BY_MODULE[module])
 
 
@@ -95,12 +97,12 @@ def operator(
     dtypes: str = "",
     **fields: Unpack[Fields],
 ) -> Declaration:
-    """Declares an operator of one result; `name`, `infer` and so on are those of its record.
+    """Declares an operator with one result. `name`, `infer` and the others go into its record.
 
     Args:
-        signature: by default the parameters that are neither attributes nor keywords, with a
-            result y, or z where an operand has that name.
-        dtypes: the last sentence of the record's `doc`: which dtypes the operands may have.
+        signature: the default lists the parameters that are neither attributes nor keyword-only.
+            The result is called y, or z if an operand is already called y.
+        dtypes: the last sentence of the record's `doc`. It states the allowed operand dtypes.
     """
 
     def declare(body: Callable[P, Given]) -> Callable[P, Tensor]:
@@ -125,7 +127,7 @@ def operator(
                 return emit_one(op, given.tensors, node_name, **given.attrs)
             return emit_one(op, given, node_name)
 
-        # The class, not its name: the module of the body need not know that name.
+        # Use the class, not its name: the declaring module may not import `Tensor`.
         function.__annotations__ = {**body.__annotations__, "return": Tensor}
         function.__signature__ = shown.replace(return_annotation="Tensor")  # type: ignore[attr-defined]
         _BY_FUNCTION[function] = op
@@ -151,12 +153,13 @@ def elementwise_operator(
     """Declares an operator that works element by element, with broadcasting.
 
     Args:
-        function: of the JAX values of the operands, of one rank each; or else `lower`.
-        infer: one that takes no attributes will do.
-        widen: whether dtypes that XLA has no such function for are computed in wider ones: see
-            `in_wider`.
-        derivative: the gradient of a function of one operand: `(dy, x, y) -> adjoint of x`.
-        dtypes: as in `operator`; the usual rules of inference say it themselves.
+        function: takes the JAX values of the operands, all with the same rank. Pass `lower`
+            instead if the operator needs more.
+        infer: may be a rule that takes no attributes.
+        widen: whether to compute in a wider dtype where XLA does not support the operand's
+            dtype; see `in_wider`.
+        derivative: the gradient of a function of one operand, `(dy, x, y) -> adjoint of x`.
+        dtypes: as in `operator`. The common inference rules provide a default.
     """
     lowering = lower or _lowering(cast("Callable[..., Any]", function))
     fields.setdefault("layout", elementwise)
@@ -211,8 +214,8 @@ _SECTIONS = ("Args:", "Returns:", "Raises:")
 
 
 def _doc(function: Callable[..., Any], dtypes: str) -> str:
-    """The docstring without its sections, and which dtypes the operands may have if it does not
-    say so."""
+    """The docstring without its sections. The allowed operand dtypes are added if the docstring
+    does not state them."""
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     kept = [" ".join(part.split()) for part in paragraphs if not part.startswith(_SECTIONS)]
     text = " ".join(kept)

@@ -1,7 +1,8 @@
 """Operation counts of linear algebra.
 
-Source: Golub & Van Loan, Matrix Computations, 4th ed. 2013. Sections are named where a count is
-used. Counts of iterative algorithms are its averages; terms of lower order are left out.
+Source: Golub & Van Loan, Matrix Computations, 4th ed. 2013. Section numbers are given where a
+count is used. The counts of iterative algorithms are the averages given there. Lower-order terms
+are omitted.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ def of_matrices(count: Callable[[int, int, int], float]) -> CostRule:
 
 
 def product(node: Node, inner: int) -> int:
-    """A sum and a product for each element of the first result and each of `inner` terms."""
+    """One addition and one multiplication for each element of the first result and each of its
+    `inner` terms."""
     return 2 * size_of(node.outputs[0]) * inner
 
 
 def elimination(m: int, n: int, k: int) -> float:
-    """LU factors with partial pivoting: 2 n^3 / 3 of square matrices (section 3.2)."""
+    """LU factors with partial pivoting: 2 n^3 / 3 for square matrices (section 3.2)."""
     return 2 * m * n * k - (m + n) * k**2 + 2 * k**3 / 3
 
 
@@ -44,7 +46,8 @@ def explicit(m: int, columns: int, k: int) -> float:
 
 
 def singular_vectors(m: int, n: int, k: int) -> float:
-    """Singular values and min(m, n) vectors on each side: 14 m n^2 + 8 n^3 (section 8.6)."""
+    """Singular values, and min(m, n) singular vectors on each side: 14 m n^2 + 8 n^3 if m >= n
+    (section 8.6)."""
     return 14 * max(m, n) * k**2 + 8 * k**3
 
 

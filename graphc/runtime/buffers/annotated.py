@@ -1,4 +1,4 @@
-"""What the user said of where variables and feeds lie on a mesh (`gc.shard`), by name."""
+"""The shardings of variables and feeds on a mesh that the user set with `gc.shard`, by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphc.runtime.buffers.layout import OWN, STACKED, Buffer
 
 
 def annotated(graph: Graph, program: Program) -> tuple[Program, dict[str, Source | None]]:
-    """A functional program with the annotations of its variables, and the user's lines of them."""
+    """A functional program with the annotations of its variables, and their source lines."""
     names = [port.name for port in (*program.ports("state"), *program.new_state())]
     found = {name: _annotation(graph, name) for name in dict.fromkeys(names)}
     specs = {name: v.shard for name, v in found.items() if v is not None and v.shard is not None}
@@ -24,8 +24,9 @@ def annotated(graph: Graph, program: Program) -> tuple[Program, dict[str, Source
 
 
 def _annotation(graph: Graph, name: str) -> Variable | None:
-    """The variable whose annotation holds for this one: itself; or, for what is kept for a
-    parameter in its shape, the one under whose name it stands, as slots of optimizers do."""
+    """The variable whose annotation applies to this one. It is normally the variable itself. For a
+    value stored for a parameter, such as an optimizer slot, it is the parameter: the name of the
+    value begins with the parameter's name, and the shapes are equal."""
     variable = graph.variables.get(name)
     if variable is None or variable.shard is not None or variable.trainable:
         return variable
@@ -39,7 +40,7 @@ def _annotation(graph: Graph, name: str) -> Variable | None:
 
 
 def specs_of(nodes: Iterable[Node], tensors: Sequence[Tensor]) -> dict[Tensor, Spec]:
-    """How those of `tensors` lie of which a node among `nodes` says it itself: the first one."""
+    """The shardings that nodes among `nodes` set directly for `tensors`. The first one applies."""
     wanted = set(tensors)
     found: dict[Tensor, Spec] = {}
     for node in nodes:
@@ -49,15 +50,16 @@ def specs_of(nodes: Iterable[Node], tensors: Sequence[Tensor]) -> dict[Tensor, S
 
 
 def feed_specs(program: Program) -> dict[str, Spec]:
-    """How feeds lie of which a `gc.shard` of the placeholder says it, by name."""
+    """The shardings of feeds that a `gc.shard` of the placeholder sets, by name."""
     ports = program.ports("feed")
     found = specs_of(program.nodes, [port.tensor for port in ports])
     return {port.name: found[port.tensor] for port in ports if port.tensor in found}
 
 
 def buffer_spec(buffer: Buffer, shards: Mapping[str, Spec]) -> Spec:
-    """How a buffer of state lies: as its variable does; several side by side as each of them
-    does, if they agree. Of what has no annotation, and of flat buffers, each device has all."""
+    """The sharding of a state buffer. It is the sharding of its variable. Stacked variables must
+    all have the same sharding. Buffers without annotation, and flat buffers, are not sharded:
+    each device has all of the buffer."""
     first, *others = [shards.get(name) for name in buffer.members]
     if first is None or any(spec != first for spec in others):
         return ()

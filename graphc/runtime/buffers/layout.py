@@ -1,8 +1,8 @@
-"""How state lies in memory: which buffers there are, and where in them each variable is.
+"""The memory layout of state: the buffers, and the position of each variable in them.
 
-No user sees it. A variable has a buffer of its own, or shares one with others: several of one
-type lie side by side on a leading axis ("stacked"), small ones of one dtype one after the other,
-raveled ("flat").
+Users do not see it. A variable has its own buffer or shares one with others. Variables of one type
+may be stacked along a leading axis ("stacked"). Small variables of one dtype may be raveled and
+joined ("flat").
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OWN, STACKED, FLAT = KINDS = ("own", "stacked", "flat")
 
 
 class Group(NamedTuple):
-    """Variables that are to share a buffer, in their order there.
+    """Variables that are to share a buffer, in their order in the buffer.
 
     `kind` is "stacked" or "flat".
     """
@@ -30,8 +30,8 @@ class Group(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Where a variable lies: the number of its buffer in the layout, and which of that buffer's
-    members it is; None where it is the whole of the buffer."""
+    """The position of a variable: the index of its buffer in the layout, and its index among the
+    members of the buffer. The latter is None if the variable has its own buffer."""
 
     buffer: int
     member: int | None
@@ -58,7 +58,8 @@ class Buffer:
 
     @cached_property
     def name(self) -> str:
-        """Unique in a layout: the variable's, or one made of the first member's."""
+        """The name, unique in a layout: the variable's name, or one derived from the first
+        member's name."""
         first = self.members[0]
         return first if self.kind == OWN else f"{self.kind}:{first}+{len(self.members) - 1}"
 
@@ -74,7 +75,7 @@ class Buffer:
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
-        """Where each member begins: its index if stacked, its first element if flat."""
+        """The start of each member: its index if stacked, its first element if flat."""
         if self.kind != FLAT:
             return tuple(range(len(self.members)))
         found, at = [], 0
@@ -84,7 +85,7 @@ class Buffer:
         return tuple(found)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values, which `from_json` reads back."""
+        """The buffer as plain values for `from_json`."""
         return {
             "kind": self.kind,
             "members": list(self.members),
@@ -100,12 +101,12 @@ class Buffer:
 
 
 def elements(type: TensorType) -> int:
-    """How many elements a value of a bound type has."""
+    """The number of elements of a value of a bound type."""
     return math.prod(dim for dim in type.shape if isinstance(dim, int))
 
 
 def groups_of(buffers: Iterable[Buffer]) -> list[Group]:
-    """The groups that make these buffers of a layout that has not got them."""
+    """The groups that add these buffers to a layout without them."""
     return [Group(b.kind, b.members) for b in buffers if b.kind != OWN]
 
 
@@ -113,8 +114,8 @@ class StateLayout:
     """The buffers of all variables of a graph, hidden ones included. Immutable.
 
     Args:
-        types: of the variables by name; their order is that of `State` as a mapping.
-        buffers: each variable is in one; by default each has its own.
+        types: the types of the variables by name, in the order of `State` as a mapping.
+        buffers: each variable is in exactly one; by default each variable has its own.
     """
 
     __slots__ = ("__weakref__", "_numbers", "buffers", "slots", "types")
@@ -140,10 +141,10 @@ class StateLayout:
     # -- looking up -------------------------------------------------------------------------
 
     def slot(self, name: str) -> Slot:
-        """Where a variable lies.
+        """The position of a variable.
 
         Raises:
-            UnknownNameError: there is none of this name; the nearest one is suggested.
+            UnknownNameError: no variable has this name. The error suggests the nearest one.
         """
         found = self.slots.get(name)
         if found is None:
@@ -157,7 +158,7 @@ class StateLayout:
         return self.buffers[self.slot(name).buffer]
 
     def number(self, buffer: Buffer) -> int | None:
-        """Which of the layout's buffers this is; None where it has no such buffer."""
+        """The index of a buffer in the layout; None if the layout does not have it."""
         return self._numbers.get(buffer)
 
     def has(self, buffers: Iterable[Buffer]) -> bool:
@@ -167,15 +168,15 @@ class StateLayout:
     # -- growing ----------------------------------------------------------------------------
 
     def with_variables(self, types: Mapping[str, TensorType]) -> StateLayout:
-        """With these variables too, those that are new in buffers of their own at the end."""
+        """The layout with these variables. New variables get their own buffers at the end."""
         new = [Buffer.own(name, type) for name, type in types.items() if name not in self.types]
         return StateLayout({**self.types, **types}, (*self.buffers, *new)) if new else self
 
     def with_groups(self, groups: Iterable[Group]) -> StateLayout:
-        """With buffers for these groups, each in the place of those it swallows.
+        """The layout with buffers for these groups. Each replaces the buffers of its members.
 
-        A group that shares only a part of some buffer there is, is dropped: programs adapt to
-        the layout. So is one of variables that are not there or do not fit together.
+        A group is dropped if it has only a part of an existing buffer, because programs adapt to
+        the layout. It is also dropped if its variables do not exist or do not fit together.
         """
         layout, new = self, dict[str, Buffer]()  # by member: as many as possible at once
         for group in groups:
@@ -198,7 +199,8 @@ class StateLayout:
         return Buffer(group.kind, group.members, types)
 
     def with_buffers(self, buffers: Iterable[Buffer]) -> StateLayout:
-        """With these buffers; of those they overlap, what is left over gets buffers of its own."""
+        """The layout with these buffers. If one overlaps an old buffer, the remaining members of
+        the old buffer get their own buffers."""
         added = {member: buffer for buffer in buffers for member in buffer.members}
         result: dict[Buffer, None] = {}
         for old in self.buffers:
@@ -210,8 +212,8 @@ class StateLayout:
         return StateLayout(self.types, tuple(result))
 
     def parted(self, homes: Mapping[str, str]) -> StateLayout:
-        """With a buffer of its own for each variable of a buffer whose members lie on several
-        devices.
+        """The layout in which buffers with members on several devices are split: each member gets
+        its own buffer.
 
         Args:
             homes: the devices of variables, by name.
@@ -221,7 +223,7 @@ class StateLayout:
         return self.with_buffers([Buffer.own(*row) for row in rows]) if rows else self
 
     def touched(self, names: Iterable[str]) -> list[Buffer]:
-        """The buffers that these variables are in, in the layout's order."""
+        """The buffers of these variables, in the layout's order."""
         numbers = {self.slots[name].buffer for name in names if name in self.slots}
         return [self.buffers[number] for number in sorted(numbers)]
 
@@ -230,5 +232,5 @@ class StateLayout:
 
 
 def public_names(names: Iterable[str]) -> list[str]:
-    """The names that users see: not those of hidden state."""
+    """The names that users see, without those of hidden state."""
     return [name for name in names if not name.startswith("__")]

@@ -1,8 +1,8 @@
-"""Updates of many small variables as one: elementwise operators on raveled, joined operands.
+"""Joins the updates of many small variables: elementwise operators on raveled, joined operands.
 
-An optimizer updates each parameter by the same few elementwise operators. Where parameters,
-and what an optimizer keeps for each, lie in flat buffers in one order, those operators work on
-the buffers at once, and only gradients have to be joined. XLA would compile and run a kernel for
+An optimizer updates each parameter with the same few elementwise operators. If the parameters and
+the optimizer's slots are stored in flat buffers in the same order, the operators work on whole
+buffers. Then only gradients have to be joined. Otherwise XLA would compile and run a kernel for
 each variable.
 """
 
@@ -22,11 +22,11 @@ from graphc.runtime.buffers.update_signatures import STATE, Role, Roles
 
 
 class Lifting:
-    """Joins tensors raveled, one after the other, by as few nodes as it can. The nodes go to the
-    builder that is entered.
+    """Ravels tensors and joins them one after the other, with as few nodes as possible. The nodes
+    are added to the current builder.
 
     Args:
-        places: the flat buffer's value and the first element, of tensors that lie in one.
+        places: the value of the flat buffer and the first element, for each tensor stored in one.
     """
 
     def __init__(self, program: Program, places: Mapping[Tensor, tuple[Tensor, int]]) -> None:
@@ -49,7 +49,7 @@ class Lifting:
         return found
 
     def _in_place(self, tensors: tuple[Tensor, ...]) -> Tensor | None:
-        """The piece of a flat buffer in which they lie so already."""
+        """The piece of a flat buffer that already contains the tensors in this order."""
         value, first = self._places.get(tensors[0], (None, 0))
         stop = first
         for tensor in tensors:
@@ -62,14 +62,14 @@ class Lifting:
         return slice_(value, (first,), (stop,))
 
     def _alike(self, tensors: tuple[Tensor, ...]) -> list[Node] | None:
-        """The nodes that make them, where one on joined operands would do as well."""
+        """The nodes that produce the tensors, if one node on joined operands can replace them."""
         role = self.role(tensors[0])
         if role == STATE or len(tensors) < 2 or any(self.role(t) != role for t in tensors):
             return None
         nodes = [node for t in tensors if (node := self._roles.producers.get(t)) is not None]
         if len(nodes) < len(tensors):
             return None
-        if role is None:  # of elsewhere: worth it only where there is not more to join then
+        if role is None:  # not from state: useful only if no more has to be joined
             first = nodes[0]
             if any(n.op is not first.op or n.attrs != first.attrs for n in nodes):
                 return None
@@ -80,7 +80,7 @@ class Lifting:
         return nodes
 
     def _lifted(self, tensors: tuple[Tensor, ...]) -> Tensor | None:
-        """The one operator that makes each of them, applied to its joined operands."""
+        """The operator that produces each of the tensors, applied once to joined operands."""
         nodes = self._alike(tensors)
         if nodes is None:
             return None

@@ -1,8 +1,9 @@
 """The last step before lowering: state ports that are variables become ports that are buffers.
 
-`propose` says which variables a program would have share a buffer, `physical` rewrites it for
-the buffers there are: reads become slices, assignments make new buffers. Both depend on nothing
-but the program and the layout, so the same program after the same programs is the same again.
+`propose` determines which variables of a program should share a buffer. `physical` rewrites a
+program for the existing buffers: reads become slices, and assignments make new buffers. Both
+depend only on the program and the layout. So compiling the same programs in the same order gives
+the same result.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from graphc.runtime.buffers.layout import FLAT, OWN, STACKED, Buffer, Group, Sta
 from graphc.runtime.buffers.lifting import Lifting
 from graphc.runtime.buffers.update_signatures import Roles
 
-# Small: what a copy of costs less than one more argument of a call does (about 2 us).
+# Small: copying so many elements costs less than an additional argument of a call (about 2 us).
 SMALL = 4096
 
 
@@ -31,13 +32,14 @@ SMALL = 4096
 
 
 def propose(program: Program, layout: StateLayout) -> list[Group]:
-    """The groups that a bound, optimised program would like, those it needs most first.
+    """The groups that suit a bound, optimised program; the most important come first.
 
-    Stacked: what a `Stack` node takes from state, all of one type. Flat: the small rest that
-    still has buffers of its own, by dtype and by the way it is updated. A program that only
-    reads groups what it reads as one that trains will, so that their layouts agree. What the user
-    says of where variables lie on a mesh holds them out of flat buffers, on any devices, and out
-    of stacks with such as lie otherwise; what lies on several devices shares no buffer.
+    Stacked groups are the operands that a `Stack` node takes from state; they have one type. Flat
+    groups are the other small variables that still have their own buffers, by dtype and by the way
+    they are updated. A program that only reads state makes the same groups of it as a program that
+    trains, so their layouts agree. Variables with a sharding set by the user are not put into flat
+    buffers, on any devices. They are stacked only with variables that have the same sharding.
+    Variables on different devices never share a buffer.
     """
     state = {port.tensor: port.name for port in program.ports("state")}
     groups: list[Group] = []
@@ -69,8 +71,8 @@ def _flat_groups(program: Program, layout: StateLayout) -> list[Group]:
 
 
 def _order(program: Program, layout: StateLayout, roles: Roles) -> dict[str, tuple[int, int]]:
-    """What to sort variables by: the order of the layout, but what an optimizer keeps for each
-    parameter comes in the order of the parameters."""
+    """The sort keys of variables: the order of the layout. The optimizer's slots come in the order
+    of their parameters."""
     number = {name: i for i, name in enumerate(layout.types)}
     name_of = {port.tensor: port.name for port in program.ports("state")}
     order = {name: (i, i) for name, i in number.items()}
@@ -82,7 +84,7 @@ def _order(program: Program, layout: StateLayout, roles: Roles) -> dict[str, tup
 
 
 def _fills_bytes(dtype: DType) -> bool:
-    """Whether each element begins with a byte: those of 4 bits share one."""
+    """Whether each element starts at a byte boundary. Two 4-bit elements share one byte."""
     return short_name(dtype) not in ("i4", "u4")
 
 
@@ -90,13 +92,13 @@ def _fills_bytes(dtype: DType) -> bool:
 
 
 def physical(program: Program, layout: StateLayout) -> Program:
-    """The program with the buffers of `layout` for its state, means the same.
+    """The program with the buffers of `layout` for its state. Its meaning does not change.
 
     Args:
         program: bound, its state ports named by variable.
 
     Raises:
-        StateError: the program has a variable that the layout has not, or of another type.
+        StateError: a variable of the program is not in the layout or has another type there.
     """
     rewriting = _Rewriting(program, layout)
     return rewriting.run() if rewriting.buffers else program
@@ -149,7 +151,7 @@ class _Rewriting:
             for buffer, value in self.buffers.items():
                 self._read(buffer, value, used)
         used.update(t for node in self.before.nodes for t in node.inputs)
-        # A buffer that is written whole and not read is no input, as a variable would not be.
+        # A buffer that is completely written and never read is not an input, as for variables.
         idle = set(self.buffers.values()) - used
         inputs = self._ports(self.program.inputs, self.buffers)
         return self.program.replace(
@@ -159,9 +161,9 @@ class _Rewriting:
         )
 
     def _ports(self, ports: Sequence[Port], values: dict[Buffer, Tensor]) -> list[Port]:
-        """The ports with each buffer's once, where the first of its members was.
+        """The ports, with one port for each buffer at the position of its first member.
 
-        An input that is only written is added behind, for what it keeps.
+        A buffer without a port here is added at the end, because parts of it may be kept.
         """
         result: dict[str, Port] = {}
         done: list[Port] = []
@@ -178,7 +180,7 @@ class _Rewriting:
     # -- reading ----------------------------------------------------------------------------
 
     def _whole_stacks(self) -> dict[Tensor, Tensor]:
-        """The results of `Stack` nodes that stand in stacked buffers as they lie."""
+        """The results of `Stack` nodes that stacked buffers already contain."""
         place = {
             self.reads[name]: (buffer, number)
             for buffer in self.buffers
@@ -201,7 +203,7 @@ class _Rewriting:
         return found
 
     def _read(self, buffer: Buffer, value: Tensor, used: set[Tensor]) -> None:
-        """Cuts from the buffer what the program takes: the tensors of its old ports."""
+        """Slices the tensors of the program's old ports from the buffer."""
         members = [self.reads.get(name) for name in buffer.members]
         if all(tensor in used for tensor in members):
             results = [tensor for tensor in members if tensor is not None]
@@ -219,7 +221,7 @@ class _Rewriting:
                 self.before.define((reshape(piece, tensor.type.shape), tensor))
 
     def _places(self) -> dict[Tensor, tuple[Tensor, int]]:
-        """Where the old values of members of flat buffers lie."""
+        """The positions of the old values of members of flat buffers."""
         return {
             self.reads[name]: (value, start)
             for buffer, value in self.buffers.items()
@@ -237,7 +239,7 @@ class _Rewriting:
         lifting: Lifting,
         wholes: Mapping[tuple[Tensor | None, ...], Tensor],
     ) -> Tensor:
-        """The buffer's new value; `wholes`: what `Unstack` nodes take, by what they give."""
+        """The buffer's new value. `wholes` maps results of `Unstack` nodes to their operands."""
         new = tuple([self.writes.get(name) for name in buffer.members])
         if buffer.kind == STACKED and new in wholes:
             return wholes[new]
@@ -255,7 +257,8 @@ class _Rewriting:
 def _runs(
     new: Sequence[Tensor | None], lifting: Lifting
 ) -> list[tuple[int, int, tuple[Tensor, ...]]]:
-    """(first, stop, tensors) of neighbours that are updated alike; no tensors: not assigned."""
+    """(first, stop, tensors) of neighbours that are updated in the same way. `tensors` is empty if
+    they are not assigned."""
     runs: list[tuple[int, int, tuple[Tensor, ...]]] = []
     last: object = None
     for number, tensor in enumerate(new):
@@ -270,7 +273,7 @@ def _runs(
 
 
 def _slice(value: Tensor, buffer: Buffer, first: int, stop: int) -> Tensor:
-    """Members `first` to `stop` of a buffer, side by side as they lie in it."""
+    """Members `first` to `stop` of a buffer, in the order of the buffer."""
     shape = buffer.type.shape
     starts = (*buffer.starts, shape[0])
     rest = shape[1:]

@@ -1,4 +1,4 @@
-"""Several steps as one program: a loop around the program of one, on the device."""
+"""Several steps as one program: a loop on the device around the program of one step."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from graphc.runtime.buffers.state_buffers import physical
 
 
 def physical_steps(program: Program, layout: StateLayout, count: int) -> Program:
-    """The program of `count` steps, its state in the buffers of `layout`: they go through the
-    loop as they are.
+    """The program of `count` steps with its state in the buffers of `layout`. The loop carries
+    the buffers themselves.
 
     Raises:
         StateError: see `physical`.
@@ -22,11 +22,12 @@ def physical_steps(program: Program, layout: StateLayout, count: int) -> Program
 
 
 def looped(program: Program, count: int) -> Program:
-    """The program that runs a bound one `count` times, each time on the state the last one left.
+    """A program that runs a bound program `count` times. Each run uses the state of the previous
+    run.
 
-    Feeds have a leading axis of size `count`, of which each step takes its slice; fetched values
-    are stacked likewise. Draws differ from step to step as they do from run to run, for what
-    counts the runs is state.
+    Feeds have a leading axis of size `count`, and each step takes its slice. Fetched values are
+    stacked in the same way. Draws differ between steps as they do between runs, because the run
+    counter is part of the state.
     """
     read = {port.name: port.tensor for port in program.ports("state")}
     new = {port.name: port.tensor for port in program.new_state()}

@@ -1,4 +1,4 @@
-"""How variables are updated: which of them by the same elementwise operators."""
+"""Finds which variables are updated by the same elementwise operators."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from graphc.ir.program import Program
 from graphc.ops.core.emit import CONSTANT
 from graphc.passes.core.elementwise import is_elementwise
 
-# A number that stands for how a value comes from state by elementwise operators; None: in no
-# such way.
+# A number that identifies how elementwise operators compute a value from state. None means that
+# the value is not computed from state in this way.
 Role = int | None
 
-_DEEPEST = 40  # the most operators that may lead from a state to its update
+_DEEPEST = 40  # the largest number of operators from a state to its update
 
 STATE: Role = 0  # of state itself
 _READ: Role = -1  # of a variable that is not assigned
 
 
 class Roles:
-    """The roles of tensors: the operators that lead to them from state, without what enters from
-    elsewhere (gradients, rates), so that variables of one optimizer have the same."""
+    """The roles of tensors. A role identifies the operators from state to a tensor, without their
+    other inputs (gradients, rates). So the variables of one optimizer have the same role."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self._sources: dict[Tensor, frozenset[Tensor]] = {}
         self.producers = program.producers()
-        # Each role with the number of operators that lead to it from state.
+        # Each role with the number of operators from state to the tensor.
         self._known: dict[Tensor, tuple[Role, int]] = dict.fromkeys(
             program.input_tensors("state"), (STATE, 0)
         )
         self._numbers: dict[object, int] = {}
 
     def of_variables(self) -> dict[str, Role]:
-        """How each variable that the program touches is updated."""
+        """The role of the update of each variable that the program uses."""
         touched = {port.name: _READ for port in self._program.ports("state")}
         return {**touched, **{p.name: self.of(p.tensor) for p in self._program.new_state()}}
 
     def sources(self, tensor: Tensor) -> frozenset[Tensor]:
-        """The state of its shape that it comes from by elementwise operators."""
+        """The state values with the tensor's shape that elementwise operators compute it from."""
         found = self._sources.get(tensor)
         if found is None:
             role = self.of(tensor)
@@ -53,7 +53,7 @@ class Roles:
         return found
 
     def of(self, tensor: Tensor) -> Role:
-        """The role of a tensor. It does not depend on which tensor is asked for first."""
+        """The role of a tensor. It does not depend on the order of the calls."""
         waiting = [tensor]  # a stack instead of recursion: elementwise chains may be long
         while waiting:
             node = self.producers.get(waiting[-1])
@@ -71,7 +71,7 @@ class Roles:
         return self._known[tensor][0]
 
     def _found(self, node: Node | None) -> tuple[Role, int]:
-        """The role of a node's result, and how many operators lead to it from state."""
+        """The role of a node's result, and the number of operators from state to it."""
         if node is None or not is_elementwise(node):
             return None, 0
         found = [(t, 0) if self._is_shared(node, t) else self._known[t] for t in node.inputs]
@@ -82,7 +82,7 @@ class Roles:
         return self._numbers.setdefault(row, len(self._numbers) + 1), max(depths) + 1
 
     def _is_shared(self, node: Node, operand: Tensor) -> bool:
-        """Whether an operand is a scalar that all updates may share, which stands for itself."""
+        """Whether an operand is a scalar that all updates may share. It is then its own role."""
         if operand.type.shape != ():
             return False
         producer = self.producers.get(operand)

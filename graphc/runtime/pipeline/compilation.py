@@ -1,6 +1,6 @@
-"""From a fetch set to XLA, stage by stage; no stage is carried out before it is asked for.
+"""Compiles a fetch set with XLA, stage by stage. Each stage runs when it is first needed.
 
-What an executable is found by in the cache needs none of them.
+Computing the cache key of an executable needs none of the stages.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from graphc.runtime.targets.prepare import bind
 
 
 class Compilation:
-    """A request on its way to compiled code.
+    """A request that is being compiled.
 
     Attributes:
-        prepared: the program, its nodes on devices where these are several.
-        backend: what it is compiled for.
-        placement: which device has which node; None under a strategy, or where one has all.
-        notes: what of its placement could not be done as asked.
+        prepared: the program. If there are several devices, each node has its device.
+        backend: what the program is compiled for.
+        placement: the device of each node; None under a strategy, or if `device` is requested.
+        notes: the parts of the requested placement that could not be followed.
 
     Raises:
         FeedError: the shapes do not fit.
-        DeviceError: devices that are not there.
+        DeviceError: a device does not exist.
     """
 
     def __init__(self, request: CompileRequest) -> None:
@@ -97,21 +97,21 @@ class Compilation:
 
     @property
     def options(self) -> CompileOptions:
-        """How it is compiled."""
+        """The compile options."""
         return self.request.options
 
     @property
     def machine(self) -> Machine | None:
-        """The one that it is compiled for, where that is not this one."""
+        """The machine to compile for, if it is not this one."""
         return self.request.machine
 
     @property
     def devices(self) -> Sequence[jax.Device]:
-        """Those it is to run on."""
+        """The devices that run the program."""
         return self.backend.devices
 
     def under(self, options: CompileOptions) -> Compilation:
-        """The same under other options."""
+        """The same compilation under other options."""
         compilation = copy(self)
         compilation.request = self.request.under(options)
         compilation.prepared = self.prepared.under(options)
@@ -122,7 +122,7 @@ class Compilation:
         return compilation
 
     def _set_programs(self) -> None:
-        """Each of these is made when it is first asked for."""
+        """Sets up the bound programs. Each is made when it is first needed."""
 
         def bound(tight: bool) -> tuple[Program, PassReport]:
             target = replace(self.target, tight=tight)
@@ -133,18 +133,19 @@ class Compilation:
 
     @property
     def target(self) -> Target:
-        """What passes are told of the devices: of several kinds, nothing that suits one only."""
+        """The description of the devices for passes. If there are several kinds of device, it has
+        no property that only one kind has."""
         return target_of(self.devices, self.backend.replicas)
 
     @cached_property
     def environment(self) -> dict[str, str]:
-        """What outside the program the executable depends on."""
+        """Everything outside the program that the executable depends on."""
         return environment_of(self.devices)
 
     @property
     def memory_limit(self) -> int | None:
-        """How many bytes a run may take on each device: as the options say; else, for a machine,
-        the memory of its GPUs, where graphc can keep to a limit."""
+        """The number of bytes that a run may use on each device. The options set it. Otherwise,
+        for a machine, it is the memory of its GPUs if graphc can enforce a limit."""
         given = self.options.memory_limit
         if given is not None or self.machine is None or not self.backend.keeps_to_limit:
             return given if isinstance(given, int) else None
@@ -152,13 +153,14 @@ class Compilation:
 
     @cached_property
     def key(self) -> str | None:
-        """What the executable is found by in the cache; None where it must not be kept: the
-        program calls back, or has an operator whose meaning or layout cannot be told."""
+        """The cache key of the executable. It is None if the executable must not be cached: the
+        program calls back, or the meaning or layout of an operator cannot be identified."""
         return self._key(self.environment)
 
     @cached_property
     def program_key(self) -> str | None:
-        """The same without what it depends on outside the program: equal on all machines."""
+        """The cache key without the dependencies outside the program. It is equal on all
+        machines."""
         return self._key({})
 
     def _key(self, environment: Mapping[str, str]) -> str | None:
@@ -170,7 +172,7 @@ class Compilation:
         operators.update(node.op for node in pulled)
         parallel = self.backend.parallel
         if parallel is not None and any(op.content and op.layout for op in operators):
-            return None  # a layout rule of the user's is Python code
+            return None  # a user's layout rule is Python code, which has no fingerprint
         contents = [node.op.content(node) for node in pulled if node.op.content is not None]
         if None in contents:
             return None
@@ -181,22 +183,22 @@ class Compilation:
                 **self.options.meaning(),
                 "parallel": parallel,
                 "steps": self.request.steps,
-                "pulled": contents,  # what a VJP node itself says may be out of date
+                "pulled": contents,  # the text in the VJP node itself may be out of date
                 "places": self._places() if self.options.check_numerics else None,
             },
             extra=environment,
         )
 
     def _places(self) -> Mapping[str, Any]:
-        """What the errors of checks contain: names, lines, and limits, which may be named sizes
-        until the sizes are bound. A cache entry holds these, and the fingerprint of a program does
-        not."""
+        """The contents of errors from numerics checks: names, lines and limits. Limits may be named
+        sizes until the sizes are bound. A cache entry contains all of these, but the fingerprint
+        of a program does not."""
         program = self.prepared.functional
         return table(bind_sizes(program, self.bindings) if self.bindings else program)
 
     @property
     def program(self) -> Program:
-        """One step, optimised, its sizes ints."""
+        """The optimised program of one step; all sizes are ints."""
         return self._bound()[0]
 
     @property
@@ -207,11 +209,12 @@ class Compilation:
     def in_jax(self, layout: StateLayout, budget: int | None = None) -> InJax:
         """The program as a JAX function of the buffers of `layout`.
 
-        On GPUs, only deep networks are loops. Where the program needs more than the budget, and
-        with loops of fewer blocks less, it is the one with these loops; it takes the same buffers.
+        On GPUs, only deep networks become loops. If the program needs more memory than the budget,
+        loops of fewer blocks are tried. They are used if they need less memory. Both programs
+        take the same buffers.
 
         Args:
-            budget: see `passes.recompute`; None computes nothing again.
+            budget: see `passes.recompute`; None means no recomputation.
 
         Raises:
             LayoutError: the strategy cannot be followed.
@@ -229,7 +232,7 @@ class Compilation:
         return tight._replace(report=report + tight.report)
 
     def _in_jax(self, program: Program, layout: StateLayout, budget: int | None) -> InJax:
-        """A bound program as a JAX function."""
+        """The JAX function of a bound program."""
         start = time.perf_counter()
         steps = self.request.steps
         local = self.backend.physical(program, layout, steps)
@@ -237,20 +240,20 @@ class Compilation:
         if self.options.verify and local is not program:
             verify(local, "bound")
         options = self.options
-        # A function that raises would take donated state with it, and so would a check that fails.
+        # If a callback raises or a check fails, donated state would be lost.
         if calls_back(local) or options.check_numerics:
             options = replace(options, donate=False)
         return self.backend.in_jax(local, layout, options, steps, budget)
 
 
 def _refuse_calls_back(program: Program) -> None:
-    """Raises `DeviceError` for a program that calls Python, which JAX compiles only for devices of
-    this process."""
+    """Raises `DeviceError` for a program that calls Python. JAX compiles such programs only for
+    devices of this process."""
     for node in program.walk():
         if calls_back(program.replace(nodes=(node,))):
             raise DeviceError(
                 f"{node.op.name} {node.name!r} calls back into Python, which cannot be compiled "
-                "for a machine that is not here",
+                "for another machine",
                 source=node.source,
-                hint="leave it out of the fetches, or compile without machine=",
+                hint="remove it from the fetches, or compile without machine=",
             )

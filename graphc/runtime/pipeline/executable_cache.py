@@ -1,4 +1,4 @@
-"""Executables in the cache: under which key one is looked up and kept, and what is kept of it."""
+"""Executables in the cache: their keys, and the contents of their entries."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Found(NamedTuple):
 
     Attributes:
         interface, compiled: what an `Executor` takes.
-        layout: of the state; it has the buffers of the interface.
-        report: what the passes did when it was compiled.
-        seconds: that reading it took.
-        budget: of memory that it was made within; see `Stages`.
+        layout: the layout of the state; it has the buffers of the interface.
+        report: what the passes did when the executable was compiled.
+        seconds: how long reading the entry took.
+        budget: the memory budget that it was compiled with; see `Stages`.
     """
 
     interface: Interface
@@ -44,21 +44,21 @@ class Found(NamedTuple):
 
 
 class CacheBackend(Protocol):
-    """Where an executable is looked up, and given to when it was compiled."""
+    """A store that executables are looked up in, and added to after compilation."""
 
     def find(self) -> Found | None:
-        """The executable, if it is there."""
+        """The executable, if the store has it."""
 
     def keep(self, stages: Stages, compiled: jax.stages.Compiled) -> None:
-        """Takes one that was compiled."""
+        """Stores a compiled executable."""
 
 
 class CacheSlot:
-    """The place of one executable in the cache, or nowhere.
+    """The place of one executable in the cache. Without a cache, it finds and keeps nothing.
 
-    An executable fits the layouts that have, or can be given, the buffers of its interface. The
-    first that is compiled of a program is kept under the program's key; one for a layout that the
-    first does not fit is kept beside it, under a key with that layout in it.
+    An executable fits a layout if the layout has the buffers of its interface or can be given
+    them. The first executable of a program is kept under the program's key. If that one does not
+    fit a layout, another one is compiled. It is kept under a key that includes the layout.
     """
 
     def __init__(self, compilation: Compilation, layout: StateLayout) -> None:
@@ -66,11 +66,10 @@ class CacheSlot:
         self._cache, self._key = cache_for(compilation), compilation.key or ""
 
     def find(self) -> Found | None:
-        """The executable, if it is there; then no stage of `compilation` is needed."""
+        """The executable, if the cache has it. Then no stage of `compilation` is needed."""
         cache, compilation = self._cache, self._compilation
-        if (
-            cache is None or compilation.machine is not None
-        ):  # what cannot run here cannot be loaded
+        # An executable that cannot run here cannot be loaded.
+        if cache is None or compilation.machine is not None:
             return None
         found = self._found(cache)
         COUNTERS.add(**{"cache_misses" if found is None else "cache_hits": 1})
@@ -79,7 +78,7 @@ class CacheSlot:
         return found
 
     def keep(self, stages: Stages, compiled: jax.stages.Compiled) -> None:
-        """Puts a compiled executable where `find` looked for it in vain."""
+        """Stores a compiled executable under the key that `find` looked for."""
         if self._cache is None:
             return
         compilation, interface = self._compilation, stages.interface
@@ -110,21 +109,22 @@ class CacheSlot:
         }
         kept = self._cache.put(self._key, metadata, code.payload)
         if not kept and compilation.machine is not None:
-            warn_once(f"not kept for {compilation.machine}: the cache folder does not take it")
+            warn_once(f"not kept for {compilation.machine}: the cache folder cannot be written")
 
     def _why_not_shipped(self, cache: ExecutableCache, stages: Stages) -> str | None:
-        """Why an executable for another machine must not stand under its key, if there is a reason:
-        the key says neither how much memory that machine has, nor who compiled the program."""
+        """Why an executable for another machine must not be stored under its key, or None if it
+        may be. The key contains neither the memory size of that machine nor who compiled the
+        program."""
         options = self._compilation.options
         if options.memory_limit is None and stages.recomputes:
             return (
-                "it recomputes values to fit into the memory; CompileOptions(memory_limit=...) on "
-                "both machines says that you want that"
+                "it recomputes values to fit into memory; to allow this, set "
+                "CompileOptions(memory_limit=...) on both machines"
             )
         entry = cache.get(self._key)
         facts: Any = {} if entry is None else entry.metadata
         if entry is not None and facts.get("shipped") is None:
-            return "the folder has one that was compiled on such GPUs, whose kernels were timed"
+            return "the folder has one that was compiled on such GPUs with timed kernels"
         return None
 
     def _found(self, cache: ExecutableCache) -> Found | None:
@@ -134,7 +134,7 @@ class CacheSlot:
         try:
             found = self._load(entry)
         except CacheError:
-            return None  # the program is compiled, and replaces the entry
+            return None  # the program is compiled and replaces the entry
         if found is not None:
             return found
         program = self._compilation.prepared.functional
@@ -149,10 +149,11 @@ class CacheSlot:
             return None
 
     def _load(self, entry: Entry) -> Found | None:
-        """The program of an entry; None if the state has other buffers.
+        """The executable of an entry; None if its buffers do not fit the state.
 
         Raises:
-            CacheError: XLA cannot load it, or it calls a function that this process may not have.
+            CacheError: XLA cannot load it, or it calls a function that may be missing in this
+                process.
         """
         start = time.perf_counter()
         facts: Any = entry.metadata
@@ -175,19 +176,19 @@ class CacheSlot:
 
 
 def fitted(layout: StateLayout, buffers: Sequence[Buffer]) -> StateLayout | None:
-    """`layout` with these buffers in it; None where it cannot be given them."""
+    """`layout` with these buffers; None if it cannot have them."""
     layout = layout.with_groups(groups_of(buffers))
     return layout if layout.has(buffers) else None
 
 
 _SHIPPED = (
-    "compiled on a machine without these devices, so XLA has not timed kernels on them; compile it "
-    "here, with another cache, to compare"
+    "compiled on a machine without these devices, so XLA has not timed kernels on them; to "
+    "compare, compile it here with another cache"
 )
 
 
 def _shipped_for_others(cache: ExecutableCache, compilation: Compilation) -> list[str]:
-    """Why executables of this program that were compiled for GPUs elsewhere are not used here."""
+    """Why executables of this program that were compiled elsewhere for GPUs are not used here."""
     here, notes = compilation.environment, []
     for entry in cache.entries():
         facts: Any = entry.metadata or {}
@@ -196,7 +197,7 @@ def _shipped_for_others(cache: ExecutableCache, compilation: Compilation) -> lis
         there = facts.get("environment", {})
         other = [k for k in here if here[k] != there.get(k)]
         if not other:
-            notes.append("compiled here; what the cache has for such GPUs cannot be used")
+            notes.append("compiled here; the executable in the cache for such GPUs cannot be used")
             continue
         rows = [f"{k}: {str(there.get(k))[:80]}, here {here[k][:80]}" for k in other]
         notes.append(f"compiled here; the cache has it for another machine ({'; '.join(rows)})")
@@ -204,8 +205,13 @@ def _shipped_for_others(cache: ExecutableCache, compilation: Compilation) -> lis
 
 
 def cache_for(compilation: Compilation) -> ExecutableCache | None:
-    """None where the user wants none, or wants to see the passes at work; where several processes
-    have to compile together; or for another machine, unless the user names a folder to ship."""
+    """The cache of a compilation. It is None in these cases:
+
+    - the user disabled the cache, or asked to validate or dump the passes;
+    - the program must not be cached, because `key` is None;
+    - several processes have to compile together;
+    - the program is for another machine, and the user named no cache folder.
+    """
     options = compilation.options
     if compilation.machine is not None and options.cache is DEFAULT:
         return None

@@ -1,7 +1,8 @@
-"""A program under a memory limit: budgets are tried until XLA's own figures fit.
+"""Fits a program into a memory limit. Budgets are tried until the sizes that XLA reports fit.
 
-What a program takes is estimated from its types (`passes/core/peak.py`), and known when XLA has
-compiled it. The difference corrects the next budget, so the second one usually fits.
+The memory use of a program is estimated from its types (`passes/core/peak.py`). The exact value
+is known after XLA has compiled the program. The difference corrects the next budget, so the
+second budget usually fits.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from graphc.passes.manager import PassReport
 from graphc.passes.memory.recompute import Recompute
 
 _TRIES = 6
-_SLACK = (1.02, 1.05, 1.1)  # of estimates
+_SLACK = (1.02, 1.05, 1.1)  # factors of estimates
 
 
 class Made(Protocol):
-    """What is made under a budget, not compiled yet: the program that each device runs, and what
-    the passes for that did."""
+    """A program made under a budget and not compiled yet: the program that each device runs, and
+    the report of the passes that made it."""
 
     @property
     def local(self) -> Program: ...
@@ -38,9 +39,9 @@ class Try(NamedTuple, Generic[M]):
     """A program under one budget.
 
     Attributes:
-        budget: that `Recompute` was given.
-        estimate: the bytes that the program takes beside its arguments, seen from its types.
-        taken: the bytes of a run on each device, as XLA counts them.
+        budget: the budget that `Recompute` was given.
+        estimate: the bytes that the program uses besides its arguments, estimated from types.
+        taken: the bytes that a run uses on each device, as reported by XLA.
     """
 
     budget: int
@@ -52,11 +53,11 @@ class Try(NamedTuple, Generic[M]):
 
 
 def taken_by(compiled: jax.stages.Compiled) -> int:
-    """The bytes that a run takes on each device: arguments, results that are not written over
-    them, and temporaries.
+    """The bytes that a run uses on each device: arguments, temporaries, and results that do not
+    reuse the memory of arguments.
 
     Raises:
-        ExecutionError: XLA does not say.
+        ExecutionError: XLA does not report it.
     """
     found = _analysis(compiled)
     results = found.output_size_in_bytes - found.alias_size_in_bytes
@@ -67,8 +68,8 @@ def _analysis(compiled: jax.stages.Compiled) -> Any:
     found = compiled.memory_analysis()
     if found is None:
         raise ExecutionError(
-            "memory_limit: XLA does not say how much memory a program takes on this device",
-            hint="leave memory_limit out",
+            "memory_limit: XLA does not report how much memory a program uses on this device",
+            hint="remove memory_limit",
         )
     return found
 
@@ -80,16 +81,16 @@ def fit(
     limit: int,
     name: str | None = None,
 ) -> Try[M]:
-    """The fastest program found that takes at most `limit` bytes, compiled.
+    """The fastest program found that uses at most `limit` bytes, compiled.
 
     Args:
-        plain: the program that computes nothing again.
-        make: gives the program for a budget.
-        compile: gives it lowered and compiled.
-        name: what errors call the limit, where it is not that of the options.
+        plain: the program without recomputation.
+        make: returns the program for a budget.
+        compile: returns the lowered and the compiled program.
+        name: the name of the limit in errors, if the limit does not come from the options.
 
     Raises:
-        MemoryLimitError: none does; says how many bytes the smallest one takes.
+        MemoryLimitError: no program fits. The error states how many bytes the smallest one uses.
     """
     search = _Search(make, compile, limit)
     local = plain.local
@@ -102,8 +103,8 @@ def fit(
 
 
 class _Search(Generic[M]):
-    """The tries of one program: `fits` is the best that fits, `too_large` the least estimate of
-    those that do not."""
+    """The tries of one program. `_fits` is the best try that fits. `_too_large` is the smallest
+    estimate of the tries that do not fit."""
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class _Search(Generic[M]):
         self._too_large: int | None = None
 
     def run(self, first: int) -> Try[M] | None:
-        """The best program that fits, None if none does. Begins with the budget `first`."""
+        """The best program that fits, or None if none fits. The first budget is `first`."""
         budget: int | None = first
         while budget is not None and len(self._tries) < _TRIES:
             found = self._try(budget)
@@ -129,7 +130,7 @@ class _Search(Generic[M]):
         return self._fits
 
     def _try_smallest(self) -> None:
-        """Tries those with the least estimates: which is the smallest, only XLA knows."""
+        """Tries the programs with the smallest estimates. Only XLA knows which one is smallest."""
         self._try(0)
         least = min(self._tries)
         for slack in _SLACK:
@@ -137,7 +138,7 @@ class _Search(Generic[M]):
                 self._try(int(least * slack))
 
     def _try(self, budget: int) -> Try[M] | None:
-        """Tries a budget; None where it gives a program that was tried."""
+        """Tries a budget. Returns None if the resulting program was already tried."""
         made = self._make(budget)
         estimate = peak(made.local)
         if estimate in self._tries:
@@ -152,8 +153,8 @@ class _Search(Generic[M]):
         return found
 
     def _next(self, found: Try[M]) -> int | None:
-        """The next budget; None where there is nothing to gain: what fits computes nothing again,
-        or there is no estimate between what fits and what does not."""
+        """The next budget, or None if no improvement is possible. That is so if the program that
+        fits recomputes nothing, or if no estimate is left between fitting and not fitting."""
         if found is self._fits and not _computes_again(found.made):
             return None
         budget = found.estimate + self._limit - found.taken
@@ -167,7 +168,7 @@ class _Search(Generic[M]):
         return budget if budget > below else None
 
     def refusal(self, name: str | None) -> MemoryLimitError:
-        """The error for a program that does not fit; `name` as for `fit`."""
+        """The error for a program that does not fit. `name` is as in `fit`."""
         least = min(self._tries.values(), key=lambda found: found.taken)
         temporaries = int(_analysis(least.compiled).temp_size_in_bytes)
         return MemoryLimitError(
@@ -176,11 +177,11 @@ class _Search(Generic[M]):
             least=least.taken,
             details=[
                 f"{_in_units(least.taken - temporaries)} are arguments and results",
-                f"{_in_units(temporaries)} are temporaries, with all computed again that can be",
-                "only what loops keep for their backward pass is computed again: blocks that "
-                'pipeline="O2" rolls, and gc.scan',
+                f"{_in_units(temporaries)} are temporaries, with all possible recomputation",
+                "only values that loops keep for their backward pass can be recomputed: those of "
+                'blocks that pipeline="O2" rolls, and of gc.scan',
             ],
-            hint="feed a smaller batch, or share it among more devices"
+            hint="feed a smaller batch, or split it across more devices"
             if name
             else f"pass memory_limit={least.taken} or more, or feed a smaller batch",
         )

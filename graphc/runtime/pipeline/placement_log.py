@@ -1,4 +1,4 @@
-"""The log of placements: the devices there are, and where each node and variable is."""
+"""The placement log: the known devices, and the device of each node and variable."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from graphc.runtime.pipeline.compilation import Compilation
 
 
 class PlacementLog:
-    """Prints to standard output: first the devices, then a line for each node and variable when a
-    program with it is compiled or found in the cache; each line once.
+    """Prints to standard output. The devices come first. When a program is compiled or found in
+    the cache, a line is printed for each of its nodes and variables. Each line is printed once.
 
     Args:
-        machine: the one that programs are compiled for, where that is not this one.
+        machine: the machine that programs are compiled for, if it is not this one.
     """
 
     def __init__(self, machine: Machine | None = None) -> None:
@@ -24,7 +24,7 @@ class PlacementLog:
         print("\n".join(device_lines(machine)), flush=True)
 
     def add(self, compilation: Compilation) -> None:
-        """What is not printed yet of a program that was made."""
+        """Prints the lines of a program that are not printed yet."""
         new = [line for line in placement_lines(compilation) if line not in self._seen]
         self._seen.update(dict.fromkeys(new))
         if new:
@@ -32,14 +32,15 @@ class PlacementLog:
 
 
 def device_lines(machine: Machine | None = None) -> list[str]:
-    """The devices of this process, or of a machine, by their full names, with what they are."""
+    """The devices of this process, or of a machine: their full names, kinds and ids."""
     known = available() if machine is None else devices_by_name(machine)
     rows = [f"{full_name(name)} -> {d.device_kind}, id {d.id}" for name, d in known.items()]
     return ["Devices:", *rows]
 
 
 def placement_lines(compilation: Compilation) -> Iterator[str]:
-    """`name: (Operator) device`, several devices where each has a copy; and the notes."""
+    """Lines `name: (Operator) device`, then the notes. There are several devices in a line if each
+    has a copy."""
     for row in placement_rows(compilation):
         places = ", ".join(map(full_name, row.devices))
         yield f"{row.name}: ({row.op}) {places}"
@@ -48,7 +49,7 @@ def placement_lines(compilation: Compilation) -> Iterator[str]:
 
 
 def placement_rows(compilation: Compilation) -> list[Row]:
-    """Variables, what is fed, then nodes in program order, with their devices."""
+    """Variables, feeds, and nodes in program order, with their devices."""
     if compilation.placement is not None:
         return compilation.placement.rows()
     names = tuple(map(name_of, compilation.devices))

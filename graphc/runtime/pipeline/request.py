@@ -1,4 +1,4 @@
-"""What is asked of the compiler, as one record."""
+"""A request to the compiler, as one record."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from graphc.runtime.targets.prepare import Prepared
 
 @dataclass(frozen=True, eq=False)
 class CompileRequest:
-    """A program, the sizes of its feeds, and the devices that it is for.
+    """A program, the sizes of its feeds, and the devices that it is compiled for.
 
     Attributes:
         prepared: the program of a fetch set.
-        shapes: of the feeds in program order, global; those of one step.
+        shapes: the global shapes of the feeds of one step, in program order.
         options: see `CompileOptions`.
-        strategy: how several devices share the work; None without one.
-        steps: None, or how many steps a run makes in a loop on the device.
-        device: the one that everything is to run on, whatever the program asks for.
-        base: the name of the device that has what asks for none; None: see `devices.placer`.
-        soft: whether a request for a device that is not there is overridden.
-        machine: the one that it is compiled for, where that is not this one.
+        strategy: how several devices share the work, or None.
+        steps: the number of steps that a run makes in a loop on the device, or None.
+        device: the device that runs everything; it overrides the requests of the program.
+        base: the name of the default device, which gets everything that requests no device; for
+            None see `devices.placer`.
+        soft: whether a request for a missing device is overridden.
+        machine: the machine to compile for, if it is not this one.
     """
 
     prepared: Prepared
@@ -40,5 +41,5 @@ class CompileRequest:
     machine: Machine | None = None
 
     def under(self, options: CompileOptions) -> CompileRequest:
-        """The same under other options."""
+        """The same request under other options."""
         return replace(self, options=options, prepared=self.prepared.under(options))

@@ -1,4 +1,4 @@
-"""From a bound program to compiled code, stage by stage; each when it is first asked for."""
+"""Compiles a bound program, stage by stage. Each stage runs when it is first needed."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 
 class Stages:
-    """What an executable is made from, once its state has a layout. Nothing of it is needed to run
-    an executable that was found in the cache.
+    """The stages that make an executable after its state has a layout. None of them is needed to
+    run an executable that was found in the cache.
 
     Args:
-        keep: is given the compiled program and its interface once, when it is made.
-        budget: what it was found in the cache with, where there is a limit of memory.
+        keep: called once with the stages and the compiled program, after compilation.
+        budget: the budget of the executable in the cache, if there is a memory limit.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Stages:
         self.compilation, self._layout, self._budget = compilation, layout, budget
         self._keep = keep
         self._seconds: dict[str, float] = {}
-        self._reused: list[jax.stages.Compiled] = []  # what JAX had in a cache of its own
+        self._reused: list[jax.stages.Compiled] = []  # from JAX's own cache
         self._in_jax: Lazy[InJax] = Lazy(
             lambda: self._timed("layout", lambda: compilation.in_jax(layout, budget))
         )
@@ -55,13 +55,12 @@ class Stages:
 
     @property
     def program(self) -> Program:
-        """The optimised program, its state by variable."""
+        """The optimised program. Its state is one value per variable."""
         return self.compilation.program
 
     @property
     def in_jax(self) -> InJax:
-        """The physical program, not traced yet: as it is before a limit of memory, where there
-        is one.
+        """The physical program, not traced yet. A memory limit is not applied to it.
 
         Raises:
             LayoutError: the strategy cannot be followed.
@@ -70,11 +69,11 @@ class Stages:
 
     @property
     def interface(self) -> Interface:
-        """What running it takes. A limit of memory changes it only where nodes are checked, for
-        there are more of them; then this compiles.
+        """The interface for running the program. A memory limit changes it only if numerics are
+        checked, because recomputation adds checked nodes. In that case this property compiles.
 
         Raises:
-            ExecutionError: it does not fit into the limit of memory.
+            ExecutionError: the program does not fit into the memory limit.
         """
         if self._fitted is not None and self.compilation.options.check_numerics:
             return self._fitted().made.interface
@@ -82,10 +81,10 @@ class Stages:
 
     @property
     def local(self) -> Program:
-        """What each device runs: the program that is lowered.
+        """The program that each device runs, and that is lowered.
 
         Raises:
-            ExecutionError: it does not fit into the limit of memory.
+            ExecutionError: the program does not fit into the memory limit.
         """
         return self.in_jax.local if self._fitted is None else self._fitted().made.local
 
@@ -97,12 +96,12 @@ class Stages:
 
     @property
     def budget(self) -> int | None:
-        """What `passes.recompute` was given; None where there is no limit of memory."""
+        """The budget that `passes.recompute` was given; None if there is no memory limit."""
         return self._budget if self._fitted is None else self._fitted().budget
 
     @property
     def recomputes(self) -> bool:
-        """Whether it computes something again to keep to its memory limit."""
+        """Whether the program recomputes values to stay within its memory limit."""
         rows = self.report.rows
         return any(row.changed for row in rows if row.name == Recompute.class_name())
 
@@ -116,13 +115,13 @@ class Stages:
         """The compiled program.
 
         Raises:
-            ExecutionError: XLA refuses it, or it does not fit into the limit of memory.
+            ExecutionError: XLA rejects the program, or it does not fit into the memory limit.
         """
         return self._compiled()
 
     @property
     def seconds(self) -> Mapping[str, float]:
-        """Seconds of the stages that were carried out: "layout", "lower" (tracing included),
+        """The duration of each stage that ran: "layout", "lower" (includes tracing) and
         "compile"."""
         return dict(self._seconds)
 
@@ -136,7 +135,7 @@ class Stages:
         return compiled
 
     def _fit(self, limit: int) -> Try[InJax]:
-        """The program under a limit of memory."""
+        """The program that fits into a memory limit."""
 
         def compiled(made: InJax) -> tuple[Any, jax.stages.Compiled]:
             lowered = self._lower(made)

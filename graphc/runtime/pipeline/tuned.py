@@ -1,7 +1,7 @@
-"""What `gc.tune` found fastest for a program, kept beside the executables.
+"""The fastest choice that `gc.tune` found for a program, stored in the executable cache.
 
-It is found by the key that the program has under the options that were tuned, so that whatever
-would make another executable of it (sizes, versions, the machine) finds nothing here.
+Its key is derived from the program's key under the tuned options. So a change that would give
+another executable (sizes, versions, the machine) also gives another key.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from graphc.runtime.targets.interface import Interface
 
 @dataclass(frozen=True)
 class Choice:
-    """How to compile otherwise than the user's options say.
+    """Changes to the user's options.
 
     Attributes:
-        name: for people.
-        options: fields of `CompileOptions`, and what they become.
-        xla_options: what is added to those of XLA; what the user set stays as it is.
+        name: a readable name.
+        options: fields of `CompileOptions` and their new values.
+        xla_options: options to add to those of XLA. Options that the user set stay unchanged.
     """
 
     name: str
@@ -38,13 +38,13 @@ class Choice:
         """`options` with these changes.
 
         Raises:
-            AttributeValueError: an option that there is not, or with a value it cannot have.
+            AttributeValueError: an option does not exist or has an invalid value.
         """
         xla = {**self.xla_options, **options.xla_options}
         return replace(options, **{**self.options, "xla_options": xla})
 
     def __add__(self, other: Choice) -> Choice:
-        """Both, where they do not contradict each other."""
+        """Both choices. They must not contradict each other."""
         return Choice(
             f"{self.name}, {other.name}",
             {**self.options, **other.options},
@@ -70,9 +70,9 @@ class Tuned:
     """The choice that won.
 
     Attributes:
-        choice: how to compile; of no changes where the options as they are were as fast.
-        ratio: its time as a part of that of the options as they are.
-        buffers: those of its state, in which it was measured.
+        choice: how to compile. It has no changes if the unchanged options were as fast.
+        ratio: its time divided by the time with the unchanged options.
+        buffers: the buffers of its state during the measurement.
     """
 
     choice: Choice
@@ -84,9 +84,12 @@ class Tuned:
 
 
 def find_tuned(compilation: Compilation, layout: StateLayout) -> Tuned | None:
-    """What was kept for this program, where its options allow it and the state lies as it did when
-    it was measured, or can lie so and all other programs find theirs where it was: else this one,
-    or they, might be slower."""
+    """The choice stored for this program, or None.
+
+    The options must allow it. The state must have the buffers of the measurement, or it must be
+    possible to give it these buffers and keep the shared buffers of other programs. Otherwise this
+    program or the others might be slower.
+    """
     cache = cache_for(compilation) if compilation.options.tuned else None
     if cache is None or compilation.key is None:
         return None
@@ -100,12 +103,12 @@ def find_tuned(compilation: Compilation, layout: StateLayout) -> Tuned | None:
 
 
 def keep_tuned(compilation: Compilation, tuned: Tuned | None, interface: Interface) -> bool:
-    """Records this choice for later compilations of the program. None: the options as they are,
-    whatever was recorded before.
+    """Records this choice for later compilations of the program. None removes an earlier record,
+    so that the unchanged options are used.
 
     Returns:
-        whether it will: not where there is no cache, none for such programs, or one that cannot be
-        written.
+        Whether the record was changed. This is False if there is no cache, if the cache does not
+        accept such programs, or if it cannot be written.
     """
     cache = cache_for(compilation)
     if cache is None or compilation.key is None:
@@ -129,7 +132,8 @@ def _key(program: str) -> str:
 
 
 def _from_json(data: Mapping[str, Any], options: CompileOptions) -> Tuned | None:
-    """None for what `keep_tuned` did not write: the options as they are will do."""
+    """The choice in an entry. It is None if `keep_tuned` did not write the data; then the unchanged
+    options are used."""
     try:
         options_of = {k: tuple(v) if type(v) is list else v for k, v in data["options"].items()}
         choice = Choice(data["name"], options_of, data["xla_options"])

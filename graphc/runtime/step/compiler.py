@@ -58,18 +58,18 @@ def compile(
         strategy: a `gc.devices.DataParallel`, a `gc.devices.Mesh`, or None for one device.
         options: see `CompileOptions`.
         soft_placement, log_placement: as for `Session`.
-        steps: how many steps a call makes, in a loop on the device: feeds and fetched values
-            then have a leading axis of that size, beside the shapes in `feeds`. None for one
-            step without such an axis. See `Session.run_steps`.
-        machine: GPUs to compile for that need not be here, such as "8xh100".
+        steps: how many steps a call makes in a loop on the device. Feeds and fetched values then
+            have a leading axis of that size, which is not part of the shapes in `feeds`. None
+            means one step without such an axis. See `Session.run_steps`.
+        machine: GPUs to compile for, such as "8xh100". This machine need not have them.
 
     Raises:
-        FeedError, FetchError, UnknownNameError: feeds and fetches that do not fit the graph.
-        AttributeValueError: `steps` is no number of them.
+        FeedError, FetchError, UnknownNameError: feeds or fetches do not fit the graph.
+        AttributeValueError: `steps` is not a valid number of steps.
         LayoutError, DeviceError: the strategy cannot be followed.
         MissingExtraError: `machine` was given, and JAX's CUDA plugin is not installed.
         MemoryLimitError: the program does not fit into the memory of `machine`.
-        CacheError: the folder that `options.cache` names is open to other users.
+        CacheError: other users have access to the folder that `options.cache` names.
     """
     return _begin(
         graph,
@@ -96,11 +96,11 @@ def compile_async(
     steps: int | None = None,
     machine: Machine | str | None = None,
 ) -> Future[Executable]:
-    """Compiles as `compile` does, but lowers and compiles in the background, several steps at a
-    time. Finalizes the graph.
+    """Like `compile`, but lowers and compiles in the background, several steps at a time.
+    Finalizes the graph.
 
-    The arguments are those of `compile`. What is wrong with the program is raised at once; what
-    XLA refuses, by `result()` of the future.
+    The arguments are those of `compile`. Errors in the program are raised at once. If XLA rejects
+    the program, `result()` of the future raises the error.
     """
     step = _begin(
         graph,
@@ -128,7 +128,7 @@ def _begin(
     steps: int | None,
     machine: Machine | str | None,
 ) -> Executable:
-    """The executable, which is compiled when it is waited for."""
+    """The executable. It is compiled when `wait` is called."""
     if not isinstance(graph, Graph):
         raise GraphError(
             f"the first argument must be a graph, got {type(graph).__name__}",
@@ -158,7 +158,7 @@ def _begin(
     return step
 
 
-# How states of executables lie: those of one graph agree, as far as they can.
+# The layouts of executables' states. Executables of one graph share a layout where possible.
 _LAYOUTS: WeakKeyDictionary[Graph, StateLayout] = WeakKeyDictionary()
 _LOCK = SharedLock()
 
@@ -167,7 +167,7 @@ def checked_options(options: CompileOptions | None) -> CompileOptions:
     """`options`, or the defaults.
 
     Raises:
-        AttributeValueError: something else was given.
+        AttributeValueError: `options` has another type.
     """
     if options is None:
         return CompileOptions()
@@ -193,7 +193,7 @@ def checked_machine(machine: Machine | str | None, function: str) -> Machine | N
     """`machine` as a record.
 
     Raises:
-        AttributeValueError: it is none.
+        AttributeValueError: it is not a machine.
     """
     if machine is None or isinstance(machine, Machine):
         return machine
@@ -206,10 +206,10 @@ def checked_machine(machine: Machine | str | None, function: str) -> Machine | N
 
 
 def refuse_workers(strategy: object, function: str) -> None:
-    """Raises `AttributeValueError` for a strategy that says nothing of single steps."""
+    """Raises `AttributeValueError` for a strategy that does not apply to single steps."""
     if isinstance(strategy, AsyncDataParallel):
         raise AttributeValueError(
-            f"{function}: AsyncDataParallel is for sessions, and a step by itself has no workers",
+            f"{function}: AsyncDataParallel is for sessions, and a single step has no workers",
             hint="gc.Session(graph, strategy=...).run_workers(fetches, batches)",
         )
 
@@ -221,12 +221,12 @@ def build(
     layout: StateLayout,
     log: PlacementLog | None = None,
 ) -> Executable:
-    """The executable of a fetch set: from the cache, or one that lowers and compiles when it is
-    first asked to, and has gone through the passes. Finalizes the graph.
+    """The executable of a fetch set. It comes from the cache. Otherwise the passes run now, and it
+    is lowered and compiled when that is first needed. Finalizes the graph.
 
     Args:
-        layout: of the state there is; that of the executable may have further groups.
-        log: is told where everything is.
+        layout: the layout of the existing state. The executable's layout may have more groups.
+        log: records the placement of nodes and variables.
     """
     FORKING.use_devices()
     compilation = Compilation(request)
@@ -246,7 +246,7 @@ def build(
 def assemble(
     fetch_set: FetchSet, compilation: Compilation, slot: CacheBackend, layout: StateLayout
 ) -> Executable:
-    """The executable of what is to be made: found in `slot`, or made and kept there."""
+    """The executable of a compilation: found in `slot`, or made and stored there."""
     made = make(compilation, slot, layout)
     return Executable(
         fetch_set,
@@ -261,14 +261,14 @@ def assemble(
 
 
 class Made(NamedTuple):
-    """A program through the compiler: found in the cache, or compiled when it first runs.
+    """The result for a program: found in the cache, or compiled when it first runs.
 
     Attributes:
-        executor: runs it.
-        stages: what it is made from.
-        layout: of the state; it has the buffers that the program touches.
+        executor: runs the program.
+        stages: the stages of its compilation.
+        layout: the layout of the state; it has the buffers that the program uses.
         report: what the passes did.
-        seconds: that reading it from the cache took; None where it was not there.
+        seconds: how long reading it from the cache took; None if the cache did not have it.
     """
 
     executor: Executor
@@ -281,11 +281,11 @@ class Made(NamedTuple):
 def make(
     compilation: Compilation, slot: CacheBackend, layout: StateLayout, *, grow: bool = True
 ) -> Made:
-    """What is to be made: found in `slot`, or made and kept there.
+    """The result of a compilation: found in `slot`, or made and stored there.
 
     Args:
-        layout: of the state there is.
-        grow: whether state may be put into further groups; otherwise it stays as it is.
+        layout: the layout of the existing state.
+        grow: whether state may be put into more groups; otherwise its layout does not change.
     """
     found = slot.find()
     if found is not None and (grow or found.layout.buffers == layout.buffers):

@@ -34,23 +34,23 @@ from graphc.runtime.targets.running import run_step
 
 
 class Executable(Inspected, Uncopied):
-    """A compiled step: `fetched, state = step(state, feeds)`.
+    """A compiled step. Usage: `fetched, state = step(state, feeds)`.
 
-    Pure in values: everything that it changes is in the state it returns. It consumes the state
-    it is given where it assigns variables (unless `CompileOptions(donate=False)`). Made by
-    `gc.compile`; stays valid when the graph is extended. Any number of threads may call it, each
-    with a state of its own.
+    It has no side effects on values: all changes are in the state that it returns. If it assigns
+    variables, it consumes the given state (unless `CompileOptions(donate=False)`). `gc.compile`
+    makes it. It stays valid when the graph is extended. Any number of threads may call it, each
+    with its own state.
 
     Attributes:
-        cache_key: the same for the same program, sizes, options and environment; None where
-            the program calls back into Python.
+        cache_key: equal for the same program, sizes, options and environment. None if the
+            program must not be cached, e.g. because it calls back into Python.
         cached: whether it was found in the cache of compiled programs.
-        stages: what it is made from.
-        devices: those it runs on.
-        notes: what could not be done as asked (placement, layouts), one line each.
+        stages: the stages of its compilation.
+        devices: the devices that run it.
+        notes: one line for each request (placement, layouts) that could not be followed.
         is_compiled: whether it is known to be compiled.
-        is_dropped: whether its session has moved the state into buffers that it does not take,
-            and will compile another.
+        is_dropped: whether its session has moved the state into buffers that it cannot use. The
+            session then compiles another executable.
     """
 
     instead = (
@@ -90,7 +90,7 @@ class Executable(Inspected, Uncopied):
                 self.interface.feeds, [t.node.source for t in self._feeds], strict=True
             )
         ]
-        # One attribute, since another thread may replace both.
+        # One attribute, because another thread may replace both values.
         self._own = layout, self._find(layout)
         self._elsewhere: WeakKeyDictionary[StateLayout, Places] = WeakKeyDictionary()
         self._lock = Lock()  # of `_elsewhere`
@@ -100,10 +100,10 @@ class Executable(Inspected, Uncopied):
     # -- running ----------------------------------------------------------------------------
 
     def init(self) -> State:
-        """The state at the start: every variable's initial value, on the step's devices.
+        """The initial state: the initial value of every variable, on the step's devices.
 
         Raises:
-            DeviceError: it was compiled for a machine that is not here.
+            DeviceError: it was compiled for another machine.
         """
         self._check_can_run()
         values, home = InitialValues(self._graph), self._executor.home
@@ -116,16 +116,16 @@ class Executable(Inspected, Uncopied):
         """Runs the step once.
 
         Args:
-            state: from `init()` or from the call before; consumed if the step assigns.
+            state: from `init()` or from the previous call. It is consumed if the step assigns.
             feeds: values by tensor or name.
 
         Returns:
             (the fetched values in the nest of the fetches, the new state)
 
         Raises:
-            FeedError: a wrong, missing or superfluous feed; nothing has run, the state is valid.
-            StateError: the state was consumed already.
-            DeviceError: it was compiled for a machine that is not here.
+            FeedError: a feed is wrong, missing or unknown. Nothing has run; the state is valid.
+            StateError: the state was already consumed.
+            DeviceError: it was compiled for another machine.
         """
         if not isinstance(state, State):
             raise StateError(
@@ -140,7 +140,8 @@ class Executable(Inspected, Uncopied):
             return self._run_on(state, values)
 
     def _check_can_run(self) -> None:
-        """Raises `StateError` in a forked process, `DeviceError` if the devices are not here."""
+        """Raises `StateError` in a forked process, and `DeviceError` if this process lacks the
+        devices."""
         FORKING.check()
         if self._is_absent:
             raise DeviceError(
@@ -151,8 +152,8 @@ class Executable(Inspected, Uncopied):
             )
 
     def _run_on(self, state: State, values: list[Any]) -> tuple[Any, State]:
-        """One run. It marks the state as consumed before it starts: whatever stops the run then
-        leaves no usable state whose buffers are gone."""
+        """Runs the step once. The state is marked as consumed before the run starts. So if the run
+        is stopped, no usable state has lost its buffers."""
         places = self._places_of(state)
         buffers = list(state.buffers)
         if state.settled is not self._executor and not self._settle(buffers, state.layout):
@@ -174,11 +175,11 @@ class Executable(Inspected, Uncopied):
 
     @staticmethod
     def _give_back(state: State, buffers: list[Any], error: BaseException) -> None:
-        """After an exception, gives the state its values back: those from before the run or, if the
-        step was carried out, those from after it.
+        """After an exception, gives the state its values back. They are the values from before the
+        run or, if the step ran, the values from after it.
 
-        Only after a `StateError` does this wait for the values. After an interrupt it does not,
-        since another interrupt could come while it waits; the next use of the state waits then.
+        This waits for the values only after a `StateError`. It does not wait after an interrupt,
+        because another interrupt could arrive meanwhile. The next use of the state waits instead.
         """
         if isinstance(error, StateError):
             if what_was_lost(buffers) is None:  # another call failed
@@ -190,31 +191,31 @@ class Executable(Inspected, Uncopied):
             state.revive(buffers)
 
     def put(self, feeds: Mapping[Any, Any]) -> dict[Any, jax.Array]:
-        """Starts copying feeds to where this step takes them: see `Session.put`.
+        """Starts copying feeds to the devices of this step; see `Session.put`.
 
         Raises:
-            FeedError: a wrong, missing or superfluous feed.
-            DeviceError: it was compiled for a machine that is not here.
+            FeedError: a feed is wrong, missing or unknown.
+            DeviceError: it was compiled for another machine.
         """
         self._check_can_run()
         given = self._ordered(feeds)
         values = self.convert_feeds(given)
         for i, value in enumerate(values):
             if value is given[i] and isinstance(value, np.ndarray):
-                values[i] = own(value)  # the transfer may go on while the caller writes to it
+                values[i] = own(value)  # the caller may write to it during the transfer
         placed = dict(zip(self._feeds, put_on(values, self.feed_homes), strict=True))
         return dict(zip(feeds, [placed[t] for t in resolve_feeds(self._graph, feeds)], strict=True))
 
     def step(self, buffers: list[Any], feeds: Sequence[Any], places: Places | None = None) -> Any:
-        """Runs on `buffers` and puts the new ones in their places; gives the fetched values.
+        """Runs on `buffers`, replaces them by the new ones, and returns the fetched values.
 
         Args:
-            places: where state lies in `buffers`, if not as in this executable's own layout.
+            places: the positions of state in `buffers`, if its layout is not this executable's.
 
         Raises:
             StateError: the run failed after it had consumed state.
-            ExecutionError: it failed, and the buffers are as they were.
-            NumericsError: it made a NaN or an infinity, likewise.
+            ExecutionError: the run failed, and the buffers are unchanged.
+            NumericsError: the run produced a NaN or an infinity, and the buffers are unchanged.
 
         An exception that a signal handler raises passes through.
         """
@@ -222,7 +223,7 @@ class Executable(Inspected, Uncopied):
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether a dispatched run may still fail for lack of memory, and lose the state."""
+        """Whether a dispatched run may still run out of memory and lose the state."""
         return self.consumes and self._executor.need.large > 0
 
     def _places_of(self, state: State) -> Places:
@@ -231,15 +232,15 @@ class Executable(Inspected, Uncopied):
 
     @property
     def layout(self) -> StateLayout:
-        """The layout of the states that it takes without moving them."""
+        """The layout of the states that it uses without moving them."""
         return self._own[0]
 
     def _places_in(self, state: State) -> Places:
-        """Where this step's buffers are in a state of another layout, which is moved into them
-        if it has not got them.
+        """The positions of this step's buffers in a state with another layout. If the state lacks
+        the buffers, it is moved into them.
 
         Raises:
-            StateError: a variable is not there, or of another type.
+            StateError: a variable is missing or has another type.
         """
         with self._lock:
             found = self._elsewhere.get(state.layout)
@@ -255,10 +256,10 @@ class Executable(Inspected, Uncopied):
         return found
 
     def _check(self, layout: StateLayout) -> None:
-        """Refuses a state without a variable that this step touches, or with another type of it.
+        """Checks that a state has all variables that this step uses, with the same types.
 
         Raises:
-            StateError: so it is.
+            StateError: a variable is missing or has another type.
         """
         for buffer in self.interface.buffers:
             for name, type in zip(buffer.members, buffer.types, strict=True):
@@ -272,22 +273,22 @@ class Executable(Inspected, Uncopied):
                     )
 
     def _find(self, layout: StateLayout) -> Places:
-        """Where the buffers that this step touches are in `layout`, which has them."""
+        """The positions of the buffers that this step uses in `layout`, which must have them."""
         number = {buffer: i for i, buffer in enumerate(layout.buffers)}
         interface = self.interface
         rows = (interface.written, interface.read, interface.assigned)
         return Places(*([number[buffer] for buffer in row] for row in rows))
 
     def move_to(self, layout: StateLayout) -> bool:
-        """Makes `layout` its own, that of the states it is given; False where it lacks a buffer
-        that this step needs, which then has to be compiled again."""
+        """Makes `layout` the expected layout of given states. Returns False if `layout` lacks a
+        buffer that this step needs. Then the step must be compiled again."""
         if not layout.has(self.interface.buffers):
             return False
         self._own = layout, self._find(layout)
         return True
 
     def convert_feeds(self, values: Sequence[Any]) -> list[Any]:
-        """The feeds in order, checked, as the executor takes them."""
+        """The checked feeds in order, in the form that the executor takes."""
         converted = []
         for spec, value in zip(self._specs, values, strict=True):
             array = spec.convert(value)
@@ -322,22 +323,22 @@ class Executable(Inspected, Uncopied):
         return ", ".join(repr(spec.label) for spec in self._specs) or "no feeds"
 
     def place(self, value: Any, buffer: Buffer) -> jax.Array:
-        """The value of a buffer of state where this step wants it."""
+        """The value of a state buffer, moved to where this step needs it."""
         return self._executor.place(value, buffer)
 
     @property
     def homes(self) -> Mapping[Buffer, jax.sharding.Sharding]:
-        """Where each buffer of state lies that this step touches."""
+        """The sharding of each state buffer that this step uses."""
         return self._executor.homes
 
     @property
     def feed_homes(self) -> Sequence[jax.sharding.Sharding]:
-        """Where each feed lies that this step takes without moving it."""
+        """The sharding with which this step takes each feed without moving it."""
         return self._executor.feed_homes
 
     def _settle(self, buffers: list[Any], layout: StateLayout) -> bool:
-        """Moves those of `buffers` that this step touches to where it wants them; whether any
-        had to be moved."""
+        """Moves the `buffers` that this step uses to where it needs them. Returns whether any had
+        to be moved."""
         moved = False
         for buffer, home in self.homes.items():
             number = layout.number(buffer)
@@ -348,20 +349,20 @@ class Executable(Inspected, Uncopied):
     # -- looking inside ---------------------------------------------------------------------
 
     def wait(self) -> Self:
-        """Returns when it is compiled, which `gc.compile_async` does not wait for.
+        """Waits until it is compiled; `gc.compile_async` does not wait.
 
         Raises:
-            ExecutionError: XLA refuses the program.
+            ExecutionError: XLA rejects the program.
         """
-        self._executor.compiled  # noqa: B018  asking makes it
+        self._executor.compiled  # noqa: B018  reading it compiles
         self.is_compiled = True
         return self
 
     def timeline(self, state: State, feeds: Mapping[Any, Any] | None = None) -> list[Span]:
-        """When each cluster of a program over several devices would run in a step, in seconds, if
-        devices did not share processors: each is run alone, and timed.
+        """The times, in seconds, when each cluster of a program on several devices would run in a
+        step if the devices did not share processors. Each cluster is run alone and timed.
 
-        `gc.devices.idle_part` of it is the part of the time in which devices wait.
+        `gc.devices.idle_part` of the result is the fraction of the time in which devices wait.
 
         Args:
             state, feeds: as for a call; the state is not consumed.

@@ -1,4 +1,4 @@
-"""Feeds on their way: onto the devices where a session's steps will take them, before they run."""
+"""Copies feeds to the devices of a session's steps before the steps run."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from graphc.runtime.targets.sharded import feed_places
 
 
 class FeedPlacer:
-    """Puts feeds where the steps of a session take them; from any thread.
+    """Copies feeds to where the steps of a session need them. Any thread may use it.
 
-    A step that has been compiled for feeds of these shapes says where. Until there is one, what
-    replicas share is cut along its batch axis, and all else goes to a session's first device,
-    or to JAX's default one: a step that takes it elsewhere moves it once more.
+    A step that is compiled for feeds of these shapes determines the place. Before there is one,
+    feeds shared by replicas are split along their batch axes. All other feeds go to the session's
+    first device or to JAX's default device. A step that needs them elsewhere moves them again.
     """
 
     def __init__(self, graph: Graph, strategy: Any) -> None:
@@ -41,7 +41,7 @@ class FeedPlacer:
         """See `Session.put`.
 
         Args:
-            plans: those of the session.
+            plans: the plans of the session.
         """
         if steps is None:
             return self._places_of(feeds).put(feeds, plans)
@@ -53,7 +53,7 @@ class FeedPlacer:
 
     def _places_of(self, feeds: Any) -> FeedPlaces:
         if not isinstance(feeds, Mapping):
-            resolve_feeds(self._graph, feeds)  # says what it must be
+            resolve_feeds(self._graph, feeds)  # raises the error
         keys = tuple(feeds)
         if keys not in self._known:
             self._known[keys] = FeedPlaces(self._graph, keys, self._strategy)
@@ -61,15 +61,15 @@ class FeedPlacer:
 
 
 class FeedPlaces:
-    """Where steps take the feeds of some tensors.
+    """Where steps need the feeds of some tensors.
 
     Args:
-        graph: of the tensors.
-        keys: those of the feeds, as the caller writes them.
-        strategy: of the session.
+        graph: the graph of the tensors.
+        keys: the keys of the feeds, as the caller writes them.
+        strategy: the strategy of the session.
 
     Raises:
-        FeedError, UnknownNameError: keys that do not fit the graph.
+        FeedError, UnknownNameError: a key does not fit the graph.
     """
 
     def __init__(self, graph: Graph, keys: Sequence[Any], strategy: Any) -> None:
@@ -80,17 +80,17 @@ class FeedPlaces:
         ports = self._program.ports("feed")
         sources = [tensor.node.source for tensor in self._tensors]
         self._sources = {p.name: s for p, s in zip(ports, sources, strict=True)}
-        # Copied for any device: the caller may write to a buffer while its transfer goes on.
+        # Copy for any device, because the caller may write to a buffer during its transfer.
         specs = [FeedSpec(port, self._sources[port.name], copy=True) for port in ports]
         self._specs = list(zip([by_tensor[t] for t in self._tensors], specs, strict=True))
         self._graph = graph
         self._strategy = strategy
-        # By the keys that plans have for executables: as a step says, and as it is guessed.
+        # By the keys of executables in plans: shardings that a step determined, and guesses.
         self._found: dict[ProgramKey, Sequence[Sharding]] = {}
         self._guessed: dict[ProgramKey, Sequence[Sharding]] = {}
 
     def put(self, feeds: Mapping[Any, Any], plans: Iterable[Plan]) -> dict[Any, jax.Array]:
-        """The feeds of one step, under the same keys; the copies are under way.
+        """The feeds of one step, with the same keys. The copies have started.
 
         Raises:
             FeedError: they do not fit the graph.
@@ -101,14 +101,14 @@ class FeedPlaces:
     def put_stacked(
         self, feeds: Mapping[Any, Any], n: int, plans: Iterable[Plan]
     ) -> dict[Any, jax.Array]:
-        """The feeds of `n` steps, which have a leading axis of that size; as `put`."""
+        """The feeds of `n` steps, which have a leading axis of that size; otherwise as `put`."""
         values = [leading(spec, feeds[key], n) for key, spec in self._specs]
         return self._put(feeds, values, _stacked(values, n), plans)
 
     def put_steps(
         self, batches: Sequence[Mapping[Any, Any]], plans: Iterable[Plan]
     ) -> dict[Any, jax.Array]:
-        """The feeds of several steps, side by side along a leading axis; as `put`."""
+        """The feeds of several steps, stacked along a leading axis; otherwise as `put`."""
         values = [stack(spec, [batch[key] for batch in batches]) for key, spec in self._specs]
         return self._put(batches[0], values, _stacked(values, len(batches)), plans)
 
@@ -121,7 +121,7 @@ class FeedPlaces:
     ) -> dict[Any, jax.Array]:
         where = self._found.get(key) or self._find(key, plans)
         placed = dict(zip([key for key, _ in self._specs], put_on(values, where), strict=True))
-        return {key: placed[key] for key in feeds}  # in the caller's order, as his plans are
+        return {key: placed[key] for key in feeds}  # in the caller's order, like the plans
 
     def _find(self, key: ProgramKey, plans: Iterable[Plan]) -> Sequence[Sharding]:
         for plan in plans:
@@ -134,7 +134,7 @@ class FeedPlaces:
         return self._guessed[key]
 
     def _guess(self, key: ProgramKey) -> Sequence[Sharding]:
-        """How feeds of these shapes will lie, the shapes being checked."""
+        """The expected shardings of feeds of these shapes. The shapes are checked."""
         stacked, shapes = key.steps is not None, key.shapes
         bind_feeds(self._program, shapes, self._sources)
         devices = jax.local_devices() if self._strategy is None else self._strategy.resolve()
@@ -148,7 +148,7 @@ class FeedPlaces:
             return [SingleDeviceSharding(devices[0])] * len(shapes)
         mesh = Mesh(np.array(devices), (AXIS_NAME,))
         axes = [self._program.batch_axes.get(port.name) for port in self._program.ports("feed")]
-        # What cannot be shared equally goes to all: what becomes of it is the step's affair.
+        # A feed that cannot be split evenly goes to all devices; the step handles it.
         return [
             cut_along(mesh, None if axis is None or shape[axis] % mesh.size else axis + stacked)
             for axis, shape in zip(axes, shapes, strict=True)

@@ -37,27 +37,28 @@ def to_jax(
     *,
     options: CompileOptions | None = None,
 ) -> tuple[Step, dict[str, jax.Array]]:
-    """What a run computes as a pure function of JAX arrays, and the state it starts with.
+    """Returns a run as a pure function of JAX arrays, and its initial state.
 
-    The function may be called as it is, jitted, differentiated (`jax.grad`), mapped
-    (`jax.vmap`), exported. It goes through the graph's passes once for each set of sizes.
+    The function may be called directly, jitted, differentiated (`jax.grad`), mapped (`jax.vmap`)
+    or exported. The graph's passes run once for each set of sizes.
 
     Args:
         fetches: a nest (lists, tuples, dicts) of tensors, variables, nodes and names.
-        feeds: the tensors, or their names, that it takes; by default the placeholders that the
-            fetches need.
-        options: what they say on passes holds here too.
+        feeds: the tensors, or their names, that the function takes. The default is all
+            placeholders that the fetches need.
+        options: only the options for passes have an effect.
 
     Returns:
         `(function, state)`, with `function(state, feeds) -> (fetched, new_state)`. `state` maps
-        the names of the variables that the run reads or assigns to their initial values, and
-        holds the random state of a run that draws; `new_state` has the same keys. `feeds` maps
-        names of tensors (or the tensors, outside of `jax.jit`) to arrays, cast within a kind.
+        the names of the variables that the run reads or assigns to their initial values. It also
+        contains the random state if the run draws. `new_state` has the same keys. `feeds` maps
+        names of tensors (or the tensors, outside of `jax.jit`) to arrays. Arrays are cast within
+        a kind.
 
     Raises:
-        FeedError, FetchError, UnknownNameError: they do not fit the graph.
-        FeedError, DTypeError: later, where arrays do not fit the placeholders.
-        ExecutionError: later, of 64-bit values outside of `jax.enable_x64(True)`.
+        FeedError, FetchError, UnknownNameError: feeds or fetches do not fit the graph.
+        FeedError, DTypeError: raised by a call whose arrays do not fit the placeholders.
+        ExecutionError: raised by a call with 64-bit values outside of `jax.enable_x64(True)`.
 
     >>> import graphc as gc
     >>> with gc.Graph() as g:
@@ -111,7 +112,7 @@ def to_jax(
 
 
 def _placeholders(graph: Graph, fetches: list[Fetch]) -> list[Tensor]:
-    """Those that the fetches need, in the order in which they were made."""
+    """The placeholders that the fetches need, in creation order."""
     chosen = choose(graph, fetches, set())
     return [n.outputs[0] for n in graph.nodes if n in chosen and n.op.effects & Effects.FEED]
 
@@ -153,7 +154,7 @@ def _as_fed(value: Any, port: Port) -> Any:
 
 
 def _converted(value: Any, port: Port) -> Any:
-    """A value that is not traced, converted by the rules for feeds."""
+    """Converts a value that is not traced, by the rules for feeds."""
     try:
         return FeedSpec(port, current_source(), copy=True).convert(value)
     except FeedError as error:
@@ -165,7 +166,7 @@ def _converted(value: Any, port: Port) -> Any:
 
 
 def _check_widths(graph: Graph) -> None:
-    """Raises outside of JAX's 64-bit mode."""
+    """Raises `ExecutionError` outside of JAX's 64-bit mode."""
     dtype = np.dtype(np.float64)
     if jax.dtypes.canonicalize_dtype(dtype) != dtype:
         raise ExecutionError(

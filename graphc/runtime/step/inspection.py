@@ -1,4 +1,4 @@
-"""What can be looked at in a compiled step: its texts, its cost, its memory, its passes."""
+"""The inspection of a compiled step: its texts, cost, memory and passes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from graphc.runtime.targets.scripts import CompiledPartition
 
 
 class Inspected:
-    """The part of an `Executable` that shows it; nothing here runs or changes it.
+    """The inspection methods of an `Executable`. They neither run nor change it.
 
     Attributes:
-        stages: what it is made from.
+        stages: the stages of its compilation.
         cached: whether it was found in the cache of compiled programs.
     """
 
@@ -33,28 +33,28 @@ class Inspected:
 
     @property
     def layout(self) -> StateLayout:
-        """The layout of the states that it takes without moving them."""
+        """The layout of the states that it uses without moving them."""
         raise NotImplementedError
 
     def wait(self) -> Self:
-        """Returns when it is compiled."""
+        """Waits until it is compiled."""
         raise NotImplementedError
 
     @property
     def compiled(self) -> Any:
-        """The compiled program, as JAX has it; of a program over several devices, its parts."""
+        """JAX's compiled program; for a program on several devices, its parts."""
         return self._executor.compiled
 
     @property
     def program(self) -> Program:
-        """The optimised program, with its state by variable: what is lowered, but for what a
-        strategy and a limit of memory make of it for each device (`stages.local`)."""
+        """The optimised program, with one state value per variable. The lowered program of each
+        device (`stages.local`) also includes the changes for a strategy and a memory limit."""
         return self.stages.program
 
     @property
     def seconds(self) -> Mapping[str, float]:
-        """Seconds that making it took in this process: "layout", "lower" (tracing included) and
-        "compile"; or "load", where it was found in the cache."""
+        """The duration of each stage in this process, in seconds: "layout", "lower" (includes
+        tracing) and "compile". If it was found in the cache, only "load"."""
         if self._load_seconds is not None:
             return {"load": self._load_seconds}
         return self.wait().stages.seconds
@@ -68,16 +68,17 @@ class Inspected:
         return str(self._executor.compiled.as_text())
 
     def cost(self) -> dict[str, float]:
-        """What one run costs each device; for a program on several devices by `gc.device`, all of
-        them together.
+        """The cost of one run on each device. For a program on several devices by `gc.device`, the
+        total cost on all of them.
 
-        Two kinds of figures, under names of their own, since they count loops differently:
+        There are two kinds of numbers. They have different names, because they count loops
+        differently:
 
-        - XLA's estimate, where it makes one: "flops", "bytes accessed" and more. What is in a loop
-          counts once, however often the loop runs it.
-        - For a machine that is not here XLA makes none. What graphc counts from the HLO text (see
-          `hlo_cost`) is given in its place: "total flops", "total bytes accessed" and "total
-          kernels", the number of launches. What is in a loop counts as often as it runs.
+        - XLA's estimate, if there is one: "flops", "bytes accessed" and more. The body of a loop
+          counts once, for any number of iterations.
+        - For another machine, XLA makes no estimate. Instead, graphc counts from the HLO text (see
+          `hlo_cost`): "total flops", "total bytes accessed" and "total kernels", the number of
+          launches. The body of a loop counts once for each iteration.
         """
         analysis = self._executor.compiled.cost_analysis()
         found = analysis[0] if isinstance(analysis, list) else analysis
@@ -91,12 +92,12 @@ class Inspected:
         }
 
     def hlo_cost(self) -> HloCost:
-        """What one run costs each device, counted from the HLO text: FLOPs by unit and dtype,
-        bytes, kernels, collectives. For a program on several devices by `gc.device`, all of them
-        together. It counts what loops run as often as they run.
+        """The cost of one run on each device, counted from the HLO text: FLOPs by unit and dtype,
+        bytes, kernels, collectives. For a program on several devices by `gc.device`, the total
+        cost on all of them. The body of a loop counts once for each iteration.
 
         Raises:
-            ExecutionError: the text is not HLO that graphc can read.
+            ExecutionError: graphc cannot parse the HLO text.
         """
         compiled = self._executor.compiled
         if isinstance(compiled, CompiledPartition):
@@ -116,13 +117,13 @@ class Inspected:
         }
 
     def pass_report(self) -> PassReport:
-        """What each pass did, on the symbolic program and again after sizes were bound: when it
-        was compiled, if it was found in the cache."""
+        """What each pass did, on the symbolic program and again after sizes were bound. If the
+        executable was found in the cache, the report is from its compilation."""
         return self._report if self.cached else self.stages.report
 
     def pass_history(self) -> PassHistory:
-        """The passes run once more, with the program before and after each, and what it costs:
-        operations, bytes moved and bytes at once, estimated from shapes.
+        """Runs the passes again. Returns the program before and after each pass, and its cost:
+        operations, bytes moved and peak memory in bytes, estimated from shapes.
 
         Raises:
             LayoutError: the strategy cannot be followed.
@@ -131,7 +132,7 @@ class Inspected:
 
     @property
     def partition(self) -> Partition | None:
-        """What each device runs, where the program is on several; printing it shows all clusters
-        and what is sent. None on one device, and under a strategy."""
+        """What each device runs, if the program is on several devices. Printing it shows all
+        clusters and transfers. None on one device, and under a strategy."""
         made = self.stages.in_jax
         return made.partition if isinstance(made, PartitionedProgram) else None

@@ -1,4 +1,4 @@
-"""Every pass of a program as it ran: the program before and after it, and what that costs."""
+"""The history of passes: the program before and after each pass, and its cost."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class PassStep:
     """One run of one pass.
 
     Attributes:
-        row: what it did, and what the program after it costs.
-        before, after: the program; the same object where it changed nothing.
+        row: what the pass did, and the cost of the program after it.
+        before, after: the program. Both are the same object if the pass changed nothing.
     """
 
     row: PassRow
@@ -38,11 +38,12 @@ class PassHistory:
     """All passes of a program in order. `print(history)` shows a table, and
     `print(history.after("roll-repeats"))` the program after a pass.
 
-    Beside the passes of the pipeline, "physical" is the program of the buffers that state lies
-    in, and "replicate" what each of several devices runs.
+    There are two steps besides the passes of the pipeline. After "physical", the program uses the
+    buffers that store the state. After "replicate", it is the program that each of several devices
+    runs.
 
     Attributes:
-        start: the program before any of them, and what it costs.
+        start: the program before all passes, and its cost.
         steps: one for each run of a pass.
     """
 
@@ -51,15 +52,15 @@ class PassHistory:
 
     @property
     def report(self) -> PassReport:
-        """What each run did, and what the program after it costs."""
+        """What each run did, and the cost of the program after it."""
         return PassReport(tuple(step.row for step in (self.start, *self.steps)))
 
     def before(self, name: str) -> Program:
         """The program before a pass.
 
         Args:
-            name: of the pass: its first run that changed something, if there is one; or a name
-                and a number, "prune:2" for its second run.
+            name: the name of the pass, which means its first run that changed something, or its
+                first run. A name with a number selects a run: "prune:2" is the second run.
 
         Raises:
             UnknownNameError: no such pass ran.
@@ -91,10 +92,10 @@ class PassHistory:
 def pass_history(
     compilation: Compilation, layout: StateLayout, budget: int | None = None
 ) -> PassHistory:
-    """Runs all passes of `compilation` again, and keeps what they did. Nothing is compiled.
+    """Runs all passes of `compilation` again and records what they did. Nothing is compiled.
 
     Args:
-        layout: of the state.
+        layout: the layout of the state.
         budget: see `passes.recompute`.
 
     Raises:
@@ -116,13 +117,13 @@ def pass_history(
 
 
 def layout_for(graph: Graph, compilation: Compilation) -> StateLayout:
-    """How state would lie that nothing but this has touched."""
+    """The layout that the state has if no other program uses it."""
     layout = StateLayout({}).with_variables(state_types(graph))
     return layout.with_groups(propose(compilation.program, layout))
 
 
 def _costs(compilation: Compilation) -> Callable[[PassRow, Program], PassRow]:
-    """Adds to a row what the program costs, with all sizes as they will be bound."""
+    """Returns a function that adds the program's cost to a row, with the sizes that are bound."""
     last: tuple[Program, Cost, int] | None = None
 
     def add(row: PassRow, program: Program) -> PassRow:

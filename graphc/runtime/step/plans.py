@@ -1,4 +1,4 @@
-"""How a session remembers the ways it is called: fetches and feed keys, resolved once."""
+"""The plans of a session. Each combination of fetches and feed keys is resolved only once."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _LEAF: Any = jax.tree.structure(0)
 
 
 class ProgramKey(NamedTuple):
-    """Which executable of a plan: for feeds of these shapes, and how many steps it makes.
+    """The key of an executable in a plan: the shapes of its feeds, and its number of steps.
 
     Attributes:
-        shapes: of the feeds of one step, in program order.
-        steps: None for one step without a loop.
+        shapes: the shapes of the feeds of one step, in program order.
+        steps: the number of steps; None means one step without a loop.
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -34,12 +34,12 @@ class Plan:
     """One way of calling `run`: its fetches and feed keys, resolved."""
 
     def __init__(self, fetches: Any, fetch_set: FetchSet, prepared: Prepared) -> None:
-        self.fetches = fetches  # keeps the objects alive that the key holds by identity
+        self.fetches = fetches  # keeps objects alive that the key refers to by identity
         self.fetch_set = fetch_set
         self.nest = fetch_set.nest
         self.feeds = fetch_set.feeds
         self.prepared = prepared
-        self.order: list[int] | None = None  # of the given feeds, where it is not that of `feeds`
+        self.order: list[int] | None = None  # of the given feeds, if it differs from `feeds`
         self.executables: dict[ProgramKey, Executable] = {}
         self._keys: dict[Any, ProgramKey] = {}  # of one step, by shapes: to make one costs 0.2 us
         sources = prepared.sources
@@ -59,11 +59,11 @@ class Plan:
         """The plan of calls with these fetches and feeds.
 
         Args:
-            known: other plans. One of the same program, with another nest or order of feeds,
-                shares its program and executables with this one.
+            known: other plans. If one has the same program, with another nest or order of feeds,
+                both plans share the program and the executables.
 
         Raises:
-            FeedError, FetchError, UnknownNameError: they do not fit the graph.
+            FeedError, FetchError, UnknownNameError: feeds or fetches do not fit the graph.
         """
         given = list(resolve_feeds(graph, feeds))
         fetch_set = FetchSet.of(graph, fetches, given)
@@ -80,14 +80,14 @@ class Plan:
         return plan
 
     def copy_feeds(self) -> None:
-        """Finds out whether host arrays have to be copied: only on CPU JAX may alias them."""
+        """Determines whether host arrays must be copied. JAX may alias them only on CPU."""
         devices = {d for executable in self.executables.values() for d in executable.devices}
         copy = not devices or any(device.platform == "cpu" for device in devices)
         for spec in self.specs:
             spec.copy = copy
 
     def convert(self, feeds: Mapping[Any, Any]) -> tuple[list[Any], ProgramKey]:
-        """The values in order as arrays of the right dtype, and the key of one step with them."""
+        """The values in order, as arrays of the right dtype, and the key of one step with them."""
         given = feeds.values() if self.order is None else self._reorder(feeds)
         values = [spec.convert(value) for spec, value in zip(self.specs, given, strict=True)]
         shapes = tuple([value.shape for value in values])

@@ -24,13 +24,13 @@ from graphc.runtime.step.plans import Plan, ProgramKey, fetch_key
 class Programs:
     """The plans and executables of a session, which threads share.
 
-    One thread at a time compiles or changes the layout of the state, so that what it compiles fits
-    the state. Compiled steps run meanwhile, since they take only the state's own lock. A thread
-    that needs both locks takes `compiling` first.
+    Only one thread at a time compiles or changes the layout of the state. So the compiled program
+    fits the state. Compiled steps can run meanwhile, because they take only the state's own lock.
+    A thread that needs both locks takes `compiling` first.
 
     Args:
-        request: makes a `CompileRequest` for the devices of the session, of a program, shapes,
-            and what else differs from program to program.
+        request: makes a `CompileRequest` for the devices of the session. Its arguments are a
+            program, shapes, and the other values that differ between programs.
         log: see `compiler.build`.
 
     Attributes:
@@ -53,14 +53,14 @@ class Programs:
         self._base: str | None = None  # the default device, once something has run
 
     def plan_of(self, fetches: Any, feeds: Mapping[Any, Any]) -> Plan:
-        """The plan of runs with these fetches and feeds; the first such run makes it.
+        """The plan for runs with these fetches and feeds. The first such run creates it.
 
         Raises:
-            FeedError, FetchError, UnknownNameError: they do not fit the graph.
+            FeedError, FetchError, UnknownNameError: feeds or fetches do not fit the graph.
             StateError: the state is lost or closed.
         """
         kind = type(fetches)
-        try:  # in most cases the key that `fetch_key` gives, at less cost
+        try:  # in most cases this is the key of `fetch_key`, but faster
             flat = (kind, *fetches) if kind is list or kind is tuple else fetches
             plan = self.plans.get((flat, tuple(feeds)))
         except (TypeError, RecursionError):
@@ -77,7 +77,7 @@ class Programs:
         try:
             key = (fetch_key(fetches), tuple(feeds))
             found = self.plans.get(key)
-        except (TypeError, RecursionError):  # the feeds are no mapping, or the key is not hashable
+        except (TypeError, RecursionError):  # not a mapping, or an unhashable key
             key, found = None, None
         if found is None:
             known = self.plans.values()
@@ -88,7 +88,7 @@ class Programs:
         """The executable of a plan for one of its keys, compiled.
 
         Raises:
-            ExecutionError: XLA refuses the program.
+            ExecutionError: XLA rejects the program.
         """
         found = plan.executables.get(key)
         if found is None:
@@ -97,8 +97,9 @@ class Programs:
         return found if found.is_compiled else found.wait()
 
     def begin(self, plan: Plan, feeds: Mapping[Any, Any], steps: int | None) -> list[Executable]:
-        """The executable of a plan for feeds of these shapes, then all others of the session: those
-        that lose a buffer to the new one are compiled again. This waits for none of them."""
+        """The executable of a plan for feeds of these shapes, then all others of the session.
+        Executables that lose a buffer to the new one are made again. This waits for none of
+        them."""
         given = resolve_feeds(self._graph, feeds)
         shapes = tuple([shape_of(tensor, given[tensor]) for tensor in plan.feeds])
         wanted = ProgramKey(shapes, None if steps is None else checked_count(steps))
@@ -108,7 +109,7 @@ class Programs:
             return [p.executables.get(k) or self._begin(p, k) for p, k in pairs]
 
     def grow(self) -> None:
-        """Adds the variables to the state that the graph got since."""
+        """Adds new variables of the graph to the state."""
         if not self._state.is_complete:
             with self.compiling:
                 self._state.grow()
@@ -118,7 +119,7 @@ class Programs:
         return self._take_in(plan, key, self._made(plan, key).wait())
 
     def _begin(self, plan: Plan, key: ProgramKey) -> Executable:
-        """The executable, which is compiled when it is waited for."""
+        """The executable. It is compiled when `wait` is called."""
         return self._take_in(plan, key, self._made(plan, key))
 
     def _made(self, plan: Plan, key: ProgramKey) -> Executable:
@@ -137,14 +138,14 @@ class Programs:
         return executable
 
     def adopt(self, layout: StateLayout, homes: Homes) -> None:
-        """Moves the state into the buffers of another layout, and places those that `homes` names.
+        """Moves the state into the buffers of another layout, and places the buffers in `homes`.
 
-        Executables that need a buffer which no longer exists are dropped; the next run that needs
-        one compiles it again.
+        Executables that need a buffer that no longer exists are dropped. The next run that needs
+        such an executable compiles it again.
 
         Raises:
             StateError: the state is lost or closed.
-            ExecutionError: the state cannot be moved; no value has changed.
+            ExecutionError: the state cannot be moved. No value has changed.
         """
 
         def tell(layout: StateLayout) -> None:
@@ -164,17 +165,18 @@ class Programs:
             except RUN_FAILED as error:
                 what, details = in_words(error)
                 raise ExecutionError(
-                    f"the state could not be moved to where a new program takes it: {what}",
+                    f"the state could not be moved to where a new program needs it: {what}",
                     details=details,
                 ) from error
 
     def forked(self) -> None:
-        """Called in a child process: a thread that exists only in the parent may hold the lock."""
+        """Replaces the lock in a child process. A thread that exists only in the parent process may
+        hold the old lock."""
         self.compiling = RLock()
 
     @property
     def executables(self) -> list[Executable]:
-        """All of them, in the order in which they were compiled."""
+        """All executables, in the order of their compilation."""
         plans = list(self.plans.values())
         found = {id(e): e for plan in plans for e in list(plan.executables.values())}
         return list(found.values())

@@ -1,4 +1,4 @@
-"""How long each cluster of a program over several devices takes, and when each would run."""
+"""Measures how long each cluster of a program on several devices takes, and when it would run."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def measured_timeline(
     feeds: Sequence[Any],
     wide: bool,
 ) -> list[Span]:
-    """When each cluster would run, in seconds, if each device had a machine of its own: each is run
-    alone and waited for, the fastest of a few times counts, and copies take no time.
+    """The times, in seconds, when each cluster would run if each device had its own machine. Each
+    cluster is run alone, and the fastest of a few runs counts. Copies are assumed to take no time.
 
     Args:
-        state: what the program takes of it, which stays as it is.
-        wide: whether it holds 64-bit values.
+        state: the state values that the program takes; they are not changed.
+        wide: whether the program has 64-bit values.
     """
     order = [span.cluster for span in timeline(clusters, durations(clusters))]
     best = [float("inf")] * len(order)
@@ -43,7 +43,7 @@ def measured_timeline(
 
 
 def _seconds(compiled: CompiledPartition, arguments: Sequence[Any]) -> list[float]:
-    """What each start of an executable takes, in their order."""
+    """The duration of each executable, in the order of their starts."""
     found = []
 
     def started(run: Any) -> Any:

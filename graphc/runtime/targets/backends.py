@@ -1,4 +1,4 @@
-"""What a program is compiled for, one class each: a device, replicas, a mesh, several devices."""
+"""Compilation targets, one class for each: a device, replicas, a mesh, several devices."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from graphc.runtime.targets.sharded import on_mesh
 
 
 class Backend(Protocol):
-    """How a bound program becomes a JAX function, and on which devices."""
+    """How a bound program becomes a JAX function, and which devices run it."""
 
     @property
     def devices(self) -> Sequence[jax.Device]:
-        """Those it runs on."""
+        """The devices that run the program."""
 
     @property
     def replicas(self) -> int:
-        """How many share the batch; 1 without a strategy."""
+        """The number of devices that share the batch; 1 without a strategy."""
 
     @property
     def keeps_to_limit(self) -> bool:
-        """Whether graphc can keep its programs to a limit of memory."""
+        """Whether graphc can keep its programs within a memory limit."""
 
     @property
     def parallel(self) -> Mapping[str, Any] | None:
-        """What a compiled program depends on of the strategy; None without one."""
+        """The part of the strategy that a compiled program depends on; None without a strategy."""
 
     def physical(self, program: Program, layout: StateLayout, steps: int | None) -> Program:
-        """The program with the buffers of `layout` for state, in a loop of `steps`, if any."""
+        """The program with the buffers of `layout` for state. If `steps` is given, it is a loop."""
 
     def in_jax(
         self,
@@ -56,8 +56,8 @@ class Backend(Protocol):
         """A physical program as a JAX function.
 
         Args:
-            steps: as `physical` had it.
-            budget: of memory, see `passes.recompute`; None computes nothing again.
+            steps: the same value as for `physical`.
+            budget: of memory, see `passes.recompute`; None means no recomputation.
 
         Raises:
             LayoutError: the strategy cannot be followed.
@@ -65,7 +65,7 @@ class Backend(Protocol):
 
 
 class _Looping:
-    """Makes several steps in a loop on the device."""
+    """Runs several steps in a loop on the device."""
 
     def physical(self, program: Program, layout: StateLayout, steps: int | None) -> Program:
         if steps is None:
@@ -99,11 +99,11 @@ class OneDevice(_Looping):
 
 @dataclass(frozen=True)
 class Partitioned:
-    """Nodes on several devices, as the placement says.
+    """Nodes on several devices, as the placement determines.
 
     Attributes:
         named: the devices by name.
-        base: the name of the one that has what is said nowhere.
+        base: the name of the default device.
     """
 
     named: Mapping[str, jax.Device]
@@ -117,7 +117,7 @@ class Partitioned:
         return list(self.named.values())
 
     def physical(self, program: Program, layout: StateLayout, steps: int | None) -> Program:
-        return physical(program, layout)  # the host makes the steps
+        return physical(program, layout)  # the host runs the steps
 
     def in_jax(
         self,
@@ -132,10 +132,10 @@ class Partitioned:
 
 @dataclass(frozen=True)
 class Replicas(_Looping):
-    """The batch shared among devices, each of which runs the same program.
+    """The batch is split across devices. Each device runs the same program.
 
     Attributes:
-        sources: feed name -> the user's line of its placeholder, for errors.
+        sources: feed name -> the source line of its placeholder, for errors.
     """
 
     strategy: DataParallel
@@ -167,7 +167,7 @@ class OnMesh(_Looping):
     """One program over a mesh of devices.
 
     Attributes:
-        prepared: says how feeds and variables lie on the mesh.
+        prepared: determines the sharding of feeds and variables.
     """
 
     strategy: Mesh

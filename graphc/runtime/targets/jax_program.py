@@ -1,4 +1,4 @@
-"""A physical program as a JAX function with its interface; and through JAX and XLA."""
+"""A physical program as a JAX function with its interface, and its compilation by JAX and XLA."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from graphc.runtime.targets.prepare import evaluate
 
 @dataclass(frozen=True)
 class PortOrder:
-    """The order in which a compiled program takes and gives its values.
+    """The order of the arguments and results of a compiled program.
 
     Attributes:
-        written: state that the program takes and assigns, donated; in this order first.
+        written: state that the program takes and assigns. It is donated and comes first.
         read: state that it only reads.
         feeds: the feeds.
-        assigned: the state it gives: that of `written` first, in the same order.
-        fetches: the values it gives.
+        assigned: the state that it returns; that of `written` comes first, in the same order.
+        fetches: the fetched values that it returns.
     """
 
     written: tuple[Port, ...]
@@ -75,8 +75,8 @@ class PortOrder:
 
 
 class InJax(Protocol):
-    """A physical program that JAX has not traced yet, whatever devices it is for: what
-    `JaxProgram` and `partitioned.PartitionedProgram` have in common."""
+    """A physical program that JAX has not traced yet, for any devices. It is the common interface
+    of `JaxProgram` and `partitioned.PartitionedProgram`."""
 
     @property
     def interface(self) -> Interface: ...
@@ -97,13 +97,13 @@ class JaxProgram(NamedTuple):
     """A physical program as a function that JAX has not traced yet.
 
     Attributes:
-        interface, devices: what an `Executor` takes beside the compiled program.
-        program: physical, in the order of its ports.
-        jitted: takes and gives flat lists of arrays in that order.
-        arguments: their shapes, dtypes and places.
-        local: what each device runs, after the passes for that.
+        interface, devices: the arguments of an `Executor` besides the compiled program.
+        program: the physical program, in the order of its ports.
+        jitted: takes and returns flat lists of arrays in that order.
+        arguments: their shapes, dtypes and shardings.
+        local: the program that each device runs, after the passes for one device.
         report: what those passes did.
-        of_strategy: options of XLA that carry out the strategy.
+        of_strategy: XLA options that implement the strategy.
     """
 
     interface: Interface
@@ -123,10 +123,10 @@ class JaxProgram(NamedTuple):
             return self.jitted.lower(*self.arguments)
 
     def compile(self, lowered: Any, options: CompileOptions) -> jax.stages.Compiled:
-        """What `lower` gave through XLA.
+        """Compiles the result of `lower` with XLA.
 
         Raises:
-            ExecutionError: XLA refuses it.
+            ExecutionError: XLA rejects it.
         """
         FORKING.use_devices()
         COUNTERS.add(compiles=1)
@@ -156,8 +156,8 @@ def refused(error: Exception, device: jax.Device, options: CompileOptions) -> Gr
     if re.search("(ptxas|PTX assembler is) too old", str(error)) and not is_here(device):
         capability = getattr(device, "compute_capability", "")
         return DeviceError(
-            f"CUDA's assembler here does not know compute capability {capability} of "
-            f"{device.device_kind}: it is too old, or the GPU is",
+            f"CUDA's assembler on this machine does not support compute capability {capability} of "
+            f"{device.device_kind}: the assembler or the GPU is too old",
             hint="check compute_capability in the description of the machine; newer GPUs may need "
             "a newer JAX with its CUDA plugin",
         )
@@ -167,8 +167,8 @@ def refused(error: Exception, device: jax.Device, options: CompileOptions) -> Gr
     )
 
 
-# XLA cannot time kernels on a device that is not here; without times, some matrix products have no
-# tiles that it finds, and it fails. cuBLAS takes all of them.
+# XLA cannot time kernels on a device that this machine does not have. Without timing, XLA finds no
+# tiles for some matrix products and fails. cuBLAS supports all of them.
 _WITHOUT_TIMING: Mapping[str, str | int | bool | float] = {
     "xla_gpu_autotune_level": 0,
     "xla_gpu_enable_triton_gemm": False,
@@ -178,8 +178,9 @@ _WITHOUT_TIMING: Mapping[str, str | int | bool | float] = {
 def chosen_xla_options(
     program: Program, options: CompileOptions, device: jax.Device
 ) -> dict[str, str | int | bool | float]:
-    """Those that what a device runs is compiled with: the user's, and before them, at O3, those
-    that suit it, where this XLA knows them."""
+    """The XLA options for the program of one device. They contain the user's options. At O3, they
+    also contain options that suit the program, if this XLA supports them. The user's options take
+    precedence."""
     suited = suited_options(program, device.platform) if options.pipeline == "O3" else {}
     if suited and not _understood(tuple(sorted(suited.items()))):
         suited = {}
@@ -187,16 +188,16 @@ def chosen_xla_options(
 
 
 def options_for_absent(device: jax.Device) -> Mapping[str, str | int | bool | float]:
-    """The options of XLA that a device needs because it is not here."""
+    """The XLA options that are needed for a device that this machine does not have."""
     return EMPTY if is_here(device) else _WITHOUT_TIMING
 
 
 @cache
 def _understood(options: tuple[tuple[str, str], ...]) -> bool:
-    """Whether XLA takes these options: most are no part of what it promises to keep."""
+    """Whether XLA accepts these options. XLA does not promise to keep most of them."""
     try:
         jax.jit(lambda: 0).lower().compile(compiler_options=dict(options))
-    except Exception:  # another type for each reason
+    except Exception:  # the type depends on the reason
         return False
     return True
 
@@ -211,7 +212,7 @@ def on_one_device(
     """A physical program for one device.
 
     Args:
-        budget: see `passes.recompute`; None computes nothing again.
+        budget: see `passes.recompute`; None means no recomputation.
     """
     order = PortOrder.of(program)
     program, report = suited(order.reorder(program), options, device.platform, budget)
@@ -224,8 +225,8 @@ def on_one_device(
         for p in program.inputs
     ]
     function = with_token(program, to_function(program))
-    # Without `keep_unused`: JAX 0.12 never frees what it lowered with that. Of what takes nothing
-    # only its results can say where it is.
+    # `keep_unused` is not set, because JAX 0.12 never frees programs lowered with it. If there are
+    # no arguments, the sharding of the results determines the device.
     where = None if arguments else home
     jitted = jax.jit(function, donate_argnums=donated(order, options), out_shardings=where)
     wide = needs_x64(program)
@@ -241,16 +242,16 @@ def suited(
     replicas: int = 1,
     exchanges: Sequence[Pass] = (),
 ) -> tuple[Program, PassReport]:
-    """What one device runs after the passes for that, and what those did.
+    """The program of one device after the passes for one device, and the report of those passes.
 
-    What one of several replicas runs means nothing alone, so it is not validated.
+    With several replicas, the program of one has no meaning alone, so it is not validated.
 
     Args:
-        exchanges: passes of a strategy, over what replicas exchange.
+        exchanges: the passes of a strategy for the exchanges between replicas.
     """
     passes_for = on_device(options, platform, budget, exchanges, fast_loops=FAST_LOOPS_ON_GPU)
     chosen = without(passes_for, options)
-    if not chosen or program.symbols():  # they ask for sizes, which a saved program may leave open
+    if not chosen or program.symbols():  # passes need sizes; a saved program may lack them
         return program, PassReport(())
     passes = PassManager(
         chosen,
@@ -281,7 +282,7 @@ def interface_of(
     """The interface of a physical program whose ports are in `order`.
 
     Args:
-        inputs, outputs: the layouts of its ports on the replicas; None: whole.
+        inputs, outputs: the layouts of its ports on the replicas; None means not sharded.
     """
     buffers = {buffer.name: buffer for buffer in layout.buffers}
     taken = inputs or [REPLICATED] * len(program.inputs)
@@ -315,14 +316,14 @@ def _values(ports: Sequence[Port], layouts: Sequence[Layout]) -> tuple[Value, ..
 
 
 def donated(order: PortOrder, options: CompileOptions) -> tuple[int, ...]:
-    """Which arguments are given away."""
+    """The positions of the donated arguments."""
     return tuple(range(len(order.written))) if options.donate else ()
 
 
 def with_token(program: Program, function: Any) -> Any:
-    """`function` with a constant output more where the program fetches nothing.
+    """`function` with an additional constant output if the program fetches nothing.
 
-    New state is donated to the next step, so it cannot be waited for; the token can.
+    New state is donated to the next step, so the host cannot wait for it. It waits for this token.
     """
     wants_token = not program.ports("fetch")
 

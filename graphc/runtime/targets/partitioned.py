@@ -1,7 +1,7 @@
-"""A program for several devices, each with nodes of its own: one executable for each cluster.
+"""A program for several devices that each have their own nodes: one executable per cluster.
 
-Executables are dispatched from the host, in the order of `devices.schedule`, and none is waited
-for: JAX's runtime starts each when its operands are there, and so do the copies between devices.
+The host dispatches executables in the order of `devices.schedule` without waiting for any of them.
+JAX's runtime starts each executable, and each copy between devices, when its operands are ready.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _NO_PASSES = PassReport(())
 
 @dataclass(frozen=True, eq=False)
 class PartitionedProgram:
-    """A physical program in clusters that JAX has not traced yet; beside `lowered.JaxProgram`.
+    """A physical program in clusters that JAX has not traced yet; compare `JaxProgram`.
 
     Attributes:
-        interface, devices: what an `Executor` takes beside the compiled program.
-        program: physical, in the order of its ports.
+        interface, devices: the arguments of an `Executor` besides the compiled program.
+        program: the physical program, in the order of its ports.
         partition: its clusters.
-        script: how they run.
+        script: how the clusters run.
         kernels: the executables that the script starts.
-        report: of passes on what one device runs: there are none.
+        report: empty, because no passes run on the programs of single devices.
     """
 
     interface: Interface
@@ -58,14 +58,14 @@ class PartitionedProgram:
 
     @property
     def local(self) -> Program:
-        """The program that is lowered, whole, each node with its device."""
+        """The whole program that is lowered. Each node has its device."""
         return self.partition.program
 
     def lower(self, platforms: Sequence[str] | None = None) -> LoweredPartition:
-        """JAX's stage before XLA, of each executable.
+        """JAX's stage before XLA for each executable.
 
         Args:
-            platforms: to look at what it would be elsewhere: `("cuda",)`.
+            platforms: other platforms to lower for, for inspection: `("cuda",)`.
         """
         FORKING.use_devices()
         COUNTERS.add(traces=len(self.kernels), lowerings=len(self.kernels))
@@ -86,7 +86,7 @@ class PartitionedProgram:
             jax.ShapeDtypeStruct(t.type.shape, t.type.dtype, sharding=here)
             for t in program.input_tensors()
         ]
-        # Of what takes nothing only its results can say where it is.
+        # If there are no arguments, the sharding of the results determines the device.
         where = None if arguments else here
         jitted = jax.jit(run, donate_argnums=kernel.donated, out_shardings=where)
         if platforms is None:
@@ -94,10 +94,10 @@ class PartitionedProgram:
         return jitted.trace(*arguments).lower(lowering_platforms=tuple(platforms))
 
     def compile(self, lowered: LoweredPartition, options: CompileOptions) -> CompiledPartition:
-        """What `lower` gave through XLA.
+        """Compiles the result of `lower` with XLA.
 
         Raises:
-            ExecutionError: XLA refuses it.
+            ExecutionError: XLA rejects it.
         """
         FORKING.use_devices()
         COUNTERS.add(compiles=len(self.kernels))
@@ -110,7 +110,7 @@ class PartitionedProgram:
         return CompiledPartition(self.script, made, self.devices)
 
     def xla_options(self, options: CompileOptions) -> dict[str, str | int | bool | float]:
-        """Those that it is compiled with: the user's, and those that absent devices need."""
+        """The XLA options: the user's, and those needed for devices that this machine lacks."""
         return {**options_for_absent(self.devices[0]), **options.xla_options}
 
     def _widths(self) -> AbstractContextManager[Any]:
@@ -124,7 +124,7 @@ class LoweredPartition:
         self.parts = list(parts)
 
     def as_text(self) -> str:
-        """The StableHLO of each, one after the other."""
+        """The StableHLO of all executables, one after the other."""
         return in_parts(self.parts)
 
 
@@ -136,20 +136,20 @@ def on_devices(
     base: str,
     steps: int | None = None,
 ) -> PartitionedProgram:
-    """A physical program whose nodes name several devices; beside `lowered.on_one_device`.
+    """A physical program whose nodes name several devices; compare `jax_program.on_one_device`.
 
     Args:
         names: the devices by name.
-        base: the name of the one that has what is said nowhere.
-        steps: None, or how many steps a run makes, one after the other.
+        base: the name of the default device.
+        steps: the number of steps that a run makes, one after the other, or None.
 
     Raises:
-        DeviceError: a limit of memory, which is for one device.
+        DeviceError: a memory limit is given. It would apply to one device only.
     """
     if options.memory_limit is not None:
         raise DeviceError(
             "memory_limit: the program is on several devices, and the limit is for one",
-            hint="leave it out, or place the program on one device",
+            hint="remove memory_limit, or place the program on one device",
         )
     program, checks = checked(DropMarks(options.check_numerics).run(program).program, options)
     if checks is not None or calls_back(program):

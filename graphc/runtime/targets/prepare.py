@@ -1,4 +1,4 @@
-"""A fetch set as a program: captured and made pure at once, rewritten when that is needed."""
+"""A fetch set as a program. It is captured and made pure at once, and optimised when needed."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from graphc.runtime.core.lazy import Lazy
 
 
 class Prepared:
-    """One fetch set as a program. The passes run when `program` or `report` is first asked for,
-    which a program that is found in the cache never does.
+    """One fetch set as a program. The passes run when `program` or `report` is first read. If the
+    executable is found in the cache, they never run.
 
     Attributes:
-        functional: pure but unoptimised: what a cache key is taken of.
-        sources: feed name -> the user's line of the placeholder.
-        shard_sources: variable -> the user's line that says how it lies on a mesh.
-        requests: variable -> the device that it asks for, where it does.
-        whole: all nodes of the graph, for what they ask for together.
+        functional: the pure, unoptimised program. The cache key is computed from it.
+        sources: feed name -> the source line of the placeholder.
+        shard_sources: variable -> the source line that sets its sharding on a mesh.
+        requests: variable -> the device that it requests, if any.
+        whole: all nodes of the graph, for the device requests of all of them together.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Prepared:
         )
 
     def placed(self, program: Program, base: str) -> Prepared:
-        """The same with its nodes on several devices, what is said nowhere on `base`."""
+        """The same fetch set with its nodes on several devices; `base` is the default device."""
         found = self._placed.get(base)
         if found is None:
             found = Prepared(program, self.sources, self._options)
@@ -84,7 +84,7 @@ class Prepared:
 
     @property
     def program(self) -> Program:
-        """Optimised by what passes do not depend on sizes; named sizes still open."""
+        """The program after the passes that do not depend on sizes. Named sizes are not bound."""
         return self._optimised()[0]
 
     @property
@@ -101,7 +101,7 @@ def prepare(
     """Captures the program of a fetch set.
 
     Raises:
-        FeedError, FetchError: see `ir.capture`; or nothing that is fetched needs a feed.
+        FeedError, FetchError: see `ir.capture`. Also if no fetch depends on a feed.
     """
     captured = capture(graph, fetches, feeds, READ_VARIABLE)
     _check_needed(captured, feeds)
@@ -126,12 +126,12 @@ def _check_needed(captured: Program, feeds: Sequence[Tensor]) -> None:
             raise FeedError(
                 f"{port.name!r} is fed, and nothing fetched depends on it",
                 source=feed.node.source,
-                hint="leave the feed out, or fetch what needs it",
+                hint="remove the feed, or fetch a value that depends on it",
             )
 
 
 def _decides_size(captured: Program, feed: Tensor) -> bool:
-    """Whether a node has an attribute with a named size of `feed`, as `gc.size` makes."""
+    """Whether an attribute of a node has a named size of `feed`, such as a node of `gc.size`."""
     names = {name for dim in feed.type.shape for name in symbols_of(dim)}
     return not names.isdisjoint(attribute_symbols(captured))
 
@@ -148,7 +148,7 @@ def _check_sizes(program: Program) -> None:
 
 
 def manager(options: CompileOptions) -> PassManager:
-    """The passes that `options` ask for, under their checks."""
+    """The passes and checks that `options` request."""
     return PassManager(
         without(pipeline(options), options),
         verify=options.verify,
@@ -165,11 +165,12 @@ def bind(
     options: CompileOptions,
     target: Target,
 ) -> tuple[Program, PassReport]:
-    """The program with every size an int, after the passes for such, and what those did."""
+    """The program with all sizes bound to ints, after the passes that need this, and their
+    report."""
     program = bind_sizes(prepared.program, bindings) if bindings else prepared.program
     passes = late_manager(options, target)
     if is_accumulated(program):
-        # Accumulation means what the user asked for: no option leaves it out.
+        # Accumulation is part of the program's meaning, so no option disables it.
         behind = without(after_accumulation(options, target), options)
         around = [Accumulate(prepared.sources, target.replicas), *passes.passes, *behind]
         passes = replace(passes, passes=around)
@@ -177,7 +178,7 @@ def bind(
 
 
 def late_manager(options: CompileOptions, target: Target) -> PassManager:
-    """The passes for a program whose sizes are ints, under their checks."""
+    """The passes and checks for a program whose sizes are ints."""
     return PassManager(
         without(after_binding(options, target), options),
         stage="bound",
@@ -197,7 +198,7 @@ def _run(passes: PassManager, program: Program) -> tuple[Program, PassReport]:
 
 @within_stack
 def evaluate(program: Program, inputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
-    """The outputs of a pure, bound program, through JAX: for validation and initial values."""
+    """Runs a pure, bound program with JAX, for validation and initial values."""
     FORKING.use_devices()
     wide = needs_x64(program)
     COUNTERS.add(traces=1, lowerings=1, compiles=1)

@@ -1,10 +1,10 @@
-"""A program for several devices at once, one replica a device: through `jax.pmap`, or
+"""A program for several devices at once, one replica per device, with `jax.pmap` or
 `jax.shard_map`.
 
-State has no leading device axis; it is whole on every device, but for the slots of optimizers
-where the strategy has them cut. Feeds and fetches keep their
-global shapes: the compiled function itself cuts what is sharded and joins it again, which moves
-no data, since a piece lies on the device that works on it.
+State has no leading device axis. Every device has all of it, except optimizer slots if the
+strategy shards them. Feeds and fetches keep their global shapes: the compiled function itself
+splits sharded values and joins them again. This moves no data, because each piece resides on the
+device that uses it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ from graphc.runtime.targets.numerics import Table, checked
 from graphc.runtime.targets.slot_pieces import homes_of, slot_pieces
 
 MAPPED_BY: Literal["pmap", "shard_map"] = "pmap"
-"""What runs the replicas. Both give the same numbers; `jax.pmap` is to go one day."""
+"""The JAX function that runs the replicas. Both give the same numbers. `jax.pmap` will be removed
+some day."""
 
 
 def on_replicas(
@@ -64,16 +65,16 @@ def on_replicas(
     sources: Mapping[str, Any] = EMPTY,
     budget: int | None = None,
 ) -> JaxProgram:
-    """A physical program with its batch shared among devices; beside `lowered.on_one_device`.
+    """A physical program with its batch split across devices; compare `jax_program.on_one_device`.
 
     Args:
-        program: with global types: its meaning on one device.
-        strategy: says which devices; each is one replica.
-        sources: feed name -> the user's line of its placeholder, for errors.
-        budget: of each replica, see `passes.recompute`; None computes nothing again.
+        program: has global types, with the same meaning as on one device.
+        strategy: determines the devices; each is one replica.
+        sources: feed name -> the source line of its placeholder, for errors.
+        budget: of each replica, see `passes.recompute`; None means no recomputation.
 
     Raises:
-        DeviceError: devices that are not there.
+        DeviceError: a device does not exist.
         LayoutError: no feed has a batch axis.
     """
     order = PortOrder.of(program)
@@ -85,7 +86,7 @@ def on_replicas(
         cut, notes = slot_pieces(layout, names, len(devices))
     whole = dict[str, Layout]()
     if options.check_numerics and _is_uneven(program, len(devices)):
-        whole = dict.fromkeys(program.batch_axes, WHOLE)  # in padding there may be a NaN
+        whole = dict.fromkeys(program.batch_axes, WHOLE)  # the padding may contain a NaN
         notes = [*notes, "numerics are checked, and the batch is uneven: each device has all of it"]
     replicate = Replicate(len(devices), sources=sources, state_layouts=cut, input_layouts=whole)
     start = time.perf_counter()
@@ -124,7 +125,7 @@ def on_replicas(
 
 
 def _exchanges(platform: str, replicas: int, bucket_bytes: int, budget: int | None) -> list[Pass]:
-    """The passes over what replicas exchange."""
+    """The passes for the exchanges between replicas."""
     passes: list[Pass] = [JoinMoments(replicas), NarrowExchanges()]
     passes += ExchangeInLoops.on(platform, FAST_LOOPS_ON_GPU, budget)
     if bucket_bytes:
@@ -142,7 +143,7 @@ def _jitted(
     """The jitted step on global values, and its arguments."""
     mesh = Mesh(np.array(devices), (AXIS_NAME,))
     shardings = [cut_along(mesh, axis_of(layout)) for layout in local.inputs]
-    # Where nothing is fetched, there is one output more: see `with_token`.
+    # If nothing is fetched, there is one more output; see `with_token`.
     results = [*local.outputs, *[WHOLE] * (not order.fetches)]
     jitted = jax.jit(
         _on_replicas(local, [axis_of(layout) for layout in results], devices),
@@ -158,14 +159,14 @@ def _jitted(
 
 
 def _is_uneven(program: Program, replicas: int) -> bool:
-    """Whether the batch of a feed does not divide by the replicas."""
+    """Whether the batch size of a feed is not divisible by the number of replicas."""
     types = {port.name: port.tensor.type for port in program.ports("feed")}
     sizes = [types[name].shape[axis] for name, axis in program.batch_axes.items()]
     return any(not isinstance(size, int) or size % replicas for size in sizes)
 
 
 def _checked(local: Local, options: CompileOptions) -> tuple[Local, Table | None]:
-    """The local program with checks, where the options ask for them: each replica gives a row."""
+    """The local program with checks, if the options request them. Each replica returns a row."""
     program, checks = checked(local.program, options, "local")
     if checks is None:
         return local, None
@@ -182,7 +183,7 @@ def _checked(local: Local, options: CompileOptions) -> tuple[Local, Table | None
 def _on_replicas(
     local: Local, out_axes: Sequence[int | None], devices: Sequence[jax.Device]
 ) -> Callable[..., list[Any]]:
-    """The step on global values: the local program on each device's piece of them."""
+    """The step on global values. It runs the local program on each device's piece."""
     one_replica = to_function(local.program, axis_name=AXIS_NAME, replicas=len(devices))
     in_axes = tuple(axis_of(layout) for layout in local.inputs)
     mapped = _by_pmap if MAPPED_BY == "pmap" else _by_shard_map
@@ -197,9 +198,9 @@ def _by_pmap(
     out_axes: Sequence[int | None],
     devices: Sequence[jax.Device],
 ) -> Callable[..., list[Any]]:
-    """Operands are cut, `jax.pmap` runs `inside`, and results are joined."""
+    """Splits the operands, runs `inside` with `jax.pmap`, and joins the results."""
     replicas = len(devices)
-    # `jax.pmap` wants an operand that is cut: there is none where all batches are uneven.
+    # `jax.pmap` requires a split operand. There is none if all batches are uneven.
     ranks = [np.arange(replicas)] if all(axis is None for axis in in_axes) else []
     mapped = jax.pmap(
         lambda *values: inside(*values[len(ranks) :]),
@@ -228,8 +229,8 @@ def _by_shard_map(
     out_axes: Sequence[int | None],
     devices: Sequence[jax.Device],
 ) -> Callable[..., list[Any]]:
-    """`jax.shard_map` cuts and joins. What every replica has whole is not checked to be the same,
-    as `jax.pmap` does not."""
+    """`jax.shard_map` splits and joins. Unsplit values are not checked to be equal on all replicas;
+    `jax.pmap` does not check this either."""
     mapped = jax.shard_map(
         inside,
         mesh=Mesh(np.array(devices), (AXIS_NAME,)),
@@ -250,13 +251,13 @@ def _spec(axis: int | None) -> PartitionSpec:
 
 
 def _cut(value: Any, axis: int, replicas: int) -> Any:
-    """[.., B, ..] as [.., replicas, B / replicas, ..]."""
+    """Reshapes [.., B, ..] to [.., replicas, B / replicas, ..]."""
     shape = value.shape
     pieces = (replicas, shape[axis] // replicas)
     return value.reshape(*shape[:axis], *pieces, *shape[axis + 1 :])
 
 
 def _join(value: Any, axis: int) -> Any:
-    """[.., replicas, B / replicas, ..] as [.., B, ..]."""
+    """Reshapes [.., replicas, B / replicas, ..] to [.., B, ..]."""
     shape = value.shape
     return value.reshape(*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])

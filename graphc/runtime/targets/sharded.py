@@ -1,8 +1,9 @@
-"""One program over a mesh of devices, through `jax.jit` with shardings.
+"""One program over a mesh of devices, compiled by `jax.jit` with shardings.
 
-The program keeps its global types and its meaning. `Shard` nodes and the places of state and feeds
-say how a few tensors lie, XLA's partitioner how all others do, and puts the collectives in: GSPMD,
-Xu et al. 2021, "General and scalable parallelization for ML computation graphs".
+The program keeps its global types and its meaning. `Shard` nodes and the shardings of state and
+feeds determine the sharding of a few tensors. XLA's partitioner determines all others and inserts
+the collectives: GSPMD, Xu et al. 2021, "General and scalable parallelization for ML computation
+graphs".
 """
 
 from __future__ import annotations
@@ -50,20 +51,20 @@ def on_mesh(
     feeds: Mapping[str, Spec] = EMPTY,
     lines: Lines = EMPTY,
 ) -> JaxProgram:
-    """A physical program over a mesh; beside `lowered.on_one_device`.
+    """A physical program over a mesh; compare `jax_program.on_one_device`.
 
-    Passes for what one device runs are left out: this is what all of them run together.
+    Passes for the program of one device do not run: this is the program of all devices together.
 
     Args:
-        program: with global types; it has the annotations of its variables.
-        feeds: how feeds lie of which the user says it; others are cut along their batch axes.
-        lines: variable -> the user's line of its annotation, for errors.
+        program: has global types, and the annotations of its variables.
+        feeds: the shardings that the user sets; other feeds are split along their batch axes.
+        lines: variable -> the source line of its annotation, for errors.
 
     Raises:
-        LayoutError: an annotation names an axis that the mesh has not, or that sizes do not
-            divide by; or the program calls back into Python.
-        AttributeValueError: a limit of memory, which counts what one device's program takes.
-        DeviceError: devices that are not there.
+        LayoutError: an annotation names an axis that the mesh does not have, or that does not
+            divide a size; or the program calls back into Python.
+        AttributeValueError: a memory limit is given. It applies to the program of one device.
+        DeviceError: a device does not exist.
     """
     _check(program, layout, options, mesh, lines)
     program, checks = checked(PortOrder.of(program).reorder(program), options)
@@ -95,7 +96,7 @@ def on_mesh(
     jitted = jax.jit(
         with_even_shards(with_token(program, to_function(program, mesh=grid)), grid),
         in_shardings=tuple(places),
-        # What is fetched lies as XLA leaves it: moving it is up to who reads it.
+        # XLA chooses the sharding of fetches. A reader moves them if necessary.
         out_shardings=[*results, *[None] * (len(order.fetches) or 1)],
         donate_argnums=donated(order, options),
     )
@@ -109,12 +110,13 @@ def on_mesh(
 def feed_spec(
     shape: Sequence[int], axis: int | None, mesh: Mesh, annotation: Spec | None, leading: int = 0
 ) -> Spec:
-    """How a feed lies: as it is annotated; else cut along its batch axis, where that divides.
+    """The sharding of a feed: its annotation. Without one, the feed is split along its batch axis
+    if the size is divisible.
 
     Args:
-        shape: global.
-        axis: the batch axis, if it has one.
-        annotation: for the axes behind the first `leading` ones, which are whole.
+        shape: the global shape.
+        axis: the batch axis, if the feed has one.
+        annotation: for the axes after the first `leading` ones, which are not split.
     """
     if annotation is not None:
         return trimmed((*[None] * leading, *annotation))
@@ -129,12 +131,12 @@ def feed_places(
     said: Sequence[tuple[int | None, Spec | None]],
     leading: int,
 ) -> list[NamedSharding]:
-    """Where feeds of a step lie that is not compiled yet.
+    """The shardings of the feeds of a step that is not compiled yet.
 
     Args:
-        shapes: of all steps, global.
-        said: of each its batch axis in one step, and its annotation.
-        leading: how many axes stand in front of those of one step.
+        shapes: the global shapes for all steps.
+        said: for each feed, its batch axis in one step and its annotation.
+        leading: the number of axes before those of one step.
     """
     grid = jax_mesh(tuple(mesh.axes.items()), mesh.resolve())
     rows = zip(shapes, said, strict=True)
@@ -163,12 +165,12 @@ def _feed_spec(
 def _check(
     program: Program, layout: StateLayout, options: CompileOptions, mesh: Mesh, lines: Lines
 ) -> None:
-    """Refuses what cannot be spread over the mesh."""
+    """Raises an error for a program that cannot run on the mesh."""
     if options.memory_limit is not None:
         raise AttributeValueError(
-            "memory_limit counts what the program of one device takes; on a mesh that is only "
-            "known when XLA has cut it",
-            hint="leave memory_limit out, or cut more tensors: gc.shard",
+            "memory_limit applies to the program of one device; on a mesh its memory use is only "
+            "known after XLA has partitioned it",
+            hint="remove memory_limit, or split more tensors with gc.shard",
         )
     for name, spec in program.shards.items():
         type = layout.types[name]

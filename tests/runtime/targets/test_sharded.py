@@ -409,7 +409,7 @@ def test_what_cannot_be_spread_is_refused() -> None:
 
     assert "Print 'Print' calls back into Python" in error_of(printed, LayoutError)
     text = error_of(lambda x, w: x @ w, AttributeValueError, memory_limit=1 << 30)
-    assert "memory_limit counts what the program of one device takes" in text
+    assert "memory_limit applies to the program of one device" in text
 
 
 def test_variables_are_annotated_once_and_before_the_first_run() -> None:
