@@ -72,7 +72,7 @@ def test_the_text_of_a_dim_is_bounded() -> None:
     with pytest.raises(TextError, match="more than 50 signs"):
         parse_dim("-" * 51 + "n")
     assert parse_dim("n" + " " * 9999) == N
-    with pytest.raises(TextError, match="a dim of 10001 characters"):
+    with pytest.raises(TextError, match="a dim has 10001 characters; the limit is 10000"):
         parse_dim("n" + " " * 10_000)
     assert parse_dim("-" * 50 + "n") == symbol("n")
     assert parse_dim("(" * 50 + "n" + ")" * 50) == symbol("n")
