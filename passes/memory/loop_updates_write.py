@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from graphc.ir.dims import Shape
-from graphc.ir.node import Node, Tensor
+from graphc.ir.builder import Builder
+from graphc.ir.node import Node, Tensor, is_among, position_of
 from graphc.ir.program import Program, is_pure, region
 from graphc.ir.rewrite import sort_nodes, substitute, used_from
-from graphc.ir.types import TensorType
 from graphc.ops.arrays.dynamic_slicing import DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE
-from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE
-from graphc.ops.control.bodies import slice_type, split
+from graphc.ops.arrays.shape import BROADCAST_TO, reshape
+from graphc.ops.control.bodies import slice_type
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.scan import SCAN
-from graphc.ops.elementwise.arithmetic import ADD, SUBTRACT
+from graphc.ops.core.emit import constant
 from graphc.ops.matrices.contraction import DOT_GENERAL
 from graphc.ops.matrices.matrix_product import MATMUL
 from graphc.ops.structure.ordering import AFTER
-from graphc.passes.core.building import constant_of, node_of
 from graphc.passes.core.peak import bytes_of
 from graphc.passes.core.readers import Readers
 from graphc.passes.core.state_updates import End
@@ -29,12 +29,12 @@ from graphc.passes.memory.update_order import needed
 
 def written(program: Program, loop: Node, updates: Sequence[Update]) -> Program:
     """The program with the updates in the loop."""
-    first = loop.attrs["length"] - 1 if loop.attrs["reverse"] else 0
-    front = [constant_of(first, "uint32", like=loop, name="first")]
     readers = dict.fromkeys(t for update in updates for t in update.readers)
-    if readers:
-        front.append(node_of(AFTER, (front[0].outputs[0], *readers), like=loop))
-    new = _Writer(loop, updates, front[-1].outputs[0]).loop()
+    with Builder(like=loop) as front:
+        first = constant(loop.attrs["length"] - 1 if loop.attrs["reverse"] else 0, "uint32")
+        if readers:
+            (first,) = front.add(AFTER, (first, *readers)).outputs
+    new = _Writer(loop, updates, first).loop()
     cells = [cell for update in updates for cell in update.cells]
     gone = {t for cell in cells for t in cell.at.outputs}
     owners = {cell.owner for cell in cells}
@@ -42,7 +42,7 @@ def written(program: Program, loop: Node, updates: Sequence[Update]) -> Program:
     nodes: list[Node] = []
     for node in program.nodes:
         if node is loop:
-            nodes += [*front, new]
+            nodes += [*front.nodes, new]
         elif node not in owners:
             nodes.append(_in_loop(node, stacks))
         elif not gone.issuperset(node.outputs):
@@ -80,70 +80,55 @@ class _Writer:
     """
 
     def __init__(self, loop: Node, updates: Sequence[Update], first: Tensor) -> None:
-        self._loop, self._updates, self._first = loop, updates, first
-        (self._body,) = loop.regions
-        consts, carries = loop.attrs["consts"], loop.attrs["carries"]
-        outer = split(loop.inputs, consts, carries)
-        inner = split(self._body.input_tensors(), consts, carries)
-        self._consts = list(zip(outer.consts, inner.consts, strict=True))
-        self._carries = list(zip(outer.carries, inner.carries, strict=True))
-        self._xs = list(zip(outer.xs, inner.xs, strict=True))
+        self._view = LoopView.of(loop)
+        self._updates, self._first = updates, first
+        self._reverse = loop.attrs["reverse"]
         self._index = Tensor(first.type, "index")
-        zero = constant_of(0, "uint32", like=loop, name="zero")
-        self._zero = zero.outputs[0]
         self._puts: list[_Put] = []
-        self.nodes: list[Node] = [zero]
+        self._builder = Builder(like=loop)
+        with self._builder:
+            self._zero = constant(0, "uint32")
 
     def loop(self) -> Node:
         """The loop with the updates in it."""
-        loop, body, count = self._loop, self._body, self._loop.attrs["carries"]
+        with self._builder:
+            return self._loop()
+
+    def _loop(self) -> Node:
+        view = self._view
         ends = [end for update in self._updates for end in update.ends]
         stacks = {old: Tensor(old.type, old.name) for _, old in ends}
         slices = {old: self._slice(stack) for old, stack in stacks.items()}
+        pairs = list(zip(view.outer.xs, view.inner.xs, strict=True))
         instead = {
-            inner: self._reshaped(slices[outer], inner.type.shape)
-            for outer, inner in self._xs
+            inner: reshape(slices[outer], inner.type.shape)
+            for outer, inner in pairs
             if outer in slices
         }
-        self._xs = [(outer, inner) for outer, inner in self._xs if outer not in slices]
-        self.nodes += substitute(body.nodes, instead)
-        results = [instead.get(t, t) for t in body.output_tensors()]
-        gradients = dict(zip(loop.outputs[count:], results[count:], strict=True))
+        view = view.without_xs([i for i, (outer, _) in enumerate(pairs) if outer in slices])
+        self._view = view = view.substituted(instead)
+        self._builder.nodes += view.nodes
+        gradients = dict(zip(view.stacks, view.ys, strict=True))
         for update in self._updates:
             self._write(update, gradients, stacks, slices)
+        view = self._view
         used = {t for update in self._updates for cell in update.cells for t in cell.at.inputs}
-        kept = [t for t in gradients if t not in used]
-        given = [gradients[t] for t in kept]
-        self._wait([*results[:count], *given], [gradients[t] for t in gradients if t in used])
-        news = {put.old: put.whole for put in self._puts}
-        index = (self._first, self._index)
-        inputs = [*self._consts, *self._carries, *stacks.items(), index, *self._xs]
-        wholes = [news[slices[old]] for _, old in ends]
-        outputs = [*results[:count], *wholes, self._next(), *given]
-        nodes = used_from(self.nodes, outputs, keep=lambda node: not is_pure(node))
-        return loop.replace(
-            inputs=tuple(outer for outer, _ in inputs),
-            outputs=(
-                *loop.outputs[:count],
-                *(new for new, _ in ends),
-                Tensor(self._index.type, "end"),
-                *kept,
-            ),
-            attrs={
-                **loop.attrs,
-                "consts": len(self._consts),
-                "carries": count + len(stacks) + 1,
-                "unroll": 1,
-            },
-            regions=(region(body.name, [i for _, i in inputs], nodes, outputs),),
-        )
+        stacked = {t: inner for t, inner in gradients.items() if t not in used}
+        view = replace(view, stacks=tuple(stacked), ys=tuple(stacked.values()))
+        self._wait(view.given(), [gradients[t] for t in gradients if t in used])
+        wholes = {put.old: put.whole for put in self._puts}
+        carries = [(old, stacks[old], wholes[slices[old]], new) for new, old in ends]
+        end = Tensor(self._index.type, "end")
+        carries.append((self._first, self._index, self._next(), end))
+        view = view.with_carries(carries)
+        nodes = used_from(self._builder.nodes, view.given(), keep=lambda node: not is_pure(node))
+        loop = view.with_nodes(nodes).write()
+        return loop.replace(attrs={**loop.attrs, "unroll": 1})
 
     def _next(self) -> Tensor:
         """The number of the next slice."""
-        one = constant_of(1, "uint32", like=self._loop, name="one")
-        step = SUBTRACT if self._loop.attrs["reverse"] else ADD
-        self.nodes += [one, node_of(step, (self._index, *one.outputs), like=self._loop)]
-        return self.nodes[-1].outputs[0]
+        one = constant(1, "uint32")
+        return self._index - one if self._reverse else self._index + one
 
     def _write(
         self,
@@ -163,14 +148,13 @@ class _Writer:
             if value in slices:
                 values[value] = slices[value]
             elif value in gradients:
-                values[value] = self._leading(gradients[value])
+                values[value] = _leading(gradients[value])
             elif value in made:
                 continue
             elif value in update.sliced:
-                inner = self._input(self._xs, value, slice_type(value.type))
-                values[value] = self._leading(inner)
+                values[value] = _leading(self._slice_of_operand(value))
             else:
-                values[value] = self._input(self._consts, value, value.type)
+                values[value] = self._constant_operand(value)
         done: list[Tensor] = []
         for new, old in update.ends:
             known = dict(values)
@@ -180,12 +164,10 @@ class _Writer:
                     cell.at.outputs
                 ):
                     self._copy(cell, known, update.sliced)
-            starts = self._starts(stacks[old])
-            write = (stacks[old], known[new], *starts)
-            node = node_of(DYNAMIC_UPDATE_SLICE, write, like=self._loop)
-            self.nodes.append(node)
-            self._puts.append(_Put(slices[old], known[new], node.outputs[0]))
-            values[new] = self._slice(node.outputs[0])
+            write = (stacks[old], known[new], *self._starts(stacks[old]))
+            (whole,) = self._builder.add(DYNAMIC_UPDATE_SLICE, write).outputs
+            self._puts.append(_Put(slices[old], known[new], whole))
+            values[new] = self._slice(whole)
             done.append(new)
 
     def _copy(self, cell: Cell, known: dict[Tensor, Tensor], sliced: Collection[Tensor]) -> None:
@@ -197,40 +179,38 @@ class _Writer:
             attrs["shape"] = (1, *(shape if cell.is_inner else shape[1:]))
         elif cell.is_sliced:
             inputs = [
-                self._leading(inner) if inner.type.shape and value not in sliced else inner
+                _leading(inner) if inner.type.shape and value not in sliced else inner
                 for inner, value in zip(inputs, cell.at.inputs, strict=True)
             ]
-        self.nodes.append(node_of(cell.node.op, inputs, like=cell.node, **attrs))
-        known.update(zip(cell.at.outputs, self.nodes[-1].outputs, strict=True))
+        with self._builder.at(cell.node):
+            node = self._builder.add(cell.node.op, inputs, attrs)
+        known.update(zip(cell.at.outputs, node.outputs, strict=True))
 
     def _wait(self, results: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
-        """Has each write wait for what reads the old slice, and each gradient too."""
-        inputs = [i for _, i in (*self._consts, *self._carries, *self._xs)]
+        """Makes each write wait for what reads the old slice, and each gradient too."""
+        builder = self._builder
         wholes = [put.whole for put in self._puts]
-        body = region(self._body.name, inputs, self.nodes, [*results, *wholes])
+        inputs = self._view.inner.all()
+        body = region("body", inputs, builder.nodes, [*results, *wholes])
         reading = Readers(body, [End(put.new, put.old) for put in self._puts])
-        nodes = {node.outputs[0]: node for node in self.nodes}
+        nodes = {node.outputs[0]: node for node in builder.nodes}
         before: dict[Tensor, None] = {}
         for put in self._puts:
             readers = reading.of(put.old, put.new)
             if readers:
                 before.update(dict.fromkeys(readers))
-                after = node_of(AFTER, (put.new, *readers), like=nodes[put.new])
-                stack, _, *starts = nodes[put.whole].inputs
-                place = self.nodes.index(nodes[put.whole])
-                write = nodes[put.whole].replace(inputs=(stack, after.outputs[0], *starts))
-                self.nodes[place : place + 1] = [after, write]
+                self._put_off(nodes[put.whole], put.new, readers, nodes[put.new])
         self._delay(gradients, list(before))
-        self.nodes = list(sort_nodes(self.nodes))
+        builder.nodes = list(sort_nodes(builder.nodes))
 
     def _delay(self, gradients: Sequence[Tensor], readers: Sequence[Tensor]) -> None:
-        """Has the products that make gradients wait for what reads the old slices.
+        """Makes the products that compute gradients wait for what reads the old slices.
 
         XLA copies the old slice for a product. Without an order it may compute the gradient, which
         is as large, while it holds the copy. A gradient that replicas exchange does not wait: the
         exchange is to begin early.
         """
-        made = {t: node for node in self.nodes for t in node.outputs}
+        made = {t: node for node in self._builder.nodes for t in node.outputs}
         needed = _ancestors(made, readers)
         for gradient in gradients:
             node = made.get(gradient)
@@ -238,37 +218,49 @@ class _Writer:
                 continue
             smallest = min(node.inputs, key=bytes_of)
             if readers and 2 * bytes_of(smallest) <= bytes_of(gradient):
-                after = node_of(AFTER, (smallest, *readers), like=node)
-                place = self.nodes.index(node)
-                late = substitute([node], {smallest: after.outputs[0]})
-                self.nodes[place : place + 1] = [after, *late]
+                self._put_off(node, smallest, readers, node)
 
-    def _input(self, known: list[tuple[Tensor, Tensor]], outer: Tensor, type: TensorType) -> Tensor:
-        """The input of the body for an operand of the loop, which may be new."""
-        for there, inner in known:
-            if there is outer:
-                return inner
-        known.append((outer, Tensor(type, outer.name)))
-        return known[-1][1]
+    def _put_off(self, node: Node, operand: Tensor, others: Sequence[Tensor], like: Node) -> None:
+        """Makes a node take an operand only after `others` are computed."""
+        nodes = self._builder.nodes
+        with Builder(like=like) as front:
+            (late,) = front.add(AFTER, (operand, *others)).outputs
+        place = nodes.index(node)
+        nodes[place : place + 1] = [*front.nodes, *substitute([node], {operand: late})]
+
+    def _slice_of_operand(self, stack: Tensor) -> Tensor:
+        """The slice of a stack that the loop takes; it may be new."""
+        outer, inner = self._view.outer, self._view.inner
+        if not is_among(stack, outer.xs):
+            new = Tensor(slice_type(stack.type), stack.name)
+            self._view = replace(
+                self._view,
+                outer=outer._replace(xs=(*outer.xs, stack)),
+                inner=inner._replace(xs=(*inner.xs, new)),
+            )
+            return new
+        return inner.xs[position_of(stack, outer.xs)]
+
+    def _constant_operand(self, value: Tensor) -> Tensor:
+        """The input of the body for a value that all iterations share; it may be new."""
+        outer, inner = self._view.outer, self._view.inner
+        if not is_among(value, outer.consts):
+            new = Tensor(value.type, value.name)
+            self._view = self._view.with_consts([(value, new)])
+            return new
+        return inner.consts[position_of(value, outer.consts)]
 
     def _starts(self, stack: Tensor) -> list[Tensor]:
         return [self._index, *[self._zero] * (stack.type.rank - 1)]
 
     def _slice(self, stack: Tensor) -> Tensor:
         """The slice of this iteration, with its leading axis."""
-        sizes = (1, *stack.type.shape[1:])
-        starts = self._starts(stack)
-        self.nodes.append(
-            node_of(DYNAMIC_SLICE, (stack, *starts), like=self._loop, sizes=sizes, inside=True)
-        )
-        return self.nodes[-1].outputs[0]
+        attrs = {"sizes": (1, *stack.type.shape[1:]), "inside": True}
+        return self._builder.add(DYNAMIC_SLICE, (stack, *self._starts(stack)), attrs).outputs[0]
 
-    def _leading(self, tensor: Tensor) -> Tensor:
-        return self._reshaped(tensor, (1, *tensor.type.shape))
 
-    def _reshaped(self, tensor: Tensor, shape: Shape) -> Tensor:
-        self.nodes.append(node_of(RESHAPE, (tensor,), like=self._loop, shape=shape))
-        return self.nodes[-1].outputs[0]
+def _leading(tensor: Tensor) -> Tensor:
+    return reshape(tensor, (1, *tensor.type.shape))
 
 
 def _ancestors(made: Mapping[Tensor, Node], tensors: Sequence[Tensor]) -> set[Node]:
