@@ -52,8 +52,9 @@ def traced(
     fills, own = init.fills(), init.out_types()
     taken = [*types, *own, *types, loss, *(captured or ())]
     update = _trace_update(tx, parameters, init, taken, captured)
+    places = {name: place for place, name in enumerate(names)}
     slots = [
-        Slot(*_place(path, names), type, fill)
+        Slot(*_place(path, places), type, fill)
         for path, type, fill in zip(_paths(init.out_tree), own, fills, strict=True)
     ]
     _check_state(slots, names, label, init, update)
@@ -177,12 +178,12 @@ def _paths(tree: Any) -> list[Any]:
     return [path for path, _ in jax.tree_util.tree_flatten_with_path(nest)[0]]
 
 
-def _place(path: Sequence[Any], names: Sequence[str]) -> tuple[int | None, str]:
+def _place(path: Sequence[Any], places: Mapping[str, int]) -> tuple[int | None, str]:
     """The parameter that the leaf at `path` belongs to, and the rest of the path."""
     keys = [_key(entry) for entry in path]
     for i in reversed(range(len(keys))):
-        if isinstance(path[i], jax.tree_util.DictKey) and keys[i] in names:
-            return names.index(keys[i]), "/".join(map(_plain, keys[:i] + keys[i + 1 :]))
+        if isinstance(path[i], jax.tree_util.DictKey) and keys[i] in places:
+            return places[keys[i]], "/".join(map(_plain, keys[:i] + keys[i + 1 :]))
     return None, "/".join(map(_plain, keys))
 
 
