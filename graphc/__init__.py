@@ -5,8 +5,8 @@ loads nothing, and no part of graphc imports this module. The public operators a
 families name in `__all__` (see graphc/ops/__init__.py); the other names are in the table below.
 """
 
-import sys
 from importlib import import_module
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 from graphc._version import __version__ as __version__
@@ -85,10 +85,15 @@ if not TYPE_CHECKING:  # hidden from type checkers, which would take any name fo
             return import_module(f"{__name__}.{name}")
         if home is None and _is_operator(name):
             home = "ops"
-        if home is None:  # `obj` lets Python add "Did you mean: ...?"
-            message = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(message, name=name, obj=sys.modules[__name__])
+        if home is None:
+            from graphc.ir.foreign_names import no_function
+
+            raise no_function(__name__, name, [] if name.startswith("_") else __dir__())
         value = getattr(import_module(f"{__name__}.{home}"), name)
+        if home != "ops" and type(value) is FunctionType:
+            from graphc.ir.calls import explained
+
+            value = explained(value)
         globals()[name] = value  # the next use does not come here
         return value
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 __all__ = [
+    "ArgumentError",
     "ArtifactCorruptError",
     "ArtifactError",
     "ArtifactVersionError",
@@ -38,6 +39,7 @@ __all__ = [
     "ShapeError",
     "StateError",
     "TextError",
+    "UnknownAttributeError",
     "UnknownNameError",
     "VerifyError",
 ]
@@ -110,6 +112,14 @@ class UnknownNameError(GraphcError, KeyError):
     """The graph, the state or the artifact has no such name."""
 
     __str__ = GraphcError.__str__  # KeyError's own prints the repr of its argument
+
+
+class UnknownAttributeError(GraphcError, AttributeError):
+    """A module, a tensor or a layer has no such attribute. The hint says what graphc calls it."""
+
+
+class ArgumentError(GraphcError, TypeError):
+    """A function is called with an argument that it does not have, or without one that it needs."""
 
 
 class FeedError(GraphcError, ValueError):

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+
 from graphc.errors import ShapeError
 
 
@@ -68,6 +70,8 @@ class DimExpr:
         )
 
     def __add__(self, other: Dim) -> Dim:
+        if not isinstance(other, (int, DimExpr)):
+            return _with_number("add", self, other)
         return _from_terms(self.terms + _terms(other))
 
     def __mul__(self, other: Dim) -> Dim:
@@ -75,6 +79,8 @@ class DimExpr:
             if other == 1:
                 return self
             return DimExpr(tuple((m, c * other) for m, c in self.terms)) if other else 0
+        if not isinstance(other, DimExpr):
+            return _with_number("multiply", self, other)
         right = _terms(other)
         if self.weight * len(right) + other.weight * len(self.terms) > 2 * _HEAVIEST:
             raise _too_long()  # before it is multiplied out
@@ -83,16 +89,42 @@ class DimExpr:
         )
 
     def __sub__(self, other: Dim) -> Dim:
+        if not isinstance(other, (int, DimExpr)):
+            return _with_number("subtract", self, other)
         return self + (-other)
 
     def __neg__(self) -> Dim:
         return self * -1
 
     def __floordiv__(self, other: Dim) -> Dim:
+        if not isinstance(other, (int, DimExpr)):
+            return _with_number("floor_divide", self, other)
         return floor_division(self, other)
 
     def __rsub__(self, other: int) -> Dim:
+        if not isinstance(other, int):
+            return _with_number("subtract", other, self)
         return -self + other
+
+    # These have no size as their result: they give a scalar tensor.
+
+    def __truediv__(self, other: Any) -> Any:
+        return _with_number("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _with_number("divide", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return _with_number("power", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _with_number("power", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _with_number("remainder", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _with_number("remainder", other, self)
 
     def __rfloordiv__(self, other: int) -> Dim:
         raise ShapeError(
@@ -113,6 +145,24 @@ class DimExpr:
         return " + ".join(parts).replace("+ -", "- ").replace("- 1*", "- ")
 
     __str__ = __repr__
+
+
+# The functions of tensors for arithmetic of a size with a number or an array.
+_ON_TENSORS: dict[str, Callable[[Any, Any], Any]] = {}
+
+
+def bind_arithmetic(table: Mapping[str, Callable[[Any, Any], Any]]) -> None:
+    """Lets sizes calculate with numbers: `1 / x.shape[0]`. `graphc.ops` calls it once."""
+    _ON_TENSORS.update(table)
+
+
+def _with_number(name: str, left: Any, right: Any) -> Any:
+    """A scalar tensor in the graph that is being built. A tensor on either side has operators of
+    its own."""
+    other = right if isinstance(left, DimExpr) else left
+    if not isinstance(other, (int, float, complex, np.number, DimExpr)):
+        return NotImplemented
+    return _ON_TENSORS[name](left, right)
 
 
 Dim = int | DimExpr

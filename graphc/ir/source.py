@@ -11,10 +11,11 @@ from types import FrameType
 from typing import NamedTuple
 
 import jax
+import numpy as np
 
 # Frames in these folders do not belong to the user. The user's line is the first one outside them.
-# (`passes` and `devices` are reached through symlinks, so their real folders count too; JAX frames
-# occur in between when a function is mapped over a nest.)
+# (`passes` and `devices` are reached through symlinks, so their real folders count too. Frames of
+# JAX, NumPy and Optax occur in between: they call functions of the user, and methods of tensors.)
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _OWN = tuple(
     os.path.join(folder, "")
@@ -23,7 +24,8 @@ _OWN = tuple(
         os.path.realpath(_PACKAGE),
         os.path.realpath(os.path.join(_PACKAGE, "passes")),
         os.path.realpath(os.path.join(_PACKAGE, "devices")),
-        os.path.dirname(os.path.abspath(jax.__file__)),
+        *(os.path.dirname(os.path.abspath(module.__file__ or "")) for module in (jax, np)),
+        os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(jax.__file__))), "optax"),
     }
 )
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from graphc.ir.node import _METHODS, Operand, Tensor
+from graphc.ir.calls import explained
+from graphc.ir.node import Tensor
+from graphc.ir.operand import _METHODS, Operand
 from graphc.ir.sharding import Spec
 from graphc.ir.types import TensorType
 
@@ -95,6 +97,11 @@ class Variable(Operand):
 
     def __repr__(self) -> str:
         return f"<Variable {self.name} {self.type}>"
+
+
+Variable.__init__ = explained(  # type: ignore[method-assign]
+    Variable.__init__, hint="gc.variable(initial, name=...) makes a variable"
+)
 
 
 def _method(name: str) -> Callable[..., Tensor]:

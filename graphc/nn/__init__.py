@@ -3,6 +3,8 @@
 import typing
 
 from graphc import exports
+from graphc.ir.calls import explain_all
+from graphc.ir.foreign_names import no_function
 from graphc.nn.functional.colors import *
 from graphc.nn.functional.convolutions import *
 from graphc.nn.functional.crf import *
@@ -48,8 +50,13 @@ from graphc.ops.tasks.morphology import *
 from graphc.ops.tasks.sampling import *
 from graphc.ops.tasks.suppression import *
 
+explain_all(globals(), "graphc")
+
 if not typing.TYPE_CHECKING:  # type checkers read the imports
     __all__ = [*exports.names(globals()), "initializers"]
 
     def __dir__() -> list[str]:
         return __all__
+
+    def __getattr__(name: str) -> typing.NoReturn:
+        raise no_function(__name__, name, __all__)

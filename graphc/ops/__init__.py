@@ -8,6 +8,7 @@ A family names its public functions in its `__all__`, and those of the families 
 import typing as _typing
 
 from graphc import exports as _exports
+from graphc.ir.calls import explain_all as _explain_all
 from graphc.ops import fft as fft
 from graphc.ops import linalg as linalg
 from graphc.ops import methods as _methods
@@ -76,7 +77,8 @@ from graphc.ops.structure.host import *
 from graphc.ops.structure.sharding import *
 from graphc.ops.structure.state import *
 
-_methods.bind()
+_explain_all(globals(), __name__)
+_methods.bind(globals())
 
 if not _typing.TYPE_CHECKING:  # type checkers read the imports
     __all__ = _exports.names(globals())

@@ -1,43 +1,151 @@
-"""The operators of tensors and variables (`x + y`, `x[i]`, `v.assign(t)`), by their functions."""
+"""The operators and methods of tensors and variables, and NumPy's functions of them."""
 
 from __future__ import annotations
 
-from graphc.ir.node import bind_methods
-from graphc.ops.arrays import subscript, updating
-from graphc.ops.elementwise import arithmetic, comparison, powers
-from graphc.ops.matrices import matrix_product
-from graphc.ops.structure import state
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from graphc.errors import GraphError, nearest
+from graphc.ir.dims import bind_arithmetic
+from graphc.ir.operand import bind_methods
+from graphc.ir.source import current_source
+from graphc.ops.arrays.subscript import getitem
+from graphc.ops.arrays.updating import update
+from graphc.ops.structure.state import assign, assign_add, assign_sub, read
+
+# Methods that have the name of the function.
+_SAME: Final = [
+    "abs",
+    "add",
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "cast",
+    "clip",
+    "conj",
+    "cumprod",
+    "cumsum",
+    "divide",
+    "dot",
+    "equal",
+    "floor_divide",
+    "greater",
+    "greater_equal",
+    "imag",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "matmul",
+    "max",
+    "mean",
+    "min",
+    "multiply",
+    "negative",
+    "not_equal",
+    "power",
+    "prod",
+    "real",
+    "remainder",
+    "repeat",
+    "reshape",
+    "round",
+    "squeeze",
+    "std",
+    "subtract",
+    "sum",
+    "swapaxes",
+    "take",
+    "transpose",
+    "unstack",
+    "var",
+]
+
+# NumPy's functions for which Python's operators have another meaning here than the function of
+# that name: `x & y` of arrays calls `numpy.bitwise_and`.
+_UFUNCS: Final = {
+    "bitwise_and": "logical_and",
+    "bitwise_or": "logical_or",
+    "bitwise_xor": "logical_xor",
+    "invert": "logical_not",
+}
 
 
-def bind() -> None:
-    """Gives `ir.node.Operand` and `ir.variable.Variable` their methods."""
-    bind_methods(
-        {
-            "add": arithmetic.add,
-            "subtract": arithmetic.subtract,
-            "multiply": arithmetic.multiply,
-            "divide": arithmetic.divide,
-            "floor_divide": arithmetic.floor_divide,
-            "remainder": arithmetic.remainder,
-            "power": powers.power,
-            "matmul": matrix_product.matmul,
-            "negative": arithmetic.negative,
-            "abs": arithmetic.absolute,
-            "logical_not": comparison.logical_not,
-            "logical_and": comparison.logical_and,
-            "logical_or": comparison.logical_or,
-            "logical_xor": comparison.logical_xor,
-            "equal": comparison.equal,
-            "not_equal": comparison.not_equal,
-            "less": comparison.less,
-            "less_equal": comparison.less_equal,
-            "greater": comparison.greater,
-            "greater_equal": comparison.greater_equal,
-            "getitem": subscript.getitem,
-            "update": updating.update,
-            "read": state.read,
-            "assign": state.assign,
-            "assign_add": state.assign_add,
-            "assign_sub": state.assign_sub,
-        }
-    )
+def bind(functions: Mapping[str, Any]) -> None:
+    """Gives `ir.operand.Operand` and `ir.variable.Variable` their methods.
+
+    Args:
+        functions: the public functions of `gc` by name.
+    """
+    table: dict[str, Callable[..., Any]] = {name: functions[name] for name in _SAME}
+    table |= {
+        "getitem": getitem,
+        "update": update,
+        "read": read,
+        "assign": assign,
+        "assign_add": assign_add,
+        "assign_sub": assign_sub,
+        "numpy": lambda function, args, kwargs: _of_numpy(functions, function, args, kwargs),
+        "numpy_ufunc": lambda *row: _of_ufunc(functions, *row),
+    }
+    bind_methods(table)
+    bind_arithmetic(table)
+
+
+def _of_ufunc(
+    functions: Mapping[str, Any],
+    ufunc: Any,
+    method: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """What `numpy.add(x, y)` and the like are for a tensor; also `array + x`."""
+    name = ufunc.__name__
+    if method != "__call__":
+        raise GraphError(
+            f"numpy.{name}.{method} does not take a tensor of a graph",
+            source=current_source(),
+            hint="gc.sum, gc.cumsum and x.at[i].add do such work",
+        )
+    return _called(functions, "numpy", _UFUNCS.get(name, name), args, kwargs)
+
+
+def _of_numpy(
+    functions: Mapping[str, Any], function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """What a function of NumPy is for a tensor: the function of the same name in `gc`."""
+    if function in (np.shape, np.ndim, np.size) and len(args) == 1 and not kwargs:
+        return getattr(args[0], function.__name__)
+    return _called(functions, function.__module__, function.__name__, args, kwargs)
+
+
+def _called(
+    functions: Mapping[str, Any],
+    module: str,
+    name: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    if kwargs.get("out") is not None:
+        raise GraphError(
+            f"numpy.{name} cannot write a tensor of a graph into an array (out=, or `array += x`)",
+            source=current_source(),
+            hint="write `y = array + x`: the result is a tensor",
+        )
+    home: Any = functions
+    if module in ("numpy.linalg", "numpy.fft"):
+        home = vars(functions[module.removeprefix("numpy.")])
+    function = home.get(name)
+    if function is None:
+        raise GraphError(
+            f"{module}.{name} does not take a tensor of a graph, and graphc has no function of "
+            "that name",
+            source=current_source(),
+            hint=nearest(name, [n for n in home if not n.startswith("_")]),
+        )
+    return function(*args, **{k: v for k, v in kwargs.items() if k != "out"})

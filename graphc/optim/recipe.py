@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ir.node import Tensor
+from graphc.ir.operand import Operand
 from graphc.ir.program import Program
 from graphc.ir.scopes import AMBIENT, at_source
 from graphc.ir.source import current_source
@@ -20,6 +21,18 @@ Array = np.ndarray[Any, Any]
 
 class NeedsObjective(Exception):
     """An optimizer evaluates the loss at parameters of its own choice, as line searches do."""
+
+
+class NeedsTensor(Exception):
+    """An optimizer calculates with a tensor of the graph, such as a learning rate that is fed.
+
+    Attributes:
+        operand: the tensor or variable.
+    """
+
+    def __init__(self, operand: Operand) -> None:
+        super().__init__(operand)
+        self.operand = operand
 
 
 @dataclass(frozen=True)
@@ -54,7 +67,8 @@ class Recipe:
         slots: the leaves of the state.
         init: parameters -> the initial values of the slots without a `fill`.
         update: gradients, state, parameters and loss -> new parameters and new state. After the
-            loss it takes what the loss is calculated from, if it evaluates the loss.
+            loss it takes the tensors that the optimizer refers to, then what the loss is
+            calculated from, if it evaluates the loss.
     """
 
     slots: tuple[Slot, ...]

@@ -21,6 +21,7 @@ from graphc.errors import (
 from graphc.ir.dtypes import is_floating
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, describe_tensors, is_among
+from graphc.ir.operand import Operand
 from graphc.ir.program import Program
 from graphc.ir.scopes import (
     AMBIENT,
@@ -32,12 +33,13 @@ from graphc.ir.scopes import (
     requested_device,
 )
 from graphc.ir.source import Source, current_source
+from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
-from graphc.ops.core.emit import constant
+from graphc.ops.core.emit import constant, convert
 from graphc.ops.structure.state import GROUP, node_names
 from graphc.ops.structure.training import loss_adjoint, step_gradients, step_updates
 from graphc.optim.objective import Objective, objective_of
-from graphc.optim.recipe import NeedsObjective, paste
+from graphc.optim.recipe import NeedsObjective, NeedsTensor, Recipe, paste
 from graphc.optim.slots import make_slots
 from graphc.optim.traced import traced
 from graphc.optim.updates import updates_of
@@ -212,21 +214,16 @@ def add_step(
     reads = [v.read() for v in parameters]
     types = {v.name: t.type for v, t in zip(parameters, reads, strict=True)}
     value = constant(0, "float32") if loss is None else loss
-    evaluated: Objective | None = None
     try:
-        try:
-            recipe = traced(tx, types, value.type, label)
-        except NeedsObjective:
-            evaluated = objective(parameters)
-            captured = [t.type for t in evaluated.captured]
-            recipe = traced(tx, types, value.type, label, captured)
-        if loss is None and _uses_last(recipe.update):
+        recipe, evaluated, referred = _recipe(tx, types, value.type, label, parameters, objective)
+        after = len(referred) + (0 if evaluated is None else len(evaluated.captured))
+        if loss is None and _uses(recipe.update, -1 - after):
             raise _no_loss(caller)
         with name_scope("init"):
             slots = make_slots(recipe.slots, paste(recipe.init, reads), parameters, label)
         state = [slot.read() for slot in slots]
         adjoints = step_gradients([slopes[v] for v in parameters], label, accumulate)
-        taken = [*adjoints, *state, *reads, value]
+        taken = [*adjoints, *state, *reads, value, *map(convert, referred)]
         with name_scope("update"):
             if evaluated is None:
                 results = paste(recipe.update, taken)
@@ -244,10 +241,34 @@ def add_step(
     return [v.assign(t) for v, t in zip([*parameters, *slots], results, strict=True)]
 
 
-def _uses_last(program: Program) -> bool:
-    """Whether a program looks at the last of its inputs."""
-    last = program.input_tensors()[-1]
-    return last in program.users() or is_among(last, program.output_tensors())
+def _recipe(
+    tx: Any,
+    types: Mapping[str, TensorType],
+    loss: TensorType,
+    label: str,
+    parameters: Sequence[Variable],
+    objective: Callable[[Sequence[Variable]], Objective],
+) -> tuple[Recipe, Objective | None, list[Operand]]:
+    """The recipe, the objective if the transformation evaluates it, and the tensors of the graph
+    that the transformation refers to. It is traced again for each of these that it turns out to
+    need."""
+    evaluated: Objective | None = None
+    captured: list[TensorType] | None = None
+    referred: list[Operand] = []
+    while True:
+        try:
+            return traced(tx, types, loss, label, captured, referred), evaluated, referred
+        except NeedsObjective:
+            evaluated = objective(parameters)
+            captured = [t.type for t in evaluated.captured]
+        except NeedsTensor as needs:
+            referred.append(needs.operand)
+
+
+def _uses(program: Program, number: int) -> bool:
+    """Whether a program uses the input of that number."""
+    value = program.input_tensors()[number]
+    return value in program.users() or is_among(value, program.output_tensors())
 
 
 def _no_loss(caller: str) -> GradientError:

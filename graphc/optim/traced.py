@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import optax
@@ -15,6 +15,7 @@ from jax import numpy as jnp
 from graphc.errors import JaxImportError
 from graphc.ir.graph import Graph
 from graphc.ir.opdef import Effects
+from graphc.ir.operand import Operand, capturing
 from graphc.ir.program import Program, effects_of, region
 from graphc.ir.scopes import AMBIENT, absolute_scope, at_source, building
 from graphc.ir.source import current_source
@@ -23,7 +24,7 @@ from graphc.jaxpr.keys import is_key
 from graphc.jaxpr.objective import loss_and_slopes
 from graphc.jaxpr.tracing import Traced, trace
 from graphc.ops.draws.random_keys import as_jax_key
-from graphc.optim.recipe import NeedsObjective, Recipe, Slot
+from graphc.optim.recipe import NeedsObjective, NeedsTensor, Recipe, Slot
 
 
 def traced(
@@ -32,6 +33,7 @@ def traced(
     loss: TensorType,
     label: str,
     captured: Sequence[TensorType] | None = None,
+    referred: Sequence[Operand] = (),
 ) -> Recipe:
     """The recipe of an optax transformation.
 
@@ -41,17 +43,21 @@ def traced(
         label: the name of the step.
         captured: the types of what the loss is calculated from beside the parameters; None where
             that is not known yet.
+        referred: the tensors of the graph that the transformation refers to.
 
     Raises:
         NeedsObjective: it evaluates the loss, and `captured` is None.
+        NeedsTensor: it refers to a tensor that is not in `referred`.
         JaxImportError: it holds what cannot become nodes. Errors of optax's own pass through.
     """
     tx = optax.with_extra_args_support(tx)
     names, types = list(parameters), list(parameters.values())
-    init = trace(lambda *values: tx.init(dict(zip(names, values, strict=True))), types)
+    with capturing(_refuse):
+        init = trace(lambda *values: tx.init(dict(zip(names, values, strict=True))), types)
     fills, own = init.fills(), init.out_types()
-    taken = [*types, *own, *types, loss, *(captured or ())]
-    update = _trace_update(tx, parameters, init, taken, captured)
+    others = [*(operand.type for operand in referred), *(captured or ())]
+    taken = [*types, *own, *types, loss, *others]
+    update = _trace_update(tx, parameters, init, taken, captured, referred)
     places = {name: place for place, name in enumerate(names)}
     slots = [
         Slot(*_place(path, places), type, fill)
@@ -72,11 +78,12 @@ def _trace_update(
     init: Traced,
     types: Sequence[TensorType],
     captured: Sequence[TensorType] | None,
+    referred: Sequence[Operand],
 ) -> Traced:
     """`tx.update` and `optax.apply_updates` of flat lists: gradients, state, parameters, loss,
-    and what else the loss is calculated from."""
+    the tensors that `tx` refers to, and what else the loss is calculated from."""
     names, count = list(parameters), len(parameters)
-    last = len(types) - len(captured or ()) - 1
+    last = len(types) - len(captured or ()) - len(referred) - 1
     keys = [is_key(aval.dtype) for aval in init.jaxpr.out_avals]
 
     def update(*values: Any) -> Any:
@@ -84,13 +91,28 @@ def _trace_update(
         leaves = zip(values[count : last - count], keys, strict=True)
         state = jax.tree.unflatten(init.out_tree, [as_jax_key(v) if k else v for v, k in leaves])
         point = dict(zip(names, values[last - count : last], strict=True))
-        others = None if captured is None else values[last + 1 :]
+        others = None if captured is None else values[last + 1 + len(referred) :]
+        known = dict(zip(referred, values[last + 1 :], strict=False))
         extras = {"value": values[last], "grad": adjoints}
         extras |= _functions(parameters, others, types[last])
-        updates, state = tx.update(adjoints, state, point, **_taken(tx.update, extras))
+        with capturing(lambda operand: _value_of(operand, known)):
+            updates, state = tx.update(adjoints, state, point, **_taken(tx.update, extras))
         return [optax.apply_updates(point, updates), state]
 
     return trace(update, types)
+
+
+def _value_of(operand: Operand, known: Mapping[Operand, Any]) -> Any:
+    if operand not in known:
+        raise NeedsTensor(operand)
+    return known[operand]
+
+
+def _refuse(operand: Operand) -> NoReturn:
+    raise JaxImportError(
+        f"its state begins with a value of {operand!r}",
+        hint="optax.inject_hyperparams takes numbers: begin with one, and change it by session.set",
+    )
 
 
 def _functions(

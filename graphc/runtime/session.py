@@ -17,6 +17,7 @@ from graphc.copying import Uncopied
 from graphc.devices.asynchronous import AsyncDataParallel
 from graphc.devices.mesh import Strategy
 from graphc.errors import GraphError
+from graphc.ir.calls import explained
 from graphc.ir.graph import Graph
 from graphc.ir.variable import Variable
 from graphc.runtime.buffers.layout import StateLayout
@@ -106,6 +107,7 @@ class Session(HasWorkers, Uncopied):
 
     # -- running ----------------------------------------------------------------------------
 
+    @explained
     def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Any:
         """The values of `fetches` after one run.
 
@@ -125,6 +127,7 @@ class Session(HasWorkers, Uncopied):
         values, key = plan.convert(feeds)
         return self._carry_out(plan, key, values)
 
+    @explained
     def run_steps(self, fetches: Any, batches: Any, n: int) -> Any:
         """The values of `fetches` in each of `n` runs, which one loop on the device makes.
 

@@ -11,6 +11,7 @@ from typing import Any
 from graphc.build.specs import check_name
 from graphc.build.variables import variable
 from graphc.errors import AttributeValueError, GraphError, ShapeError
+from graphc.ir.calls import explained
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
@@ -59,7 +60,9 @@ class Layer:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for method in _CALLS & vars(cls).keys():
-            setattr(cls, method, _noting_output(vars(cls)[method]))
+            setattr(cls, method, explained(_noting_output(vars(cls)[method])))
+        if "__init__" in vars(cls):
+            cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
 
     @property
     def name(self) -> str:

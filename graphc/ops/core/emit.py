@@ -6,15 +6,19 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import ml_dtypes
 import numpy as np
 from jax import lax
+from jax import numpy as jnp
 
 from graphc.errors import DTypeError, GraphError, PromotionWarning
+from graphc.ir.dims import Dim, DimExpr
 from graphc.ir.dtypes import (
     COMPLEX128,
     FLOAT32,
     FLOAT64,
+    INT32,
     INT64,
     SCALAR_DEFAULTS,
     SHORT,
@@ -33,6 +37,7 @@ from graphc.ir.host_values import fitted, host_array, number, python_kind
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, of_elements
 from graphc.ir.node import Node, Operand, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.operand import JaxValueError
 from graphc.ir.program import Program
 from graphc.ir.scopes import AMBIENT, current_graph
 from graphc.ir.source import current_source
@@ -114,6 +119,21 @@ CAST = OpDef(
 )
 
 
+DIM_VALUE = OpDef(
+    name="DimValue",
+    signature="-> n",
+    precision="wide",
+    attrs={"dim": Attr("dim"), "dtype": Attr("dtype")},
+    infer=lambda ctx, *, dim, dtype: TensorType(dtype, ()),
+    lower=lambda ctx, *, dim, dtype: jnp.asarray(ctx.dim(dim), dtype),
+    differentiable=False,
+    layout=replicated,
+    fold=lambda *, dim, dtype: np.asarray(dim, dtype) if isinstance(dim, int) else None,
+    cost=free,
+    doc="The size `dim` as a scalar; the global size in a data-parallel run.",
+)
+
+
 def graph_of(operands: Sequence[Any]) -> Graph:
     """The graph new nodes go to: the one being built, else the one the operands belong to."""
     if AMBIENT.graphs:
@@ -145,7 +165,15 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
             dtype = array.dtype if scalar is None else SCALAR_DEFAULTS[scalar]
         return fitted(array, dtype)
     except DTypeError as error:
-        error.source = error.source or AMBIENT.source or current_source()
+        source = AMBIENT.source or current_source()
+        if isinstance(value, jax.core.Tracer):
+            raise JaxValueError(
+                f"a function of graphc is called with a value that JAX traces ({value.aval})",
+                source=source,
+                hint="use jax.numpy inside a function that JAX calls; gc.from_jax(function)(x) "
+                "makes nodes of it",
+            ) from None
+        error.source = error.source or source
         raise
 
 
@@ -173,7 +201,16 @@ def convert(value: Any, dtype: DType | None = None) -> Tensor:
         return value
     if isinstance(value, Variable):
         return value.read()
+    if isinstance(value, DimExpr):
+        return dim_value(value, dtype or INT32)
     return constant(value, dtype)
+
+
+def dim_value(dim: Dim, dtype: Any = INT32) -> Tensor:
+    """The size `dim` as a scalar; a constant where it is known."""
+    if isinstance(dim, int):
+        return constant(dim, dtype)
+    return emit_one(DIM_VALUE, (), dim=dim, dtype=as_dtype(dtype))
 
 
 def cast(x: Any, dtype: Any, *, name: str | None = None) -> Tensor:
@@ -197,6 +234,8 @@ def scalar_kind(value: Any) -> type | None:
     kind = type(value)
     if kind in SCALAR_DEFAULTS:
         return kind
+    if kind is DimExpr:  # `x.shape[0]`, a Python int once it is known
+        return int
     if not isinstance(value, np.generic):
         return None
     dtype = value.dtype
@@ -306,7 +345,7 @@ def _warn_of_widening(dtype: DType, values: Sequence[Any]) -> None:
 def to_dtype(value: Any, dtype: DType) -> Tensor:
     """`value` as a tensor of `dtype`; a number or array is converted on the host."""
     if not isinstance(value, Operand):
-        return constant(value, dtype)
+        return convert(value, dtype)
     tensor = convert(value)
     if tensor.type.dtype == dtype:
         return tensor

@@ -7,12 +7,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import numpy as jnp
 
 from graphc.errors import DTypeError, FetchError, GradientError, GraphError, ShapeError
 from graphc.ir.costs import CostContext
-from graphc.ir.dims import Dim, product
-from graphc.ir.dtypes import INT32, as_dtype, is_inexact
+from graphc.ir.dims import product
+from graphc.ir.dtypes import is_inexact
 from graphc.ir.graph import Graph
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, of_elements
 from graphc.ir.node import Node, Operand, Tensor, describe_tensors
@@ -33,8 +32,9 @@ from graphc.ops.core.cost_rules import free
 from graphc.ops.core.emit import (
     CAST,
     CONSTANT,
-    constant,
+    DIM_VALUE,
     convert,
+    dim_value,
     emit_node,
     emit_one,
     graph_of,
@@ -146,21 +146,6 @@ IDENTITY = OpDef(
     fold=lambda x: x,
     cost=free,
     doc="The operand, under a name of its own. All dtypes.",
-)
-
-
-DIM_VALUE = OpDef(
-    name="DimValue",
-    signature="-> n",
-    precision="wide",
-    attrs={"dim": Attr("dim"), "dtype": Attr("dtype")},
-    infer=lambda ctx, *, dim, dtype: TensorType(dtype, ()),
-    lower=lambda ctx, *, dim, dtype: jnp.asarray(ctx.dim(dim), dtype),
-    differentiable=False,
-    layout=replicated,
-    fold=lambda *, dim, dtype: np.asarray(dim, dtype) if isinstance(dim, int) else None,
-    cost=free,
-    doc="The size `dim` as a scalar; the global size in a data-parallel run.",
 )
 
 
@@ -356,14 +341,6 @@ def stop_gradient(x: Any, *, name: str | None = None) -> Tensor:
 def identity(x: Any, *, name: str | None = None) -> Tensor:
     """`x` under a name of its own."""
     result = emit_one(IDENTITY, (convert(x),), name)
-    return result
-
-
-def dim_value(dim: Dim, dtype: Any = INT32) -> Tensor:
-    """The size `dim` as a scalar; a constant where it is known."""
-    if isinstance(dim, int):
-        return constant(dim, dtype)
-    result = emit_one(DIM_VALUE, (), dim=dim, dtype=as_dtype(dtype))
     return result
 
 

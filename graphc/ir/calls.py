@@ -1,0 +1,91 @@
+"""Errors for calls with wrong arguments: what the function takes, and the nearest argument."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+from graphc.errors import ArgumentError
+from graphc.ir.foreign_names import nearest_keyword
+from graphc.ir.source import current_source
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def explained(function: F, hint: str | None = None) -> F:
+    """The function, which raises `ArgumentError` where Python would raise a bare `TypeError`
+    because the arguments do not fit its signature.
+
+    Args:
+        hint: what to say unless an argument has the wrong name.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            misuse = _misuse(function, args, kwargs, hint)
+            if misuse is None:  # the error is another one, from inside the function
+                raise
+            raise misuse from error
+
+    call.is_explained = True  # type: ignore[attr-defined]
+    return cast(F, call)
+
+
+def explain_all(namespace: dict[str, Any], package: str) -> None:
+    """Replaces the public functions of a package in a namespace, and at their homes, by functions
+    that explain wrong arguments. A name elsewhere that is bound already stays as it is.
+
+    Args:
+        namespace: the `globals()` of a module that collects names.
+        package: functions defined elsewhere stay.
+    """
+    for name, value in list(namespace.items()):
+        if name.startswith("_") or not inspect.isfunction(value) or hasattr(value, "is_explained"):
+            continue
+        if value.__module__.startswith(package):
+            home = vars(sys.modules[value.__module__])
+            known = home.get(value.__name__)
+            if known is value:
+                home[value.__name__] = known = explained(value)
+            namespace[name] = known if inspect.unwrap(known) is value else explained(value)
+
+
+def _misuse(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], hint: str | None
+) -> ArgumentError | None:
+    """The error for these arguments, or None if they fit the signature."""
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        what = str(error)
+    else:
+        return None
+    names = [p for p in signature.parameters if p != "self"]
+    unknown = [k for k in kwargs if k not in names]
+    if unknown:
+        what = f"it has no argument {unknown[0]!r}"
+        hint = nearest_keyword(unknown[0], names)
+    name = function.__qualname__.removesuffix(".__init__").removesuffix(".__call__")
+    return ArgumentError(
+        f"{name}: {what}",
+        details=[f"it takes {_signature(signature)}"],
+        source=current_source(),
+        hint=hint,
+    )
+
+
+def _signature(signature: inspect.Signature) -> str:
+    """The parameters with their default values, without types."""
+    kept = [
+        p.replace(annotation=inspect.Parameter.empty)
+        for p in signature.parameters.values()
+        if p.name != "self"
+    ]
+    return str(signature.replace(parameters=kept, return_annotation=inspect.Signature.empty))
