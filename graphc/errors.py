@@ -22,6 +22,7 @@ __all__ = [
     "DeviceError",
     "ExecutionError",
     "FeedError",
+    "FeedWarning",
     "FetchError",
     "GradientError",
     "GraphError",
@@ -219,6 +220,10 @@ class CopyError(GraphcError, TypeError):
 
 class MissingExtraError(GraphcError, ImportError):
     """A feature needs an optional dependency; the message names the extra to install."""
+
+
+class FeedWarning(UserWarning):
+    """A feed of a session is not needed by what is fetched, and is ignored."""
 
 
 class PromotionWarning(UserWarning):

@@ -87,7 +87,7 @@ def no_comparison_inside() -> Iterator[None]:
     `t in list`, `list.index(t)` and `a == b` would add nodes to the user's graph.
     """
     import graphc.ops.methods  # noqa: F401  binds the operators of tensors
-    from graphc.ir import node
+    from graphc.ir import node, operand
 
     package = os.path.dirname(os.path.dirname(os.path.realpath(node.__file__)))
     root = os.path.dirname(package)
@@ -107,7 +107,7 @@ def no_comparison_inside() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("equal", "not_equal"):
-            patch.setitem(node._METHODS, name, guarded(node._METHODS[name]))
+            patch.setitem(operand._METHODS, name, guarded(operand._METHODS[name]))
         yield
 
 

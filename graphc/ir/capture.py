@@ -37,7 +37,7 @@ def capture(
     fed = set(feeds)
     chosen = choose(graph, fetches, fed)
     nodes = [node for node in graph.nodes if node in chosen]
-    _check_all_fed(nodes, fed)
+    _check_all_fed(graph, fetches, nodes, fed)
     nodes = [_without_fed(node, fed) for node in nodes if not node.op.effects & Effects.FEED]
     outputs = []
     for fetch in fetches:
@@ -117,11 +117,15 @@ def _check_owners(graph: Graph, fetches: Sequence[Fetch], feeds: Sequence[Tensor
             )
 
 
-def _check_all_fed(nodes: Sequence[Node], fed: set[Tensor]) -> None:
+def _check_all_fed(
+    graph: Graph, fetches: Sequence[Fetch], nodes: Sequence[Node], fed: set[Tensor]
+) -> None:
     for node in nodes:
         if node.op.effects & Effects.FEED and node.outputs[0] not in fed:
+            fetch = next(fetch for fetch in fetches if node in choose(graph, [fetch], fed))
             raise FeedError(
                 f"placeholder {node.name!r} ({node.outputs[0].type}) is needed and not fed",
+                details=[f"the fetch {fetch.name!r} depends on it"],
                 source=node.source,
                 hint=f'feed it: {{"{node.name}": value}}',
             )

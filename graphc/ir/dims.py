@@ -51,6 +51,7 @@ class DimExpr:
     """
 
     __slots__ = ("_hash", "terms", "weight")
+    __array_ufunc__ = None  # a NumPy number on the left leaves the operation to us
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms

@@ -50,6 +50,9 @@ class Session(HasWorkers, Uncopied):
             run that meets it.
         log_placement: whether to print the devices there are, and for each node and variable that
             is compiled the one it is on.
+        unused_feeds: what a run does with feeds that nothing fetched depends on. "warn" ignores
+            them, with one warning for each set of fetches and feeds; "ignore" gives no warning;
+            "error" raises FeedError.
 
     The first run of a set of fetches compiles it; later runs with feeds of the same shapes only
     run it. Values come back as `jax.Array`s, before they are computed: reading one waits.
@@ -73,11 +76,17 @@ class Session(HasWorkers, Uncopied):
         options: CompileOptions | None = None,
         soft_placement: bool = True,
         log_placement: bool = False,
+        unused_feeds: str = "warn",
     ) -> None:
         if not isinstance(graph, Graph):
             raise GraphError(
                 f"the first argument must be a graph, got {type(graph).__name__}",
                 hint="gc.Session(graph)",
+            )
+        if unused_feeds not in ("warn", "ignore", "error"):
+            raise AttributeValueError(
+                f'Session: unused_feeds must be "warn", "ignore" or "error", got {unused_feeds!r}',
+                source=current_source(),
             )
         self.graph = graph
         self.options = checked_options(options)
@@ -103,7 +112,7 @@ class Session(HasWorkers, Uncopied):
             device=device,
             soft=soft_placement,
         )
-        self._programs = Programs(graph, self._state, self.options, request, log)
+        self._programs = Programs(graph, self._state, self.options, request, log, unused_feeds)
 
     # -- running ----------------------------------------------------------------------------
 

@@ -12,16 +12,17 @@ from graphc.build.specs import check_name
 from graphc.build.variables import variable
 from graphc.errors import AttributeValueError, GraphError, ShapeError
 from graphc.ir.calls import explained
-from graphc.ir.dtypes import as_dtype
+from graphc.ir.dtypes import BOOL, as_dtype
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
+from graphc.ir.operand import Operand
 from graphc.ir.scopes import AMBIENT, absolute_scope, building
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.nn.layers.summary import summary_of
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import graph_of
+from graphc.ops.core.emit import convert, graph_of
 
 __all__ = ["Layer"]
 
@@ -216,18 +217,21 @@ def features_of(layer: Layer, x: Tensor) -> int:
     return features
 
 
-def check_training(layer: Layer, training: Any) -> bool:
-    """`training`, where it is a bool.
+def check_training(layer: Layer, training: Any) -> bool | Tensor:
+    """`training`: a bool, or a scalar tensor of bool, such as a placeholder.
 
     Raises:
         AttributeValueError: it was left out, or is something else.
     """
+    if isinstance(training, Operand) and training.shape == () and training.dtype == BOOL:
+        return convert(training)
     if type(training) is not bool:
         got = "it is missing" if training is None else f"got {training!r}"
         refuse(
-            f"{layer}: training must be True or False, {got}",
+            f"{layer}: training must be True, False or a scalar tensor of bool, {got}",
             error=AttributeValueError,
             hint="call it with training=True, and once more with training=False for the "
-            "outputs to serve: both calls share the variables",
+            "outputs to serve: both calls share the variables. "
+            'gc.placeholder((), "bool") decides in each run',
         )
     return training

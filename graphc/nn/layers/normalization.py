@@ -7,6 +7,7 @@ from typing import Any
 from graphc.build.initializers import Ones, Zeros
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
+from graphc.ir.operand import Operand
 from graphc.ir.scopes import current_graph
 from graphc.ir.variable import Variable
 from graphc.nn.functional.norms import group_norm, instance_norm, rms_norm
@@ -15,6 +16,7 @@ from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, to_dtype
 from graphc.ops.core.precision import wide
 from graphc.ops.draws.random_draws import dropout
+from graphc.ops.elementwise.comparison import where
 from graphc.ops.nn.local_norm import local_batch_norm
 from graphc.ops.nn.normalization import batch_norm, batch_norm_training, layer_norm
 
@@ -45,8 +47,9 @@ class BatchNorm(Layer):
             of `gc.minimize(accumulate=)`, has of the batch by its own mean and variance; the moving
             averages take the mean of these. No data is exchanged for them then.
 
-    Calling it takes `x` [..., features], floating, of rank 2 or more, and `training`; it gives
-    the shape and dtype of `x`.
+    Calling it takes `x` [..., features], floating, of rank 2 or more, and `training`, a bool or a
+    scalar tensor of bool; it gives the shape and dtype of `x`. With a tensor both results are
+    computed, and the tensor chooses one in each run.
 
     Raises:
         AttributeValueError: an option is out of range, or `training` is no bool.
@@ -67,7 +70,7 @@ class BatchNorm(Layer):
         self.momentum = _within("BatchNorm", "momentum", momentum, 0 <= momentum <= 1, "[0, 1]")
         self.epsilon = _within("BatchNorm", "epsilon", epsilon, epsilon > 0, "(0, inf)")
 
-    def __call__(self, x: Any, training: bool | None = None) -> Tensor:
+    def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
             x = convert(x)
             in_training = check_training(self, training)
@@ -80,18 +83,22 @@ class BatchNorm(Layer):
                 self.variable("variance", Ones(), shape, trainable=False),
             )
             gain, shift = _beside(x, scale), _beside(x, offset)
-            if not in_training:
+            served: Tensor | None = None
+            if in_training is not True:
                 mean, variance = (_beside(x, average) for average in averages)
-                return batch_norm(x, mean, variance, gain, shift, self.epsilon)
+                served = batch_norm(x, mean, variance, gain, shift, self.epsilon)
+                if in_training is False:
+                    return served
             normalized = local_batch_norm if self.local else batch_norm_training
             y, *statistics = normalized(x, gain, shift, self.epsilon)
             for average, statistic in zip(averages, statistics, strict=True):
-                self._update(average, statistic)
-            return y
+                self._update(average, statistic, in_training)
+            return y if served is None else where(in_training, y, served)
 
-    def _update(self, average: Variable, statistic: Tensor) -> None:
+    def _update(self, average: Variable, statistic: Tensor, training: bool | Tensor) -> None:
         old, new = average.read(), to_dtype(statistic, average.type.dtype)
-        assigned = average.assign(old * self.momentum + new * (1 - self.momentum))
+        new = old * self.momentum + new * (1 - self.momentum)
+        assigned = average.assign(new if training is True else where(training, new, old))
         graph = current_graph()
         if graph.parent is None:  # what a body assigns, it assigns whenever it runs
             graph.add_to_collection(UPDATES, assigned)
@@ -246,23 +253,29 @@ class Dropout(Layer):
     Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014.
 
     Args:
-        rate: the probability of a zero, in [0, 1).
+        rate: the probability of a zero, in [0, 1): a number or a scalar tensor.
         name: see `Layer`.
 
-    Calling it takes `x` and `training`, and gives the shape of `x`.
+    Calling it takes `x`, and `training`, a bool or a scalar tensor of bool. It gives the shape of
+    `x`.
 
     Raises:
         AttributeValueError: the rate is out of range, or `training` is no bool.
     """
 
-    def __init__(self, rate: float, name: str | None = None) -> None:
+    def __init__(self, rate: Any, name: str | None = None) -> None:
         super().__init__(name)
-        self.rate = _within("Dropout", "rate", rate, 0 <= rate < 1, "[0, 1)")
+        fits = isinstance(rate, Operand) or 0 <= rate < 1
+        self.rate: Any = _within("Dropout", "rate", rate, fits, "[0, 1)")
 
-    def __call__(self, x: Any, training: bool | None = None) -> Tensor:
+    def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
             tensor = convert(x)
-            return dropout(tensor, self.rate) if check_training(self, training) else tensor
+            in_training = check_training(self, training)
+            if in_training is False:
+                return tensor
+            dropped = dropout(tensor, self.rate)
+            return dropped if in_training is True else where(in_training, dropped, tensor)
 
 
 def _beside(x: Tensor, parameter: Variable) -> Tensor:

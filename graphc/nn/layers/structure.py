@@ -43,7 +43,9 @@ class Sequential(Layer):
                     hint=f"make one: {layer.__name__}(...)" if isinstance(layer, type) else None,
                 )
 
-    def __call__(self, x: Any, training: bool | None = None, lengths: Any = None) -> Tensor:
+    def __call__(
+        self, x: Any, training: bool | Tensor | None = None, lengths: Any = None
+    ) -> Tensor:
         options = {"training": training, "lengths": lengths}
         with self.scope(x):
             y = convert(x)

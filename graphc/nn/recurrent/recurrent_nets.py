@@ -107,7 +107,7 @@ class StackedRNN(Recurrent):
         x: Any,
         state: State = None,
         lengths: Any = None,
-        training: bool | None = None,
+        training: bool | Tensor | None = None,
     ) -> Tensor:
         return self.with_state(x, state, lengths, training)[0]
 
@@ -116,7 +116,7 @@ class StackedRNN(Recurrent):
         x: Any,
         state: State = None,
         lengths: Any = None,
-        training: bool | None = None,
+        training: bool | Tensor | None = None,
     ) -> tuple[Tensor, State]:
         with self.scope(x):
             y, states = convert(x), []

@@ -15,6 +15,7 @@ from graphc.nn.layers.positions import rotary_encoding
 from graphc.ops.arrays.creation import iota, zeros
 from graphc.ops.arrays.dynamic_slicing import dynamic_update_slice
 from graphc.ops.arrays.shape import expand_dims, reshape
+from graphc.ops.control.branching import cond
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
 from graphc.ops.core.ranges import in_range
@@ -115,14 +116,21 @@ class MultiHeadAttention(Layer):
         self.out = projection("out", units)
 
     def __call__(
-        self, x: Any, source: Any = None, mask: Any = None, training: bool | None = None
+        self, x: Any, source: Any = None, mask: Any = None, training: bool | Tensor | None = None
     ) -> Tensor:
         with self.scope(x):
             x = convert(x)
             of = x if source is None else convert(source)
             query, key, value = self._heads_of(x, of, None)
-            drop = self.dropout if self.dropout and check_training(self, training) else 0.0
-            y = attention(query, key, value, mask=mask, causal=self.causal, dropout=drop)
+            in_training = check_training(self, training) if self.dropout else False
+
+            def attended(dropout: float) -> Tensor:
+                return attention(query, key, value, mask=mask, causal=self.causal, dropout=dropout)
+
+            if isinstance(in_training, Tensor):
+                y = cond(in_training, lambda: attended(self.dropout), lambda: attended(0.0))
+            else:
+                y = attended(self.dropout if in_training else 0.0)
             return self._joined(y)
 
     def with_cache(self, x: Any, cache: AttentionCache) -> tuple[Tensor, AttentionCache]:

@@ -81,7 +81,7 @@ class TransformerBlock(Layer):
         self.network_norm = norm(name="network_norm", dtype=dtype)
         self.dropout = Dropout(dropout) if dropout else None
 
-    def __call__(self, x: Any, mask: Any = None, training: bool | None = None) -> Tensor:
+    def __call__(self, x: Any, mask: Any = None, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
             x = self._checked(x)
             taken = self.attention_norm(x) if self.norm_first else x
@@ -110,7 +110,7 @@ class TransformerBlock(Layer):
             refuse(f"{self}: the input must have {self.units} features, as the result", x=tensor)
         return tensor
 
-    def _rest(self, x: Tensor, mixed: Tensor, training: bool | None) -> Tensor:
+    def _rest(self, x: Tensor, mixed: Tensor, training: bool | Tensor | None) -> Tensor:
         """What follows attention: the sums, norms and the network."""
         x = self._added(x, mixed, training)
         if not self.norm_first:
@@ -119,5 +119,5 @@ class TransformerBlock(Layer):
         x = self._added(x, self.contract(self.expand(taken)), training)
         return x if self.norm_first else self.network_norm(x)
 
-    def _added(self, x: Tensor, change: Tensor, training: bool | None) -> Tensor:
+    def _added(self, x: Tensor, change: Tensor, training: bool | Tensor | None) -> Tensor:
         return x + (change if self.dropout is None else self.dropout(change, training))

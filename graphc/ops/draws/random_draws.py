@@ -318,21 +318,31 @@ def bernoulli(
     return draw(RANDOM_BERNOULLI, (), (probability,), seed, name, shape=sizes)[0]
 
 
-def dropout(x: Any, rate: float, *, seed: Any = None, name: str | None = None) -> Tensor:
+def dropout(x: Any, rate: Any, *, seed: Any = None, name: str | None = None) -> Tensor:
     """`x` with each element set to 0 with probability `rate`, the others divided by 1 - rate.
 
     Args:
         x: floating.
-        rate: at least 0, less than 1. At 0 the result is `x`.
+        rate: at least 0, less than 1. At the number 0 the result is `x`. A scalar tensor gets no
+            gradient.
         seed: see `random_key`.
 
     Raises:
         AttributeValueError: a rate out of range.
     """
     value = convert(x)
+    if isinstance(rate, Operand):
+        return _dropout_of_rate(value, stop_gradient(rate), seed, name)
     if rate == 0:
         return value
     return draw(DROPOUT, (value,), (), seed, name, rate=rate)[0]
+
+
+def _dropout_of_rate(x: Tensor, rate: Tensor, seed: Any, name: str | None) -> Tensor:
+    """Dropout with a rate that is known only when the graph runs."""
+    kept = uniform(x.shape, seed=seed) >= to_dtype(rate, FLOAT32)
+    scale = maximum(1 - to_dtype(rate, FLOAT32), float(np.finfo(np.float32).tiny))
+    return where(kept, x / to_dtype(scale, x.dtype), 0, name=name)
 
 
 def _scaled(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 
 from graphc.config import CompileOptions
+from graphc.errors import FeedWarning
 from graphc.ir.graph import Graph
-from graphc.ir.node import position_of, same_items
+from graphc.ir.node import Tensor, is_among, position_of, same_items
+from graphc.ir.source import current_source
 from graphc.runtime.feeds.feeds import FeedSpec
 from graphc.runtime.feeds.fetches import FetchSet, resolve_feeds
 from graphc.runtime.step.executable import Executable
-from graphc.runtime.targets.prepare import Prepared, prepare
+from graphc.runtime.targets.prepare import Prepared, UnusedFeedError, prepare
 
 _LEAF: Any = jax.tree.structure(0)
 
@@ -55,17 +58,40 @@ class Plan:
         feeds: Mapping[Any, Any],
         options: CompileOptions,
         known: Iterable[Plan] = (),
+        unused_feeds: str = "warn",
     ) -> Plan:
         """The plan of calls with these fetches and feeds.
 
         Args:
             known: other plans. If one has the same program, with another nest or order of feeds,
                 both plans share the program and the executables.
+            unused_feeds: see `Session`.
 
         Raises:
             FeedError, FetchError, UnknownNameError: feeds or fetches do not fit the graph.
         """
         given = list(resolve_feeds(graph, feeds))
+        try:
+            plan = Plan._of(graph, fetches, given, options, known)
+        except UnusedFeedError as error:
+            if unused_feeds == "error":
+                raise
+            used = [feed for feed in given if not is_among(feed, error.feeds)]
+            plan = Plan._of(graph, fetches, used, options, known)
+            if unused_feeds == "warn":
+                _warn_of_unused(error)
+        if not same_items(given, plan.feeds):
+            plan.order = [position_of(t, given) for t in plan.feeds]
+        return plan
+
+    @staticmethod
+    def _of(
+        graph: Graph,
+        fetches: Any,
+        given: Sequence[Tensor],
+        options: CompileOptions,
+        known: Iterable[Plan],
+    ) -> Plan:
         fetch_set = FetchSet.of(graph, fetches, given)
         found = next((p for p in known if p.fetch_set.program == fetch_set.program), None)
         if found is None:
@@ -75,8 +101,6 @@ class Plan:
             fetch_set.nest.take_order(found.nest.distinct)
             plan = Plan(fetches, fetch_set, found.prepared)
             plan.executables = found.executables
-        if not same_items(given, plan.feeds):
-            plan.order = [position_of(t, given) for t in plan.feeds]
         return plan
 
     def copy_feeds(self) -> None:
@@ -104,6 +128,15 @@ class Plan:
         """The values in order, as they are; `keys` are those the plan was made with."""
         given = [feeds[key] for key in keys]
         return given if self.order is None else [given[i] for i in self.order]
+
+
+def _warn_of_unused(error: UnusedFeedError) -> None:
+    source = current_source()
+    text = f"{error.what}: ignored\n  hint: gc.Session(graph, unused_feeds='ignore') is silent"
+    if source is None:
+        warnings.warn(text, FeedWarning, stacklevel=2)
+    else:
+        warnings.warn_explicit(text, FeedWarning, source.file, source.line)
 
 
 def fetch_key(fetches: Any) -> Any:

@@ -32,6 +32,7 @@ class Programs:
         request: makes a `CompileRequest` for the devices of the session. Its arguments are a
             program, shapes, and the other values that differ between programs.
         log: see `compiler.build`.
+        unused_feeds: see `Session`.
 
     Attributes:
         plans: by fetches and feed keys.
@@ -45,11 +46,13 @@ class Programs:
         options: CompileOptions,
         request: Callable[..., CompileRequest],
         log: PlacementLog | None,
+        unused_feeds: str,
     ) -> None:
         self.plans: dict[Any, Plan] = {}
         self.compiling = RLock()
         self._graph, self._state = graph, state
         self._options, self._request, self._log = options, request, log
+        self._unused_feeds = unused_feeds
         self._base: str | None = None  # the default device, once something has run
 
     def plan_of(self, fetches: Any, feeds: Mapping[Any, Any]) -> Plan:
@@ -81,7 +84,9 @@ class Programs:
             key, found = None, None
         if found is None:
             known = self.plans.values()
-            found = self.plans[key] = Plan.of(self._graph, fetches, feeds, self._options, known)
+            found = self.plans[key] = Plan.of(
+                self._graph, fetches, feeds, self._options, known, self._unused_feeds
+            )
         return found
 
     def executable(self, plan: Plan, key: ProgramKey) -> Executable:

@@ -13,7 +13,7 @@ from graphc.collection import without_collection
 from graphc.config import CompileOptions
 from graphc.devices.accumulate import Accumulate, is_accumulated
 from graphc.errors import FeedError
-from graphc.ir.capture import Fetch, capture
+from graphc.ir.capture import Fetch, capture, port_name
 from graphc.ir.dims import symbols_of
 from graphc.ir.graph import Graph
 from graphc.ir.node import EMPTY, Tensor
@@ -118,16 +118,35 @@ def prepare(
     return Prepared(functional, sources, options, lines, requests, whole)
 
 
+class UnusedFeedError(FeedError):
+    """Nothing fetched depends on some of the feeds.
+
+    Args:
+        feeds: these feeds. Also an attribute.
+    """
+
+    def __init__(self, feeds: Sequence[Tensor]) -> None:
+        names = ", ".join(repr(port_name(feed)) for feed in feeds)
+        verb = "is" if len(feeds) == 1 else "are"
+        super().__init__(
+            f"{names} {verb} fed, and nothing fetched depends on {'it' if verb == 'is' else 'them'}",
+            source=feeds[0].node.source,
+            hint="remove the feed, or fetch a value that depends on it",
+        )
+        self.feeds = tuple(feeds)
+
+
 def _check_needed(captured: Program, feeds: Sequence[Tensor]) -> None:
     needed = {t for node in captured.nodes for t in node.inputs}
     needed.update(captured.output_tensors())
-    for port, feed in zip(captured.ports("feed"), feeds, strict=True):
-        if port.tensor not in needed and not _decides_size(captured, port.tensor):
-            raise FeedError(
-                f"{port.name!r} is fed, and nothing fetched depends on it",
-                source=feed.node.source,
-                hint="remove the feed, or fetch a value that depends on it",
-            )
+    pairs = zip(captured.ports("feed"), feeds, strict=True)
+    unused = [
+        feed
+        for port, feed in pairs
+        if port.tensor not in needed and not _decides_size(captured, port.tensor)
+    ]
+    if unused:
+        raise UnusedFeedError(unused)
 
 
 def _decides_size(captured: Program, feed: Tensor) -> bool:
