@@ -35,7 +35,7 @@ from graphc.ir.scopes import (
 from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
-from graphc.ops.core.emit import constant, convert
+from graphc.ops.core.emit import constant, convert, graph_of
 from graphc.ops.structure.state import GROUP, node_names
 from graphc.ops.structure.training import loss_adjoint, step_gradients, step_updates
 from graphc.optim.objective import Objective, objective_of
@@ -255,6 +255,8 @@ def _recipe(
     evaluated: Objective | None = None
     captured: list[TensorType] | None = None
     referred: list[Operand] = []
+    graph = graph_of(parameters)
+    count = len(graph.nodes)
     while True:
         try:
             return traced(tx, types, loss, label, captured, referred), evaluated, referred
@@ -262,6 +264,11 @@ def _recipe(
             evaluated = objective(parameters)
             captured = [t.type for t in evaluated.captured]
         except NeedsTensor as needs:
+            if isinstance(needs.operand, Tensor) and needs.operand.node in graph.nodes[count:]:
+                raise JaxImportError(
+                    f"it makes the tensor {needs.operand!r} whenever it runs",
+                    hint="calculate the tensor before, and let the transformation refer to it",
+                ) from None
             referred.append(needs.operand)
 
 

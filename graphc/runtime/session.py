@@ -16,9 +16,10 @@ from graphc.config import CompileOptions
 from graphc.copying import Uncopied
 from graphc.devices.asynchronous import AsyncDataParallel
 from graphc.devices.mesh import Strategy
-from graphc.errors import GraphError
+from graphc.errors import AttributeValueError, GraphError
 from graphc.ir.calls import explained
 from graphc.ir.graph import Graph
+from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.core.background import in_background

@@ -24,6 +24,9 @@ from graphc.ops.core.emit import convert, emit_node, graph_of, is_weak, to_dtype
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import wide
 from graphc.ops.draws.random_keys import HASH, KEY, as_jax_key, check_key, random_key
+from graphc.ops.elementwise.arithmetic import maximum
+from graphc.ops.elementwise.comparison import where
+from graphc.ops.structure.state import stop_gradient
 
 __all__ = ["bernoulli", "dropout", "normal", "truncated_normal", "uniform"]
 

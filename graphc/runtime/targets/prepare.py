@@ -127,9 +127,9 @@ class UnusedFeedError(FeedError):
 
     def __init__(self, feeds: Sequence[Tensor]) -> None:
         names = ", ".join(repr(port_name(feed)) for feed in feeds)
-        verb = "is" if len(feeds) == 1 else "are"
+        verb, pronoun = ("is", "it") if len(feeds) == 1 else ("are", "them")
         super().__init__(
-            f"{names} {verb} fed, and nothing fetched depends on {'it' if verb == 'is' else 'them'}",
+            f"{names} {verb} fed, and nothing fetched depends on {pronoun}",
             source=feeds[0].node.source,
             hint="remove the feed, or fetch a value that depends on it",
         )
