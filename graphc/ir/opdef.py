@@ -283,8 +283,8 @@ class OpDef:
         is_elementwise: whether each element of the results depends only on the operands' elements
             at the same position, apart from broadcasting. The layout rule determines this; see
             `of_elements`.
-        content: `(node) -> text` that identifies the computation in fingerprints, or None if that is
-            impossible. The field is None where the operator's name identifies it.
+        content: `(node) -> text` that identifies the computation in fingerprints, or None if
+            nothing does. The field is None if the operator's name is sufficient.
     """
 
     name: str

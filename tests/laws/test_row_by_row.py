@@ -27,9 +27,9 @@ SUMS = {"ConvKernelGradient", "DotGeneral", "MatMul", "RaggedDot", "ReduceMean",
 SUMS |= {"Variance"}
 
 
-def claims(node: Node) -> list[tuple[ByRows, int]]:
+def claims(node: Node) -> list[tuple[ByRows, Any]]:
     """What the record says of the rows along each axis of each operand, and their number."""
-    found: list[tuple[ByRows, int]] = []
+    found: list[tuple[ByRows, Any]] = []
     for i, operand in enumerate(node.inputs):
         for axis, size in enumerate(operand.type.shape):
             axes = [axis if i == j else None for j in range(len(node.inputs))]
@@ -70,11 +70,12 @@ class Claim:
     def check(self, parts: Sequence[Array]) -> None:
         axis = self.how.axis
         found = sum(parts) if axis is None else np.concatenate(parts, axis)
+        near: dict[str, Any] = dict(tolerance(self.built.case, self.expected.dtype))
         np.testing.assert_allclose(
             widened(np.asarray(found)),
             widened(self.expected),
-            **tolerance(self.built.case, self.expected.dtype),
             err_msg=f"{self.built.title}: {self.how}",
+            **near,
         )
 
 
