@@ -14,13 +14,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, infer_floating
-from graphc.ops.core.declaring import (
-    Given,
-    Operands,
-    declared,
-    elementwise_operator,
-    record,
-)
+from graphc.ops.core.declaring import Given, Operands, declared, elementwise_operator, record
 from graphc.ops.core.emit import convert, emit, emit_one, promote_inexact
 from graphc.ops.core.layout_rules import elementwise
 from graphc.ops.core.precision import summed

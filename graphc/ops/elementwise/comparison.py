@@ -23,13 +23,7 @@ from graphc.ops.core.broadcasting import (
     require_one_dtype,
     unbroadcast,
 )
-from graphc.ops.core.declaring import (
-    Declaration,
-    Given,
-    declared,
-    elementwise_operator,
-    record,
-)
+from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator, record
 from graphc.ops.core.emit import convert, promote_operands
 from graphc.ops.core.layout_rules import SUM, elementwise
 

@@ -12,17 +12,8 @@ from graphc.ir.dtypes import BOOL, is_floating, is_integer
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.core.broadcasting import (
-    Adjoints,
-    infer_floating,
-    infer_real,
-    unbroadcast,
-)
-from graphc.ops.core.declaring import (
-    Given,
-    declared,
-    elementwise_operator,
-)
+from graphc.ops.core.broadcasting import Adjoints, infer_floating, infer_real, unbroadcast
+from graphc.ops.core.declaring import Given, declared, elementwise_operator
 from graphc.ops.core.emit import convert, promote_inexact, promote_operands
 from graphc.ops.elementwise.arithmetic import absolute, floor_divide, negative
 from graphc.ops.elementwise.comparison import equal, where

@@ -12,12 +12,7 @@ from jax import numpy as jnp
 from graphc.ir.dtypes import DType, is_integer
 from graphc.ir.opdef import OpDef
 from graphc.ops.core.broadcasting import infer_of
-from graphc.ops.core.declaring import (
-    Declaration,
-    Given,
-    declared,
-    elementwise_operator,
-)
+from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator
 from graphc.ops.core.emit import convert, promote_operands
 
 __all__ = ["gcd", "lcm", "leading_zeros", "population_count"]

@@ -13,20 +13,9 @@ from graphc.ir.dtypes import is_inexact
 from graphc.ir.node import Node, Operand, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.core.broadcasting import (
-    Adjoints,
-    align,
-    infer_inexact,
-    infer_numeric,
-    unbroadcast,
-)
+from graphc.ops.core.broadcasting import Adjoints, align, infer_inexact, infer_numeric, unbroadcast
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.declaring import (
-    Given,
-    declared,
-    elementwise_operator,
-    record,
-)
+from graphc.ops.core.declaring import Given, declared, elementwise_operator, record
 from graphc.ops.core.emit import (
     convert,
     emit_one,

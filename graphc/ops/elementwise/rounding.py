@@ -11,13 +11,7 @@ from jax import lax
 from graphc.ir.dtypes import is_floating
 from graphc.ir.opdef import OpDef
 from graphc.ops.core.broadcasting import infer_real
-from graphc.ops.core.declaring import (
-    Declaration,
-    Given,
-    declared,
-    elementwise_operator,
-    record,
-)
+from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator, record
 from graphc.ops.core.emit import convert
 
 __all__ = ["ceil", "floor", "rint"]

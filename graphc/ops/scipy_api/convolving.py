@@ -13,12 +13,7 @@ from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.broadcasting import infer_inexact, require_one_dtype
-from graphc.ops.core.declaring import (
-    Given,
-    Operands,
-    declared,
-    operator,
-)
+from graphc.ops.core.declaring import Given, Operands, declared, operator
 from graphc.ops.core.emit import promote_inexact
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import in_wider

@@ -16,12 +16,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, LowerContext, OpDef
 from graphc.ops.arrays.creation import full_like
 from graphc.ops.core.broadcasting import Adjoints, broadcast_all, infer_floating, unbroadcast
-from graphc.ops.core.declaring import (
-    Given,
-    Operands,
-    declared,
-    elementwise_operator,
-)
+from graphc.ops.core.declaring import Given, Operands, declared, elementwise_operator
 from graphc.ops.core.emit import promote_inexact
 from graphc.ops.core.precision import summed
 from graphc.ops.elementwise.transcendental import exp, log

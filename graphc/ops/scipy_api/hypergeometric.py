@@ -17,11 +17,7 @@ from jax import numpy as jnp
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, LowerContext, OpDef
 from graphc.ops.core.broadcasting import Adjoints, broadcast_all, infer_floating, unbroadcast
-from graphc.ops.core.declaring import (
-    Given,
-    declared,
-    elementwise_operator,
-)
+from graphc.ops.core.declaring import Given, declared, elementwise_operator
 from graphc.ops.core.emit import promote_inexact
 from graphc.ops.core.precision import summed
 from graphc.ops.elementwise.comparison import (

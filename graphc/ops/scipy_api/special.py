@@ -15,18 +15,8 @@ from jax import lax
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, OpDef
 from graphc.ops.arrays.creation import full_like
-from graphc.ops.core.broadcasting import (
-    Adjoints,
-    infer_floating,
-    unary_gradient,
-    unbroadcast,
-)
-from graphc.ops.core.declaring import (
-    Declaration,
-    Given,
-    declared,
-    elementwise_operator,
-)
+from graphc.ops.core.broadcasting import Adjoints, infer_floating, unary_gradient, unbroadcast
+from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator
 from graphc.ops.core.emit import promote_inexact
 from graphc.ops.core.precision import wide
 from graphc.ops.elementwise.transcendental import exp, log, log1p
