@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import GraphcError
+from graphc.ir.catalogue import Catalogue
 from graphc.ir.dims import Dim
 from graphc.ir.graph import Graph
 from graphc.ir.initial import make_initializer
 from graphc.ir.lexer import Cursor, Token, quote_name
 from graphc.ir.node import EMPTY, Node, Tensor
-from graphc.ir.opdef import Catalogue, OpDef
+from graphc.ir.opdef import OpDef
 from graphc.ir.parse_values import by_name, read_array, read_attr, read_spec, read_value
 from graphc.ir.program import Port, Program
 from graphc.ir.sharding import Spec

@@ -18,12 +18,12 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from graphc.errors import SerialError
+from graphc.ir.catalogue import Catalogue
 from graphc.ir.dims import Dim, DimExpr
 from graphc.ir.dtypes import SHORT, DType
 from graphc.ir.graph import Graph
 from graphc.ir.initial import initializer_fields
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Catalogue
 from graphc.ir.program import Program
 from graphc.ir.serial_read import FORMAT, VERSION, Reader
 from graphc.ir.serial_read_graph import GraphReader

@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphc.errors import DeviceError, GraphcError, SerialError, VerifyError
+from graphc.ir.catalogue import Catalogue
 from graphc.ir.device_spec import parse_device
 from graphc.ir.dim_parser import parse_dim
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import BY_SHORT, DType
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Catalogue
 from graphc.ir.program import Port, Program
 from graphc.ir.sharding import Spec, is_spec
 from graphc.ir.source import Source
