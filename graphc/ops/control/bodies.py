@@ -225,14 +225,14 @@ def prune_regions(
             own = [own[i] for i in kept]
         results.append(own)
         nodes.append(used_from(body.nodes, own, keep=lambda inner: not is_pure(inner)))
-        left = {t for inner in nodes[-1] for t in inner.inputs}.union(own)
-        needed.update(i for i, t in enumerate(body.input_tensors()) if t in left)
+        used_inside = {t for inner in nodes[-1] for t in inner.inputs}.union(own)
+        needed.update(i for i, t in enumerate(body.input_tensors()) if t in used_inside)
     if len(kept) == len(node.outputs) and len(needed) == len(node.regions[0].inputs):
         return node
     taken = sorted(needed)
     regions = [
-        region(body.name, [body.inputs[i].tensor for i in taken if i < len(body.inputs)], *row)
-        for body, *row in zip(node.regions, nodes, results, strict=True)
+        region(body.name, [body.inputs[i].tensor for i in taken if i < len(body.inputs)], left, own)
+        for body, left, own in zip(node.regions, nodes, results, strict=True)
     ]
     count = {leading: sum(i < held.start for i in taken)} if leading else {}
     return node.replace(
