@@ -8,6 +8,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, region
 from graphc.ops.control.branching import SWITCH
 from graphc.ops.control.calling import CALL
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.mapping import MAP
 from graphc.ops.control.scan import SCAN
 from graphc.ops.control.while_loops import WHILE
@@ -19,7 +20,7 @@ def invariants(node: Node) -> range:
     """The places of the operands that are the same in each turn of the node's bodies; empty for
     a node without bodies that run."""
     if node.op in _LOOPS:
-        return range(node.attrs["consts"])
+        return range(len(LoopView.of(node).outer.consts))
     if node.op is MAP:
         return range(node.attrs["mapped"], len(node.inputs))
     if node.op is SWITCH:
@@ -48,11 +49,9 @@ def with_invariants(node: Node, outer: Sequence[Tensor], bodies: Sequence[Progra
         inputs = [*own[:start], *new, *own[start:]]
         return region(body.name, inputs, body.nodes, body.output_tensors())
 
-    attrs = dict(node.attrs)
-    if node.op in _LOOPS:
-        attrs["consts"] += count
+    counts = {"consts": at + count} if node.op in _LOOPS else {}
     return node.replace(
         inputs=(*node.inputs[:at], *outer, *node.inputs[at:]),
-        attrs=attrs,
+        attrs={**node.attrs, **counts},
         regions=tuple(placed(body) for body in bodies),
     )

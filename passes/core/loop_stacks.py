@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure
 from graphc.ir.rewrite import used_from
-from graphc.ir.types import TensorType
+from graphc.ops.control.bodies import stacked_type
 from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.scan import SCAN
 from graphc.passes.core.base import Pass, PassResult
@@ -45,7 +45,7 @@ class LoopStacks:
         """The stack of a value of the body, outside of the loop; a new one where there is none."""
         if tensor in self._there:
             return self._there[tensor]
-        type = TensorType(tensor.type.dtype, (self.node.attrs["length"], *tensor.type.shape))
+        type = stacked_type(tensor.type, self.node.attrs["length"])
         return self._new.setdefault(tensor, Tensor(type, f"{tensor.name}/turns"))
 
     def without(self, gone: Collection[int]) -> Node:

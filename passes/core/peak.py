@@ -15,6 +15,7 @@ from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program
 from graphc.ops.arrays.dynamic_slicing import DYNAMIC_UPDATE_SLICE
 from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.mapping import MAP
 from graphc.ops.core.emit import CONSTANT
 from graphc.ops.matrices.row_updates import UPDATE_BY_ROWS
@@ -113,10 +114,10 @@ def _carried(node: Node) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
     """The results of a node that lie where operands did, and those operands."""
     if node.op is UPDATE_BY_ROWS:
         return node.outputs, node.inputs[2:][: len(node.outputs)]
-    carries = node.attrs.get("carries", 0) if node.regions else 0
-    if not carries:
+    if not node.regions or "carries" not in node.attrs:
         return (), ()
-    return node.outputs[:carries], node.inputs[node.attrs["consts"] :][:carries]
+    view = LoopView.of(node)
+    return view.finals, view.outer.carries
 
 
 def _fused(program: Program) -> set[Node]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from graphc.ir.node import Node, Tensor, by_identity
 from graphc.ir.program import Program
+from graphc.ops.control.loop_view import LoopView
 from graphc.passes.core.base import PassResult
 
 
@@ -27,12 +28,10 @@ def states(program: Program) -> list[End]:
 def carries(node: Node, number: int) -> list[End]:
     """What a turn of a loop gives of what it was given; `number` counts the node's regions, of
     which the first is the body. None for a node that is no loop."""
-    count = node.attrs.get("carries", 0)
-    if not count or number:
+    if number or "carries" not in node.attrs:
         return []
-    body = node.regions[0]
-    given = body.input_tensors()[node.attrs["consts"] :]
-    return [End(*pair) for pair in zip(body.output_tensors()[:count], given, strict=False)]
+    view = LoopView.of(node)
+    return [End(*pair) for pair in zip(view.following, view.inner.carries, strict=True)]
 
 
 def in_bodies(program: Program, run: Callable[[Program, list[End]], PassResult]) -> PassResult:
