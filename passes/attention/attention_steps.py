@@ -11,7 +11,7 @@ from graphc.ir.node import Node
 from graphc.ir.program import Program
 from graphc.ir.types import TensorType
 from graphc.ops.nn.attention import ATTENTION, ATTENTION_GRADIENT
-from graphc.passes.core.base import Pass, PassResult, run_bodies
+from graphc.passes.core.base import Pass, PassResult, rewrite_nodes
 from graphc.passes.core.target import Target
 
 # Of float32 on two cores, at more weights than this (16 MiB) a loop over 128 queries of an entry
@@ -90,27 +90,17 @@ class StepAttention(Pass):
     target: Target = field(default_factory=Target)
 
     def run(self, program: Program) -> PassResult:
-        changed = 0
-        nodes: list[Node] = []
-        for node in program.nodes:
-            after, inside = self._stepped(node)
-            nodes.append(after)
-            changed += inside
-        if not changed:
-            return PassResult(program, 0)
-        return PassResult(program.replace(nodes=tuple(nodes)), changed)
+        return rewrite_nodes(self, program, self._stepped)
 
-    def _stepped(self, node: Node) -> tuple[Node, int]:
-        if node.regions:
-            return run_bodies(self, node)
+    def _stepped(self, node: Node) -> Node:
         if node.op not in (ATTENTION, ATTENTION_GRADIENT):
-            return node, 0
+            return node
         if node.attrs["rows"] or node.attrs["each_entry"] or node.attrs["flash"]:
-            return node, 0  # as it was asked for
+            return node  # the user chose
         types = [tensor.type for tensor in node.inputs]
         if node.op is ATTENTION_GRADIENT:
             del types[3]  # dy
         if node.attrs["dropout"]:
             del types[-1]  # the key, or what was kept
         found = steps(types, node.attrs, self.target)
-        return (node.replace(attrs={**node.attrs, **found}), 1) if found else (node, 0)
+        return node.replace(attrs={**node.attrs, **found}) if found else node

@@ -18,7 +18,7 @@ from graphc.passes.attention.attention_logits import Finder
 from graphc.passes.attention.attention_match import Found, match
 from graphc.passes.attention.attention_steps import steps
 from graphc.passes.attention.attention_terms import NoMatch
-from graphc.passes.core.base import Pass, PassResult, run_bodies
+from graphc.passes.core.base import Pass, PassResult, run_all_bodies
 from graphc.passes.core.target import Target
 
 _FEWEST_WEIGHTS = 1 << 16  # smaller ones are not looked at
@@ -54,24 +54,13 @@ class FuseAttention(Pass):
     every: bool = False
 
     def run(self, program: Program) -> PassResult:
-        changed = 0
-        nodes: list[Node] = []
-        node = None
+        program, changed = run_all_bodies(self, program)
+        starts = [node for node in program.nodes if self._may_start(node)]
         try:
-            for node in program.nodes:
-                inside = 0
-                if node.regions:
-                    node, inside = run_bodies(self, node)
-                nodes.append(node)
-                changed += inside
-            if changed:
-                program = program.replace(nodes=tuple(nodes))
-            starts = [node for node in program.nodes if self._may_start(node)]
             program, fused = self._fused(program, starts)
-            changed += fused
         except Exception as error:
-            raise self.fault(node, error) from error
-        return PassResult(program, changed)
+            raise self.fault(None, error) from error
+        return PassResult(program, changed + fused)
 
     def _may_start(self, node: Node) -> bool:
         if node.op is not SOFTMAX and node.op is not EXP:

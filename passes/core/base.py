@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import ClassVar, NamedTuple
 
 from graphc.errors import PassError
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import EMPTY, Node, Tensor
 from graphc.ir.program import Port, Program
 
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -83,31 +84,75 @@ def _name_of(class_name: str) -> str:
     return _WORD.sub("-", class_name).lower()
 
 
-def run_bodies(a_pass: Pass, node: Node) -> tuple[Node, int]:
-    """`node` with `a_pass` run on its regions, and the number of changes there.
+def with_bodies(node: Node, results: Sequence[PassResult]) -> tuple[Node, int]:
+    """`node` with its regions replaced by `results`, one for each, and the number of changes.
 
-    A body's ports stay, so the node around it fits as before.
+    The ports of a body stay the same, so the node around it still fits.
     """
-    results = [a_pass.run(body) for body in node.regions]
     changed = sum(result.changed for result in results)
     if not changed:
         return node, 0
     return node.replace(regions=tuple(result.program for result in results)), changed
 
 
+def run_bodies(a_pass: Pass, node: Node) -> tuple[Node, int]:
+    """`node` with `a_pass` run on its regions, and the number of changes there."""
+    return with_bodies(node, [a_pass.run(body) for body in node.regions])
+
+
 def run_all_bodies(a_pass: Pass, program: Program) -> tuple[Program, int]:
     """The program with `a_pass` run on the regions of all nodes, and the number of changes."""
-    nodes, changed = [], 0
-    for node in program.nodes:
-        if node.regions:
-            node, inside = run_bodies(a_pass, node)
-            changed += inside
-        nodes.append(node)
-    return (program.replace(nodes=tuple(nodes)) if changed else program), changed
+    return rewrite_nodes(a_pass, program, lambda node: node)
 
 
-def redirect(ports: tuple[Port, ...], instead: dict[Tensor, Tensor]) -> tuple[Port, ...]:
-    """The output ports with their tensors replaced where `instead` has another."""
+def rewrite_nodes(
+    a_pass: Pass,
+    program: Program,
+    rewrite: Callable[[Node], Node | Sequence[Node]],
+    *,
+    enter: Callable[[Node], tuple[Node, int]] | None = None,
+    instead: Mapping[Tensor, Tensor] = EMPTY,
+    nodes: list[Node] | None = None,
+) -> PassResult:
+    """The program after one scan in program order, with each node replaced by `rewrite(node)`.
+
+    Args:
+        rewrite: returns `node` itself to keep it, another node, or any number of nodes.
+        enter: processes the bodies of a node before `rewrite` sees it, and returns the node and the
+            number of changes; by default, `a_pass` runs on each body.
+        instead: tensor -> the tensor to use in its place. `rewrite` may add to it.
+        nodes: a list for the new nodes, to which `rewrite` may append too.
+
+    Raises:
+        PassError: `rewrite` or `enter` failed. The error names the node.
+    """
+    enter = enter or partial(run_bodies, a_pass)
+    nodes = [] if nodes is None else nodes
+    changed = 0
+    node = None
+    try:
+        for node in program.nodes:
+            if instead and not instead.keys().isdisjoint(node.inputs):
+                node = node.replace(inputs=tuple([instead.get(t, t) for t in node.inputs]))
+            if node.regions:
+                node, inside = enter(node)
+                changed += inside
+            after = rewrite(node)
+            if after is node:
+                nodes.append(node)
+                continue
+            changed += 1
+            nodes += (after,) if isinstance(after, Node) else after
+    except Exception as error:
+        raise a_pass.fault(node, error) from error
+    if not changed:
+        return PassResult(program, 0)
+    outputs = redirect(program.outputs, instead)
+    return PassResult(program.replace(nodes=tuple(nodes), outputs=outputs), changed)
+
+
+def redirect(ports: tuple[Port, ...], instead: Mapping[Tensor, Tensor]) -> tuple[Port, ...]:
+    """The output ports, with each tensor in `instead` replaced."""
     if not any(port.tensor in instead for port in ports):
         return ports
     return tuple(port._replace(tensor=instead.get(port.tensor, port.tensor)) for port in ports)

@@ -11,7 +11,7 @@ from graphc.ir.rewrite import used_from
 from graphc.ir.types import TensorType
 from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.scan import SCAN
-from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.base import Pass, PassResult, rewrite_nodes, with_bodies
 from graphc.passes.core.rules import Rewriter
 
 
@@ -66,19 +66,13 @@ def rewrite_loops(a_pass: Pass, program: Program, rewrite: Rewrite) -> PassResul
             what makes the values before the loop.
     """
     known = Rewriter()
-    nodes: list[Node] = []
-    changed = 0
-    node = None
-    try:
-        for node in program.nodes:
-            results = [rewrite_loops(a_pass, body, rewrite) for body in node.regions]
-            inside = sum(result.changed for result in results)
-            if inside:
-                node = node.replace(regions=tuple(result.program for result in results))
-            loop, after = rewrite(node, known) if node.op is SCAN else (node, [])
-            nodes += [loop, *after]
-            known.made.update((tensor, node) for tensor in node.outputs)
-            changed += inside + (loop is not node)
-    except Exception as error:
-        raise a_pass.fault(node, error) from error
-    return PassResult(program.replace(nodes=tuple(nodes)) if changed else program, changed)
+
+    def enter(node: Node) -> tuple[Node, int]:
+        return with_bodies(node, [rewrite_loops(a_pass, body, rewrite) for body in node.regions])
+
+    def rewritten(node: Node) -> Node | list[Node]:
+        known.made.update(dict.fromkeys(node.outputs, node))
+        loop, after = rewrite(node, known) if node.op is SCAN else (node, [])
+        return node if loop is node else [loop, *after]
+
+    return rewrite_nodes(a_pass, program, rewritten, enter=enter)

@@ -19,7 +19,7 @@ from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
 from graphc.ops.arrays.shape import BROADCAST_TO
 from graphc.ops.core.emit import CONSTANT
-from graphc.passes.core.base import Pass, PassResult, redirect, run_bodies
+from graphc.passes.core.base import Pass, PassResult, rewrite_nodes
 
 # None: nothing to do. A node with the same results: takes the node's place. A tensor, or one per
 # result: already computed, to be used instead.
@@ -38,35 +38,19 @@ def simplify(a_pass: Pass, program: Program, rules: Rules) -> PassResult:
 
 
 def _simplified(a_pass: Pass, program: Program, rules: Rules, rewriter: Rewriter) -> PassResult:
-    made, instead, nodes = rewriter.made, rewriter.instead, rewriter.nodes
-    changed = 0
-    node = None
-    try:
-        for node in program.nodes:
-            for tensor in node.inputs:
-                if tensor in instead:
-                    node = node.replace(inputs=tuple([instead.get(t, t) for t in node.inputs]))
-                    break
-            if node.regions:
-                node, inside = run_bodies(a_pass, node)
-                changed += inside
-            rule = rules.get(node.op)
-            if rule is not None:
-                simpler = rewriter.apply(rules, rule, node)
-                if simpler is not node:
-                    changed += 1
-                    if simpler is None:
-                        continue
-                    node = simpler
-            nodes.append(node)
-            for tensor in node.outputs:
-                made[tensor] = node
-    except Exception as error:
-        raise a_pass.fault(node, error) from error
-    if not changed:
-        return PassResult(program, 0)
-    outputs = redirect(program.outputs, instead)
-    return PassResult(program.replace(nodes=tuple(nodes), outputs=outputs), changed)
+    made = rewriter.made
+
+    def simplified(node: Node) -> Node | tuple[()]:
+        rule = rules.get(node.op)
+        simpler = node if rule is None else rewriter.apply(rules, rule, node)
+        if simpler is None:
+            return ()
+        for tensor in simpler.outputs:
+            made[tensor] = simpler
+        return simpler
+
+    instead, nodes = rewriter.instead, rewriter.nodes
+    return rewrite_nodes(a_pass, program, simplified, instead=instead, nodes=nodes)
 
 
 class Rewriter(Builder):

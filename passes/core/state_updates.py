@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from graphc.ir.node import Node, Tensor, by_identity
 from graphc.ir.program import Program
-from graphc.passes.core.base import PassResult
+from graphc.passes.core.base import PassResult, with_bodies
 
 
 @by_identity
@@ -42,9 +42,7 @@ def in_bodies(program: Program, run: Callable[[Program, list[End]], PassResult])
     changed, nodes = 0, []
     for node in program.nodes:
         results = [run(body, carries(node, i)) for i, body in enumerate(node.regions)]
-        inside = sum(result.changed for result in results)
-        if inside:
-            node = node.replace(regions=tuple(result.program for result in results))
+        node, inside = with_bodies(node, results)
         changed += inside
         nodes.append(node)
     return PassResult(program.replace(nodes=tuple(nodes)) if changed else program, changed)

@@ -6,9 +6,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import PURE
 from graphc.ir.program import Program, is_pure
-from graphc.passes.core.base import Pass, PassResult, redirect, run_bodies
+from graphc.passes.core.base import Pass, PassResult, rewrite_nodes
 from graphc.passes.core.keys import attrs_key, body_key
 
 
@@ -29,32 +28,17 @@ class EliminateCommon(Pass):
     def run(self, program: Program) -> PassResult:
         first: dict[Hashable, Node] = {}
         instead: dict[Tensor, Tensor] = {}
-        nodes: list[Node] = []
-        changed = 0
-        node = None
-        try:
-            for node in program.nodes:
-                if instead and not instead.keys().isdisjoint(node.inputs):
-                    node = node.replace(inputs=tuple(instead.get(t, t) for t in node.inputs))
-                if node.regions:
-                    node, inside = run_bodies(self, node)
-                    changed += inside
-                    pure = is_pure(node)
-                else:
-                    pure = node.op.effects is PURE
-                if pure:
-                    known = first.setdefault(_key(node), node)
-                    if known is not node:
-                        instead.update(zip(node.outputs, known.outputs, strict=True))
-                        changed += 1
-                        continue
-                nodes.append(node)
-        except Exception as error:
-            raise self.fault(node, error) from error
-        if not changed:
-            return PassResult(program, 0)
-        outputs = redirect(program.outputs, instead)
-        return PassResult(program.replace(nodes=tuple(nodes), outputs=outputs), changed)
+
+        def first_of(node: Node) -> Node | tuple[()]:
+            if not is_pure(node):
+                return node
+            known = first.setdefault(_key(node), node)
+            if known is node:
+                return node
+            instead.update(zip(node.outputs, known.outputs, strict=True))
+            return ()
+
+        return rewrite_nodes(self, program, first_of, instead=instead)
 
 
 def _key(node: Node) -> Hashable:

@@ -16,7 +16,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure
 from graphc.ir.types import TensorType
 from graphc.ops.core.emit import CONSTANT
-from graphc.passes.core.base import Pass, PassResult, run_bodies
+from graphc.passes.core.base import Pass, PassResult, rewrite_nodes
 
 Array = np.ndarray[Any, Any]
 
@@ -44,29 +44,18 @@ class FoldConstants(Pass):
 
     def run(self, program: Program) -> PassResult:
         values: dict[Tensor, Array] = {}
-        nodes: list[Node] = []
-        changed = 0
-        node = None
-        try:
-            for node in program.nodes:
-                if node.op is CONSTANT:
-                    values[node.outputs[0]] = node.attrs["value"]
-                elif node.regions:
-                    node, inside = run_bodies(self, node)
-                    changed += inside
-                elif node.op.fold is not None and all(t in values for t in node.inputs):
-                    folded = self._fold(node, [values[t] for t in node.inputs])
-                    if folded:
-                        values.update((n.outputs[0], n.attrs["value"]) for n in folded)
-                        nodes += folded
-                        changed += 1
-                        continue
-                nodes.append(node)
-        except Exception as error:
-            raise self.fault(node, error) from error
-        if not changed:
-            return PassResult(program, 0)
-        return PassResult(program.replace(nodes=tuple(nodes)), changed)
+
+        def folded(node: Node) -> Node | list[Node]:
+            if node.op is CONSTANT:
+                values[node.outputs[0]] = node.attrs["value"]
+                return node
+            if node.op.fold is None or node.regions or not all(t in values for t in node.inputs):
+                return node
+            constants = self._fold(node, [values[t] for t in node.inputs])
+            values.update((n.outputs[0], n.attrs["value"]) for n in constants)
+            return constants or node
+
+        return rewrite_nodes(self, program, folded)
 
     def _fold(self, node: Node, operands: list[Array]) -> list[Node]:
         """The constants that stand for the results of `node`; none where it must stay."""

@@ -15,7 +15,7 @@ from graphc.ir.rewrite import clone, substitute
 from graphc.ops.control.branching import SWITCH
 from graphc.ops.control.calling import CALL
 from graphc.ops.core.emit import CONSTANT
-from graphc.passes.core.base import Pass, PassResult, redirect
+from graphc.passes.core.base import Pass, PassResult, rewrite_nodes, with_bodies
 from graphc.passes.core.keys import body_key
 
 Constants = Mapping[Tensor, np.ndarray[Any, Any]]
@@ -43,35 +43,23 @@ class InlineBodies(Pass):
     def _inline(self, program: Program, callers: Callers) -> PassResult:
         constants: dict[Tensor, np.ndarray[Any, Any]] = {}
         instead: dict[Tensor, Tensor] = {}
-        nodes: list[Node] = []
-        changed = 0
-        node = None
-        try:
-            for node in program.nodes:
-                if instead and not instead.keys().isdisjoint(node.inputs):
-                    node = node.replace(inputs=tuple(instead.get(t, t) for t in node.inputs))
-                if node.op is CONSTANT:
-                    constants[node.outputs[0]] = node.attrs["value"]
-                body = _only_body(node, constants, callers) if node.regions else None
-                if body is not None:
-                    inside, results = _opened(node, self._inline(body, callers).program)
-                    nodes += inside
-                    instead.update(zip(node.outputs, results, strict=True))
-                    changed += 1
-                    continue
-                if node.regions:
-                    bodies = [self._inline(body, callers) for body in node.regions]
-                    count = sum(result.changed for result in bodies)
-                    if count:
-                        node = node.replace(regions=tuple(result.program for result in bodies))
-                        changed += count
-                nodes.append(node)
-        except Exception as error:
-            raise self.fault(node, error) from error
-        if not changed:
-            return PassResult(program, 0)
-        outputs = redirect(program.outputs, instead)
-        return PassResult(program.replace(nodes=tuple(nodes), outputs=outputs), changed)
+
+        def enter(node: Node) -> tuple[Node, int]:
+            if _only_body(node, constants, callers) is not None:
+                return node, 0  # its other bodies go
+            return with_bodies(node, [self._inline(body, callers) for body in node.regions])
+
+        def opened(node: Node) -> Node | tuple[Node, ...]:
+            if node.op is CONSTANT:
+                constants[node.outputs[0]] = node.attrs["value"]
+            body = _only_body(node, constants, callers)
+            if body is None:
+                return node
+            inside, results = _opened(node, self._inline(body, callers).program)
+            instead.update(zip(node.outputs, results, strict=True))
+            return inside
+
+        return rewrite_nodes(self, program, opened, enter=enter, instead=instead)
 
 
 def _only_body(node: Node, constants: Constants, callers: Callers) -> Program | None:

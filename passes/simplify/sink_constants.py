@@ -8,7 +8,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ir.rewrite import substitute
 from graphc.ops.core.emit import CONSTANT
-from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.base import Pass, PassResult, rewrite_nodes, with_bodies
 from graphc.passes.core.invariants import inner, invariants
 
 
@@ -30,22 +30,21 @@ class SinkConstants(Pass):
 
     def run(self, program: Program) -> PassResult:
         constants: dict[Tensor, Node] = {}
-        nodes: list[Node] = []
-        changed = 0
-        for node in program.nodes:
-            if node.op is CONSTANT and node.attrs["value"].nbytes <= self.limit:
-                constants[node.outputs[0]] = node
+
+        def enter(node: Node) -> tuple[Node, int]:
             places = [i for i in invariants(node) if node.inputs[i] in constants]
-            bodies = []
+            results = []
             for body in node.regions:
                 given = {inner(node, i, body): constants[node.inputs[i]] for i in places}
-                result = self._sunk(body, given)
-                changed += result.changed
-                bodies.append(result.program)
-            nodes.append(node.replace(regions=tuple(bodies)) if bodies else node)
-        if not changed:
-            return PassResult(program, 0)
-        return PassResult(program.replace(nodes=tuple(nodes)), changed)
+                results.append(self._sunk(body, given))
+            return with_bodies(node, results)
+
+        def noted(node: Node) -> Node:
+            if node.op is CONSTANT and node.attrs["value"].nbytes <= self.limit:
+                constants[node.outputs[0]] = node
+            return node
+
+        return rewrite_nodes(self, program, noted, enter=enter)
 
     def _sunk(self, body: Program, given: dict[Tensor, Node]) -> PassResult:
         used = {t for node in body.nodes for t in node.inputs} | set(body.output_tensors())
