@@ -183,3 +183,16 @@ def real_of(dtype: DType) -> DType:
     if not is_complex(dtype):
         return dtype
     return np.dtype(np.float32 if dtype == np.complex64 else np.float64)
+
+
+@lru_cache(maxsize=64)
+def int_range(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest integer of `dtype`."""
+    info: Any = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+    return int(info.min), int(info.max)
+
+
+@lru_cache(maxsize=64)
+def float_info(dtype: DType) -> Any:
+    """`finfo` of a floating dtype, or of the parts of a complex one."""
+    return ml_dtypes.finfo(real_of(dtype))  # type: ignore[no-untyped-call]

@@ -126,6 +126,18 @@ def _weakref_asks() -> bool:
     return caller.f_globals.get("__name__") in ("weakref", "_weakrefset")
 
 
+def _unary(name: str) -> Callable[[Operand], Tensor]:
+    return lambda self: _METHODS[name](self)
+
+
+def _binary(name: str) -> Callable[[Operand, Any], Tensor]:
+    return lambda self, other: _METHODS[name](self, other)
+
+
+def _reflected(name: str) -> Callable[[Operand, Any], Tensor]:
+    return lambda self, other: _METHODS[name](other, self)
+
+
 class Operand(Uncopied):
     """What a user may calculate with: a `Tensor` or a `Variable`. NumPy's operators."""
 
@@ -148,92 +160,24 @@ class Operand(Uncopied):
     def ndim(self) -> int:
         return len(self.type.shape)
 
-    def __add__(self, other: Any) -> Tensor:
-        return _METHODS["add"](self, other)
-
-    def __radd__(self, other: Any) -> Tensor:
-        return _METHODS["add"](other, self)
-
-    def __sub__(self, other: Any) -> Tensor:
-        return _METHODS["subtract"](self, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return _METHODS["subtract"](other, self)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return _METHODS["multiply"](self, other)
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return _METHODS["multiply"](other, self)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return _METHODS["divide"](self, other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return _METHODS["divide"](other, self)
-
-    def __floordiv__(self, other: Any) -> Tensor:
-        return _METHODS["floor_divide"](self, other)
-
-    def __rfloordiv__(self, other: Any) -> Tensor:
-        return _METHODS["floor_divide"](other, self)
-
-    def __mod__(self, other: Any) -> Tensor:
-        return _METHODS["remainder"](self, other)
-
-    def __rmod__(self, other: Any) -> Tensor:
-        return _METHODS["remainder"](other, self)
-
-    def __pow__(self, other: Any) -> Tensor:
-        return _METHODS["power"](self, other)
-
-    def __rpow__(self, other: Any) -> Tensor:
-        return _METHODS["power"](other, self)
-
-    def __matmul__(self, other: Any) -> Tensor:
-        return _METHODS["matmul"](self, other)
-
-    def __rmatmul__(self, other: Any) -> Tensor:
-        return _METHODS["matmul"](other, self)
-
-    def __neg__(self) -> Tensor:
-        return _METHODS["negative"](self)
-
-    def __abs__(self) -> Tensor:
-        return _METHODS["abs"](self)
-
-    def __invert__(self) -> Tensor:
-        return _METHODS["logical_not"](self)
-
-    def __and__(self, other: Any) -> Tensor:
-        return _METHODS["logical_and"](self, other)
-
-    def __or__(self, other: Any) -> Tensor:
-        return _METHODS["logical_or"](self, other)
-
-    def __xor__(self, other: Any) -> Tensor:
-        return _METHODS["logical_xor"](self, other)
-
-    def __rand__(self, other: Any) -> Tensor:
-        return _METHODS["logical_and"](other, self)
-
-    def __ror__(self, other: Any) -> Tensor:
-        return _METHODS["logical_or"](other, self)
-
-    def __rxor__(self, other: Any) -> Tensor:
-        return _METHODS["logical_xor"](other, self)
-
-    def __lt__(self, other: Any) -> Tensor:
-        return _METHODS["less"](self, other)
-
-    def __le__(self, other: Any) -> Tensor:
-        return _METHODS["less_equal"](self, other)
-
-    def __gt__(self, other: Any) -> Tensor:
-        return _METHODS["greater"](self, other)
-
-    def __ge__(self, other: Any) -> Tensor:
-        return _METHODS["greater_equal"](self, other)
+    __add__, __radd__ = _binary("add"), _reflected("add")
+    __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
+    __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
+    __truediv__, __rtruediv__ = _binary("divide"), _reflected("divide")
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
+    __mod__, __rmod__ = _binary("remainder"), _reflected("remainder")
+    __pow__, __rpow__ = _binary("power"), _reflected("power")
+    __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
+    __and__, __rand__ = _binary("logical_and"), _reflected("logical_and")
+    __or__, __ror__ = _binary("logical_or"), _reflected("logical_or")
+    __xor__, __rxor__ = _binary("logical_xor"), _reflected("logical_xor")
+    __lt__ = _binary("less")
+    __le__ = _binary("less_equal")
+    __gt__ = _binary("greater")
+    __ge__ = _binary("greater_equal")
+    __neg__ = _unary("negative")
+    __abs__ = _unary("abs")
+    __invert__ = _unary("logical_not")
 
     def __getitem__(self, index: Any) -> Tensor:
         return _METHODS["getitem"](self, index)

@@ -16,48 +16,23 @@ from graphc.ops.core.emit import emit_one, to_dtype
 from graphc.ops.elementwise import arithmetic, comparison, powers, rounding, transcendental
 from graphc.ops.elementwise.bits import bitcast, right_shift
 
-# Primitive -> the equivalent operator for operands of one dtype. graphc's operators also broadcast.
-_SAME: Mapping[str, str] = {
-    "abs": "Abs",
-    "acos": "Acos",
-    "acosh": "Acosh",
-    "add": "Add",
+# Primitives for operands of one dtype. graphc's operators also broadcast.
+# These have an operator of the same name in CamelCase: IsFinite for is_finite.
+_SAME = (
+    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
+    "bessel_i1e", "cbrt", "ceil", "complex", "conj", "cos", "cosh", "digamma", "erf", "erf_inv",
+    "erfc", "exp", "exp2", "expm1", "floor", "igamma", "igamma_grad_a", "igammac", "imag",
+    "is_finite", "lgamma", "log", "log1p", "polygamma", "population_count", "real", "rsqrt",
+    "sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "tan", "tanh", "zeta",
+)  # fmt: skip
+_RENAMED: Mapping[str, str] = {
     "add_any": "Add",
     "and": "LogicalAnd",
-    "asin": "Asin",
-    "asinh": "Asinh",
-    "atan": "Atan",
-    "atan2": "Atan2",
-    "atanh": "Atanh",
-    "bessel_i0e": "BesselI0e",
-    "bessel_i1e": "BesselI1e",
-    "cbrt": "Cbrt",
-    "ceil": "Ceil",
     "clz": "LeadingZeros",
-    "complex": "Complex",
-    "conj": "Conj",
-    "cos": "Cos",
-    "cosh": "Cosh",
-    "digamma": "Digamma",
     "eq": "Equal",
-    "erf": "Erf",
-    "erf_inv": "ErfInv",
-    "erfc": "Erfc",
-    "exp": "Exp",
-    "exp2": "Exp2",
-    "expm1": "Expm1",
-    "floor": "Floor",
     "ge": "GreaterEqual",
     "gt": "Greater",
-    "igamma": "Igamma",
-    "igamma_grad_a": "IgammaGradA",
-    "igammac": "Igammac",
-    "imag": "Imag",
-    "is_finite": "IsFinite",
     "le": "LessEqual",
-    "lgamma": "Lgamma",
-    "log": "Log",
-    "log1p": "Log1p",
     "logistic": "Sigmoid",
     "lt": "Less",
     "max": "Maximum",
@@ -68,24 +43,10 @@ _SAME: Mapping[str, str] = {
     "nextafter": "NextAfter",
     "not": "LogicalNot",
     "or": "LogicalOr",
-    "polygamma": "Polygamma",
-    "population_count": "PopulationCount",
-    "real": "Real",
     "regularized_incomplete_beta": "Betainc",
-    "rsqrt": "Rsqrt",
-    "sign": "Sign",
-    "sin": "Sin",
-    "sinh": "Sinh",
-    "sqrt": "Sqrt",
-    "square": "Square",
-    "stop_gradient": "StopGradient",
     "sub": "Subtract",
-    "tan": "Tan",
-    "tanh": "Tanh",
     "xor": "LogicalXor",
-    "zeta": "Zeta",
 }
-
 
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -212,7 +173,8 @@ def _device_put(eqn: Equation, *operands: Tensor) -> tuple[Tensor, ...]:
 
 
 RULES: dict[str, Rule] = {
-    **{primitive: _operator(name) for primitive, name in _SAME.items()},
+    **{name: _operator("".join(map(str.capitalize, name.split("_")))) for name in _SAME},
+    **{primitive: _operator(name) for primitive, name in _RENAMED.items()},
     "bitcast_convert_type": _bitcast,
     "clamp": _clamp,
     "convert_element_type": _convert,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import ml_dtypes
 import numpy as np
 
-from graphc.ir.dtypes import DType, is_inexact, is_integer, kind_of, real_of
+from graphc.ir.dtypes import DType, float_info, int_range, is_inexact, is_integer, kind_of, real_of
 
 _KINDS: Final = {"bool": 0, "integer": 1, "floating": 2, "complex": 3}
 _IEEE: Final = {np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)}
@@ -50,14 +50,3 @@ def holds_all(wide: DType, narrow: DType) -> bool:
         and float(a.smallest_subnormal) <= float(b.smallest_subnormal)
         and real_of(wide) in _IEEE
     )
-
-
-def int_range(dtype: DType) -> tuple[int, int]:
-    """The least and the greatest integer of `dtype`."""
-    info: Any = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
-    return int(info.min), int(info.max)
-
-
-def float_info(dtype: DType) -> Any:
-    """`finfo` of a floating dtype, or of a complex one's parts."""
-    return ml_dtypes.finfo(real_of(dtype))  # type: ignore[no-untyped-call]

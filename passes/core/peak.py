@@ -8,9 +8,9 @@ given away lies where the old value lay. XLA's own figure is that of `Executable
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
+from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program
 from graphc.ops.arrays.dynamic_slicing import DYNAMIC_UPDATE_SLICE
@@ -20,12 +20,6 @@ from graphc.ops.core.emit import CONSTANT
 from graphc.ops.matrices.row_updates import UPDATE_BY_ROWS
 from graphc.ops.structure.ordering import AFTER
 from graphc.passes.core.elementwise import is_elementwise
-
-
-def bytes_of(tensor: Tensor) -> int:
-    """Of a tensor whose sizes are known."""
-    size = math.prod(dim for dim in tensor.type.shape if isinstance(dim, int))
-    return size * tensor.type.dtype.itemsize
 
 
 def peak(program: Program) -> int:
@@ -69,11 +63,11 @@ class _Lives:
             made = [t for t in node.outputs if t not in self._roots and t not in self._free]
             ending = [t for t in ends.get(i, ()) if t in alive]
             taken_over = _taken_over(node, ending, made)
-            live += _sum(made) - taken_over
+            live += bytes_of(*made) - taken_over
             alive.update(made)
             most = max(most, live + _inside(node))
             gone = [*ending, *(t for t in made if t not in self._last)]
-            live += taken_over - _sum(gone)
+            live += taken_over - bytes_of(*gone)
             alive.difference_update(gone)
         return most
 
@@ -92,17 +86,13 @@ class _Lives:
         return found
 
 
-def _sum(tensors: Iterable[Tensor]) -> int:
-    return sum(map(bytes_of, tensors))
-
-
 def _taken_over(node: Node, ending: Sequence[Tensor], made: Sequence[Tensor]) -> int:
     """How many bytes of its last operands a node's results are written over."""
     if _is_plain(node):
-        return min(_sum(ending), _sum(made))
+        return min(bytes_of(*ending), bytes_of(*made))
     own, carried = _carried(node)
-    freed = _sum(t for t in ending if is_among(t, carried))
-    return min(freed, _sum(t for t in made if is_among(t, own)))
+    freed = bytes_of(*(t for t in ending if is_among(t, carried)))
+    return min(freed, bytes_of(*(t for t in made if is_among(t, own))))
 
 
 def _is_plain(node: Node) -> bool:

@@ -13,12 +13,11 @@ import numpy as np
 
 from graphc.errors import PassError
 from graphc.ir.dims import Dim, DimExpr, substitute, symbols_of
-from graphc.ir.dtypes import BOOL, is_complex, is_floating, kind_of
+from graphc.ir.dtypes import BOOL, float_info, is_complex, is_floating, kind_of
 from graphc.ir.opdef import PURE
 from graphc.ir.program import Program, effects_of
 from graphc.ir.rewrite import bind_sizes
 from graphc.ir.types import TensorType
-from graphc.passes.core.lossless import float_info
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Evaluator: TypeAlias = Callable[[Program, Sequence[Array]], Sequence[Any]]

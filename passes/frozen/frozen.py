@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from math import prod
 from typing import NamedTuple
 
+from graphc.ir.costs import bytes_of, size_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program, is_pure
 from graphc.ir.rewrite import used_from
@@ -82,17 +82,13 @@ def split_frozen(program: Program, moving: Collection[str] = (), limit: int = 0)
 
 
 def _stays_behind(node: Node, limit: int) -> bool:
-    size = sum(t.type.dtype.itemsize * _elements(t) for t in node.outputs)
+    size = bytes_of(*node.outputs)
     return size <= limit if node.op is CONSTANT else repeats(node)
 
 
 def repeats(node: Node) -> bool:
     """Whether its results are larger than its operands together: no less work to read."""
-    return sum(map(_elements, node.outputs)) > sum(map(_elements, node.inputs))
-
-
-def _elements(tensor: Tensor) -> int:
-    return prod(dim for dim in tensor.type.shape if isinstance(dim, int))
+    return sum(map(size_of, node.outputs)) > sum(map(size_of, node.inputs))
 
 
 def _cut(program: Program, cut: list[Tensor], kept: set[Node]) -> Split:

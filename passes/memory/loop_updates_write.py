@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from graphc.ir.costs import bytes_of
 from graphc.ir.dims import Shape
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure, region
@@ -19,7 +20,6 @@ from graphc.ops.matrices.contraction import DOT_GENERAL
 from graphc.ops.matrices.matrix_product import MATMUL
 from graphc.ops.structure.ordering import AFTER
 from graphc.passes.core.building import constant_of, node_of
-from graphc.passes.core.peak import bytes_of
 from graphc.passes.core.readers import Readers
 from graphc.passes.core.state_updates import End
 from graphc.passes.memory.loop_cells import Cell

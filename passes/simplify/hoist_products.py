@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from graphc.ir.builder import Builder
+from graphc.ir.costs import bytes_of
 from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
@@ -19,7 +20,7 @@ from graphc.ops.matrices.contraction import DOT_GENERAL
 from graphc.ops.matrices.matrix_product import MATMUL
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.loop_stacks import LoopStacks, rewrite_loops, uses_of
-from graphc.passes.core.peak import bytes_of, peak
+from graphc.passes.core.peak import peak
 from graphc.passes.core.rules import Rewriter
 from graphc.passes.simplify.prune import Prune
 

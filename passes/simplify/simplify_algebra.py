@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from graphc.ir.dtypes import (
     DType,
+    int_range,
     is_complex,
     is_floating,
     is_inexact,
@@ -34,7 +35,7 @@ from graphc.ops.elementwise.powers import INTEGER_POWER, POWER, RECIPROCAL, SQUA
 from graphc.ops.elementwise.rounding import CEIL, FLOOR, ROUND
 from graphc.ops.structure.state import IDENTITY, STOP_GRADIENT
 from graphc.passes.core.base import Pass, PassResult
-from graphc.passes.core.lossless import int_range, may_skip
+from graphc.passes.core.lossless import may_skip
 from graphc.passes.core.rules import Answer, Rewriter, Rule, change, simplify
 
 
