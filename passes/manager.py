@@ -91,10 +91,7 @@ def _cells(row: PassRow) -> tuple[str, ...]:
     figures = (row.flops, row.bytes, row.memory)
     return (
         row.name,
-        str(row.round),
-        str(row.before),
-        str(row.after),
-        str(row.changed),
+        *map(str, (row.round, row.before, row.after, row.changed)),
         f"{row.milliseconds:.2f}",
         f"{row.check_milliseconds:.2f}",
         *(f"{figure / 1e6:.4g}" for figure in figures if figure is not None),
@@ -193,16 +190,9 @@ class _Course:
             self.dump(a_pass.name)
             self.check(a_pass, before, after)
         checked = perf_counter()
-        row = PassRow(
-            a_pass.name,
-            number,
-            nodes,
-            self.nodes,
-            changed,
-            (done - start) * 1e3,
-            (checked - done) * 1e3,
-            a_pass.notes(self.program),
-        )
+        times = (done - start) * 1e3, (checked - done) * 1e3
+        notes = a_pass.notes(self.program)
+        row = PassRow(a_pass.name, number, nodes, self.nodes, changed, *times, notes)
         self.rows.append(row)
         tell(row, before, self.program)
 

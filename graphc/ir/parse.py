@@ -6,7 +6,7 @@ accepted as written: `graphc.ir.verify` checks them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,23 +103,13 @@ class _Scope:
         return found
 
 
-def _list(cursor: Cursor, close: str, read: Callable[[], Any]) -> list[Any]:
-    """Items up to `close`, separated by commas."""
-    if cursor.accept(close):
-        return []
-    items = [read()]
-    while cursor.more(close):
-        items.append(read())
-    return items
-
-
 def _program(cursor: Cursor, catalogue: Catalogue, kinds: tuple[str, str]) -> Program:
     """Name, ports and body: a program, or a region."""
     cursor.enter()
     scope = _Scope(cursor)
     name = cursor.name("the name of the program")
     cursor.expect("(")
-    inputs = _list(cursor, ")", lambda: _input(cursor, scope, kinds[0]))
+    inputs = cursor.items(")", lambda: _input(cursor, scope, kinds[0]))
     cursor.expect("{")
     nodes: list[Node] = []
     equalities: list[tuple[Dim, Dim]] = []
@@ -134,7 +124,7 @@ def _program(cursor: Cursor, catalogue: Catalogue, kinds: tuple[str, str]) -> Pr
             shards.update(by_name(cursor, "a variable", read_spec))
         else:
             nodes.append(_node(cursor, catalogue, scope))
-    outputs = _list(cursor, "}", lambda: _output(cursor, scope, kinds[1]))
+    outputs = cursor.items("}", lambda: _output(cursor, scope, kinds[1]))
     cursor.leave()
     ends, sizes = (tuple(inputs), tuple(nodes), tuple(outputs)), tuple(equalities)
     return Program(name, *ends, sizes, batch_axes, shards)
@@ -192,7 +182,7 @@ def _node(cursor: Cursor, catalogue: Catalogue, scope: _Scope) -> Node:
         cursor.fail_at(token, f"no operator {token.text!r}", catalogue.hint_for(token.text))
     op = catalogue[token.text]
     cursor.expect("(")
-    inputs = tuple(_list(cursor, ")", scope.use))
+    inputs = tuple(cursor.items(")", scope.use))
     attrs = _attrs(cursor, op, token)
     types = _types(cursor) if results else []
     if len(types) != len(results):
@@ -233,7 +223,7 @@ def _attrs(cursor: Cursor, op: OpDef, token: Token) -> Mapping[str, Any]:
         given[name.text] = read_attr(cursor, attr.kind)
 
     if cursor.accept("{"):
-        _list(cursor, "}", read)
+        cursor.items("}", read)
     try:
         return op.complete(given)
     except GraphcError as error:
@@ -335,7 +325,7 @@ class _Graphs:
         collections: list[str] = []
         if _word(cursor, "in"):
             cursor.expect("[")
-            collections = _list(cursor, "]", lambda: cursor.name("the name of a collection"))
+            collections = cursor.items("]", lambda: cursor.name("the name of a collection"))
         variable = Variable(
             graph, name, type, initial,
             trainable=trainable, collections=tuple(collections), device=device, shard=shard,
@@ -372,7 +362,7 @@ class _Graphs:
             given[name] = read_value(cursor)
 
         cursor.expect("(")
-        _list(cursor, ")", read)
+        cursor.items(")", read)
         try:
             return make_initializer(kind, given)
         except (GraphcError, TypeError, ValueError) as error:
@@ -382,7 +372,7 @@ class _Graphs:
         name = self.cursor.name("the name of a collection")
         self.cursor.expect("=")
         self.cursor.expect("[")
-        for item in _list(self.cursor, "]", lambda: self.item(graph, scope)):
+        for item in self.cursor.items("]", lambda: self.item(graph, scope)):
             graph.add_to_collection(name, item)
 
     def item(self, graph: Graph, scope: _Scope) -> Any:

@@ -96,11 +96,7 @@ def _float(cursor: Cursor) -> int | float:
 def _tuple(cursor: Cursor, read: Any) -> tuple[Any, ...]:
     cursor.enter()
     cursor.expect("[")
-    items = []
-    if not cursor.accept("]"):
-        items.append(read(cursor))
-        while cursor.more("]"):
-            items.append(read(cursor))
+    items = cursor.items("]", lambda: read(cursor))
     cursor.leave()
     return tuple(items)
 
@@ -109,16 +105,16 @@ def _mapping(cursor: Cursor) -> dict[str, Any]:
     cursor.enter()
     cursor.expect("{")
     values: dict[str, Any] = {}
-    if not cursor.accept("}"):
-        while True:
-            token = cursor.peek()
-            name = cursor.name("the name of an attribute")
-            if name in values:
-                cursor.fail_at(token, f"{name!r} stands twice")
-            cursor.expect("=")
-            values[name] = read_value(cursor)
-            if not cursor.more("}"):
-                break
+
+    def item() -> None:
+        token = cursor.peek()
+        name = cursor.name("the name of an attribute")
+        if name in values:
+            cursor.fail_at(token, f"{name!r} stands twice")
+        cursor.expect("=")
+        values[name] = read_value(cursor)
+
+    cursor.items("}", item)
     cursor.leave()
     return values
 
@@ -186,7 +182,7 @@ def read_array(cursor: Cursor) -> Array:
     numbers: list[Any] = []
     _elements(cursor, type, type.shape, numbers)
     try:
-        return array_of(numbers, type.dtype, _ints(type))
+        return array_of(numbers, type.dtype, type.sizes)
     except ValueError as error:
         cursor.fail_at(start, f"an element of {type} is not {error}", cause=error)
 
@@ -198,13 +194,9 @@ def _from_base64(cursor: Cursor, type: TensorType) -> Array:
     except (binascii.Error, ValueError) as error:
         cursor.fail_at(token, "not base64", cause=error)
     try:
-        return array_of_bytes(data, type.dtype, _ints(type))
+        return array_of_bytes(data, type.dtype, type.sizes)
     except ValueError as error:
         cursor.fail_at(token, f"{type} needs {error}", cause=error)
-
-
-def _ints(type: TensorType) -> tuple[int, ...]:
-    return tuple(int(dim) for dim in type.shape)  # type: ignore[arg-type]
 
 
 def _elements(cursor: Cursor, type: TensorType, shape: Sequence[Dim], numbers: list[Any]) -> None:

@@ -14,7 +14,7 @@ from graphc.ops.elementwise.comparison import WHERE
 from graphc.ops.elementwise.powers import INTEGER_POWER, RECIPROCAL, SQUARE
 from graphc.ops.reductions.reduction import REDUCE_SUM
 from graphc.ops.structure.state import IDENTITY
-from graphc.passes.attention.attention_algebra import Seen, as_logit_slope, constant, of_atom
+from graphc.passes.attention.attention_algebra import Poly, Seen, as_logit_slope, constant, of_atom
 from graphc.passes.attention.attention_logits import broadcast_labels
 from graphc.passes.attention.attention_terms import End, NoMatch, Term, Terms, float_cast
 from graphc.passes.attention.attention_views import axis_map
@@ -28,19 +28,12 @@ def _moved(m: Terms, node: Node) -> Term:
     return Term(tuple(None if axis is None else labels[axis] for axis in moved), poly)
 
 
-def _add(m: Terms, node: Node) -> Term:
-    labels, a, b = m.operands(node)
-    return Term(labels, a + b)
+def _binary(combine: Callable[[Poly, Poly], Poly]) -> Callable[[Terms, Node], Term]:
+    def rule(m: Terms, node: Node) -> Term:
+        labels, a, b = m.operands(node)
+        return Term(labels, combine(a, b))
 
-
-def _subtract(m: Terms, node: Node) -> Term:
-    labels, a, b = m.operands(node)
-    return Term(labels, a + constant(-1) * b)
-
-
-def _multiply(m: Terms, node: Node) -> Term:
-    labels, a, b = m.operands(node)
-    return Term(labels, a * b)
+    return rule
 
 
 def _divide(m: Terms, node: Node) -> Term:
@@ -124,9 +117,9 @@ def _sum(m: Terms, node: Node) -> Term | None:
 RULES: Mapping[OpDef, Callable[[Terms, Node], Term | None]] = {
     TRANSPOSE: _moved,
     RESHAPE: _moved,
-    ADD: _add,
-    SUBTRACT: _subtract,
-    MULTIPLY: _multiply,
+    ADD: _binary(lambda a, b: a + b),
+    SUBTRACT: _binary(lambda a, b: a + constant(-1) * b),
+    MULTIPLY: _binary(lambda a, b: a * b),
     DIVIDE: _divide,
     NEGATIVE: _negative,
     SQUARE: _power(lambda node: 2),

@@ -15,7 +15,7 @@ from functools import cache, partial
 from typing import ClassVar, NamedTuple
 
 from graphc.errors import PassError
-from graphc.ir.node import EMPTY, Node, Tensor
+from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
 
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -111,7 +111,7 @@ def rewrite_nodes(
     rewrite: Callable[[Node], Node | Sequence[Node]],
     *,
     enter: Callable[[Node], tuple[Node, int]] | None = None,
-    instead: Mapping[Tensor, Tensor] = EMPTY,
+    instead: Mapping[Tensor, Tensor] | None = None,
     nodes: list[Node] | None = None,
 ) -> PassResult:
     """The program after one scan in program order, with each node replaced by `rewrite(node)`.
@@ -127,7 +127,7 @@ def rewrite_nodes(
         PassError: `rewrite` or `enter` failed. The error names the node.
     """
     enter = enter or partial(run_bodies, a_pass)
-    nodes = [] if nodes is None else nodes
+    instead, nodes = {} if instead is None else instead, [] if nodes is None else nodes
     changed = 0
     node = None
     try:

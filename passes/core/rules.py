@@ -137,6 +137,11 @@ def change(node: Node, op: OpDef, inputs: Sequence[Tensor], **attrs: Any) -> Nod
     return node.replace(op=op, inputs=tuple(inputs), attrs=op.complete(attrs), regions=())
 
 
+def first_operand(rw: Rewriter, node: Node) -> Answer:
+    """The rule of operators whose result is their first operand."""
+    return node.inputs[0]
+
+
 def _uniform(value: np.ndarray[Any, Any]) -> Any:
     if not 0 < value.size <= _UNIFORM_LIMIT:
         return None

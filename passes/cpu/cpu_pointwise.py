@@ -55,20 +55,15 @@ def _is_pointwise(node: Node, window: Shape) -> bool:
     )
 
 
-def _sizes(tensor: Tensor) -> Sizes:
-    """Its shape, where that is known to hold ints."""
-    return tuple(dim for dim in tensor.type.shape if isinstance(dim, int))
-
-
 def _rows(x: Tensor) -> Tensor:
     """[..., channels] as a matrix with a row for each place."""
-    shape = _sizes(x)
+    shape = x.type.sizes
     return reshape(x, (prod(shape[:-1]), shape[-1]))
 
 
 def _images(x: Tensor) -> Tensor:
     """[batch, ..., channels] as a matrix for each image."""
-    shape = _sizes(x)
+    shape = x.type.sizes
     return reshape(x, (shape[0], prod(shape[1:-1]), shape[-1]))
 
 
@@ -76,7 +71,7 @@ def _thinned(x: Tensor, places: Sizes, steps: Sizes) -> Tensor:
     """The elements of x that the window stands on, so many along each spatial axis."""
     if max(steps) == 1:
         return x
-    shape = _sizes(x)
+    shape = x.type.sizes
     limits = (shape[0], *_reach(places, steps), shape[-1])
     return slice_(x, (0,) * len(shape), limits, (1, *steps, 1))
 
@@ -90,9 +85,9 @@ def _forward(rewriter: Rewriter, node: Node) -> Answer:
     x, w = node.inputs
     if not _is_pointwise(node, w.type.shape[:-2]):
         return None
-    result = _sizes(node.outputs[0])
+    result = node.outputs[0].type.sizes
     rows = _rows(_thinned(x, result[1:-1], node.attrs["strides"]))
-    product = matmul(rows, reshape(w, _sizes(w)[-2:]))
+    product = matmul(rows, reshape(w, w.type.sizes[-2:]))
     return change(node, RESHAPE, (product,), shape=result)
 
 
@@ -100,8 +95,8 @@ def _input_gradient(rewriter: Rewriter, node: Node) -> Answer:
     dy, w = node.inputs
     if not _is_pointwise(node, w.type.shape[:-2]):
         return None
-    result, shape = _sizes(node.outputs[0]), _sizes(dy)
-    product = matmul(_rows(dy), reshape(w, _sizes(w)[-2:]), transpose_b=True)
+    result, shape = node.outputs[0].type.sizes, dy.type.sizes
+    product = matmul(_rows(dy), reshape(w, w.type.sizes[-2:]), transpose_b=True)
     steps = node.attrs["strides"]
     if max(steps) == 1:
         return change(node, RESHAPE, (product,), shape=result)
@@ -117,10 +112,10 @@ def _kernel_gradient(rewriter: Rewriter, node: Node) -> Answer:
     x, dy = node.inputs
     if not _is_pointwise(node, node.attrs["size"]):
         return None
-    shape = _sizes(dy)
+    shape = dy.type.sizes
     x = _thinned(x, shape[1:-1], node.attrs["strides"])
-    few, many = (x, dy) if _sizes(x)[-1] <= shape[-1] else (dy, x)
-    size = (_sizes(few)[-1], _sizes(many)[-1])
+    few, many = (x, dy) if x.type.sizes[-1] <= shape[-1] else (dy, x)
+    size = (few.type.sizes[-1], many.type.sizes[-1])
     if prod(size) <= _SMALL_PRODUCT and prod(shape[1:-1]) >= _MANY_ROWS and shape[0] > 1:
         product = reduce_sum(matmul(_images(few), _images(many), transpose_a=True), axis=0)
     else:

@@ -49,21 +49,21 @@ class CpuSpaceToDepth(Pass):
 
     def _forward(self, rewriter: Rewriter, node: Node) -> Answer:
         x, w = node.inputs
-        if not self._fits(node, _sizes(w)[:-2]):
+        if not self._fits(node, w.type.sizes[:-2]):
             return None
-        patches = _Patches(node, _sizes(node.outputs[0])[1:-1])
-        kernel = reshape(w, (*patches.taps, patches.channels, _sizes(w)[-1]))
+        patches = _Patches(node, node.outputs[0].type.sizes[1:-1])
+        kernel = reshape(w, (*patches.taps, patches.channels, w.type.sizes[-1]))
         return change(node, CONV, (patches.images(x), kernel), **patches.attrs)
 
     def _kernel_gradient(self, rewriter: Rewriter, node: Node) -> Answer:
         x, dy = node.inputs
         if not self._fits(node, node.attrs["size"]):
             return None
-        patches = _Patches(node, _sizes(dy)[1:-1])
+        patches = _Patches(node, dy.type.sizes[1:-1])
         operands = (patches.images(x), dy)
         attrs = {**patches.attrs, "size": patches.taps}
         inner = emit_one(CONV_KERNEL_GRADIENT, operands, **attrs)
-        return change(node, RESHAPE, (inner,), shape=_sizes(node.outputs[0]))
+        return change(node, RESHAPE, (inner,), shape=node.outputs[0].type.sizes)
 
     def _fits(self, node: Node, window: Sequence[Any]) -> bool:
         x = node.inputs[0]
@@ -71,16 +71,12 @@ class CpuSpaceToDepth(Pass):
         return (
             all(isinstance(dim, int) and dim > 0 for type in types for dim in type.shape)
             and x.type.dtype in _DTYPES
-            and _sizes(x)[-1] <= self.channels
+            and x.type.sizes[-1] <= self.channels
             and tuple(window) == node.attrs["strides"]
             and max(window) > 1
             and node.attrs["groups"] == 1
             and set(node.attrs["dilation"]) == {1}
         )
-
-
-def _sizes(tensor: Tensor) -> Sizes:
-    return tuple(dim for dim in tensor.type.shape if isinstance(dim, int))
 
 
 class _Patches:
@@ -96,7 +92,7 @@ class _Patches:
         self.node, self.places = node, places
         self.steps: Sizes = node.attrs["strides"]
         self.taps = (1,) * len(places)
-        self.channels = prod(self.steps) * _sizes(node.inputs[0])[-1]
+        self.channels = prod(self.steps) * node.inputs[0].type.sizes[-1]
         padding = ((0, 0),) * len(places)
         self.attrs: dict[str, Any] = {
             "strides": self.taps,
@@ -107,7 +103,7 @@ class _Patches:
     def images(self, x: Tensor) -> Tensor:
         """x [batch, ..., channels], padded and cut to whole patches: [batch, *places, channels of
         a patch]."""
-        batch, *size, channels = _sizes(x)
+        batch, *size, channels = x.type.sizes
         rank = len(size)
         whole = [n * step for n, step in zip(self.places, self.steps, strict=True)]
         rows = zip(whole, size, self.node.attrs["padding"], strict=True)

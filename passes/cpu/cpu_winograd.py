@@ -76,7 +76,7 @@ class CpuWinograd(Pass):
         """Of a convolution of x by w that gives y, or one of its gradients."""
         if node.attrs["tiles"] or not _can_be_tiled(node, x, w, y):
             return None
-        sizes = _Sizes(_ints(x), _ints(w), _ints(y), x.dtype.itemsize)
+        sizes = _Sizes(x.sizes, w.sizes, y.sizes, x.dtype.itemsize)
         per_axis = [[m for m in _PER_AXIS if m + r - 1 <= MOST_PLACES] for r in sizes.window]
         forms = [_form(sizes, tiles, self.bytes) for tiles in product(*per_axis)]
         best = min(forms, key=lambda form: form.cost, default=None)
@@ -95,10 +95,6 @@ def _can_be_tiled(node: Node, *types: TensorType) -> bool:
         and types[0].dtype in _DTYPES
         and all(isinstance(dim, int) and dim > 0 for type in types for dim in type.shape)
     )
-
-
-def _ints(type: TensorType) -> Sizes:
-    return tuple([dim for dim in type.shape if isinstance(dim, int)])
 
 
 class _Sizes(NamedTuple):

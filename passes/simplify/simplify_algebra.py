@@ -36,7 +36,7 @@ from graphc.ops.elementwise.rounding import CEIL, FLOOR, ROUND
 from graphc.ops.structure.state import IDENTITY, STOP_GRADIENT
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.lossless import may_skip
-from graphc.passes.core.rules import Answer, Rewriter, Rule, change, simplify
+from graphc.passes.core.rules import Answer, Rewriter, Rule, change, first_operand, simplify
 
 
 @dataclass(frozen=True)
@@ -240,10 +240,6 @@ def _identity(rw: Rewriter, node: Node) -> Answer:
     return node.inputs[0]
 
 
-def _operand(rw: Rewriter, node: Node) -> Answer:
-    return node.inputs[0]
-
-
 def _undoes_itself(op: OpDef) -> Rule:
     def rule(rw: Rewriter, node: Node) -> Answer:
         inner = rw.maker(node.inputs[0], op)
@@ -325,5 +321,5 @@ RULES: Final[dict[OpDef, Rule]] = {
     IMAG: _part(1),
     CAST: _cast,
     IDENTITY: _identity,
-    STOP_GRADIENT: _operand,
+    STOP_GRADIENT: first_operand,
 }
