@@ -1,8 +1,8 @@
 """Dims: an int, or a small expression over named sizes, and the equalities between them.
 
 A `DimExpr` is a polynomial in normal form over atoms (a named size, or a floor division with a
-remainder), so `==` is a comparison of tuples. JAX's own symbolic dims are used at symbolic export
-only: their `==` costs microseconds, and two fresh ones are never equal.
+remainder), so `==` compares tuples. JAX's own symbolic dims are used only for symbolic export:
+their `==` takes microseconds, and two new ones are never equal.
 """
 
 from __future__ import annotations

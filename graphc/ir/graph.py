@@ -1,4 +1,4 @@
-"""`Graph`: what the user builds. Append-only, nodes in program order."""
+"""`Graph`: the graph that the user builds. Append-only, with nodes in program order."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Graph:
         regions: tuple[Program, ...] = (),
         name: str | None = None,
     ) -> Node:
-        """Appends a node; its types are inferred and its user's line recorded here.
+        """Appends a node, infers its types and records the user's line.
 
         Raises:
             ShapeError, DTypeError, AttributeValueError: the operands or attributes do not fit.

@@ -1,7 +1,7 @@
-"""Rules of random numbers. A key of JAX's, of any shape, is here its words: u32[..., 2].
+"""Rules of random numbers. A key of JAX, of any shape, is represented by its words: u32[..., 2].
 
-Only JAX's default generator is known, threefry2x32, to which graphc's random operators are
-pinned. What reshapes and picks keys has a rule of its own here, for the axis of the words.
+Only JAX's default generator threefry2x32 is supported, which graphc's random operators use too.
+Primitives that reshape and select keys have their own rules here, because of the axis of the words.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from graphc.ops.elementwise.comparison import where
 
 @cache
 def is_key(dtype: Any) -> bool:
-    """Whether `dtype` is that of random keys.
+    """Whether `dtype` is the dtype of random keys.
 
     Raises:
-        JaxImportError: of another generator.
+        JaxImportError: the keys belong to another generator.
     """
     if not jnp.issubdtype(dtype, jax.dtypes.prng_key):
         return False
@@ -143,7 +143,7 @@ _OF_KEYS: dict[str, Rule] = {
     "slice": _slice,
     "transpose": _transpose,
 }
-# Whose rules hold for the words as they are.
+# Primitives whose rules apply to the words unchanged.
 _AS_THEY_ARE = {
     *("checkpoint", "closed_call", "concatenate", "copy", "copy_p", "core_call", "cond"),
     *("custom_jvp_call", "custom_linear_solve", "custom_vjp_call", "expand_dims", "jit"),
@@ -153,7 +153,7 @@ _AS_THEY_ARE = {
 
 
 def for_keys(name: str, rule: Rule) -> Rule:
-    """`rule`, that of the primitive `name`, made fit for random keys among the results."""
+    """`rule` of the primitive `name`, extended to random keys among the results."""
     if name in RULES or name in _AS_THEY_ARE:
         return rule
     own = _OF_KEYS.get(name, _refuse)

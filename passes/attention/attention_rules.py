@@ -1,4 +1,4 @@
-"""What each operator makes of values that are made of a softmax's weights."""
+"""The effect of each operator on values that are computed from the weights of a softmax."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _broadcast(m: Terms, node: Node) -> Term:
 
 
 def _where(m: Terms, node: Node) -> Term:
-    """Only what the softmax did not see may be set to 0."""
+    """Only masked elements may be set to 0."""
     condition, x, y = node.inputs
     rank = len(node.outputs[0].type.shape)
     for kept, other in ((x, y), (y, x)):

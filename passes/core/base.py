@@ -1,8 +1,8 @@
-"""What a pass is.
+"""The base class of passes, and the scan that most of them use.
 
-The docstring of a pass answers three questions: what it does; why it is worth doing before JAX
-sees the program (XLA fuses, schedules and folds by itself, so a pass must make the program
-smaller to trace, or know something that XLA does not); and when it must not.
+The docstring of a pass answers three questions: what it does; why it is useful before JAX sees the
+program (XLA fuses, schedules and folds by itself, so a pass must make the program smaller to trace,
+or use facts that XLA does not have); and when it must not apply.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class PassResult(NamedTuple):
-    """A pass's answer: the program after it, and how many changes it made.
-
-    With no changes it is the very program that went in.
-    """
+    """The program after a pass, and the number of changes. Without changes it is the input program
+    itself."""
 
     program: Program
     changed: int
@@ -40,9 +38,9 @@ class Pass(ABC):
     `fold-constants`.
     """
 
-    once: ClassVar[bool] = False  # of no use, or wrong, in a second round
-    optional: ClassVar[bool] = True  # what `without_passes` may leave out
-    exact: ClassVar[bool] = True  # else it rounds otherwise than before: not to be validated
+    once: ClassVar[bool] = False  # useless or wrong in a second round
+    optional: ClassVar[bool] = True  # may be disabled by `without_passes`
+    exact: ClassVar[bool] = True  # False: it changes rounding, so it is not validated
 
     @property
     def name(self) -> str:
@@ -58,16 +56,16 @@ class Pass(ABC):
         """The program after this pass.
 
         Raises:
-            PassError: the pass does not know how to go on; names the node and the user's line.
+            PassError: the pass failed. The error names the node and the user's line.
         """
 
     def notes(self, program: Program) -> tuple[str, ...]:
-        """What the user may want to know of a program after this pass: sentences for the pass
-        report, such as why it leaves something as it is."""
+        """Sentences about the program after this pass for the pass report, such as why something
+        stays unchanged."""
         return ()
 
     def fault(self, node: Node | None, error: Exception) -> PassError:
-        """The error to raise from `error`, which came up at `node`."""
+        """The error to raise from `error`, which occurred at `node`."""
         what = f"pass {self.name} failed"
         if node is not None:
             what += f" at {node.op.name} {node.name!r}"

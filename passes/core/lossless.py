@@ -26,7 +26,7 @@ def may_skip(start: DType, between: DType, end: DType) -> bool:
 
 
 def holds_all(wide: DType, narrow: DType) -> bool:
-    """Whether every value of `narrow` is one of `wide`: a cast there loses nothing."""
+    """Whether `wide` represents every value of `narrow`, so that a cast to it loses nothing."""
     if wide == narrow:
         return True
     to, of = kind_of(wide), kind_of(narrow)
@@ -42,8 +42,8 @@ def holds_all(wide: DType, narrow: DType) -> bool:
         largest = max(*map(abs, int_range(narrow)))
         return bool(largest <= 2 ** (a.nmant + 1) and largest <= float(a.max))
     b = float_info(narrow)
-    # The narrow type's smallest step is a value of the wide one, subnormal or not; and what
-    # the wide one cannot say (an infinity, a NaN, a negative zero) the narrow one has not.
+    # The wide type also represents the smallest subnormal of the narrow one, and its special values
+    # (an infinity, a NaN, a negative zero).
     return bool(
         a.nmant >= b.nmant
         and float(a.max) >= float(b.max)

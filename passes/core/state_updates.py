@@ -1,4 +1,4 @@
-"""What a program writes anew: its state, and the carries of its loops."""
+"""The state that a program updates, and the carries that its loops update."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphc.passes.core.base import PassResult, with_bodies
 
 @by_identity
 class End(NamedTuple):
-    """A new value of a state, or of a loop's carry, and the old one (None: it is not read)."""
+    """A new value of a state or of a carry, and the old value (None: it is not read)."""
 
     new: Tensor
     old: Tensor | None
@@ -25,8 +25,8 @@ def states(program: Program) -> list[End]:
 
 
 def carries(node: Node, number: int) -> list[End]:
-    """What a turn of a loop gives of what it was given; `number` counts the node's regions, of
-    which the first is the body. None for a node that is no loop."""
+    """The new and old carries of an iteration of a loop; `number` is the index of the region, of
+    which the first is the body. Empty for a node that is not a loop."""
     count = node.attrs.get("carries", 0)
     if not count or number:
         return []
@@ -36,7 +36,7 @@ def carries(node: Node, number: int) -> list[End]:
 
 
 def in_bodies(program: Program, run: Callable[[Program, list[End]], PassResult]) -> PassResult:
-    """`run` on the bodies of the program's nodes, with the carries that each writes."""
+    """`run` on the bodies of the program's nodes, with the carries that each updates."""
     if not any(node.regions for node in program.nodes):
         return PassResult(program, 0)
     changed, nodes = 0, []

@@ -1,4 +1,4 @@
-"""Convolutions that cut images into patches, on CPU: the places of a patch become channels."""
+"""Convolutions that cut images into patches, on CPU: the positions of a patch become channels."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _DTYPES = (as_dtype("float32"), as_dtype("float64"))
 
 @dataclass(frozen=True)
 class CpuSpaceToDepth(Pass):
-    """Makes a convolution of few channels whose window is as large as its stride, as the first
-    layers of vision transformers are, and its kernel's gradient, one of windows of one place: the
-    places that a window covers become one with as many times the channels. `CpuPointwise` makes
+    """Rewrites a convolution of few channels whose window equals its stride, as in the first layers
+    of vision transformers, and the gradient of its kernel, to windows of one position: the
+    positions of a window become one position with as many times the channels. `CpuPointwise` makes
     products of these.
 
-    XLA's convolutions on CPU read the channels of a place as a row; 3 are too few for their units.
-    Patches of 4 x 4 of [32, 224, 224, 3] to 96 filters take 0.86x the time, 0.61x with the
-    kernel's gradient; patches of 16 x 16 to 768 filters 0.91x.
+    XLA's convolutions on CPU read the channels of a position as a row, and 3 channels are too few
+    for their units. Patches of 4 x 4 of [32, 224, 224, 3] to 96 filters take 0.86x the time, 0.61x
+    with the gradient of the kernel; patches of 16 x 16 to 768 filters 0.91x.
 
-    Must not: touch the gradient of x, which the first layer does not have, more channels, groups,
-    dilations; or windows that overlap: blocks of places are in more windows than places are, and
-    the 11 x 11 window with stride 4 of AlexNet took 1.4x the time forward, its kernel's gradient
-    1.3x (7 x 7 with stride 2 gained nothing either). Sums are added in another order.
+    Must not: change the gradient of x, which the first layer does not need, more channels, groups,
+    dilations; or overlapping windows, which multiply the data: the 11 x 11 window with stride 4 of
+    AlexNet took 1.4x the time forward, and 1.3x for the gradient of its kernel (7 x 7 with stride 2
+    gained nothing either). Sums are added in another order.
 
     Attributes:
-        channels: the most that are few.
+        channels: the maximum number of channels.
     """
 
     channels: int = 4
@@ -80,12 +80,12 @@ class CpuSpaceToDepth(Pass):
 
 
 class _Patches:
-    """One convolution over patches, of which there are `places` along each spatial axis.
+    """One convolution over patches, with `places` positions along each spatial axis.
 
     Attributes:
-        taps: the window that is left.
+        taps: the remaining window.
         channels: of a patch.
-        attrs: of the convolution that is left.
+        attrs: of the remaining convolution.
     """
 
     def __init__(self, node: Node, places: Sizes) -> None:
@@ -101,8 +101,8 @@ class _Patches:
         }
 
     def images(self, x: Tensor) -> Tensor:
-        """x [batch, ..., channels], padded and cut to whole patches: [batch, *places, channels of
-        a patch]."""
+        """x [batch, ..., channels], padded and cut to whole patches: [batch, *places, channels of a
+        patch]."""
         batch, *size, channels = x.type.sizes
         rank = len(size)
         whole = [n * step for n, step in zip(self.places, self.steps, strict=True)]

@@ -35,19 +35,19 @@ from graphc.passes.frozen.frozen import frozen_tensors, stays
 
 @dataclass(frozen=True)
 class FoldNorms(Pass):
-    """Batch normalisation by known statistics, and other products and sums with state for each
-    channel, go into the kernel and the bias of the layer before them: a convolution (of groups
-    and transposed ones too) or a product. norm(conv(x, w) + b) becomes conv(x, w') + b'.
+    """Folds batch normalization with known statistics, and other products and sums with per-channel
+    state, into the kernel and the bias of the layer before: a convolution (also grouped or
+    transposed) or a product. norm(conv(x, w) + b) becomes conv(x, w') + b'.
 
-    XLA cannot: weights are arguments of a program, so what it makes of them it makes in each run;
-    and it may not reorder roundings. Here w' and b' are computed once (see `frozen.split_frozen`).
+    XLA cannot do this: weights are arguments of a program, so it would compute w' in each run, and
+    it may not reorder roundings. Here w' and b' are computed once (see `frozen.split_frozen`).
 
-    It takes all state for constant, so it is for `gc.freeze`. What is computed is the same but
-    for rounding, of which there is more where a mean is large beside its deviation.
+    It assumes that all state is constant, so it is for `gc.freeze`. Results differ only by
+    rounding, more so if a mean is large compared with its deviation.
 
-    Must not: fold where something stands between (an activation, a padding), where the
-    layer's own result is used elsewhere (it would be computed twice), or into a kernel that is
-    not the same in every run. Source: Jacob et al., 2018, arXiv:1712.05877, section 3.2.
+    Must not: fold across other nodes (an activation, a padding); fold if the layer's result has
+    other users, because it would be computed twice; fold into a kernel that changes between runs.
+    Source: Jacob et al., 2018, arXiv:1712.05877, section 3.2.
 
     Attributes:
         moving: names of state that is not constant.
@@ -70,7 +70,7 @@ class _Step(NamedTuple):
 
 
 class _Layer(NamedTuple):
-    """The linear node before a step, and what stands between: a bias, or new leading axes."""
+    """The linear node before a step, and a bias in between."""
 
     node: Node
     kernel: Kernel
@@ -109,7 +109,8 @@ class _Folding:
         return _folded(writer, node, layer, step)
 
     def _layer(self, writer: _Writer, tensor: Tensor) -> _Layer | None:
-        """The layer whose result `tensor` is, but for a bias and leading axes."""
+        """The layer with the result `tensor`, looking through a bias and reshapes of leading
+        axes."""
         bias: Tensor | None = None
         while self.uses.get(tensor, 1) == 1:
             node = writer.rewriter.made.get(tensor)
@@ -137,29 +138,29 @@ class _Folding:
 
 
 def _same_channels(node: Node) -> bool:
-    """Whether a reshape leaves the last axis as it is."""
+    """Whether a reshape keeps the last axis."""
     before, after = node.inputs[0].type.shape, node.outputs[0].type.shape
     return bool(before and after) and before[-1] == after[-1]
 
 
 class _Writer:
-    """What the steps share.
+    """Helpers for the steps.
 
     Attributes:
-        frozen: the tensors that are the same in every run, but for those just written.
+        frozen: the tensors that are the same in every run, without those just written.
     """
 
     def __init__(self, rewriter: Rewriter, frozen: set[Tensor]) -> None:
         self.rewriter, self.frozen = rewriter, frozen
 
     def copy(self, node: Node, inputs: tuple[Tensor, ...]) -> Tensor:
-        """The result of `node` from other operands."""
+        """The result of `node` for other operands."""
         result = Tensor(node.outputs[0].type, node.outputs[0].name)
         self.rewriter.append(node.replace(inputs=inputs, outputs=(result,)))
         return result
 
     def per_channel(self, tensor: Tensor, beside: Tensor, channels: int) -> Tensor | None:
-        """A frozen operand that is [channels], or as if it were beside another; else None."""
+        """A frozen operand as [channels], if it has or broadcasts to this shape; otherwise None."""
         made = self.rewriter.made
         while (maker := made.get(tensor)) is not None and maker.op is BROADCAST_TO:
             if not maker.inputs[0].type.is_static:
@@ -177,7 +178,7 @@ class _Writer:
 
 
 def _combined(op: Callable[..., Tensor], a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    """Of two values; None is nothing to add or multiply by."""
+    """The combination of two values; None is the neutral value."""
     if a is None or b is None:
         return b if a is None else a
     return _in_wider(op, a, b)
@@ -282,7 +283,7 @@ class Kernel(NamedTuple):
     Attributes:
         tensor: the operand.
         channels: the size of that axis.
-        spread: gives a factor of shape [channels] the shape in which it multiplies the kernel.
+        spread: reshapes a factor [channels] so that it multiplies the kernel.
     """
 
     tensor: Tensor
@@ -291,9 +292,9 @@ class Kernel(NamedTuple):
 
 
 def kernel_of(node: Node) -> Kernel | None:
-    """The kernel of a convolution, a transposed convolution or a product, its second operand.
+    """The kernel of a convolution, a transposed convolution or a product: its second operand.
 
-    None for other nodes, or where the result's last axis is not one of the kernel's alone.
+    None for other nodes, or if the last axis of the result is not an axis of the kernel alone.
     """
     find = _KINDS.get(node.op)
     channels: Dim = node.outputs[0].type.shape[-1] if node.outputs[0].ndim else 0
@@ -303,7 +304,7 @@ def kernel_of(node: Node) -> Kernel | None:
 
 
 def _along(kernel: Tensor, channels: int, axis: int) -> Kernel:
-    """The result's channels are the kernel's along `axis`."""
+    """A kernel whose axis `axis` holds the channels of the result."""
     shape = (channels, *[1] * (kernel.ndim - axis - 1))
 
     def spread(factor: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Eliminate common subexpressions: what is computed twice is computed once."""
+"""Eliminate common subexpressions: nodes that compute the same become one node."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from graphc.passes.core.keys import attrs_key, body_key
 
 @dataclass(frozen=True)
 class EliminateCommon(Pass):
-    """Lets the first of several equal nodes stand for all: same operator, operands, attributes,
-    device and bodies. Operands of a commutative operator may stand in either order, arrays
-    among the attributes are compared by content, and bodies by structure.
+    """Keeps the first of several equal nodes: same operator, operands, attributes, device and
+    bodies. The operands of a commutative operator may be in either order. Arrays among the
+    attributes are compared by content, bodies by structure.
 
-    XLA does the same to what it is given, after JAX has traced and lowered each copy. Gradients
-    make many: each adjoint writes its own constants, masks and reshapes.
+    XLA does the same, but only after JAX has traced and lowered each copy. Gradients contain many
+    copies, because each adjoint has its own constants, masks and reshapes.
 
-    Must not: merge a node with effects, nor nodes asked onto different devices, nor a node of a
-    body with one outside (what a body takes from outside is an explicit input of it). Two draws
-    of random numbers are different nodes, since their keys are operands.
+    Must not: merge nodes with effects, nodes on different devices, or a node of a body with a node
+    outside (a body receives outside values as explicit inputs). Two draws of random numbers differ,
+    because their keys are operands.
     """
 
     def run(self, program: Program) -> PassResult:

@@ -1,4 +1,4 @@
-"""Fold constants: what can be computed on the host once is not computed in every run."""
+"""Fold constants: values that depend on constants only are computed once, on the host."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class FoldConstants(Pass):
-    """Replaces a node whose operands are all constants by its value, through the operator's
-    NumPy `fold`. A named size counts as a constant once it is bound.
+    """Replaces a node whose operands are all constants by its value, computed by the operator's
+    NumPy `fold`. A named size is a constant once it is bound.
 
-    XLA folds as well, once per compile and after JAX has traced each node; here it makes the
-    program smaller, and shows other passes the value (x * (2 - 1) is x).
+    XLA folds as well, once per compilation and after JAX has traced each node. Folding here makes
+    the program smaller and shows the value to other passes (x * (2 - 1) is x).
 
-    Must not: make the program larger. A result with more elements than all operands together
-    (a broadcast scalar, an iota, a one-hot table) is cheaper to compute than to store; a single
-    element is always worth it. Nor may it answer where NumPy and XLA differ: NumPy reports those
-    places (integer division by zero, NaN to int, 0/0), and such a node stays.
+    Must not: make the program larger. A result with more elements than all operands together (a
+    broadcast scalar, an iota, a one-hot table) is cheaper to compute than to store; a single
+    element is always folded. Nodes for which NumPy and XLA differ stay; NumPy reports them (integer
+    division by zero, NaN to int, 0/0).
 
     Attributes:
-        limit: the largest result in bytes. Up to 64 KiB hashing, printing and lowering a
-            constant cost microseconds; a larger one would be carried in every text, artifact
-            and executable to save a computation that XLA folds or runs in microseconds.
+        limit: the maximum size of a result in bytes. Hashing, printing and lowering a constant of
+            up to 64 KiB takes microseconds. A larger one would be part of every text, artifact and
+            executable.
     """
 
     limit: int = 64 * 1024
@@ -58,7 +58,7 @@ class FoldConstants(Pass):
         return rewrite_nodes(self, program, folded)
 
     def _fold(self, node: Node, operands: list[Array]) -> list[Node]:
-        """The constants that stand for the results of `node`; none where it must stay."""
+        """The constants that replace the results of `node`; empty if it must stay."""
         types = [tensor.type for tensor in node.outputs]
         if not is_pure(node) or _has_named_size(types, node.attrs):
             return []
@@ -77,10 +77,10 @@ class FoldConstants(Pass):
 
 
 def fold_node(node: Node, operands: Sequence[Array]) -> list[Array] | None:
-    """The values of the node's results, of exactly their types; None where it has to stay.
+    """The values of the results of a node, with exactly their types; None if the node must stay.
 
     Raises:
-        PassError: the operator's `fold` gives something else than its types say.
+        PassError: the results of the operator's `fold` do not have the declared types.
     """
     results = _evaluate(node.op.fold, operands, node.attrs)
     if results is None:
@@ -101,7 +101,7 @@ def _mentions_size(value: Any) -> bool:
 def _evaluate(
     fold: Callable[..., Any] | None, operands: Sequence[Array], attrs: Mapping[str, Any]
 ) -> tuple[Any, ...] | None:
-    """The results of `fold`; None where it declines, or NumPy reports a doubtful value.
+    """The results of `fold`; None if it declines, or if NumPy reports a doubtful value.
 
     Overflow and underflow are the same in NumPy and XLA: an infinity, a wrapped integer, a zero.
     """
@@ -120,8 +120,8 @@ def _evaluate(
 def _fit(result: Any, type: TensorType) -> Array:
     """`result` as a read-only array of exactly this type.
 
-    NumPy may compute in a wider dtype of the same kind (sums of int32 in int64): that is
-    converted. Anything else is a fault of the operator's `fold`.
+    NumPy may compute in a wider dtype of the same kind (sums of int32 in int64). Such results are
+    converted. Any other dtype is a bug of the operator's `fold`.
     """
     array = np.asarray(result)
     known = array.dtype in SHORT

@@ -1,4 +1,4 @@
-"""Inline bodies: those that are sure to run, once, where they stand."""
+"""Inline bodies: bodies that certainly run, exactly once, replace their node."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from graphc.passes.core.base import Pass, PassResult, rewrite_nodes, with_bodies
 from graphc.passes.core.keys import body_key
 
 Constants = Mapping[Tensor, np.ndarray[Any, Any]]
-Callers = Mapping[Program, int]  # how many nodes call a body that is the same
+Callers = Mapping[Program, int]  # the number of nodes that call an equal body
 
 
 @dataclass(frozen=True)
 class InlineBodies(Pass):
-    """Puts the body of a function with one caller in the caller's place, and the branch that a
-    constant index chooses in the place of its switch.
+    """Replaces a call by the body of its function if no other node calls it, and a switch with a
+    constant index by the selected branch.
 
-    XLA does so too, after JAX has traced and lowered all branches; and only what is inlined do
-    the other passes see through.
+    XLA does this too, but only after JAX has traced and lowered all branches. Other passes see only
+    inlined code.
 
-    Must not: inline a body that several nodes call, which is traced and lowered once for all of
-    them; nor a node asked onto a device, whose body goes there whole.
+    Must not: inline a body that several nodes call, because it is traced and lowered once for all
+    of them; inline a node with a device, whose body runs there as a whole.
     """
 
     def run(self, program: Program) -> PassResult:
@@ -46,7 +46,7 @@ class InlineBodies(Pass):
 
         def enter(node: Node) -> tuple[Node, int]:
             if _only_body(node, constants, callers) is not None:
-                return node, 0  # its other bodies go
+                return node, 0  # its other bodies are removed
             return with_bodies(node, [self._inline(body, callers) for body in node.regions])
 
         def opened(node: Node) -> Node | tuple[Node, ...]:
@@ -63,7 +63,7 @@ class InlineBodies(Pass):
 
 
 def _only_body(node: Node, constants: Constants, callers: Callers) -> Program | None:
-    """The body that the node is sure to run and no other node does; None if there is none."""
+    """The body that certainly runs, and only in this node; None if there is none."""
     if node.device:
         return None
     if node.op is CALL and callers[node.regions[0]] == 1:

@@ -1,4 +1,4 @@
-"""Sink constants: bodies know the numbers that they are given."""
+"""Sink constants: small constants from outside move into the bodies that use them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from graphc.passes.core.invariants import inner, invariants
 
 @dataclass(frozen=True)
 class SinkConstants(Pass):
-    """A constant that the body of a loop, a branch or a function takes from outside stands in the
-    body itself, where other passes see it: a flag decides branches there too.
+    """Copies a constant that the body of a loop, branch or function takes from outside into the
+    body, where other passes see it: a flag then decides branches there too.
 
-    XLA knows constants of loops as well, after JAX has traced all branches. It is for `gc.freeze`,
-    where values are given that decide branches.
+    XLA also knows constants of loops, after JAX has traced all branches. The pass is for
+    `gc.freeze`, where the given values decide branches.
 
-    Must not: copy arrays into bodies: XLA would keep one for each.
+    Must not: copy arrays into bodies, because XLA would keep one for each body.
 
     Attributes:
-        limit: the largest constant in bytes.
+        limit: the maximum size of a constant in bytes.
     """
 
     limit: int = 64

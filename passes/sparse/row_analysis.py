@@ -1,4 +1,4 @@
-"""Which values of a program are known by rows: those that come from sums of looked-up rows."""
+"""Which values of a program are known by rows, because they derive from sums of looked-up rows."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ class Group:
     """Values that are computed on one set of rows.
 
     Attributes:
-        rows: how many rows the table has.
-        sources: the `ScatterAdd` nodes whose indices choose the rows.
-        nodes: all nodes that compute by rows, those among them, in program order.
-        sums: nodes that take such values, add something up over all rows, and need only the
-            rows that were used.
-        joined: the group that this one has become a part of.
+        rows: the number of rows of the table.
+        sources: the `ScatterAdd` nodes whose indices select the rows.
+        nodes: all nodes that compute by rows, including the sources, in program order.
+        sums: nodes that sum such values over all rows, and need only the used rows.
+        joined: the group that this group was merged into.
     """
 
     rows: int
@@ -41,29 +40,29 @@ class Group:
     joined: Group | None = None
 
     def root(self) -> Group:
-        """The group that this is a part of now."""
+        """The group that this one is now a part of."""
         group = self
         while group.joined is not None:
             group = group.joined
         return group
 
     def indices(self) -> list[tuple[Tensor, str]]:
-        """What chooses the rows, each once: indices, and their mode; those clipped first."""
+        """The indices that select the rows, with their mode, each once; clipped ones first."""
         found = dict.fromkeys((node.inputs[1], node.attrs["mode"]) for node in self.sources)
         return sorted(found, key=lambda each: each[1] != "clip")
 
     def lookups(self) -> Dim:
-        """How many rows may be used."""
+        """The maximum number of used rows."""
         return sum((product(tensor.type.shape) for tensor, _ in self.indices()), start=0)
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A value that is known on some rows, and outside them.
+    """A value that is known on some rows, and elsewhere.
 
     Attributes:
-        axis: along which the rows lie.
-        outside: what it is elsewhere.
+        axis: the axis of the rows.
+        outside: the value elsewhere.
     """
 
     group: Group
@@ -75,13 +74,12 @@ class RowAnalysis:
     """The values of a program that are known by rows.
 
     Args:
-        nodes: those of the program that somebody needs: others could only hinder.
+        nodes: the nodes of the program that are needed; others could only prevent matches.
 
     Attributes:
         rows: those values.
-        how: for each node that computes by rows, or adds rows up, in which way; a `ScatterAdd`
-            that is a source has none.
-        made: tensor -> the node that makes it.
+        how: how each node computes by rows, or sums rows; without `ScatterAdd` sources.
+        made: tensor -> its producer.
     """
 
     def __init__(self, nodes: Iterable[Node]) -> None:
@@ -109,7 +107,7 @@ class RowAnalysis:
         return known is not None and known.group.root() is group
 
     def outside(self, tensor: Tensor) -> Outside:
-        """What `tensor` is outside the rows, for a value without rows everywhere."""
+        """The value of `tensor` outside the rows; everywhere for a value without rows."""
         known = self.rows.get(tensor)
         if known is not None:
             return known.outside
@@ -141,7 +139,7 @@ class RowAnalysis:
         self.rows[node.outputs[0]] = Rows(group, axis, self.outside(operand))
 
     def _follow(self, node: Node) -> None:
-        """What a node makes of rows, unless it needs them whole."""
+        """Records the results of a node with row operands, unless it needs them whole."""
         known = [self.rows[t] for t in node.inputs if t in self.rows]
         size = known[0].group.root().rows
         if any(each.group.root().rows != size for each in known):
@@ -164,7 +162,8 @@ class RowAnalysis:
         self.rows[node.outputs[0]] = Rows(group, how.axis, outside)
 
     def _follow_even(self, node: Node) -> None:
-        """Notes a value all of whose elements are one number because its operands' are."""
+        """Records a value whose elements are all one number because its operands are such
+        values."""
         shape = node.outputs[0].type.shape if len(node.outputs) == 1 else ()
         if not node.inputs or not shape or type(shape[0]) is not int or shape[0] < 1:
             return
@@ -182,7 +181,7 @@ class RowAnalysis:
         _join(known).sums.append(node)
 
     def _follow_truth(self, node: Node, axes: Sequence[int | None], known: Rows) -> None:
-        """Whether all, or any, elements are true, if the rows not used do not decide it."""
+        """Records whether all, or any, elements are true, if the unused rows do not decide it."""
         neutral = node.op is REDUCE_ALL
         decided = isinstance(known.outside, np.generic) and bool(known.outside) is neutral
         if decided:
@@ -190,7 +189,7 @@ class RowAnalysis:
 
 
 def _join(known: Sequence[Rows]) -> Group:
-    """The one group of all of these."""
+    """The merged group of all of these."""
     groups = list(dict.fromkeys(each.group.root() for each in known))
     first = groups[0]
     for other in groups[1:]:
@@ -211,23 +210,23 @@ def needed_after(program: Program, tensors: Iterator[Tensor]) -> set[Tensor]:
 
 
 def chooses_by_itself(program: Program, group: Group) -> bool:
-    """Whether some of the rows are chosen by values that come from other rows of the group."""
+    """Whether values from rows of the group select some of its rows."""
     made = chain.from_iterable(node.outputs for node in group.sources)
     found = needed_after(program, made)
     return any(node.inputs[1] in found for node in group.sources)
 
 
-# A number that every element is, a tensor that the value equals there, or None: not known.
+# A number that all elements equal, a tensor that the value equals there, or None: unknown.
 Outside = np.generic | Tensor | None
 
-_LARGEST = 1 << 16  # elements of a row that are computed on the host to see what comes out
+_LARGEST = 1 << 16  # elements of a row that are computed on the host
 
 
 def outside_of(node: Node, how: ByRows, operands: Sequence[Outside]) -> Outside:
-    """What `node` gives outside the rows, of what its operands are there.
+    """The result of `node` outside the rows, for the values of its operands there.
 
-    A product with 0 counts as 0, and so does 0 divided by anything: it is not where the other
-    factor is infinite or NaN, or the divisor 0.
+    A product with 0 counts as 0, and so does 0 divided by anything, although the other factor may
+    be infinite or NaN, or the divisor 0.
     """
     if all(isinstance(value, np.generic) for value in operands):
         return _folded(node, how, operands)
@@ -260,7 +259,7 @@ def _zero(node: Node) -> np.generic:
 
 
 def _kept(node: Node, kept: Outside, other: Outside, neutral: int) -> Tensor | None:
-    """`kept` where the other operand changes nothing of it, not even the shape."""
+    """`kept` if the other operand changes nothing, including the shape."""
     fits = isinstance(kept, Tensor) and kept.type == node.outputs[0].type
     return kept if fits and _is(other, neutral) else None  # type: ignore[return-value]
 
@@ -278,7 +277,7 @@ def _chosen(node: Node, condition: Outside, x: Outside, y: Outside) -> Outside:
 
 
 def _folded(node: Node, how: ByRows, operands: Sequence[Any]) -> Outside:
-    """The one number that all elements of a row become."""
+    """The number that all elements of a row become; None if unknown."""
     fold = node.op.fold
     shapes: list[Any] = [
         tensor.type.shape if axis is None else resized(tensor.type.shape, axis, 1)
