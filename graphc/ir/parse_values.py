@@ -63,7 +63,7 @@ def _tagged(cursor: Cursor) -> Any:
     elif tag == "dim":
         value = cursor.dim(")")
     elif tag == "float":
-        value = _float(cursor)
+        value = cursor.number()
     else:
         value = complex(*_pair(cursor))
     cursor.expect(")")
@@ -87,10 +87,6 @@ def _bool(cursor: Cursor) -> bool:
     if not cursor.accept("false"):
         cursor.fail("true or false")
     return False
-
-
-def _float(cursor: Cursor) -> int | float:
-    return cursor.number()
 
 
 def _tuple(cursor: Cursor, read: Any) -> tuple[Any, ...]:
@@ -119,24 +115,16 @@ def _mapping(cursor: Cursor) -> dict[str, Any]:
     return values
 
 
-def _dim(cursor: Cursor) -> Dim:
-    return cursor.dim(",", "}")
-
-
-def _dims(cursor: Cursor) -> tuple[Dim, ...]:
-    return cursor.dims()
-
-
 _READERS: dict[str, Any] = {
     "int": Cursor.integer,
-    "float": _float,
+    "float": Cursor.number,
     "bool": _bool,
     "str": Cursor.string,
     "dtype": Cursor.dtype,
-    "dim": _dim,
+    "dim": lambda cursor: cursor.dim(",", "}"),
     "ints": lambda cursor: _tuple(cursor, Cursor.integer),
-    "dims": _dims,
-    "pairs": lambda cursor: _tuple(cursor, _dims),
+    "dims": Cursor.dims,
+    "pairs": lambda cursor: _tuple(cursor, Cursor.dims),
     "spec": lambda cursor: read_spec(cursor),
     "array": lambda cursor: read_array(cursor),
     "attrs": _mapping,

@@ -61,14 +61,6 @@ def _identity(eqn: Equation, *operands: Tensor) -> tuple[Tensor, ...]:
     return operands
 
 
-def _convert(eqn: Equation, x: Tensor) -> Tensor:
-    return to_dtype(x, eqn.type.dtype)  # only the weak type changes: no operation
-
-
-def _clamp(eqn: Equation, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
-    return emit_one(CATALOGUE["Clip"], (x, low, high))
-
-
 def _select(eqn: Equation, which: Tensor, *cases: Tensor) -> Tensor:
     """The case that `which` selects (a bool, or an int32 in range)."""
     if which.dtype.kind == "b":
@@ -131,14 +123,6 @@ def _reduce_precision(eqn: Equation, x: Tensor) -> Tensor:
     return emit_one(CATALOGUE["ReducePrecision"], (x,), **bits)
 
 
-def _log2(eqn: Equation, x: Tensor) -> Tensor:
-    return transcendental.log(x) / log(2.0)
-
-
-def _one_minus_square(eqn: Equation, x: Tensor) -> Tensor:
-    return (1 - x) * (1 + x)  # also exact near 1
-
-
 def _polynomial(eqn: Equation, x: Tensor, *coefficients: Tensor) -> Tensor:
     """By Horner's rule; the coefficients start with the constant one."""
     result = coefficients[-1]
@@ -176,16 +160,16 @@ RULES: dict[str, Rule] = {
     **{name: _operator("".join(map(str.capitalize, name.split("_")))) for name in _SAME},
     **{primitive: _operator(name) for primitive, name in _RENAMED.items()},
     "bitcast_convert_type": _bitcast,
-    "clamp": _clamp,
-    "convert_element_type": _convert,
+    "clamp": lambda eqn, low, x, high: emit_one(CATALOGUE["Clip"], (x, low, high)),
+    "convert_element_type": lambda eqn, x: to_dtype(x, eqn.type.dtype),
     "copy": _identity,
     "copy_p": _identity,
     "div": _divide,
     "device_put": _device_put,
     "integer_pow": _integer_power,
-    "log2": _log2,
+    "log2": lambda eqn, x: transcendental.log(x) / log(2.0),
     "name": _identity,
-    "one_minus_square": _one_minus_square,
+    "one_minus_square": lambda eqn, x: (1 - x) * (1 + x),  # also exact near 1
     "optimization_barrier": _identity,
     "polynomial": _polynomial,
     "pow": _power,

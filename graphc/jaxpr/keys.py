@@ -54,10 +54,6 @@ def words_of(keys: Any) -> Array:
     return np.asarray(jax.random.key_data(keys))
 
 
-def _same(eqn: Equation, x: Tensor) -> Tensor:
-    return x
-
-
 def _seed(eqn: Equation, seed: Tensor) -> Tensor:
     """The key of a number: its upper and its lower 32 bits."""
     if is_64bit(seed.dtype):
@@ -90,12 +86,12 @@ def _bits(eqn: Equation, keys: Tensor) -> Tensor:
 
 RULES: dict[str, Rule] = {
     "random_bits": _bits,
-    "random_clone": _same,
+    "random_clone": lambda eqn, x: x,
     "random_fold_in": _fold_in,
     "random_seed": _seed,
     "random_split": _split,
-    "random_unwrap": _same,
-    "random_wrap": _same,
+    "random_unwrap": lambda eqn, x: x,
+    "random_wrap": lambda eqn, x: x,
 }
 
 # -- arrays of keys ----------------------------------------------------------------------------
@@ -126,10 +122,6 @@ def _broadcast(eqn: Equation, keys: Tensor) -> Tensor:
     return keys if keys.shape == shape else broadcast_to(keys, shape)
 
 
-def _transpose(eqn: Equation, keys: Tensor) -> Tensor:
-    return transposed(keys, (*eqn.ints("permutation"), keys.ndim - 1))
-
-
 def _select(eqn: Equation, which: Tensor, *cases: Tensor) -> Tensor:
     if which.dtype.kind != "b":
         eqn.refuse("of more than two random keys is not imported")
@@ -141,7 +133,7 @@ _OF_KEYS: dict[str, Rule] = {
     "dynamic_slice": _dynamic_slice,
     "select_n": _select,
     "slice": _slice,
-    "transpose": _transpose,
+    "transpose": lambda eqn, keys: transposed(keys, (*eqn.ints("permutation"), keys.ndim - 1)),
 }
 # Primitives whose rules apply to the words unchanged.
 _AS_THEY_ARE = {

@@ -232,22 +232,18 @@ def _divide(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step | No
     return _Step(x, 1 / other, None)
 
 
-def _negative(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step | None:
-    return _Step(x, _minus_one(x.type.dtype, channels), None)
-
-
 def _other(writer: _Writer, node: Node, x: Tensor, channels: int) -> Tensor | None:
     (other,) = (t for t in node.inputs if t is not x)
     return writer.per_channel(other, x, channels)
 
 
-_STEPS = {
+_STEPS: dict[OpDef, Callable[[_Writer, Node, Tensor, int], _Step | None]] = {
     BATCH_NORM: _batch_norm,
     ADD: _add,
     SUBTRACT: _subtract,
     MULTIPLY: _multiply,
     DIVIDE: _divide,
-    NEGATIVE: _negative,
+    NEGATIVE: lambda writer, node, x, channels: _Step(x, _minus_one(x.dtype, channels), None),
 }
 
 
@@ -317,10 +313,6 @@ def _reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return x if x.type.shape == shape else reshape(x, shape)
 
 
-def _conv(node: Node, kernel: Tensor, channels: int) -> Kernel | None:
-    return _along(kernel, channels, kernel.ndim - 1)
-
-
 def _transposed_conv(node: Node, kernel: Tensor, channels: int) -> Kernel | None:
     """The kernel is [..., filters / groups, channels], both in groups."""
     groups = node.attrs["groups"]
@@ -352,7 +344,7 @@ def _dot_general(node: Node, kernel: Tensor, channels: int) -> Kernel | None:
 
 
 _KINDS: dict[OpDef, Callable[[Node, Tensor, int], Kernel | None]] = {
-    CONV: _conv,
+    CONV: lambda node, kernel, channels: _along(kernel, channels, kernel.ndim - 1),
     CONV_INPUT_GRADIENT: _transposed_conv,
     MATMUL: _matmul,
     DOT_GENERAL: _dot_general,

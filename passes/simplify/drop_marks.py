@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from graphc.ir.node import Node
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
 from graphc.ops.control.custom_gradient import CUSTOM_GRADIENT, UNDIFFERENTIABLE
 from graphc.ops.core.ranges import IN_RANGE
 from graphc.ops.structure.training import GRADIENTS, LOSS_ADJOINT, UPDATED
 from graphc.passes.core.base import Pass, PassResult
-from graphc.passes.core.rules import Answer, Rewriter, Rule, Rules, first_operand, simplify
+from graphc.passes.core.rules import Rule, Rules, first_operand, simplify
 
 
 @dataclass(frozen=True)
@@ -36,18 +35,10 @@ class DropMarks(Pass):
         return simplify(self, program, rules)
 
 
-def _gradients(rw: Rewriter, node: Node) -> Answer:
-    return node.inputs if node.attrs["accumulate"] == 1 else None
-
-
-def _updated(rw: Rewriter, node: Node) -> Answer:
-    return node.inputs[len(node.outputs) :]
-
-
 _RULES: Final[dict[OpDef, Rule]] = {
     LOSS_ADJOINT: first_operand,
-    GRADIENTS: _gradients,
-    UPDATED: _updated,
+    GRADIENTS: lambda rw, node: node.inputs if node.attrs["accumulate"] == 1 else None,
+    UPDATED: lambda rw, node: node.inputs[len(node.outputs) :],
 }
 
 
@@ -65,11 +56,7 @@ class DropGradientRules(Pass):
         return simplify(self, program, _OF_GRADIENTS)
 
 
-def _custom_gradient(rw: Rewriter, node: Node) -> Answer:
-    return node.inputs[: node.attrs["count"]]
-
-
 _OF_GRADIENTS: Final[Rules] = {
-    CUSTOM_GRADIENT: _custom_gradient,
+    CUSTOM_GRADIENT: lambda rw, node: node.inputs[: node.attrs["count"]],
     UNDIFFERENTIABLE: first_operand,
 }

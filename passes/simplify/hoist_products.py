@@ -11,7 +11,7 @@ import numpy as np
 from graphc.ir.builder import Builder
 from graphc.ir.costs import bytes_of
 from graphc.ir.dtypes import is_floating
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program
 from graphc.ops.core.emit import CAST, emit_one
 from graphc.ops.elementwise.arithmetic import ADD
@@ -191,11 +191,7 @@ def _operand(stacks: LoopStacks, tensor: Tensor, made: dict[Tensor, Node]) -> Op
         base = node.inputs[0]
     if stacks.has(base):
         return Operand(base, tuple(casts), tensor)
-    return (
-        None
-        if any(base is each for each in stacks.view.inner.consts)
-        else Operand(tensor, (), tensor)
-    )
+    return None if is_among(base, stacks.view.inner.consts) else Operand(tensor, (), tensor)
 
 
 def _is_worth(stacks: LoopStacks, found: dict[int, list[Term]]) -> bool:
