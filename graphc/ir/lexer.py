@@ -161,6 +161,13 @@ class Cursor:
             found.append(read())
         return found
 
+    def several(self, read: Callable[[], T]) -> list[T]:
+        """One or more items, separated by commas."""
+        found = [read()]
+        while self.accept(","):
+            found.append(read())
+        return found
+
     def enter(self) -> None:
         """Counts a level of nesting; `leave` ends it."""
         self.depth += 1

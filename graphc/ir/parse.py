@@ -171,9 +171,7 @@ def _node(cursor: Cursor, catalogue: Catalogue, scope: _Scope) -> Node:
     start = cursor.peek()
     results: list[Token] = []
     if start.kind == "tensor":
-        results.append(cursor.next())
-        while cursor.accept(","):
-            results.append(cursor.expect_kind("tensor", "a result such as %1"))
+        results = cursor.several(lambda: cursor.expect_kind("tensor", "a result such as %1"))
         cursor.expect("=")
     elif cursor.at("}") or start.kind == "end":
         cursor.fail("a node, or `return` and the outputs")
@@ -184,7 +182,10 @@ def _node(cursor: Cursor, catalogue: Catalogue, scope: _Scope) -> Node:
     cursor.expect("(")
     inputs = tuple(cursor.items(")", scope.use))
     attrs = _attrs(cursor, op, token)
-    types = _types(cursor) if results else []
+    types: list[TensorType] = []
+    if results:
+        cursor.expect(":")
+        types = cursor.several(cursor.type)
     if len(types) != len(results):
         cursor.fail_at(start, f"{len(results)} results but {len(types)} types")
     name, device, after = _labels(cursor)
@@ -199,14 +200,6 @@ def _node(cursor: Cursor, catalogue: Catalogue, scope: _Scope) -> Node:
     )
     source = cursor.source(start)
     return Node(op, inputs, outputs, attrs, tuple(regions), name, source, device, after)
-
-
-def _types(cursor: Cursor) -> list[TensorType]:
-    cursor.expect(":")
-    types = [cursor.type()]
-    while cursor.accept(","):
-        types.append(cursor.type())
-    return types
 
 
 def _attrs(cursor: Cursor, op: OpDef, token: Token) -> Mapping[str, Any]:
@@ -232,15 +225,11 @@ def _attrs(cursor: Cursor, op: OpDef, token: Token) -> Mapping[str, Any]:
 
 def _labels(cursor: Cursor) -> tuple[str, str, tuple[str, ...]]:
     """The name, device and control inputs, each if present."""
-    name, device, after = "", "", []
-    if _word(cursor, "as"):
-        name = cursor.name("the name of the node")
-    if _word(cursor, "on"):
-        device = _device(cursor)
+    name = cursor.name("the name of the node") if _word(cursor, "as") else ""
+    device = _device(cursor) if _word(cursor, "on") else ""
+    after: list[str] = []
     if _word(cursor, "after"):
-        after.append(cursor.name("the name of a node"))
-        while cursor.accept(","):
-            after.append(cursor.name("the name of a node"))
+        after = cursor.several(lambda: cursor.name("the name of a node"))
     return name, device, tuple(after)
 
 

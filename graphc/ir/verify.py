@@ -139,23 +139,18 @@ class _Checker:
         if len({port.tensor for port in program.inputs}) != len(program.inputs):
             raise VerifyError(f"{program.name}: two inputs are the same tensor")
         for port in program.inputs:
-            if self._static and not port.tensor.type.is_static:
-                raise VerifyError(
-                    f"{program.name}: input {port.name!r} has a size that is not bound",
-                    details=[f"got {port.tensor.type}"],
-                )
+            type = port.tensor.type
+            problem = None
             axis = program.batch_axes.get(port.name) if port.kind == "feed" else None
-            if axis is not None and not 0 <= axis < port.tensor.type.rank:
-                raise VerifyError(
-                    f"{program.name}: batch axis {axis} of {port.name!r} is no axis of it",
-                    details=[f"got {port.tensor.type}"],
-                )
             spec = program.shards.get(port.name) if port.kind == "state" else None
-            if spec is not None and len(spec) != port.tensor.type.rank:
-                raise VerifyError(
-                    f"{program.name}: {spec} is not a valid spec for {port.name!r}",
-                    details=[f"got {port.tensor.type}"],
-                )
+            if self._static and not type.is_static:
+                problem = f"input {port.name!r} has a size that is not bound"
+            elif axis is not None and not 0 <= axis < type.rank:
+                problem = f"batch axis {axis} of {port.name!r} is no axis of it"
+            elif spec is not None and len(spec) != type.rank:
+                problem = f"{spec} is not a valid spec for {port.name!r}"
+            if problem:
+                raise VerifyError(f"{program.name}: {problem}", details=[f"got {type}"])
         old = {port.name: port.tensor.type for port in program.inputs if port.kind == "state"}
         for port in program.new_state():
             expected = old.get(port.name)

@@ -27,18 +27,8 @@ from graphc.jaxpr import (
 from graphc.jaxpr.equation import Rule, refuse
 
 _FAMILIES: tuple[ModuleType, ...] = (
-    elementwise,
-    shapes,
-    reductions,
-    pooling,
-    products,
-    windows,
-    gathers,
-    calls,
-    callbacks,
-    loops,
-    objective,
-    keys,
+    *(elementwise, shapes, reductions, pooling, products, windows, gathers, calls, callbacks),
+    *(loops, objective, keys),
 )
 
 RULES: Final[Mapping[str, Rule]] = {

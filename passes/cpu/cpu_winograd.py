@@ -15,10 +15,12 @@ from graphc.ops.nn.conv import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
 from graphc.ops.nn.image_turns import turns_of
 from graphc.ops.nn.winograd import MOST_PLACES
 from graphc.passes.core.base import Pass, PassResult
-from graphc.passes.core.rules import Answer, Rewriter, Rules, simplify
+from graphc.passes.core.rules import Answer, Rewriter, simplify
 
 Sizes = tuple[int, ...]
 
+# The positions of x, w and y = conv(x, w) among the operands and the result.
+_PLACES = {CONV: (0, 1, 2), CONV_INPUT_GRADIENT: (2, 1, 0), CONV_KERNEL_GRADIENT: (0, 2, 1)}
 _PER_AXIS = (2, 3, 4)  # results of a tile; more would cost accuracy
 _DTYPES = (as_dtype("float32"), as_dtype("float64"))
 
@@ -53,28 +55,11 @@ class CpuWinograd(Pass):
     bytes: int = 12_000_000
 
     def run(self, program: Program) -> PassResult:
-        rules: Rules = {
-            CONV: self._forward,
-            CONV_INPUT_GRADIENT: self._input_gradient,
-            CONV_KERNEL_GRADIENT: self._kernel_gradient,
-        }
-        return simplify(self, program, rules)
+        return simplify(self, program, dict.fromkeys(_PLACES, self._in_tiles))
 
-    def _forward(self, rewriter: Rewriter, node: Node) -> Answer:
-        x, w = node.inputs
-        return self._in_tiles(node, x.type, w.type, node.outputs[0].type)
-
-    def _input_gradient(self, rewriter: Rewriter, node: Node) -> Answer:
-        dy, w = node.inputs
-        return self._in_tiles(node, node.outputs[0].type, w.type, dy.type)
-
-    def _kernel_gradient(self, rewriter: Rewriter, node: Node) -> Answer:
-        x, dy = node.inputs
-        return self._in_tiles(node, x.type, node.outputs[0].type, dy.type)
-
-    def _in_tiles(self, node: Node, x: TensorType, w: TensorType, y: TensorType) -> Answer:
-        """The convolution of x by w with result y, or one of its gradients, in tiles; None if
-        slower."""
+    def _in_tiles(self, rewriter: Rewriter, node: Node) -> Answer:
+        types = [t.type for t in (*node.inputs, *node.outputs)]
+        x, w, y = (types[place] for place in _PLACES[node.op])
         if node.attrs["tiles"] or not _can_be_tiled(node, x, w, y):
             return None
         sizes = _Sizes(x.sizes, w.sizes, y.sizes, x.dtype.itemsize)
