@@ -308,7 +308,5 @@ def _vjp(node: Node, adjoints: Sequence[Tensor | None]) -> Sequence[Tensor | Non
         VJP, [*node.inputs, *given],
         op=node.op.name, count=len(node.inputs), wrt=wrt, attrs=node.attrs, content=content,
     ).outputs  # fmt: skip
-    results: list[Tensor | None] = [None] * len(node.inputs)
-    for i, tensor in zip(wrt, found, strict=True):
-        results[i] = tensor
-    return results
+    by_operand = dict(zip(wrt, found, strict=True))
+    return [by_operand.get(i) for i in range(len(node.inputs))]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NoReturn
 
 from graphc.errors import GraphcError, VerifyError
-from graphc.ir.dims import Dim, DimConstraints, DimExpr
+from graphc.ir.dims import Dim, DimConstraints, has_names
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, position_of
 from graphc.ir.opdef import PURE, Effects, OpDef
@@ -224,7 +224,7 @@ class _Checker:
             if not attr.accepts(value):
                 must = attr.must or f"be of kind {attr.kind}"
                 _fail(program, node, f"{name} must {must}", [f"got {value!r}"])
-            if self._static and attr.kind in ("dim", "dims", "pairs") and _has_names(value):
+            if self._static and attr.kind in ("dim", "dims", "pairs") and has_names(value):
                 _fail(program, node, f"{name} has a size that is not bound", [f"got {value!r}"])
 
     def _same_type(self, a: TensorType, b: TensorType) -> bool:
@@ -234,12 +234,6 @@ class _Checker:
             and len(a.shape) == len(b.shape)
             and all(map(self._constraints.equal, a.shape, b.shape))
         )
-
-
-def _has_names(value: object) -> bool:
-    if isinstance(value, tuple):
-        return any(map(_has_names, value))
-    return isinstance(value, DimExpr)
 
 
 def _names(effects: Effects) -> str:

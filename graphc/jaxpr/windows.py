@@ -50,16 +50,13 @@ def in_range(x: Tensor, starts: Sequence[Tensor], sizes: Shape) -> Tensor | None
     for start, size, full in zip(starts, sizes, x.shape, strict=True):
         room = full - size
         known = known_int(start)
-        if known is not None and known >= 0 and (known == 0 or _fits(known, room)):
+        known_room = room if isinstance(room, int) else 0
+        if known is not None and (known == 0 or 0 < known <= known_room):
             continue
         wide = _signed(start)
         fits = logical_and(greater_equal(wide, 0), less_equal(wide, dim_value(room, wide.dtype)))
         result = fits if result is None else logical_and(result, fits)
     return result
-
-
-def _fits(start: int, room: Dim) -> bool:
-    return isinstance(room, int) and start <= room
 
 
 def _known_start(start: Tensor, room: Dim) -> int | None:

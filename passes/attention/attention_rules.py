@@ -44,10 +44,10 @@ def _divide(m: Terms, node: Node) -> Term:
     return Term(labels, a * inverse)
 
 
-def _power(exponent: Callable[[Node], int]) -> Callable[[Terms, Node], Term]:
+def _unary(function: Callable[[Node, Poly], Poly | None]) -> Callable[[Terms, Node], Term]:
     def rule(m: Terms, node: Node) -> Term:
         labels, poly = m.terms[node.inputs[0]]
-        found = poly.power(exponent(node))
+        found = function(node, poly)
         if found is None:
             raise NoMatch
         return Term(labels, found)
@@ -59,11 +59,6 @@ def _same(m: Terms, node: Node) -> Term:
     if float_cast(node) is None:
         raise NoMatch
     return m.terms[node.inputs[0]]
-
-
-def _negative(m: Terms, node: Node) -> Term:
-    labels, poly = m.terms[node.inputs[0]]
-    return Term(labels, constant(-1) * poly)
 
 
 def _broadcast(m: Terms, node: Node) -> Term:
@@ -121,10 +116,10 @@ RULES: Mapping[OpDef, Callable[[Terms, Node], Term | None]] = {
     SUBTRACT: _binary(lambda a, b: a + constant(-1) * b),
     MULTIPLY: _binary(lambda a, b: a * b),
     DIVIDE: _divide,
-    NEGATIVE: _negative,
-    SQUARE: _power(lambda node: 2),
-    RECIPROCAL: _power(lambda node: -1),
-    INTEGER_POWER: _power(lambda node: int(node.attrs["exponent"])),
+    NEGATIVE: _unary(lambda node, poly: constant(-1) * poly),
+    SQUARE: _unary(lambda node, poly: poly.power(2)),
+    RECIPROCAL: _unary(lambda node, poly: poly.power(-1)),
+    INTEGER_POWER: _unary(lambda node, poly: poly.power(int(node.attrs["exponent"]))),
     CAST: _same,
     IDENTITY: _same,
     BROADCAST_TO: _broadcast,

@@ -175,7 +175,9 @@ class Terms:
             return known[1], known[2]
         node = self.finder.made.get(tensor)
         product = None if node is None else product_of(node)
-        if product is None or set(labels) - {None} != self._all_labels():
+        logits = self.logits
+        everything = {*logits.batch, *logits.queries, logits.source}
+        if product is None or set(labels) - {None} != everything:
             raise NoMatch
         sides = [{labels[p] for p in parts if p is not None and p >= 0} for parts in product.parts]
         v = 0 if self.logits.source in sides[0] else 1
@@ -195,9 +197,6 @@ class Terms:
             raise NoMatch
         self._slope_labels[tensor] = labels, slope, of_value * of_adjoint
         return slope, of_value * of_adjoint
-
-    def _all_labels(self) -> set[Any]:
-        return {*self.logits.batch, *self.logits.queries, self.logits.source}
 
     def is_value(self, view: View) -> None:
         """Records `view` as the values, which must be the same everywhere."""

@@ -8,9 +8,17 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
-from graphc.ir.dtypes import DType, float_info, int_range, is_inexact, is_integer, kind_of, real_of
+from graphc.ir.dtypes import (
+    KIND_RANKS,
+    DType,
+    float_info,
+    int_range,
+    is_inexact,
+    is_integer,
+    kind_of,
+    real_of,
+)
 
-_KINDS: Final = {"bool": 0, "integer": 1, "floating": 2, "complex": 3}
 _IEEE: Final = {np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)}
 
 
@@ -32,7 +40,7 @@ def holds_all(wide: DType, narrow: DType) -> bool:
     to, of = kind_of(wide), kind_of(narrow)
     if of == "bool":
         return True
-    if to == "bool" or _KINDS[to] < _KINDS[of]:
+    if to == "bool" or KIND_RANKS[to] < KIND_RANKS[of]:
         return False
     if to == "integer":
         (least, greatest), (low, high) = int_range(wide), int_range(narrow)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import PassError
-from graphc.ir.dims import DimExpr
+from graphc.ir.dims import has_names
 from graphc.ir.dtypes import SHORT, kind_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure
@@ -60,7 +60,9 @@ class FoldConstants(Pass):
     def _fold(self, node: Node, operands: list[Array]) -> list[Node]:
         """The constants that replace the results of `node`; empty if it must stay."""
         types = [tensor.type for tensor in node.outputs]
-        if not is_pure(node) or _has_named_size(types, node.attrs):
+        if not is_pure(node) or any(map(has_names, node.attrs.values())):
+            return []
+        if not all(type.is_static for type in types):
             return []
         given = sum(operand.size for operand in operands)
         for type in types:
@@ -86,16 +88,6 @@ def fold_node(node: Node, operands: Sequence[Array]) -> list[Array] | None:
     if results is None:
         return None
     return [_fit(result, t.type) for result, t in zip(results, node.outputs, strict=True)]
-
-
-def _has_named_size(types: list[TensorType], attrs: Mapping[str, Any]) -> bool:
-    return not all(type.is_static for type in types) or any(map(_mentions_size, attrs.values()))
-
-
-def _mentions_size(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return any(map(_mentions_size, value))
-    return isinstance(value, DimExpr)
 
 
 def _evaluate(

@@ -166,7 +166,7 @@ def _keeps_sums(cast: Node) -> bool:
 def _summed(node: Node) -> tuple[Axes, Axes] | None:
     """The contracted axes of a product of two matrices, or of one that contracts more axes; None
     for any other node."""
-    if node.op not in (DOT_GENERAL, MATMUL) or not _is_bound(node.inputs):
+    if node.op not in (DOT_GENERAL, MATMUL) or not all(t.type.is_static for t in node.inputs):
         return None
     a, b = node.inputs
     if node.op is DOT_GENERAL and not node.attrs["lhs_batch"]:
@@ -174,10 +174,6 @@ def _summed(node: Node) -> tuple[Axes, Axes] | None:
     if node.op is MATMUL and a.ndim == b.ndim == 2:
         return (0 if node.attrs["transpose_a"] else 1,), (1 if node.attrs["transpose_b"] else 0,)
     return None
-
-
-def _is_bound(tensors: Sequence[Tensor]) -> bool:
-    return all(type(dim) is int for tensor in tensors for dim in tensor.type.shape)
 
 
 def _operand(stacks: LoopStacks, tensor: Tensor, made: dict[Tensor, Node]) -> Operand | None:
