@@ -1,7 +1,7 @@
-"""`Tensor` and `Node`: the two records a graph and a program are made of.
+"""`Tensor` and `Node`: the two records that make up a graph and a program.
 
-A tensor does not point at the node that makes it (as in a jaxpr): a pass replaces a node by
-another with the *same* result tensors, and nothing downstream has to be rebuilt.
+A tensor does not point to its producer (as in a jaxpr): a pass replaces a node by another with the
+*same* result tensors, and nothing downstream has to be rebuilt.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from graphc.ir.opdef import OpDef
     from graphc.ir.program import Program
 
-# The functions behind `x + y`, `x[i]`, `v.assign(t)`: filled once by `graphc.ops`, which lies
-# above this layer.
+# The functions behind `x + y`, `x[i]`, `v.assign(t)`. `graphc.ops`, a higher layer, fills this.
 _METHODS: dict[str, Callable[..., Tensor]] = {}
 
 
 def bind_methods(table: Mapping[str, Callable[..., Tensor]]) -> None:
-    """Gives `Tensor` and `Variable` their operators; called once, by `graphc.ops`."""
+    """Sets the operators of `Tensor` and `Variable`. Called once, by `graphc.ops`."""
     _METHODS.update(table)
 
 
 class Places:
-    """`x.at[index]`: where `x` is to be changed. Each method gives a tensor; `x` stays.
+    """`x.at[index]`: positions of `x` to update. Each method returns a new tensor; `x` is
+    unchanged.
 
-    What several updates of one place do is said by `graphc.ops.arrays.updating.update`.
+    `graphc.ops.arrays.updating.update` describes repeated updates of one position.
     """
 
     __slots__ = ("_index", "_x")
@@ -54,30 +54,30 @@ class Places:
         return _METHODS["getitem"](self._x, self._index)
 
     def set(self, values: Any) -> Tensor:
-        """`x` with `values` at the places."""
+        """`x` with `values` at the positions."""
         return _METHODS["update"](self._x, self._index, values, "set")
 
     def add(self, values: Any) -> Tensor:
-        """`x` with `values` added at the places."""
+        """`x` with `values` added at the positions."""
         return _METHODS["update"](self._x, self._index, values, "add")
 
     def mul(self, values: Any) -> Tensor:
-        """`x` with what is at the places multiplied by `values`."""
+        """`x` with its elements at the positions multiplied by `values`."""
         return _METHODS["update"](self._x, self._index, values, "mul")
 
     multiply = mul
 
     def min(self, values: Any) -> Tensor:
-        """`x` with the lesser of `values` and what is at the places."""
+        """`x` with the minimum of `values` and its elements at the positions."""
         return _METHODS["update"](self._x, self._index, values, "min")
 
     def max(self, values: Any) -> Tensor:
-        """`x` with the greater of `values` and what is at the places."""
+        """`x` with the maximum of `values` and its elements at the positions."""
         return _METHODS["update"](self._x, self._index, values, "max")
 
 
 class At:
-    """`x.at`: takes an index, as `x` does, for an update there: `x.at[i].set(values)`."""
+    """`x.at`: takes an index, as `x` does, for an update: `x.at[i].set(values)`."""
 
     __slots__ = ("_x",)
 
@@ -126,8 +126,20 @@ def _weakref_asks() -> bool:
     return caller.f_globals.get("__name__") in ("weakref", "_weakrefset")
 
 
+def _unary(name: str) -> Callable[[Operand], Tensor]:
+    return lambda self: _METHODS[name](self)
+
+
+def _binary(name: str) -> Callable[[Operand, Any], Tensor]:
+    return lambda self, other: _METHODS[name](self, other)
+
+
+def _reflected(name: str) -> Callable[[Operand, Any], Tensor]:
+    return lambda self, other: _METHODS[name](other, self)
+
+
 class Operand(Uncopied):
-    """What a user may calculate with: a `Tensor` or a `Variable`. NumPy's operators."""
+    """A `Tensor` or a `Variable`, with NumPy's operators."""
 
     __slots__ = ()
     __array_priority__ = 1000  # a NumPy array on the left leaves the operation to us
@@ -148,99 +160,32 @@ class Operand(Uncopied):
     def ndim(self) -> int:
         return len(self.type.shape)
 
-    def __add__(self, other: Any) -> Tensor:
-        return _METHODS["add"](self, other)
-
-    def __radd__(self, other: Any) -> Tensor:
-        return _METHODS["add"](other, self)
-
-    def __sub__(self, other: Any) -> Tensor:
-        return _METHODS["subtract"](self, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return _METHODS["subtract"](other, self)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return _METHODS["multiply"](self, other)
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return _METHODS["multiply"](other, self)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return _METHODS["divide"](self, other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return _METHODS["divide"](other, self)
-
-    def __floordiv__(self, other: Any) -> Tensor:
-        return _METHODS["floor_divide"](self, other)
-
-    def __rfloordiv__(self, other: Any) -> Tensor:
-        return _METHODS["floor_divide"](other, self)
-
-    def __mod__(self, other: Any) -> Tensor:
-        return _METHODS["remainder"](self, other)
-
-    def __rmod__(self, other: Any) -> Tensor:
-        return _METHODS["remainder"](other, self)
-
-    def __pow__(self, other: Any) -> Tensor:
-        return _METHODS["power"](self, other)
-
-    def __rpow__(self, other: Any) -> Tensor:
-        return _METHODS["power"](other, self)
-
-    def __matmul__(self, other: Any) -> Tensor:
-        return _METHODS["matmul"](self, other)
-
-    def __rmatmul__(self, other: Any) -> Tensor:
-        return _METHODS["matmul"](other, self)
-
-    def __neg__(self) -> Tensor:
-        return _METHODS["negative"](self)
-
-    def __abs__(self) -> Tensor:
-        return _METHODS["abs"](self)
-
-    def __invert__(self) -> Tensor:
-        return _METHODS["logical_not"](self)
-
-    def __and__(self, other: Any) -> Tensor:
-        return _METHODS["logical_and"](self, other)
-
-    def __or__(self, other: Any) -> Tensor:
-        return _METHODS["logical_or"](self, other)
-
-    def __xor__(self, other: Any) -> Tensor:
-        return _METHODS["logical_xor"](self, other)
-
-    def __rand__(self, other: Any) -> Tensor:
-        return _METHODS["logical_and"](other, self)
-
-    def __ror__(self, other: Any) -> Tensor:
-        return _METHODS["logical_or"](other, self)
-
-    def __rxor__(self, other: Any) -> Tensor:
-        return _METHODS["logical_xor"](other, self)
-
-    def __lt__(self, other: Any) -> Tensor:
-        return _METHODS["less"](self, other)
-
-    def __le__(self, other: Any) -> Tensor:
-        return _METHODS["less_equal"](self, other)
-
-    def __gt__(self, other: Any) -> Tensor:
-        return _METHODS["greater"](self, other)
-
-    def __ge__(self, other: Any) -> Tensor:
-        return _METHODS["greater_equal"](self, other)
+    __add__, __radd__ = _binary("add"), _reflected("add")
+    __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
+    __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
+    __truediv__, __rtruediv__ = _binary("divide"), _reflected("divide")
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
+    __mod__, __rmod__ = _binary("remainder"), _reflected("remainder")
+    __pow__, __rpow__ = _binary("power"), _reflected("power")
+    __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
+    __and__, __rand__ = _binary("logical_and"), _reflected("logical_and")
+    __or__, __ror__ = _binary("logical_or"), _reflected("logical_or")
+    __xor__, __rxor__ = _binary("logical_xor"), _reflected("logical_xor")
+    __lt__ = _binary("less")
+    __le__ = _binary("less_equal")
+    __gt__ = _binary("greater")
+    __ge__ = _binary("greater_equal")
+    __neg__ = _unary("negative")
+    __abs__ = _unary("abs")
+    __invert__ = _unary("logical_not")
 
     def __getitem__(self, index: Any) -> Tensor:
         return _METHODS["getitem"](self, index)
 
     @property
     def at(self) -> At:
-        """For a copy that is changed in places: `x.at[i].set(values)`, `.add`, `.mul`, ..."""
+        """Updates of elements: `x.at[i].set(values)` returns a changed copy; also `.add`, `.mul`,
+        ..."""
         return At(self)
 
     # `==` compares elements, as in NumPy. Dictionaries and sets still find tensors by identity:
@@ -289,9 +234,9 @@ class Operand(Uncopied):
 
 
 class Tensor(Operand):
-    """One value of a graph or program: a type, a name (`hidden/MatMul:0`), its graph.
+    """One value of a graph or program: a type, a name (`hidden/MatMul:0`) and its graph.
 
-    Hashed by identity; `==` makes a node that compares elements.
+    Tensors are hashed by identity; `==` creates a node that compares elements.
     """
 
     __slots__ = ("__weakref__", "graph", "name", "type")
@@ -308,7 +253,7 @@ class Tensor(Operand):
 
     @property
     def node(self) -> Node:
-        """The node of the graph that makes this tensor."""
+        """The node of the graph that produces this tensor."""
         if self.graph is None:
             raise GraphError(f"tensor {self.name!r} belongs to a program, not to a graph")
         return self.graph.producer(self)
@@ -329,11 +274,11 @@ class Node(Uncopied):
         op: the operator's record.
         inputs: operands, in the operator's order.
         outputs: result tensors, which this node defines.
-        attrs: attributes, defaults filled in; never mutated.
-        regions: bodies, for operators that hold some.
+        attrs: attributes, including defaults; never mutated.
+        regions: the bodies, for operators that have some.
         name: unique in its graph, with the name scopes: `hidden/MatMul`.
-        source: the user's line; kept by every rewrite.
-        device: the device asked for, or "".
+        source: the user's line; every rewrite keeps it.
+        device: the requested device, or "".
         control_inputs: names of nodes that run whenever this one does.
     """
 
@@ -352,7 +297,7 @@ class Node(Uncopied):
     control_inputs: tuple[str, ...] = ()
 
     def replace(self, **changes: Any) -> Node:
-        """A copy with the given fields changed; `source` and the rest stay."""
+        """A copy with the given fields changed."""
         return replace(self, **changes)
 
     def __repr__(self) -> str:
@@ -394,7 +339,7 @@ def by_identity(cls: type[C]) -> type[C]:
 
 
 def describe_tensors(tensors: Mapping[str, Tensor]) -> list[str]:
-    """Rows for an error: label, name, type and the user's line of each tensor, in columns."""
+    """Rows for an error: label, name, type and user line of each tensor, in columns."""
     rows = []
     for label, tensor in tensors.items():
         name, source = _name_and_source(tensor)
@@ -408,9 +353,8 @@ def describe_tensors(tensors: Mapping[str, Tensor]) -> list[str]:
 
 
 def _name_and_source(tensor: Tensor) -> tuple[str, Source | None]:
-    """The name and line that users know the tensor by: for a variable's value those of the
-    variable, and for a tensor that is marked for `check_numerics` those of the tensor behind the
-    mark."""
+    """The name and line that users know: those of the variable for a value of a variable, and those
+    of the operand for a tensor marked for `check_numerics`."""
     graph = tensor.graph
     producer = graph.find_producer(tensor) if graph is not None else None
     if producer is not None and producer.op.name == "InRange":

@@ -1,4 +1,4 @@
-"""What bodies take that is the same in each of their turns: where it stands, how to take more."""
+"""The loop-invariant operands of bodies: their positions, and how to add more."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LOOPS = (SCAN, WHILE)
 
 
 def invariants(node: Node) -> range:
-    """The places of the operands that are the same in each turn of the node's bodies; empty for
-    a node without bodies that run."""
+    """The positions of the operands that are the same in each iteration of the bodies; empty for a
+    node without bodies that run."""
     if node.op in _LOOPS:
         return range(len(LoopView.of(node).outer.consts))
     if node.op is MAP:
@@ -29,15 +29,15 @@ def invariants(node: Node) -> range:
 
 
 def inner(node: Node, place: int, body: Program) -> Tensor:
-    """The input of a body that stands for the operand at `place`."""
+    """The input of a body that represents the operand at `place`."""
     return body.inputs[place - 1 if node.op is SWITCH else place].tensor
 
 
 def with_invariants(node: Node, outer: Sequence[Tensor], bodies: Sequence[Program]) -> Node:
-    """The node with operands more, for bodies that take as many more at the end of theirs.
+    """The node with additional operands, for bodies with as many additional inputs at their end.
 
     Args:
-        bodies: one for each region; the new inputs stand last, and are moved to their place.
+        bodies: one for each region. Their new inputs, which are last, are moved to their position.
     """
     at = invariants(node).stop
     start = at - 1 if node.op is SWITCH else at

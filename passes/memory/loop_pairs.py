@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure, walk
 from graphc.ops.control.bodies import Parts, parts_of
@@ -13,7 +14,6 @@ from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.scan import SCAN
 from graphc.ops.structure.collective import EXCHANGES
 from graphc.passes.core.costs import node_cost
-from graphc.passes.core.peak import bytes_of
 
 # Floating-point operations that take as long as to move a byte: on CPUs and GPUs from 5 to 100.
 _FLOPS_A_BYTE = 10

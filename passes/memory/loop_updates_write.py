@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from graphc.ir.builder import Builder
+from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor, is_among, position_of
 from graphc.ir.program import Program, is_pure, region
 from graphc.ir.rewrite import sort_nodes, substitute, used_from
@@ -19,7 +20,6 @@ from graphc.ops.core.emit import constant
 from graphc.ops.matrices.contraction import DOT_GENERAL
 from graphc.ops.matrices.matrix_product import MATMUL
 from graphc.ops.structure.ordering import AFTER
-from graphc.passes.core.peak import bytes_of
 from graphc.passes.core.readers import Readers
 from graphc.passes.core.state_updates import End
 from graphc.passes.memory.loop_cells import Cell
