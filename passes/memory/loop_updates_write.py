@@ -239,7 +239,8 @@ class _Writer:
                 inner=inner._replace(xs=(*inner.xs, new)),
             )
             return new
-        return inner.xs[position_of(stack, outer.xs)]
+        found: Tensor = inner.xs[position_of(stack, outer.xs)]
+        return found
 
     def _constant_operand(self, value: Tensor) -> Tensor:
         """The input of the body for a value that all iterations share; it may be new."""
@@ -248,7 +249,8 @@ class _Writer:
             new = Tensor(value.type, value.name)
             self._view = self._view.with_consts([(value, new)])
             return new
-        return inner.consts[position_of(value, outer.consts)]
+        found: Tensor = inner.consts[position_of(value, outer.consts)]
+        return found
 
     def _starts(self, stack: Tensor) -> list[Tensor]:
         return [self._index, *[self._zero] * (stack.type.rank - 1)]

@@ -19,7 +19,9 @@ from graphc.passes.core.base import Pass, PassResult, rewrite_nodes, with_bodies
 from graphc.passes.core.keys import body_key
 
 Constants = Mapping[Tensor, np.ndarray[Any, Any]]
-Callers = Mapping[Program, int]  # the number of nodes that call an equal body
+# The number of nodes that call an equal body. A body that this pass has changed has several callers
+# and is not in it.
+Callers = Mapping[Program, int]
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def _only_body(node: Node, constants: Constants, callers: Callers) -> Program | 
     """The body that certainly runs, and only in this node; None if there is none."""
     if node.device:
         return None
-    if node.op is CALL and callers[node.regions[0]] == 1:
+    if node.op is CALL and callers.get(node.regions[0]) == 1:
         return node.regions[0]
     if node.op is SWITCH and node.inputs[0] in constants:
         index = int(constants[node.inputs[0]])

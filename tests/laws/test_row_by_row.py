@@ -21,6 +21,7 @@ from graphc.lowering.emit_jax import to_function
 from graphc.passes.core.rowwise import attrs_of, by_rows, resized
 from tests.laws.harness import Array, Built, build_case, evaluate, functional, tolerance, widened
 from tests.laws.test_laws import BY_OP
+from tests.near import assert_near
 
 # Operators whose results may be sums over the rows; all others give a row of the result.
 SUMS = {"ConvKernelGradient", "DotGeneral", "MatMul", "RaggedDot", "ReduceMean", "ReduceSum"}
@@ -71,9 +72,10 @@ class Claim:
         axis = self.how.axis
         found = sum(parts) if axis is None else np.concatenate(parts, axis)
         near: dict[str, Any] = dict(tolerance(self.built.case, self.expected.dtype))
-        np.testing.assert_allclose(
+        assert_near(
             widened(np.asarray(found)),
             widened(self.expected),
+            each=True,
             err_msg=f"{self.built.title}: {self.how}",
             **near,
         )

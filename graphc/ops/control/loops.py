@@ -66,7 +66,7 @@ def infer_loop(
 def thread_loop(node: Node, bodies: Sequence[ThreadedBody]) -> tuple[Node, dict[str, Tensor]]:
     """The loop that carries the variables which its body assigns: see `functionalize`."""
     (_, invariants, extra), *others = bodies
-    known = {row.variable for row in (*invariants, *extra)}
+    known = {i.variable for i in invariants} | {c.variable for c in extra}
     own = [{i.variable: i.inner for i in other.invariants} for other in others]
     invariants = [
         *invariants,
