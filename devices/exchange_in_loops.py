@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, position_of
 from graphc.ir.program import Program, region
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.scan import SCAN
 from graphc.ops.structure.collective import ALL_REDUCE
 from graphc.passes.core.base import Pass, PassResult, run_all_bodies
@@ -75,9 +76,8 @@ class ExchangeInLoops(Pass):
             loop = makers.get(node.inputs[0])
             if loop is None or loop.op is not SCAN:
                 continue
-            place = next(i for i, t in enumerate(loop.outputs) if t is node.inputs[0])
-            slice_ = loop.regions[0].output_tensors()[place]
-            if place >= loop.attrs["carries"] and _bytes(slice_) >= _LEAST:
+            view, place = LoopView.of(loop), position_of(node.inputs[0], loop.outputs)
+            if place >= len(view.finals) and _bytes(view.given()[place]) >= _LEAST:
                 moved.setdefault(loop, {})[place] = node
         moved = {loop: found for loop, found in moved.items() if self._pays(loop, found)}
         if not moved:

@@ -17,7 +17,7 @@ from graphc.ir.opdef import OpDef
 from graphc.ir.program import Port, Program
 from graphc.ops.catalogue import CATALOGUE
 from graphc.passes.core.base import Pass, PassResult
-from graphc.passes.simplify.drop_gradient_rules import DropGradientRules
+from graphc.passes.simplify.drop_marks import DropGradientRules
 
 
 @dataclass(frozen=True)

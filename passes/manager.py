@@ -1,4 +1,4 @@
-"""The pass manager: runs passes in order, and checks, times, counts and shows what they do."""
+"""The pass manager: runs passes in order, and verifies, times and reports them."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _STATEFUL = Effects.READ | Effects.WRITE | Effects.RANDOM
 
 @dataclass(frozen=True)
 class PassRow:
-    """What one run of one pass did.
+    """The record of one run of one pass.
 
     Attributes:
         name: the pass.
         round: 1 for the first time through the list, ...
-        before, after: numbers of nodes, those inside bodies too.
-        changed: how many changes it counted.
-        milliseconds: the pass itself.
-        check_milliseconds: verification and validation after it.
-        notes: what the pass says of the program after it.
-        flops, bytes, memory: of the program after it, estimated as in `passes.costs` and
-            `passes.peak`; None where nobody asked (see `Executable.pass_history`).
+        before, after: the numbers of nodes, including nodes in bodies.
+        changed: the number of changes.
+        milliseconds: the time of the pass itself.
+        check_milliseconds: the time of verification and validation after it.
+        notes: notes of the pass about the program after it.
+        flops, bytes, memory: estimates for the program after it, as in `passes.costs` and
+            `passes.peak`; None if not requested (see `Executable.pass_history`).
     """
 
     name: str
@@ -54,7 +54,8 @@ class PassRow:
 
 @dataclass(frozen=True)
 class PassReport:
-    """What passes did to a program. `print(report)` shows a table; `to_json()` gives the rows."""
+    """The changes that passes made to a program. `print(report)` shows a table; `to_json()` gives
+    the rows."""
 
     rows: tuple[PassRow, ...] = ()
 
@@ -91,10 +92,7 @@ def _cells(row: PassRow) -> tuple[str, ...]:
     figures = (row.flops, row.bytes, row.memory)
     return (
         row.name,
-        str(row.round),
-        str(row.before),
-        str(row.after),
-        str(row.changed),
+        *map(str, (row.round, row.before, row.after, row.changed)),
         f"{row.milliseconds:.2f}",
         f"{row.check_milliseconds:.2f}",
         *(f"{figure / 1e6:.4g}" for figure in figures if figure is not None),
@@ -106,19 +104,18 @@ class PassManager:
     """Runs `passes` in order, up to `rounds` times, until a round changes nothing.
 
     Attributes:
-        verify: check the rules of the IR for the program given and after each pass that
-            changed it.
-        stage: what the program is to be after each pass; what it is given may still read and
-            assign variables, for `Functionalize` to be the first pass.
-        validate: also evaluate the program before and after each such pass on random inputs,
-            by `evaluator`, and refuse a pass that changed the meaning.
-        dump: a folder; the program's text is written to a new subfolder `<program name>` (then
+        verify: check the rules of the IR for the given program and after each pass that changed it.
+        stage: the required stage after each pass. The given program may still read and assign
+            variables, so that `Functionalize` can be the first pass.
+        validate: also evaluate the program before and after each such pass on random inputs with
+            `evaluator`, and reject a pass that changed the meaning.
+        dump: a folder. The text of the program is written to a new subfolder `<program name>` (then
             `<program name>-2`, ...): first `00-start.txt`, then `<number>-<pass>.txt` after each
-            pass that changed it, so that two neighbours are the text before and after a pass.
-        rounds: a second round finds what the passes made for each other (a folded constant that
-            is 1, copies that became equal): about one node in a hundred; a third found nothing
-            in thousands of generated programs.
-        seed: of the random inputs.
+            pass that changed it, so that consecutive files are the text before and after a pass.
+        rounds: a second round uses results of the first (a folded constant that is 1, copies that
+            became equal) and changes about one node in a hundred. A third round found nothing in
+            thousands of generated programs.
+        seed: the seed of the random inputs.
 
     Raises:
         AttributeValueError: `validate` without an evaluator, or no rounds.
@@ -143,12 +140,12 @@ class PassManager:
             raise AttributeValueError(f"PassManager: rounds must be at least 1, got {self.rounds}")
 
     def run(self, program: Program) -> tuple[Program, PassReport]:
-        """The program after the passes, and what each did.
+        """The program after the passes, and the report.
 
         Raises:
-            VerifyError: the program given is not valid.
-            PassError: a pass failed, left an invalid program, or changed the meaning; the
-                error names it, and the node and user's line where they are known.
+            VerifyError: the given program is not valid.
+            PassError: a pass failed, returned an invalid program, or changed the meaning. The error
+                names the pass, and the node and the user's line if they are known.
         """
         course = _Course(self, program)
         course.check_start()
@@ -169,7 +166,7 @@ class _Course:
     program: Program
     rows: list[PassRow] = field(default_factory=list)
     verified: set[Node] = field(default_factory=set)
-    nothing_in: dict[Pass, Program] = field(default_factory=dict)  # passes that found nothing
+    nothing_in: dict[Pass, Program] = field(default_factory=dict)  # passes that changed nothing
 
     def __post_init__(self) -> None:
         self.nodes = _count(self.program)
@@ -178,7 +175,7 @@ class _Course:
         self.dump("start")
 
     def step(self, a_pass: Pass, number: int) -> None:
-        """Runs one pass on the present program; not where it already found nothing to do."""
+        """Runs one pass on the current program, unless it already found nothing to change there."""
         before = self.program
         if self.nothing_in.get(a_pass) is before or (a_pass.once and number > 1):
             return
@@ -193,21 +190,14 @@ class _Course:
             self.dump(a_pass.name)
             self.check(a_pass, before, after)
         checked = perf_counter()
-        row = PassRow(
-            a_pass.name,
-            number,
-            nodes,
-            self.nodes,
-            changed,
-            (done - start) * 1e3,
-            (checked - done) * 1e3,
-            a_pass.notes(self.program),
-        )
+        times = (done - start) * 1e3, (checked - done) * 1e3
+        notes = a_pass.notes(self.program)
+        row = PassRow(a_pass.name, number, nodes, self.nodes, changed, *times, notes)
         self.rows.append(row)
         tell(row, before, self.program)
 
     def check_start(self) -> None:
-        """Verifies the program given."""
+        """Verifies the given program."""
         if not self.manager.verify:
             return
         if any(effects_of(node) & _STATEFUL for node in self.program.nodes):
@@ -216,7 +206,7 @@ class _Course:
             verify(self.program, self.manager.stage, previously=self.verified)
 
     def check(self, a_pass: Pass, before: Program, after: Program) -> None:
-        """Verifies and validates, as far as the manager was asked to."""
+        """Verifies and validates, as configured."""
         manager = self.manager
         if manager.verify:
             try:
@@ -248,7 +238,7 @@ class _Course:
 
 
 def _new_folder(dump: str | None, program: str) -> Path | None:
-    """A subfolder of `dump` that was not there: an earlier dump is never written over."""
+    """A new subfolder of `dump`, so that an earlier dump is never overwritten."""
     if dump is None:
         return None
     name = re.sub(r"[^\w.-]", "_", program)
@@ -275,7 +265,7 @@ def _dumping() -> Iterator[None]:
 def _run(a_pass: Pass, program: Program) -> tuple[Program, int]:
     try:
         return a_pass.run(program)
-    except LayoutError:  # what the user asks for cannot be done: no fault of the pass
+    except LayoutError:  # an impossible request of the user, not a bug of the pass
         raise
     except PassError as error:
         if a_pass.name in error.what:
@@ -286,7 +276,7 @@ def _run(a_pass: Pass, program: Program) -> tuple[Program, int]:
 
 
 def tell_of(name: str, before: Program, after: Program, seconds: float) -> None:
-    """Tells who watches passes of a step that is no pass of a manager."""
+    """Reports a step that is not a pass of a manager to the watcher."""
     counts = _count(before), _count(after)
     tell(PassRow(name, 1, *counts, int(after is not before), seconds * 1e3, 0.0), before, after)
 
@@ -303,7 +293,8 @@ _WATCHER: Final[ContextVar[Watcher | None]] = ContextVar("watcher", default=None
 
 @contextmanager
 def watching(watcher: Watcher) -> Iterator[None]:
-    """Has `watcher` called after each pass that runs inside, in this thread, changed or not."""
+    """Calls `watcher` after each pass that runs inside, in this thread, whether it changed
+    something or not."""
     token = _WATCHER.set(watcher)
     try:
         yield
@@ -312,7 +303,7 @@ def watching(watcher: Watcher) -> Iterator[None]:
 
 
 def tell(row: PassRow, before: Program, after: Program) -> None:
-    """Tells whoever watches of one step."""
+    """Reports one step to the watcher, if there is one."""
     watcher = _WATCHER.get()
     if watcher is not None:
         watcher(row, before, after)

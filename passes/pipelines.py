@@ -1,4 +1,4 @@
-"""Which passes run, in which order, and why in that order."""
+"""The pipelines: which passes run, in which order, and the reasons for the order."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from graphc.passes.simplify.simplify_shapes import SimplifyShapes
 from graphc.passes.simplify.spread_casts import SpreadCasts
 from graphc.passes.sparse.sparse_gradients import SparseGradients
 
-# Prune first: what nobody needs costs no other pass any time. Then inlining, since no pass sees
-# through a body; then algebra, which takes away the identities, ones and zeros of gradients that
-# stand between other nodes; then folding, for which algebra has gathered constants; then shapes,
-# which see reshapes and broadcasts meet; then CSE, to which all of them have made equal what is
-# equal. They leave nodes behind that nobody uses any more, so prune ends the round.
+# Prune first, so that other passes do not process unneeded nodes. Then inlining, because no pass
+# looks through bodies; then algebra, which removes the identities, ones and zeros of gradients
+# between other nodes; then folding, for which algebra has collected constants; then shapes, which
+# now see adjacent reshapes and broadcasts; then CSE, because the passes before make nodes equal.
+# They leave unused nodes, so prune ends the round.
 _SIMPLIFY: Final[tuple[Pass, ...]] = (
     Prune(),
     InlineBodies(),
@@ -55,12 +55,12 @@ _SIMPLIFY: Final[tuple[Pass, ...]] = (
     EliminateCommon(),
     Prune(),
 )
-# Once sizes are ints, those used as values are constants; shapes were as simple with names.
+# Once sizes are bound, those used as values are constants. Shapes are already simple.
 _FOLD_SIZES: Final[tuple[Pass, ...]] = (FoldConstants(), Prune())
-# Rolling comes last: the passes before it make blocks equal, and see through nothing that is
-# rolled. What rolled loops give and take is stacked, and grouping begins at stacks.
+# Rolling comes last: the passes before it make blocks equal, and do not look into rolled blocks.
+# Rolled loops read and write stacks, and grouping starts at stacks.
 _AFTER_ROLLING: Final[tuple[Pass, ...]] = (GroupAlike(), Prune())
-# What each layer becomes on CPU is decided before rolling: blocks stay alike.
+# These come before rolling, so that blocks stay equal.
 _ON_CPU: Final[tuple[Pass, ...]] = (
     CpuSpaceToDepth(),
     CpuPointwise(),
@@ -71,17 +71,15 @@ _ON_CPU: Final[tuple[Pass, ...]] = (
     Prune(),
 )
 
-# On CPU a network of 3 or 5 blocks compiles as fast flat, and its steps take 0.86 to 0.94 of the
-# time: a loop writes what it stacks twice. Of 6 blocks it compiles as fast in a loop, of 12 in
-# half the time.
+# On CPU, a network of 3 or 5 blocks compiles as fast without a loop, and its steps take 0.86 to
+# 0.94 of the time, because a loop writes its stacks twice. 6 blocks compile as fast in a loop, 12
+# blocks in half the time.
 _FEWEST_TURNS: Final = 6
 
-
-# On a GPU a loop copies what it takes from stacks, since kernels of cuBLAS and cuDNN want operands
-# of their own: estimated from the HLO for one H100, rolled steps take 1.3 to 1.5 times as long.
-# Flat, up to 24 blocks compile as fast as unrolled JAX; compile time grows faster than depth.
+# On a GPU, a loop copies slices of stacks, because kernels of cuBLAS and cuDNN need separate
+# operands. Estimated from the HLO for one H100, rolled steps take 1.3 to 1.5 times as long. Without
+# loops, up to 24 blocks compile as fast as unrolled JAX; compile time grows faster than depth.
 _FEWEST_TURNS_ON_GPU: Final = 25
-
 
 # Bytes of a gradient of one layer. Estimated for one H100, 32 layers, adam: steps with updates in
 # the loop take 1.22 of the time with 1 MB, 1.11 with 4 MB, 1.00 with 16 MB.
@@ -89,23 +87,23 @@ _SLICE_ON_GPU: Final = 1 << 24
 
 
 def adding_state(options: CompileOptions) -> list[Pass]:
-    """The passes that come right after functionalize, for they give the program hidden state: what
-    is known of a program before its passes run, its key in the cache too, has it already."""
+    """The passes that run directly after functionalize because they add hidden state: everything
+    derived from the program before its passes, such as its cache key, must include this state."""
     return [ScaleLoss()] if options.precision == "f16" else []
 
 
 def pipeline(options: CompileOptions) -> list[Pass]:
     """The target-independent passes, for a functional program.
 
-    Mixed precision comes last in the first round: passes before it see float32 as it was written,
-    and those of the second round the casts.
+    Mixed precision is last in the first round: earlier passes see the original float32 program, and
+    passes of the second round see the casts.
     """
     mixed: list[Pass] = [] if options.precision is None else [MixedPrecision(options.precision)]
     if options.pipeline == "O0":
         return mixed
     drop = DropMarks(keep_ranges=options.check_numerics)
     passes = [*_SIMPLIFY, *mixed, drop] if mixed else [drop, *_SIMPLIFY]
-    # Lazy updates mean something else, which must not wait for sizes; exact ones ask what pays.
+    # Lazy updates change the meaning, which must not depend on sizes. Exact ones need known sizes.
     return [*passes, *_sparse(options)] if options.sparse_updates == "lazy" else passes
 
 
@@ -117,14 +115,14 @@ def _sparse(options: CompileOptions) -> list[Pass]:
 
 
 def _attention(options: CompileOptions, target: Target) -> list[Pass]:
-    """Before rolling, so that what a rolled loop keeps are operands and no weights. What fusing
-    leaves behind other passes would take for uses."""
+    """Fusion comes before rolling, so that a rolled loop keeps operands and not weights. The nodes
+    that it leaves must be pruned, because other passes would count them as users."""
     fused = [FuseAttention(target), Prune()] if options.fuse_attention else []
     return [*fused, StepAttention(target)]
 
 
 def after_binding(options: CompileOptions, target: Target) -> list[Pass]:
-    """The passes that come once named sizes are ints, each once."""
+    """The passes that run once after named sizes are bound."""
     if options.pipeline == "O0":
         return []
     if options.pipeline == "O1":
@@ -138,9 +136,9 @@ def after_binding(options: CompileOptions, target: Target) -> list[Pass]:
 
 
 def _rolling(options: CompileOptions, target: Target) -> Pass:
-    """Loops of few turns are for a limit of memory, which asks for what loops keep. There a forward
-    loop is needed for each backward loop, however few nodes it saves and however small its layers.
-    """
+    """Loops of few iterations are useful for a memory limit, because only values that loops keep
+    can be recomputed. Then each backward loop needs a forward loop, however few nodes it saves and
+    however small its layers are."""
     turns = RollRepeats.turns
     limited = target.tight or (target.platform == "cpu" and options.memory_limit is not None)
     shared = 1 if limited else RollRepeats.shared
@@ -152,13 +150,14 @@ def _rolling(options: CompileOptions, target: Target) -> Pass:
 
 
 def _grouping(target: Target) -> tuple[Pass, ...]:
-    """Where memory is short, variables lie apart: updates of all blocks at once would copy them."""
+    """If memory is short, variables are separate arrays, and grouped updates of all blocks would
+    copy them."""
     return (Prune(),) if target.tight else _AFTER_ROLLING
 
 
 def after_accumulation(options: CompileOptions, target: Target) -> list[Pass]:
-    """The passes that come last where gradients are summed over micro-batches: what lies outside
-    of the loop over these meets its stacks."""
+    """The last passes if gradients are summed over micro-batches: values outside of that loop are
+    combined with its stacks."""
     if options.pipeline in ("O0", "O1"):
         return []
     return [StackCarries(), *_grouping(target)]
@@ -167,14 +166,16 @@ def after_accumulation(options: CompileOptions, target: Target) -> list[Pass]:
 def _updates(
     options: CompileOptions, platform: str, budget: int | None, fast_loops: bool
 ) -> list[Pass]:
-    """Where the optimizer runs in the loop that computes the gradients. It comes after `Recompute`,
-    which may need the parameters in the backward loop, and knows what this pass saves.
-    Loops that are compiled without a loop on a GPU stay as they are unless memory is short: each
-    write of a slice would be a kernel of its own, and read what other writes left.
+    """Moves the optimizer into the loop that computes the gradients. It runs after `Recompute`,
+    which may need the parameters in the backward loop, and which accounts for the memory that this
+    pass saves.
+
+    Loops that XLA compiles without a loop on a GPU are not changed unless memory is short: each
+    write of a slice would be a separate kernel that reads the results of other writes.
     """
     name = UpdateInLoop.class_name()
     wanted = options.pipeline in ("O2", "O3") and name not in options.without_passes
-    if not wanted or not options.donate:  # what is not given away is not written over
+    if not wanted or not options.donate:  # state that is not donated is not overwritten
         return []
     on_gpu = _SLICE_ON_GPU if fast_loops else None
     return [UpdateInLoop(slice=0 if platform == "cpu" else on_gpu, budget=budget)]
@@ -188,16 +189,16 @@ def on_device(
     *,
     fast_loops: bool = True,
 ) -> list[Pass]:
-    """The passes for the program as one device runs it, after all others: what is computed again
-    must be what that device computed, and what is written over must be what lies there.
+    """The last passes, for the program that one device runs: recomputed values must be values of
+    that device, and overwritten values must be in its memory.
 
     Args:
-        exchanges: passes over what replicas exchange; they see what products are hoisted to.
+        exchanges: passes for the exchanges between replicas; they see the hoisted products.
         fast_loops: whether XLA for GPUs fuses the read of a slice in a loop with its write.
     """
     thorough = options.pipeline in ("O2", "O3")
     updates = _updates(options, platform, budget, fast_loops)
-    # After `HoistProducts`, which takes operands from stacks.
+    # After `HoistProducts`, which reads operands from stacks.
     shifted: list[Pass] = [CarryShifted()] if thorough else []
     passes: list[Pass] = []
     if platform == "gpu" and thorough:

@@ -7,6 +7,7 @@ ed. 2008, chapter 3; the scheme of TensorFlow 1's `tf.gradients`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -225,24 +226,17 @@ def _accumulate(
     context = RuleContext()
     outer_scope = AMBIENT.name_scope
     for node in reversed(nodes):
-        found = [adjoints.get(t) for t in node.outputs]
-        if all(a is None for a in found):
+        given = [adjoints.get(t) for t in node.outputs]
+        if all(a is None for a in given):
             continue
         where = exact_device(node.device) if colocate else nullcontext()
         with at_source(node.source), absolute_scope(_scope_of(node, outer_scope)), where:
-            results = _apply_rule(context, node, found)
+            results = _apply_rule(context, node, given)
             for tensor, adjoint in zip(node.inputs, results, strict=True):
                 if adjoint is not None:
                     _add(adjoints, tensor, adjoint)
-    totals: list[Tensor | None] = []
-    for group in targets:
-        total: Tensor | None = None
-        for tensor in group:
-            adjoint = adjoints.get(tensor)
-            if adjoint is not None:
-                total = adjoint if total is None else FUNCTIONS.add(total, adjoint)
-        totals.append(total)
-    return totals
+    found = [[adjoints[t] for t in group if t in adjoints] for group in targets]
+    return [functools.reduce(FUNCTIONS.add, parts) if parts else None for parts in found]
 
 
 def _scope_of(node: Node, outer: str) -> str:
@@ -314,7 +308,5 @@ def _vjp(node: Node, adjoints: Sequence[Tensor | None]) -> Sequence[Tensor | Non
         VJP, [*node.inputs, *given],
         op=node.op.name, count=len(node.inputs), wrt=wrt, attrs=node.attrs, content=content,
     ).outputs  # fmt: skip
-    results: list[Tensor | None] = [None] * len(node.inputs)
-    for i, tensor in zip(wrt, found, strict=True):
-        results[i] = tensor
-    return results
+    by_operand = dict(zip(wrt, found, strict=True))
+    return [by_operand.get(i) for i in range(len(node.inputs))]

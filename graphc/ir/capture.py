@@ -1,4 +1,4 @@
-"""From a graph to a program: the nodes that a set of fetches chooses, in program order."""
+"""From a graph to a program: selects the nodes that the fetches need, in program order."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def capture(
 ) -> Program:
     """The program that computes `fetches` given values for `feeds`.
 
-    The fetches alone choose the nodes, through operands and control inputs; what lies only
-    behind a fed tensor is left out. A fetched node has no output port; a fetched variable is
-    read after everything else. The program still reads and assigns variables: `functionalize`
-    makes it pure.
+    Only the fetches select nodes, through operands and control inputs. Nodes that are needed only
+    for a fed tensor are left out. A fetched node has no output port; a fetched variable is read
+    after everything else. The program still reads and assigns variables: `functionalize` makes it
+    pure.
 
     Args:
         read_op: the operator that reads a variable.
 
     Raises:
-        FetchError: a fetch of another graph.
-        FeedError: a chosen placeholder is not fed, or a feed belongs to another graph.
+        FetchError: a fetch belongs to another graph.
+        FeedError: a selected placeholder is not fed, or a feed belongs to another graph.
     """
     _check_owners(graph, fetches, feeds)
     fed = set(feeds)
@@ -60,12 +60,12 @@ def capture(
 
 
 def port_name(tensor: Tensor) -> str:
-    """The name a feed or fetch goes by: `x` for `x:0`, else the tensor's full name."""
+    """The name of a feed or fetch: `x` for `x:0`, otherwise the tensor's full name."""
     return tensor.name.removesuffix(":0")
 
 
 def choose(graph: Graph, fetches: Sequence[Fetch], fed: set[Tensor]) -> set[Node]:
-    """The nodes that `fetches` need, stopping at the tensors in `fed`."""
+    """The nodes that `fetches` need, up to the tensors in `fed`."""
     chosen: set[Node] = set()
     pending: list[Node] = []
 
@@ -132,14 +132,15 @@ def _check_all_fed(
 
 
 def _without_fed(node: Node, fed: set[Tensor]) -> Node:
-    """A node chosen for another of its results, or as a control input: fed ones are not its."""
+    """A node that is selected for another result, or as a control input, does not define fed
+    tensors."""
     if fed.isdisjoint(node.outputs):
         return node
     return node.replace(outputs=tuple(Tensor(t.type) if t in fed else t for t in node.outputs))
 
 
 def _unique(ports: list[Port]) -> list[Port]:
-    """The ports with names told apart: a variable and a node may have the same."""
+    """The ports with unique names: a variable and a node may have the same name."""
     seen: dict[str, int] = {}
     result = []
     for port in ports:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from typing import Any
 
 from graphc.errors import DeviceError
 from graphc.ir.source import current_source
@@ -40,16 +41,11 @@ class DeviceSpec:
         return replace(self, **changes)
 
     def __str__(self) -> str:
-        parts = []
-        if self.job is not None:
-            parts.append(f"/job:{self.job}")
-        if self.replica is not None:
-            parts.append(f"/replica:{self.replica}")
-        if self.task is not None:
-            parts.append(f"/task:{self.task}")
-        if self.kind is not None:
-            parts.append(f"/device:{self.kind}:{'*' if self.index is None else self.index}")
-        return "".join(parts)
+        named = {"job": self.job, "replica": self.replica, "task": self.task}
+        text = "".join([f"/{name}:{part}" for name, part in named.items() if part is not None])
+        if self.kind is None:
+            return text
+        return f"{text}/device:{self.kind}:{'*' if self.index is None else self.index}"
 
 
 @dataclass(frozen=True)
@@ -92,16 +88,13 @@ def parse_device(name: str) -> DeviceSpec:
                 hint='write "/gpu:0" or "/job:worker/replica:0/task:1/device:GPU:0"',
             )
         job_key, job, number_key, number, kind, index = match.groups()
+        part: dict[str, Any]
         if job_key:
-            spec = replace(spec, job=job)
+            part = {"job": job}
         elif number_key:
-            value = int(number)
-            spec = (
-                replace(spec, replica=value)
-                if number_key == "replica"
-                else replace(spec, task=value)
-            )
+            part = {number_key: int(number)}
         else:
-            spec = replace(spec, kind=kind.upper(), index=None if index == "*" else int(index))
+            part = {"kind": kind.upper(), "index": None if index == "*" else int(index)}
+        spec = replace(spec, **part)
         position = match.end()
     return spec

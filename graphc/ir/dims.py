@@ -1,8 +1,8 @@
 """Dims: an int, or a small expression over named sizes, and the equalities between them.
 
 A `DimExpr` is a polynomial in normal form over atoms (a named size, or a floor division with a
-remainder), so `==` is a comparison of tuples. JAX's own symbolic dims are used at symbolic export
-only: their `==` costs microseconds, and two fresh ones are never equal.
+remainder), so `==` compares tuples. JAX's own symbolic dims are used only for symbolic export:
+their `==` takes microseconds, and two new ones are never equal.
 """
 
 from __future__ import annotations
@@ -308,6 +308,13 @@ def symbols_of(dim: Dim) -> frozenset[str]:
     return frozenset(names)
 
 
+def has_names(value: object) -> bool:
+    """Whether a value of an attribute is or contains (in tuples) a named size."""
+    if isinstance(value, tuple):
+        return any(map(has_names, value))
+    return isinstance(value, DimExpr)
+
+
 def as_symbol(dim: Dim) -> str | None:
     """The name if `dim` is a single named size; otherwise None."""
     if isinstance(dim, DimExpr) and len(dim.terms) == 1:
@@ -379,11 +386,7 @@ class DimConstraints:
         """
         if a == b:
             return True
-        before = self.snapshot()
-        if len(a) == len(b) and all(self.unify(p, q) for p, q in zip(a, b, strict=True)):
-            return True
-        self.restore(before)
-        return False
+        return len(a) == len(b) and self._unify_all(zip(a, b, strict=True))
 
     def unify_broadcast(self, shape: Shape, wanted: Shape) -> bool:
         """Whether `shape` broadcasts to `wanted`, with sizes recorded as equal if necessary.
@@ -392,11 +395,14 @@ class DimConstraints:
         does not broadcast, nothing is recorded.
         """
         lead = len(wanted) - len(shape)
+        if lead < 0:
+            return False
+        pairs = [(p, q) for p, q in zip(shape, wanted[lead:], strict=True) if p != 1]
+        return all(q != 1 for _, q in pairs) and self._unify_all(pairs)
+
+    def _unify_all(self, pairs: Iterable[tuple[Dim, Dim]]) -> bool:
         before = self.snapshot()
-        if lead >= 0 and all(
-            p == 1 or (q != 1 and self.unify(p, q))
-            for p, q in zip(shape, wanted[lead:], strict=True)
-        ):
+        if all(self.unify(p, q) for p, q in pairs):
             return True
         self.restore(before)
         return False

@@ -67,6 +67,7 @@ SCALAR_DEFAULTS: Final[dict[type, DType]] = {
     float: FLOAT32,
     complex: COMPLEX64,
 }
+KIND_RANKS: Final = {"bool": 0, "integer": 1, "floating": 2, "complex": 3}
 _KIND_ORDER: Final[dict[type, int]] = {bool: 0, int: 1, float: 2, complex: 3}
 
 
@@ -169,7 +170,7 @@ def promote_scalar(dtype: DType, scalar: Any) -> DType:
     A scalar of the same or a lower kind does not change the dtype; a higher kind gives that kind's
     default (a float beside integers gives float32, a complex beside float64 complex128).
     """
-    kind = {"bool": 0, "integer": 1, "floating": 2, "complex": 3}[kind_of(dtype)]
+    kind = KIND_RANKS[kind_of(dtype)]
     if _KIND_ORDER[scalar] <= kind:
         return dtype
     if scalar is complex and kind == 2:
@@ -183,3 +184,16 @@ def real_of(dtype: DType) -> DType:
     if not is_complex(dtype):
         return dtype
     return np.dtype(np.float32 if dtype == np.complex64 else np.float64)
+
+
+@lru_cache(maxsize=64)
+def int_range(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest integer of `dtype`."""
+    info: Any = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+    return int(info.min), int(info.max)
+
+
+@lru_cache(maxsize=64)
+def float_info(dtype: DType) -> Any:
+    """`finfo` of a floating dtype, or of the parts of a complex one."""
+    return ml_dtypes.finfo(real_of(dtype))  # type: ignore[no-untyped-call]

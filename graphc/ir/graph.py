@@ -1,10 +1,10 @@
-"""`Graph`: what the user builds. Append-only, nodes in program order."""
+"""`Graph`: the graph that the user builds. Append-only, with nodes in program order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from graphc.errors import (
     AttributeValueError,
@@ -22,6 +22,8 @@ from graphc.ir.scopes import AMBIENT, building, requested_device
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
+
+T = TypeVar("T")
 
 DEEPEST_NEST: Final = 24
 """How deep bodies of `cond`, `scan`, functions and the like may be nested. JAX takes about twenty
@@ -95,7 +97,7 @@ class Graph:
         regions: tuple[Program, ...] = (),
         name: str | None = None,
     ) -> Node:
-        """Appends a node; its types are inferred and its user's line recorded here.
+        """Appends a node, infers its types and records the user's line.
 
         Raises:
             ShapeError, DTypeError, AttributeValueError: the operands or attributes do not fit.
@@ -311,14 +313,7 @@ class Graph:
         Raises:
             UnknownNameError: there is none; the nearest name is suggested.
         """
-        found = self._by_name.get(name)
-        if found is None:
-            raise UnknownNameError(
-                f"no node {name!r} in graph {self.name!r}",
-                source=current_source(),
-                hint=nearest(name, self._by_name),
-            )
-        return found
+        return _named(self._by_name, name, f"no node {name!r} in graph {self.name!r}")
 
     def tensor(self, name: str) -> Tensor:
         """The tensor of this name: `hidden/MatMul:0`, or `hidden/MatMul` for result 0.
@@ -343,14 +338,7 @@ class Graph:
         Raises:
             UnknownNameError: there is none; the nearest name is suggested.
         """
-        found = self.variables.get(name)
-        if found is None:
-            raise UnknownNameError(
-                f"no variable {name!r} in graph {self.name!r}",
-                source=current_source(),
-                hint=nearest(name, self.variables),
-            )
-        return found
+        return _named(self.variables, name, f"no variable {name!r} in graph {self.name!r}")
 
     # -- collections ------------------------------------------------------------------------
 
@@ -381,3 +369,10 @@ class Graph:
         return f"<Graph {self.name}: {len(self.nodes)} nodes, {len(self.variables)} variables" + (
             ", finalized>" if self.finalized else ">"
         )
+
+
+def _named(table: Mapping[str, T], name: str, missing: str) -> T:
+    found = table.get(name)
+    if found is None:
+        raise UnknownNameError(missing, source=current_source(), hint=nearest(name, table))
+    return found

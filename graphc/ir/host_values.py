@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 import jax
-import ml_dtypes
 import numpy as np
 
 from graphc.errors import DTypeError, GraphcError
@@ -22,6 +21,8 @@ from graphc.ir.dtypes import (
     SCALAR_DEFAULTS,
     DType,
     as_dtype,
+    float_info,
+    int_range,
     is_complex,
     is_floating,
     is_integer,
@@ -108,7 +109,7 @@ def _integers(value: Any, dtype: DType) -> Array | None:
     if dtype.kind == "b":
         return None
     limit = int(_greatest(np.dtype(np.float64)))
-    low, high = _range_of(dtype) if is_integer(dtype) else (-limit, limit)
+    low, high = int_range(dtype) if is_integer(dtype) else (-limit, limit)
     if numbers and (min(numbers) < low or max(numbers) > high):
         raise _misfit(dtype, min(numbers), max(numbers))
     return np.array(numbers, dtype if is_integer(dtype) else np.float64).reshape(array.shape)
@@ -146,11 +147,11 @@ def can_overflow(source: DType, dtype: DType) -> bool:
     if source == dtype or source.kind == "b" or dtype.kind == "b":
         return False
     if is_integer(dtype):
-        low, high = _range_of(dtype)
-        return not is_integer(source) or _range_of(source)[0] < low or _range_of(source)[1] > high
+        low, high = int_range(dtype)
+        return not is_integer(source) or int_range(source)[0] < low or int_range(source)[1] > high
     most = _greatest(dtype)
     if is_integer(source):
-        return _range_of(source)[1] > most
+        return int_range(source)[1] > most
     # Some narrow floats have no infinity, or no NaN.
     return _greatest(source) > most or (_has_infinity(source) and not _has_infinity(dtype))
 
@@ -274,7 +275,7 @@ def _check_bools(array: Array) -> None:
 def _check_integers(array: Array, dtype: DType) -> None:
     if not array.size or not can_overflow(array.dtype, dtype):
         return
-    low, high = _range_of(dtype)
+    low, high = int_range(dtype)
     if is_floating(array.dtype):
         wide = array.astype(np.float64)
         whole = np.isfinite(wide).all() and np.array_equal(wide, np.trunc(wide))
@@ -320,19 +321,12 @@ def _safe_range(kind: Any, dtype: DType) -> tuple[float, float] | None:
     if kind not in (int, float) or dtype.kind == "b":
         return None
     if is_integer(dtype):
-        return _range_of(dtype) if kind is int else None
+        return int_range(dtype) if kind is int else None
     return -_greatest(dtype), _greatest(dtype)
 
 
-@lru_cache(maxsize=64)
-def _range_of(dtype: DType) -> tuple[int, int]:
-    limits = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
-    return int(limits.min), int(limits.max)
-
-
-@lru_cache(maxsize=64)
 def _greatest(dtype: DType) -> float:
-    return float(ml_dtypes.finfo(real_of(dtype)).max)  # type: ignore[no-untyped-call]
+    return float(float_info(dtype).max)
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,4 @@
-"""Initializers as data: a dataclass is written by its name and fields, and made from them."""
+"""Initializers as data: converts a dataclass to its name and fields, and back."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Concatenate, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, Protocol, TypeVar
 from weakref import WeakSet
 
 from graphc.errors import LayoutError
@@ -128,8 +128,8 @@ Rule = TypeVar("Rule", bound=LayoutRule)
 
 
 def of_elements(rule: Rule) -> Rule:
-    """Marks the layout rule of operators each of whose results' elements depends on the operands'
-    elements in its place alone, broadcasting apart. See `OpDef.is_elementwise`."""
+    """Marks the layout rule of elementwise operators: each element of a result depends only on the
+    elements of the operands at its position, after broadcasting. See `OpDef.is_elementwise`."""
     _OF_ELEMENTS.add(rule)
     return rule
 
@@ -144,21 +144,16 @@ _OF_ELEMENTS: WeakSet[LayoutRule] = WeakSet()
 
 @dataclass(frozen=True)
 class Pieces:
-    """What a layout rule may ask for where a single node is cut into pieces, without replicas.
+    """The `LayoutContext` for a single node that is cut into pieces, without replicas.
 
     Attributes:
         catalogue: the operators by name.
-        replicas: how many pieces there are.
+        replicas: the number of pieces.
     """
 
     catalogue: Mapping[str, OpDef]
     replicas: int | Fraction
 
-    def replicate_region(
-        self,
-        region: Program,
-        inputs: Sequence[Layout],
-        required: Sequence[Layout | None],
-    ) -> tuple[Program, list[Layout]]:
-        """Refused: whoever cuts a node does so only without regions."""
+    def replicate_region(self, region: Program, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises LayoutError: only nodes without regions are cut."""
         raise LayoutError(f"{region.name}: a node with regions is not cut into pieces")

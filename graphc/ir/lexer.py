@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple, NoReturn, TypeVar
 
 from graphc.errors import GraphcError, ShapeError, TextError, nearest
 from graphc.ir.dim_parser import parse_dim
@@ -13,6 +13,8 @@ from graphc.ir.dims import Dim
 from graphc.ir.dtypes import BY_SHORT, DType
 from graphc.ir.source import Source
 from graphc.ir.types import TensorType, split_dims
+
+T = TypeVar("T")
 
 # A name is written without quotes if it looks like `hidden/MatMul:0`. Any other name is quoted.
 _NAME = r"[A-Za-z_][\w.\-]*(?:/[\w.\-]+)*(?::\d+)?"
@@ -149,6 +151,22 @@ class Cursor:
             self.fail(f"',' or {close!r}")
         self.next()
         return False
+
+    def items(self, close: str, read: Callable[[], T]) -> list[T]:
+        """What `read` gives, again and again: items up to `close`, separated by commas."""
+        if self.accept(close):
+            return []
+        found = [read()]
+        while self.more(close):
+            found.append(read())
+        return found
+
+    def several(self, read: Callable[[], T]) -> list[T]:
+        """One or more items, separated by commas."""
+        found = [read()]
+        while self.accept(","):
+            found.append(read())
+        return found
 
     def enter(self) -> None:
         """Counts a level of nesting; `leave` ends it."""

@@ -1,7 +1,7 @@
-"""`Tensor` and `Node`: the two records a graph and a program are made of.
+"""`Tensor` and `Node`: the two records that make up a graph and a program.
 
-A tensor does not point at the node that makes it (as in a jaxpr): a pass replaces a node by
-another with the *same* result tensors, and nothing downstream has to be rebuilt.
+A tensor does not point to its producer (as in a jaxpr): a pass replaces a node by another with the
+*same* result tensors, and nothing downstream has to be rebuilt.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class Tensor(Operand):
-    """One value of a graph or program: a type, a name (`hidden/MatMul:0`), its graph.
+    """One value of a graph or program: a type, a name (`hidden/MatMul:0`) and its graph.
 
-    Hashed by identity; `==` makes a node that compares elements.
+    Tensors are hashed by identity; `==` creates a node that compares elements.
     """
 
     __slots__ = ("__weakref__", "graph", "name", "type")
@@ -43,7 +43,7 @@ class Tensor(Operand):
 
     @property
     def node(self) -> Node:
-        """The node of the graph that makes this tensor."""
+        """The node of the graph that produces this tensor."""
         if self.graph is None:
             raise GraphError(f"tensor {self.name!r} belongs to a program, not to a graph")
         return self.graph.producer(self)
@@ -64,11 +64,11 @@ class Node(Uncopied):
         op: the operator's record.
         inputs: operands, in the operator's order.
         outputs: result tensors, which this node defines.
-        attrs: attributes, defaults filled in; never mutated.
-        regions: bodies, for operators that hold some.
+        attrs: attributes, including defaults; never mutated.
+        regions: the bodies, for operators that have some.
         name: unique in its graph, with the name scopes: `hidden/MatMul`.
-        source: the user's line; kept by every rewrite.
-        device: the device asked for, or "".
+        source: the user's line; every rewrite keeps it.
+        device: the requested device, or "".
         control_inputs: names of nodes that run whenever this one does.
     """
 
@@ -87,7 +87,7 @@ class Node(Uncopied):
     control_inputs: tuple[str, ...] = ()
 
     def replace(self, **changes: Any) -> Node:
-        """A copy with the given fields changed; `source` and the rest stay."""
+        """A copy with the given fields changed."""
         return replace(self, **changes)
 
     def __repr__(self) -> str:
@@ -129,7 +129,7 @@ def by_identity(cls: type[C]) -> type[C]:
 
 
 def describe_tensors(tensors: Mapping[str, Tensor]) -> list[str]:
-    """Rows for an error: label, name, type and the user's line of each tensor, in columns."""
+    """Rows for an error: label, name, type and user line of each tensor, in columns."""
     rows = []
     for label, tensor in tensors.items():
         name, source = _name_and_source(tensor)
@@ -143,9 +143,8 @@ def describe_tensors(tensors: Mapping[str, Tensor]) -> list[str]:
 
 
 def _name_and_source(tensor: Tensor) -> tuple[str, Source | None]:
-    """The name and line that users know the tensor by: for a variable's value those of the
-    variable, and for a tensor that is marked for `check_numerics` those of the tensor behind the
-    mark."""
+    """The name and line that users know: those of the variable for a value of a variable, and those
+    of the operand for a tensor marked for `check_numerics`."""
     graph = tensor.graph
     producer = graph.find_producer(tensor) if graph is not None else None
     if producer is not None and producer.op.name == "InRange":

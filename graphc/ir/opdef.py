@@ -13,22 +13,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
-from graphc.errors import (
-    AttributeValueError,
-    DTypeError,
-    GraphcError,
-    ShapeError,
-    UnknownNameError,
-    nearest,
-)
+from graphc.errors import AttributeValueError, DTypeError, GraphcError, ShapeError, nearest
 from graphc.ir.costs import CostRule, one_per_result
 from graphc.ir.dims import Dim, DimConstraints, DimExpr, Shape
 from graphc.ir.dtypes import DType
 from graphc.ir.functions import Functions
 from graphc.ir.layouts import LayoutRule, is_of_elements
 from graphc.ir.node import EMPTY, Tensor, describe_tensors
+from graphc.ir.rows import ByRows, by_rows
 from graphc.ir.sharding import is_spec
-from graphc.ir.source import Source, current_source
+from graphc.ir.source import Source
 from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -54,20 +48,22 @@ PRECISIONS = ("narrow", "follow", "inside", "wide")
 
 REQUIRED: Any = object()
 
+
+def _is_dim(value: Any) -> bool:
+    return type(value) is int or isinstance(value, DimExpr)
+
+
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "int": lambda v: type(v) is int,
     "float": lambda v: type(v) in (float, int),
     "bool": lambda v: type(v) is bool,
     "str": lambda v: type(v) is str,
     "dtype": lambda v: isinstance(v, np.dtype),
-    "dim": lambda v: type(v) is int or isinstance(v, DimExpr),
+    "dim": _is_dim,
     "ints": lambda v: type(v) is tuple and all(type(i) is int for i in v),
-    "dims": lambda v: type(v) is tuple and all(type(d) is int or isinstance(d, DimExpr) for d in v),
+    "dims": lambda v: type(v) is tuple and all(map(_is_dim, v)),
     "pairs": lambda v: (
-        type(v) is tuple
-        and all(
-            type(p) is tuple and all(type(i) is int or isinstance(i, DimExpr) for i in p) for p in v
-        )
+        type(v) is tuple and all(type(p) is tuple and all(map(_is_dim, p)) for p in v)
     ),
     "spec": is_spec,
     "array": lambda v: isinstance(v, np.ndarray),
@@ -265,8 +261,8 @@ class OpDef:
         lower: `(ctx, *jax_values, **attrs) -> value`, or a tuple in the same case.
         attrs: the attributes by name.
         gradient: `(ctx, node, *adjoints) -> [adjoint or None per input]`, written with graph
-            operators. If there are several results, the adjoint of a result that the loss does
-            not depend on is None. If `gradient` is None, a VJP node is used.
+            operators. The adjoint of a result that the loss does not depend on is None. If
+            `gradient` is None, a VJP node is used.
         differentiable: False where the derivative is zero or undefined everywhere.
         layout: the layout rule. None means that the operands are gathered first.
         cost: the cost rule; see `graphc.ir.costs`. The default is one operation for each element
@@ -287,9 +283,8 @@ class OpDef:
         is_elementwise: whether each element of the results depends only on the operands' elements
             at the same position, apart from broadcasting. The layout rule determines this; see
             `of_elements`.
-        content: `(node) -> text` that identifies the computation in fingerprints. It returns None
-            if the computation cannot be identified. The field is None if the operator's name is
-            sufficient, as it is for graphc's own operators.
+        content: `(node) -> text` that identifies the computation in fingerprints, or None if
+            nothing does. The field is None if the operator's name is sufficient.
     """
 
     name: str
@@ -315,12 +310,12 @@ class OpDef:
 
     def __post_init__(self) -> None:
         if self.precision not in (None, *PRECISIONS):
+            allowed = ", ".join(PRECISIONS)
             raise AttributeValueError(
-                f"{self.name}: precision must be one of {', '.join(PRECISIONS)}, "
-                f"got {self.precision!r}"
+                f"{self.name}: precision must be one of {allowed}, got {self.precision!r}"
             )
-        left = self.signature.partition("->")[0]
-        names = tuple(part.strip() for part in left.split(",") if part.strip())
+        operands = self.signature.partition("->")[0].split(",")
+        names = tuple(name.strip() for name in operands if name.strip())
         object.__setattr__(self, "operand_names", names)
         defaults = {k: a.default for k, a in self.attrs.items() if a.default is not REQUIRED}
         object.__setattr__(self, "_defaults", defaults)
@@ -365,10 +360,8 @@ class OpDef:
                     f"{self.name}: {name} must {must}, got {value!r}", source=source
                 )
         if len(full) != len(self.attrs):
-            missing = [name for name in self.attrs if name not in full]
-            raise AttributeValueError(
-                f"{self.name} needs the attribute {missing[0]!r}", source=source
-            )
+            missing = next(name for name in self.attrs if name not in full)
+            raise AttributeValueError(f"{self.name} needs the attribute {missing!r}", source=source)
         return full
 
     def infer_types(
@@ -391,55 +384,16 @@ class OpDef:
         result = self.infer(context, *[tensor.type for tensor in inputs], **attrs)
         return (result,) if isinstance(result, TensorType) else result
 
+    def by_rows(
+        self, node: Node, axes: Sequence[int | None], rows: int, catalogue: Mapping[str, OpDef]
+    ) -> ByRows | None:
+        """How `node` computes each row of its result from the same row of its operands; None if
+        it does not. `axes` gives the axis of the rows of each operand; None means that this is
+        unknown, or that the operand is needed whole. The layout rule determines the answer; see
+        `ir.rows`."""
+        if self.layout is None or self.effects is not PURE or node.regions:
+            return None
+        return by_rows(self.layout, catalogue, node, axes, rows)
+
     def __repr__(self) -> str:
         return f"<OpDef {self.name}: {self.signature}>"
-
-
-class Catalogue(Mapping[str, OpDef]):
-    """Operators by name. A duplicate name is an error. An error about an unknown name suggests
-    the nearest one."""
-
-    def __init__(self, ops: Iterable[OpDef]) -> None:
-        self._ops: dict[str, OpDef] = {}
-        for op in ops:
-            if op.name in self._ops:
-                raise GraphcError(f"the catalogue has two operators named {op.name!r}")
-            self._ops[op.name] = op
-
-    def __getitem__(self, name: str) -> OpDef:
-        try:
-            return self._ops[name]
-        except KeyError:
-            raise UnknownNameError(
-                f"no operator {name!r} in the catalogue", hint=self.hint_for(name)
-            ) from None
-
-    def register(self, op: OpDef) -> None:
-        """Adds a user-defined operator.
-
-        Raises:
-            AttributeValueError: an operator with this name exists.
-        """
-        if op.name in self._ops:
-            raise AttributeValueError(
-                f"an operator named {op.name!r} already exists",
-                source=current_source(),
-                hint="choose another name; existing nodes refer to the operator by its name",
-            )
-        self._ops[op.name] = op
-
-    def hint_for(self, name: str) -> str:
-        """The hint of an error about an unknown name."""
-        return (
-            f"{nearest(name, self._ops)} (call gc.register_op({name!r}, ...) first if it is your "
-            f"own operator)"
-        )
-
-    def __iter__(self) -> Any:
-        return iter(self._ops)
-
-    def __len__(self) -> int:
-        return len(self._ops)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._ops

@@ -78,9 +78,10 @@ def _reflected(name: str) -> Callable[[Any, Any], Tensor]:
 
 
 class Places:
-    """`x.at[index]`: where `x` is to be changed. Each method gives a tensor; `x` stays.
+    """`x.at[index]`: positions of `x` to update. Each method returns a new tensor; `x` is
+    unchanged.
 
-    What several updates of one place do is said by `graphc.ops.arrays.updating.update`.
+    `graphc.ops.arrays.updating.update` describes repeated updates of one position.
     """
 
     __slots__ = ("_index", "_x")
@@ -94,30 +95,30 @@ class Places:
         return _METHODS["getitem"](self._x, self._index)
 
     def set(self, values: Any) -> Tensor:
-        """`x` with `values` at the places."""
+        """`x` with `values` at the positions."""
         return _METHODS["update"](self._x, self._index, values, "set")
 
     def add(self, values: Any) -> Tensor:
-        """`x` with `values` added at the places."""
+        """`x` with `values` added at the positions."""
         return _METHODS["update"](self._x, self._index, values, "add")
 
     def mul(self, values: Any) -> Tensor:
-        """`x` with what is at the places multiplied by `values`."""
+        """`x` with its elements at the positions multiplied by `values`."""
         return _METHODS["update"](self._x, self._index, values, "mul")
 
     multiply = mul
 
     def min(self, values: Any) -> Tensor:
-        """`x` with the lesser of `values` and what is at the places."""
+        """`x` with the minimum of `values` and its elements at the positions."""
         return _METHODS["update"](self._x, self._index, values, "min")
 
     def max(self, values: Any) -> Tensor:
-        """`x` with the greater of `values` and what is at the places."""
+        """`x` with the maximum of `values` and its elements at the positions."""
         return _METHODS["update"](self._x, self._index, values, "max")
 
 
 class At:
-    """`x.at`: takes an index, as `x` does, for an update there: `x.at[i].set(values)`."""
+    """`x.at`: takes an index, as `x` does, for an update: `x.at[i].set(values)`."""
 
     __slots__ = ("_x",)
 

@@ -6,19 +6,20 @@ accepted as written: `graphc.ir.verify` checks them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from graphc.errors import GraphcError
+from graphc.ir.catalogue import Catalogue
 from graphc.ir.dims import Dim
 from graphc.ir.graph import Graph
 from graphc.ir.initial import make_initializer
 from graphc.ir.lexer import Cursor, Token, quote_name
 from graphc.ir.node import EMPTY, Node, Tensor
-from graphc.ir.opdef import Catalogue, OpDef
+from graphc.ir.opdef import OpDef
 from graphc.ir.parse_values import by_name, read_array, read_attr, read_spec, read_value
 from graphc.ir.program import Port, Program
 from graphc.ir.sharding import Spec
@@ -103,23 +104,13 @@ class _Scope:
         return found
 
 
-def _list(cursor: Cursor, close: str, read: Callable[[], Any]) -> list[Any]:
-    """Items up to `close`, separated by commas."""
-    if cursor.accept(close):
-        return []
-    items = [read()]
-    while cursor.more(close):
-        items.append(read())
-    return items
-
-
 def _program(cursor: Cursor, catalogue: Catalogue, kinds: tuple[str, str]) -> Program:
     """Name, ports and body: a program, or a region."""
     cursor.enter()
     scope = _Scope(cursor)
     name = cursor.name("the name of the program")
     cursor.expect("(")
-    inputs = _list(cursor, ")", lambda: _input(cursor, scope, kinds[0]))
+    inputs = cursor.items(")", lambda: _input(cursor, scope, kinds[0]))
     cursor.expect("{")
     nodes: list[Node] = []
     equalities: list[tuple[Dim, Dim]] = []
@@ -134,7 +125,7 @@ def _program(cursor: Cursor, catalogue: Catalogue, kinds: tuple[str, str]) -> Pr
             shards.update(by_name(cursor, "a variable", read_spec))
         else:
             nodes.append(_node(cursor, catalogue, scope))
-    outputs = _list(cursor, "}", lambda: _output(cursor, scope, kinds[1]))
+    outputs = cursor.items("}", lambda: _output(cursor, scope, kinds[1]))
     cursor.leave()
     ends, sizes = (tuple(inputs), tuple(nodes), tuple(outputs)), tuple(equalities)
     return Program(name, *ends, sizes, batch_axes, shards)
@@ -181,9 +172,7 @@ def _node(cursor: Cursor, catalogue: Catalogue, scope: _Scope) -> Node:
     start = cursor.peek()
     results: list[Token] = []
     if start.kind == "tensor":
-        results.append(cursor.next())
-        while cursor.accept(","):
-            results.append(cursor.expect_kind("tensor", "a result such as %1"))
+        results = cursor.several(lambda: cursor.expect_kind("tensor", "a result such as %1"))
         cursor.expect("=")
     elif cursor.at("}") or start.kind == "end":
         cursor.fail("a node, or `return` and the outputs")
@@ -192,9 +181,12 @@ def _node(cursor: Cursor, catalogue: Catalogue, scope: _Scope) -> Node:
         cursor.fail_at(token, f"no operator {token.text!r}", catalogue.hint_for(token.text))
     op = catalogue[token.text]
     cursor.expect("(")
-    inputs = tuple(_list(cursor, ")", scope.use))
+    inputs = tuple(cursor.items(")", scope.use))
     attrs = _attrs(cursor, op, token)
-    types = _types(cursor) if results else []
+    types: list[TensorType] = []
+    if results:
+        cursor.expect(":")
+        types = cursor.several(cursor.type)
     if len(types) != len(results):
         cursor.fail_at(start, f"{len(results)} results but {len(types)} types")
     name, device, after = _labels(cursor)
@@ -211,14 +203,6 @@ def _node(cursor: Cursor, catalogue: Catalogue, scope: _Scope) -> Node:
     return Node(op, inputs, outputs, attrs, tuple(regions), name, source, device, after)
 
 
-def _types(cursor: Cursor) -> list[TensorType]:
-    cursor.expect(":")
-    types = [cursor.type()]
-    while cursor.accept(","):
-        types.append(cursor.type())
-    return types
-
-
 def _attrs(cursor: Cursor, op: OpDef, token: Token) -> Mapping[str, Any]:
     """The attributes in braces, if any, and the defaults of the others."""
     given: dict[str, Any] = {}
@@ -233,7 +217,7 @@ def _attrs(cursor: Cursor, op: OpDef, token: Token) -> Mapping[str, Any]:
         given[name.text] = read_attr(cursor, attr.kind)
 
     if cursor.accept("{"):
-        _list(cursor, "}", read)
+        cursor.items("}", read)
     try:
         return op.complete(given)
     except GraphcError as error:
@@ -242,15 +226,11 @@ def _attrs(cursor: Cursor, op: OpDef, token: Token) -> Mapping[str, Any]:
 
 def _labels(cursor: Cursor) -> tuple[str, str, tuple[str, ...]]:
     """The name, device and control inputs, each if present."""
-    name, device, after = "", "", []
-    if _word(cursor, "as"):
-        name = cursor.name("the name of the node")
-    if _word(cursor, "on"):
-        device = _device(cursor)
+    name = cursor.name("the name of the node") if _word(cursor, "as") else ""
+    device = _device(cursor) if _word(cursor, "on") else ""
+    after: list[str] = []
     if _word(cursor, "after"):
-        after.append(cursor.name("the name of a node"))
-        while cursor.accept(","):
-            after.append(cursor.name("the name of a node"))
+        after = cursor.several(lambda: cursor.name("the name of a node"))
     return name, device, tuple(after)
 
 
@@ -335,7 +315,7 @@ class _Graphs:
         collections: list[str] = []
         if _word(cursor, "in"):
             cursor.expect("[")
-            collections = _list(cursor, "]", lambda: cursor.name("the name of a collection"))
+            collections = cursor.items("]", lambda: cursor.name("the name of a collection"))
         variable = Variable(
             graph, name, type, initial,
             trainable=trainable, collections=tuple(collections), device=device, shard=shard,
@@ -372,7 +352,7 @@ class _Graphs:
             given[name] = read_value(cursor)
 
         cursor.expect("(")
-        _list(cursor, ")", read)
+        cursor.items(")", read)
         try:
             return make_initializer(kind, given)
         except (GraphcError, TypeError, ValueError) as error:
@@ -382,7 +362,7 @@ class _Graphs:
         name = self.cursor.name("the name of a collection")
         self.cursor.expect("=")
         self.cursor.expect("[")
-        for item in _list(self.cursor, "]", lambda: self.item(graph, scope)):
+        for item in self.cursor.items("]", lambda: self.item(graph, scope)):
             graph.add_to_collection(name, item)
 
     def item(self, graph: Graph, scope: _Scope) -> Any:

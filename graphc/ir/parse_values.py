@@ -63,7 +63,7 @@ def _tagged(cursor: Cursor) -> Any:
     elif tag == "dim":
         value = cursor.dim(")")
     elif tag == "float":
-        value = _float(cursor)
+        value = cursor.number()
     else:
         value = complex(*_pair(cursor))
     cursor.expect(")")
@@ -89,18 +89,10 @@ def _bool(cursor: Cursor) -> bool:
     return False
 
 
-def _float(cursor: Cursor) -> int | float:
-    return cursor.number()
-
-
 def _tuple(cursor: Cursor, read: Any) -> tuple[Any, ...]:
     cursor.enter()
     cursor.expect("[")
-    items = []
-    if not cursor.accept("]"):
-        items.append(read(cursor))
-        while cursor.more("]"):
-            items.append(read(cursor))
+    items = cursor.items("]", lambda: read(cursor))
     cursor.leave()
     return tuple(items)
 
@@ -109,38 +101,30 @@ def _mapping(cursor: Cursor) -> dict[str, Any]:
     cursor.enter()
     cursor.expect("{")
     values: dict[str, Any] = {}
-    if not cursor.accept("}"):
-        while True:
-            token = cursor.peek()
-            name = cursor.name("the name of an attribute")
-            if name in values:
-                cursor.fail_at(token, f"{name!r} stands twice")
-            cursor.expect("=")
-            values[name] = read_value(cursor)
-            if not cursor.more("}"):
-                break
+
+    def item() -> None:
+        token = cursor.peek()
+        name = cursor.name("the name of an attribute")
+        if name in values:
+            cursor.fail_at(token, f"{name!r} stands twice")
+        cursor.expect("=")
+        values[name] = read_value(cursor)
+
+    cursor.items("}", item)
     cursor.leave()
     return values
 
 
-def _dim(cursor: Cursor) -> Dim:
-    return cursor.dim(",", "}")
-
-
-def _dims(cursor: Cursor) -> tuple[Dim, ...]:
-    return cursor.dims()
-
-
 _READERS: dict[str, Any] = {
     "int": Cursor.integer,
-    "float": _float,
+    "float": Cursor.number,
     "bool": _bool,
     "str": Cursor.string,
     "dtype": Cursor.dtype,
-    "dim": _dim,
+    "dim": lambda cursor: cursor.dim(",", "}"),
     "ints": lambda cursor: _tuple(cursor, Cursor.integer),
-    "dims": _dims,
-    "pairs": lambda cursor: _tuple(cursor, _dims),
+    "dims": Cursor.dims,
+    "pairs": lambda cursor: _tuple(cursor, Cursor.dims),
     "spec": lambda cursor: read_spec(cursor),
     "array": lambda cursor: read_array(cursor),
     "attrs": _mapping,
@@ -186,7 +170,7 @@ def read_array(cursor: Cursor) -> Array:
     numbers: list[Any] = []
     _elements(cursor, type, type.shape, numbers)
     try:
-        return array_of(numbers, type.dtype, _ints(type))
+        return array_of(numbers, type.dtype, type.sizes)
     except ValueError as error:
         cursor.fail_at(start, f"an element of {type} is not {error}", cause=error)
 
@@ -198,13 +182,9 @@ def _from_base64(cursor: Cursor, type: TensorType) -> Array:
     except (binascii.Error, ValueError) as error:
         cursor.fail_at(token, "not base64", cause=error)
     try:
-        return array_of_bytes(data, type.dtype, _ints(type))
+        return array_of_bytes(data, type.dtype, type.sizes)
     except ValueError as error:
         cursor.fail_at(token, f"{type} needs {error}", cause=error)
-
-
-def _ints(type: TensorType) -> tuple[int, ...]:
-    return tuple(int(dim) for dim in type.shape)  # type: ignore[arg-type]
 
 
 def _elements(cursor: Cursor, type: TensorType, shape: Sequence[Dim], numbers: list[Any]) -> None:

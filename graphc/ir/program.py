@@ -1,7 +1,7 @@
 """`Program`: what passes see. Immutable, in SSA form, with named inputs and outputs.
 
-The type of the body of every region too; a region's ports are of kind "arg" and "result", and
-what it captures is an explicit input.
+The body of every region is a program too. Its ports are of kind "arg" and "result", and captured
+values are explicit inputs.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from graphc.ir.text import print_program
 
 @by_identity
 class Port(NamedTuple):
-    """A named end of a program.
+    """A named input or output of a program.
 
-    `kind` of an input is "feed", "state" or "arg" (of a region); of an output "fetch", "state"
-    (the new value of a variable) or "result" (of a region).
+    `kind` of an input is "feed", "state" or "arg" (of a region); of an output "fetch", "state" (the
+    new value of a variable) or "result" (of a region).
     """
 
     name: str
@@ -37,14 +37,14 @@ class Program(Uncopied):
 
     Attributes:
         name: for print-outs.
-        inputs: the ports whose tensors the caller gives.
+        inputs: the ports whose tensors the caller passes.
         nodes: in program order.
-        outputs: the ports whose tensors the caller gets.
-        equalities: dims that must be equal when sizes are bound and are not equal by their
-            form (all others were replaced by the one that stands for them).
+        outputs: the ports whose tensors the caller receives.
+        equalities: pairs of different dims that must be equal when sizes are bound. Equal named
+            sizes are already replaced by one representative.
         batch_axes: feed name -> the axis along which the feed may be sharded.
-        homes: state name -> the device that it lies on, where nodes were placed on several.
-        shards: variable -> how its value lies on a mesh of devices, where that is said.
+        homes: state name -> its device, if nodes were placed on several devices.
+        shards: variable -> its layout on a mesh of devices, if specified.
     """
 
     instead: ClassVar[str] = "send the graph that it was made from, which can be pickled and copied"
@@ -79,11 +79,11 @@ class Program(Uncopied):
         return [p for p in self.outputs if p.kind == "state"]
 
     def producers(self) -> dict[Tensor, Node]:
-        """Tensor -> the node that makes it (inputs are not in it)."""
+        """Tensor -> the node that produces it (not for inputs)."""
         return {out: node for node in self.nodes for out in node.outputs}
 
     def users(self) -> dict[Tensor, list[Node]]:
-        """Tensor -> the nodes that take it, in program order, once per operand."""
+        """Tensor -> the nodes that use it, in program order, once per operand."""
         found: dict[Tensor, list[Node]] = {}
         for node in self.nodes:
             for tensor in node.inputs:
@@ -99,7 +99,7 @@ class Program(Uncopied):
         return list(names)
 
     def walk(self) -> Iterable[Node]:
-        """Every node, those inside regions too."""
+        """Every node, including nodes inside regions."""
         for node in self.nodes:
             yield from walk(node)
 
@@ -127,7 +127,7 @@ def region(
 
 
 def attribute_symbols(program: Program) -> dict[str, Node]:
-    """The named sizes in attributes of nodes, inside regions too, each with its first node."""
+    """The named sizes in attributes of nodes, including regions, each with its first node."""
     found: dict[str, Node] = {}
     for node in program.walk():
         for name, value in node.attrs.items():
@@ -153,5 +153,5 @@ def effects_of(node: Node) -> Effects:
 
 
 def is_pure(node: Node) -> bool:
-    """Whether the node does nothing but compute its results from its operands."""
+    """Whether the node only computes its results from its operands."""
     return effects_of(node) is PURE if node.regions else node.op.effects is PURE

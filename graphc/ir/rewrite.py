@@ -1,4 +1,4 @@
-"""Tools for passes: redirect uses, copy, bind sizes, sort, find what is used. All linear."""
+"""Tools for passes, all linear: redirect uses, copy, bind sizes, sort, find used nodes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def substitute(where: Sequence[Node], mapping: Mapping[Tensor, Tensor]) -> tuple
 def substitute(
     where: Program | Sequence[Node], mapping: Mapping[Tensor, Tensor]
 ) -> Program | tuple[Node, ...]:
-    """Operands and outputs redirected: wherever a key of `mapping` was used, its value is.
+    """Operands and outputs redirected: each key of `mapping` is replaced by its value.
 
-    Chains are followed (a -> b, b -> c redirects a to c). Results stay as they are: a node
-    whose result nobody uses any more is left to pruning. Nodes without a redirected operand
-    are the same objects. Regions capture nothing, so they are not entered.
+    Chains are followed (a -> b, b -> c redirects a to c). Definitions stay, so nodes that become
+    unused are left to pruning. Nodes without a redirected operand are the same objects. Regions
+    capture nothing, so they are not entered.
 
     Raises:
-        VerifyError: the mapping leads in a circle.
+        VerifyError: the mapping has a cycle.
     """
     ends = _follow(mapping)
     if isinstance(where, Program):
@@ -51,7 +51,7 @@ def _redirected(nodes: Iterable[Node], ends: Mapping[Tensor, Tensor]) -> tuple[N
 
 
 def _follow(mapping: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:
-    """Each key's last tensor along its chain."""
+    """The last tensor of each key's chain."""
     ends: dict[Tensor, Tensor] = {}
     for start in mapping:
         chain: dict[Tensor, None] = {}
@@ -71,14 +71,14 @@ def clone(
     type_map: Callable[[TensorType], TensorType] | None = None,
     attr_map: Callable[[Node], Mapping[str, Any]] | None = None,
 ) -> Program:
-    """The same program with fresh tensors, in its regions too.
+    """The same program with new tensors, also in its regions.
 
     Args:
-        type_map: gives each tensor's new type.
-        attr_map: gives each node's new attributes (from the old node).
+        type_map: returns the new type for each type.
+        attr_map: returns the new attributes of each node.
 
     Raises:
-        VerifyError: an operand is defined nowhere before its use.
+        VerifyError: an operand is not defined before its use.
     """
     fresh: dict[Tensor, Tensor] = {}
 
@@ -109,14 +109,14 @@ def clone(
 
 
 def bind_sizes(program: Program, bindings: Mapping[str, int]) -> Program:
-    """The program with named sizes replaced by ints: in types, attributes and regions.
+    """The program with named sizes replaced by ints in types, attributes and regions.
 
-    Names that are not bound stay, and so do the equalities that still hold one. What holds no
-    named size (nodes, tensors) is shared with `program`.
+    Names that are not bound stay, and so do equalities that contain one. Nodes and tensors without
+    named sizes are shared with `program`.
 
     Raises:
-        FeedError: a binding is no size, or breaks one of the program's equalities.
-        ShapeError: a dim of some tensor would be negative, or a division by zero.
+        FeedError: a binding is not a size, or violates an equality of the program.
+        ShapeError: a dim of a tensor would be negative, or there is a division by zero.
     """
     for name, size in bindings.items():
         if type(size) is not int or size < 0:
@@ -143,9 +143,9 @@ def bind_sizes(program: Program, bindings: Mapping[str, int]) -> Program:
 def map_dims(program: Program, function: Callable[[Dim], Dim]) -> Program:
     """The program with `function` applied to every dim that is not an int.
 
-    It is applied in types, in attributes of the kinds dim, dims, pairs and attrs, in
-    equalities and in regions; equalities that then hold by their form are dropped. What it
-    changes nothing in (nodes, tensors) is shared with `program`.
+    It is applied in types, in attributes of the kinds dim, dims, pairs and attrs, in equalities and
+    in regions. Equalities whose sides become the same are dropped. Unchanged nodes and tensors are
+    shared with `program`.
 
     Raises:
         ShapeError: a dim of a tensor becomes negative, or an equality becomes false.
@@ -158,7 +158,7 @@ _DIM_KINDS = frozenset({"dim", "dims", "pairs", "attrs"})
 
 
 class _DimMap:
-    """One run of `map_dims`, with what it has found so far."""
+    """One run of `map_dims`, with its memoized results."""
 
     def __init__(self, function: Callable[[Dim], Dim]) -> None:
         self._function = function
@@ -219,7 +219,7 @@ class _DimMap:
         )  # fmt: skip
 
     def _result(self, tensor: Tensor) -> Tensor:
-        """The tensor that takes the place of one just defined: itself if its type stays."""
+        """The replacement of a newly defined tensor: itself if its type is unchanged."""
         dtype, old = tensor.type
         shape = self._shapes.get(old)
         if shape is None:
@@ -277,11 +277,11 @@ def is_sorted(nodes: Iterable[Node], inputs: Iterable[Tensor]) -> bool:
 def sort_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """The nodes in an order in which operands come before their uses.
 
-    A node moves only where it must: nodes that are in order already keep it, and with it the
-    order of reads and assignments.
+    A node moves only if it must. Nodes that are already in order keep it, and with it the order of
+    reads and assignments.
 
     Raises:
-        VerifyError: the nodes need each other in a circle.
+        VerifyError: the nodes depend on each other in a cycle.
     """
     producers = {tensor: node for node in nodes for tensor in node.outputs}
     done: dict[Node, bool] = {}  # False while the node's operands are being placed
@@ -310,11 +310,11 @@ def used_from(
     outputs: Iterable[Tensor],
     keep: Callable[[Node], bool] | None = None,
 ) -> tuple[Node, ...]:
-    """The nodes that `outputs` depend on through operands, in their order.
+    """The nodes on which `outputs` depend through operands, in their order.
 
     Args:
         nodes: in an order in which operands come before their uses.
-        keep: nodes it holds for stay as well, with what they depend on.
+        keep: nodes for which it is true stay too, with their dependencies.
     """
     wanted = set(outputs)
     kept = []

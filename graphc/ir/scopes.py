@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
 
 from graphc.errors import AttributeValueError, DeviceError, GraphError
 from graphc.ir.device_spec import DeviceFunction, DeviceRequest, DeviceSpec, parse_device
@@ -50,24 +50,41 @@ def current_graph() -> Graph:
     return AMBIENT.graphs[-1]
 
 
+class _AmbientValues:
+    """A context in which fields of the ambient state have other values."""
+
+    __slots__ = ("_saved", "_values")
+
+    def __init__(self, **values: Any) -> None:
+        self._values = values
+
+    def __enter__(self) -> None:
+        state = AMBIENT.__dict__
+        self._saved = {name: state[name] for name in self._values}
+        state.update(self._values)
+
+    def __exit__(self, *exc: object) -> None:
+        AMBIENT.__dict__.update(self._saved)
+
+
 @contextmanager
 def building(graph: Graph) -> Iterator[Graph]:
     """Makes `graph` the current one. A top-level graph starts outside all name scopes.
 
     Control inputs belong to one graph. They apply again when that graph is entered again.
     """
-    saved = (AMBIENT.name_scope, AMBIENT.device, AMBIENT.devices, AMBIENT.control_inputs)
     outer = AMBIENT.graphs[-1] if AMBIENT.graphs else None
+    values: dict[str, Any] = {}
     if graph.parent is None and (outer is None or outer.root is not graph):
-        AMBIENT.name_scope, AMBIENT.device, AMBIENT.devices = "", "", ()
+        values = {"name_scope": "", "device": "", "devices": ()}
     if outer is not graph:
-        AMBIENT.control_inputs = ()
+        values["control_inputs"] = ()
     AMBIENT.graphs.append(graph)
     try:
-        yield graph
+        with _AmbientValues(**values):
+            yield graph
     finally:
         AMBIENT.graphs.pop()
-        AMBIENT.name_scope, AMBIENT.device, AMBIENT.devices, AMBIENT.control_inputs = saved
 
 
 @contextmanager
@@ -83,24 +100,15 @@ def name_scope(name: str) -> Iterator[str]:
             source=current_source(),
             hint='use letters, digits and "_", such as "hidden"',
         )
-    saved = AMBIENT.name_scope
-    check_length(saved + name, "name scope")
-    AMBIENT.name_scope = f"{saved}{name.rstrip('/')}/"
-    try:
-        yield AMBIENT.name_scope
-    finally:
-        AMBIENT.name_scope = saved
+    check_length(AMBIENT.name_scope + name, "name scope")
+    full = f"{AMBIENT.name_scope}{name.rstrip('/')}/"
+    with _AmbientValues(name_scope=full):
+        yield full
 
 
-@contextmanager
-def absolute_scope(scope: str) -> Iterator[None]:
+def absolute_scope(scope: str) -> AbstractContextManager[None]:
     """Replaces the whole name scope: "" or a string with a trailing slash."""
-    saved = AMBIENT.name_scope
-    AMBIENT.name_scope = scope
-    try:
-        yield
-    finally:
-        AMBIENT.name_scope = saved
+    return _AmbientValues(name_scope=scope)
 
 
 @contextmanager
@@ -117,19 +125,17 @@ def device(name: str | DeviceSpec | DeviceFunction | None) -> Iterator[None]:
     Raises:
         DeviceError: the name, or a name that the function returned, does not parse.
     """
-    saved = AMBIENT.device, AMBIENT.devices
+    merged, scopes = AMBIENT.device, AMBIENT.devices
     if name is None:
-        AMBIENT.device, AMBIENT.devices = "", ()
+        merged, scopes = "", ()
     elif callable(name):
-        AMBIENT.devices = (*(AMBIENT.devices or (AMBIENT.device,)), name)
+        scopes = (*(scopes or (merged,)), name)
     else:
         text = str(parse_device(name) if isinstance(name, str) else _spec(name))
-        AMBIENT.device = str(parse_device(AMBIENT.device).merge(parse_device(text)))
-        AMBIENT.devices = AMBIENT.devices and (*AMBIENT.devices, text)
-    try:
+        merged = str(parse_device(merged).merge(parse_device(text)))
+        scopes = scopes and (*scopes, text)
+    with _AmbientValues(device=merged, devices=scopes):
         yield
-    finally:
-        AMBIENT.device, AMBIENT.devices = saved
 
 
 def _spec(given: object) -> DeviceSpec:
@@ -158,46 +164,22 @@ def requested_device(op: str, name: str, types: Sequence[TensorType]) -> str:
     return str(merged)
 
 
-@contextmanager
-def exact_device(name: str) -> Iterator[None]:
+def exact_device(name: str) -> AbstractContextManager[None]:
     """Nodes created inside request exactly this device, or none for "". Other scopes are
     ignored."""
-    saved = AMBIENT.device, AMBIENT.devices
-    AMBIENT.device, AMBIENT.devices = name, ()
-    try:
-        yield
-    finally:
-        AMBIENT.device, AMBIENT.devices = saved
+    return _AmbientValues(device=name, devices=())
 
 
-@contextmanager
-def control_inputs(names: tuple[str, ...]) -> Iterator[None]:
+def control_inputs(names: tuple[str, ...]) -> AbstractContextManager[None]:
     """A run of a node created inside also runs the nodes with these names."""
-    saved = AMBIENT.control_inputs
-    AMBIENT.control_inputs = tuple(dict.fromkeys(saved + names))
-    try:
-        yield
-    finally:
-        AMBIENT.control_inputs = saved
+    return _AmbientValues(control_inputs=tuple(dict.fromkeys(AMBIENT.control_inputs + names)))
 
 
-@contextmanager
-def no_control_inputs() -> Iterator[None]:
+def no_control_inputs() -> AbstractContextManager[None]:
     """Ignores the control inputs of outer scopes."""
-    saved = AMBIENT.control_inputs
-    AMBIENT.control_inputs = ()
-    try:
-        yield
-    finally:
-        AMBIENT.control_inputs = saved
+    return _AmbientValues(control_inputs=())
 
 
-@contextmanager
-def at_source(source: Source | None) -> Iterator[None]:
+def at_source(source: Source | None) -> AbstractContextManager[None]:
     """Nodes created inside carry `source`. Gradients carry the line of their forward node."""
-    saved = AMBIENT.source
-    AMBIENT.source = source
-    try:
-        yield
-    finally:
-        AMBIENT.source = saved
+    return _AmbientValues(source=source)

@@ -18,12 +18,12 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from graphc.errors import SerialError
+from graphc.ir.catalogue import Catalogue
 from graphc.ir.dims import Dim, DimExpr
 from graphc.ir.dtypes import SHORT, DType
 from graphc.ir.graph import Graph
 from graphc.ir.initial import initializer_fields
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Catalogue
 from graphc.ir.program import Program
 from graphc.ir.serial_read import FORMAT, VERSION, Reader
 from graphc.ir.serial_read_graph import GraphReader
@@ -175,29 +175,23 @@ class _Dumper:
     def _nodes(self, nodes: Iterable[Node], numbers: dict[Tensor, int]) -> list[Manifest]:
         dumped = []
         for node in nodes:
-            record: Manifest = {"op": node.op.name}
-            if node.inputs:
-                record["in"] = [_number(tensor, numbers) for tensor in node.inputs]
-            if node.outputs:
-                record["out"] = [self._type(tensor.type) for tensor in node.outputs]
-                for tensor in node.outputs:
-                    numbers[tensor] = len(numbers)
-            if node.attrs:  # defaults too: a later graphc may have others
-                record["attrs"] = {
+            record: Manifest = {
+                "op": node.op.name,
+                "in": [_number(tensor, numbers) for tensor in node.inputs],
+                "out": [self._type(tensor.type) for tensor in node.outputs],
+                "attrs": {  # defaults too: a later graphc may have others
                     name: self._value(value, f"{node.op.name} {node.name!r}, {name}")
                     for name, value in node.attrs.items()
-                }
-            if node.regions:
-                record["regions"] = [self.program(region) for region in node.regions]
-            if node.name:
-                record["name"] = node.name
-            if node.source is not None:
-                record["source"] = str(node.source)  # no folders: they are the writer's own
-            if node.device:
-                record["device"] = node.device
-            if node.control_inputs:
-                record["after"] = list(node.control_inputs)
-            dumped.append(record)
+                },
+                "regions": [self.program(region) for region in node.regions],
+                "name": node.name,
+                "source": str(node.source or ""),  # without folders, which are the writer's own
+                "device": node.device,
+                "after": list(node.control_inputs),
+            }
+            dumped.append({key: value for key, value in record.items() if value})
+            for tensor in node.outputs:
+                numbers[tensor] = len(numbers)
         return dumped
 
     def _type(self, type: TensorType) -> int:

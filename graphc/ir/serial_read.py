@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphc.errors import DeviceError, GraphcError, SerialError, VerifyError
+from graphc.ir.catalogue import Catalogue
 from graphc.ir.device_spec import parse_device
 from graphc.ir.dim_parser import parse_dim
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import BY_SHORT, DType
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Catalogue
 from graphc.ir.program import Port, Program
 from graphc.ir.sharding import Spec, is_spec
 from graphc.ir.source import Source
@@ -233,12 +233,8 @@ class Reader:
         op = self._catalogue[op_name]
         name = self.field(record, "name", str, where, "")
         count = len(tensors)
-        inputs = tuple(
-            [
-                tensors[self.index(number, count, "tensor", where)]
-                for number in self.field(record, "in", list, where, [])
-            ]
-        )
+        numbers = self.field(record, "in", list, where, [])
+        inputs = tuple([tensors[self.index(n, count, "tensor", where)] for n in numbers])
         given = self.field(record, "attrs", dict, where, {})
         attrs = {key: self.value(value, f"{where}.attrs.{key}") for key, value in given.items()}
         try:
@@ -246,24 +242,13 @@ class Reader:
         except GraphcError as error:
             self.fail(where, error.what, error)
         regions = self.field(record, "regions", list, where, [])
-        outputs = tuple(
-            [
-                Tensor(self.type(number, where), f"{name}:{i}" if name else "")
-                for i, number in enumerate(self.field(record, "out", list, where, []))
-            ]
-        )
+        types = [self.type(n, where) for n in self.field(record, "out", list, where, [])]
+        outputs = tuple([Tensor(t, f"{name}:{i}" if name else "") for i, t in enumerate(types)])
         tensors += outputs
-        return Node(
-            op,
-            inputs,
-            outputs,
-            complete,
-            tuple([self.program(r, f"{where}.regions[{i}]") for i, r in enumerate(regions)]),
-            name,
-            self.source(record, where),
-            self.device(record, where),
-            self.strings(record, "after", where),
-        )
+        bodies = tuple([self.program(r, f"{where}.regions[{i}]") for i, r in enumerate(regions)])
+        source, device = self.source(record, where), self.device(record, where)
+        after = self.strings(record, "after", where)
+        return Node(op, inputs, outputs, complete, bodies, name, source, device, after)
 
     def source(self, record: Any, where: str) -> Source | None:
         text = self.field(record, "source", str, where, "")

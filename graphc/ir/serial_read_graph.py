@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import GraphcError, VerifyError, nearest
+from graphc.ir.catalogue import Catalogue
 from graphc.ir.graph import Graph
 from graphc.ir.initial import make_initializer
 from graphc.ir.node import Tensor
-from graphc.ir.opdef import Catalogue
 from graphc.ir.serial_read import Reader
 from graphc.ir.types import TensorType
 from graphc.ir.values import Array

@@ -59,13 +59,11 @@ def as_spec(given: Any, type: TensorType, what: str, source: Source | None) -> S
     spec = _tuples(given)
     if not is_spec(spec):
         twice = spec is not None and all(map(_is_entry, spec))
+        problem = "has an axis of the mesh twice"
+        if not twice:
+            problem = "does not give the mesh axes to split along"
         raise AttributeValueError(
-            f"{what}: {given!r} "
-            + (
-                "has an axis of the mesh twice"
-                if twice
-                else "does not give the mesh axes to split along"
-            ),
+            f"{what}: {given!r} {problem}",
             source=source,
             hint='pass an entry for each axis, each mesh axis once: ("data", None, "model"), or '
             '(("data", "model"), None)',

@@ -26,6 +26,11 @@ class TensorType(NamedTuple):
         """Whether every dim is an int."""
         return not any(isinstance(dim, DimExpr) for dim in self.shape)
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The shape, for a type whose dims are all ints."""
+        return tuple([dim for dim in self.shape if isinstance(dim, int)])
+
     def bind(self, bindings: Mapping[str, Any]) -> TensorType:
         """The type with named sizes replaced by the values in `bindings`."""
         if self.is_static:

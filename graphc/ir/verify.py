@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NoReturn
 
 from graphc.errors import GraphcError, VerifyError
-from graphc.ir.dims import Dim, DimConstraints, DimExpr
+from graphc.ir.dims import Dim, DimConstraints, has_names
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, position_of
 from graphc.ir.opdef import PURE, Effects, OpDef
@@ -139,23 +139,18 @@ class _Checker:
         if len({port.tensor for port in program.inputs}) != len(program.inputs):
             raise VerifyError(f"{program.name}: two inputs are the same tensor")
         for port in program.inputs:
-            if self._static and not port.tensor.type.is_static:
-                raise VerifyError(
-                    f"{program.name}: input {port.name!r} has a size that is not bound",
-                    details=[f"got {port.tensor.type}"],
-                )
+            type = port.tensor.type
+            problem = None
             axis = program.batch_axes.get(port.name) if port.kind == "feed" else None
-            if axis is not None and not 0 <= axis < port.tensor.type.rank:
-                raise VerifyError(
-                    f"{program.name}: batch axis {axis} of {port.name!r} is no axis of it",
-                    details=[f"got {port.tensor.type}"],
-                )
             spec = program.shards.get(port.name) if port.kind == "state" else None
-            if spec is not None and len(spec) != port.tensor.type.rank:
-                raise VerifyError(
-                    f"{program.name}: {spec} is not a valid spec for {port.name!r}",
-                    details=[f"got {port.tensor.type}"],
-                )
+            if self._static and not type.is_static:
+                problem = f"input {port.name!r} has a size that is not bound"
+            elif axis is not None and not 0 <= axis < type.rank:
+                problem = f"batch axis {axis} of {port.name!r} is no axis of it"
+            elif spec is not None and len(spec) != type.rank:
+                problem = f"{spec} is not a valid spec for {port.name!r}"
+            if problem:
+                raise VerifyError(f"{program.name}: {problem}", details=[f"got {type}"])
         old = {port.name: port.tensor.type for port in program.inputs if port.kind == "state"}
         for port in program.new_state():
             expected = old.get(port.name)
@@ -229,7 +224,7 @@ class _Checker:
             if not attr.accepts(value):
                 must = attr.must or f"be of kind {attr.kind}"
                 _fail(program, node, f"{name} must {must}", [f"got {value!r}"])
-            if self._static and attr.kind in ("dim", "dims", "pairs") and _has_names(value):
+            if self._static and attr.kind in ("dim", "dims", "pairs") and has_names(value):
                 _fail(program, node, f"{name} has a size that is not bound", [f"got {value!r}"])
 
     def _same_type(self, a: TensorType, b: TensorType) -> bool:
@@ -239,12 +234,6 @@ class _Checker:
             and len(a.shape) == len(b.shape)
             and all(map(self._constraints.equal, a.shape, b.shape))
         )
-
-
-def _has_names(value: object) -> bool:
-    if isinstance(value, tuple):
-        return any(map(_has_names, value))
-    return isinstance(value, DimExpr)
 
 
 def _names(effects: Effects) -> str:

@@ -67,7 +67,8 @@ def _differentiated(
         return results
     ys = [y for i, y in enumerate(results) if i in chosen and y is not None]
     if eqn.order == _MAX_ORDER:
-        marked = [undifferentiable(y, _too_high(eqn)) for y in ys]
+        why = f"derivatives above order {_MAX_ORDER} of a function with {eqn.eqn.primitive.name} "
+        marked = [undifferentiable(y, why + "are not imported") for y in ys]
         return [marked.pop(0) if i in chosen else y for i, y in enumerate(results)]
     # Each variable once; literals stay inside the equation.
     given: dict[Any, Tensor] = {
@@ -84,13 +85,6 @@ def _differentiated(
 
     marked = list(with_gradient(ys, xs, rule))
     return [marked.pop(0) if i in chosen else y for i, y in enumerate(results)]
-
-
-def _too_high(eqn: Equation) -> str:
-    return (
-        f"derivatives above order {_MAX_ORDER} of a function with {eqn.eqn.primitive.name} "
-        "are not imported"
-    )
 
 
 def _backward(eqn: Any, variables: Sequence[Any], chosen: Sequence[int]) -> Callable[..., Any]:

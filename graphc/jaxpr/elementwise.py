@@ -16,48 +16,23 @@ from graphc.ops.core.emit import emit_one, to_dtype
 from graphc.ops.elementwise import arithmetic, comparison, powers, rounding, transcendental
 from graphc.ops.elementwise.bits import bitcast, right_shift
 
-# Primitive -> the equivalent operator for operands of one dtype. graphc's operators also broadcast.
-_SAME: Mapping[str, str] = {
-    "abs": "Abs",
-    "acos": "Acos",
-    "acosh": "Acosh",
-    "add": "Add",
+# Primitives for operands of one dtype. graphc's operators also broadcast.
+# These have an operator of the same name in CamelCase: IsFinite for is_finite.
+_SAME = (
+    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
+    "bessel_i1e", "cbrt", "ceil", "complex", "conj", "cos", "cosh", "digamma", "erf", "erf_inv",
+    "erfc", "exp", "exp2", "expm1", "floor", "igamma", "igamma_grad_a", "igammac", "imag",
+    "is_finite", "lgamma", "log", "log1p", "polygamma", "population_count", "real", "rsqrt",
+    "sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "tan", "tanh", "zeta",
+)  # fmt: skip
+_RENAMED: Mapping[str, str] = {
     "add_any": "Add",
     "and": "LogicalAnd",
-    "asin": "Asin",
-    "asinh": "Asinh",
-    "atan": "Atan",
-    "atan2": "Atan2",
-    "atanh": "Atanh",
-    "bessel_i0e": "BesselI0e",
-    "bessel_i1e": "BesselI1e",
-    "cbrt": "Cbrt",
-    "ceil": "Ceil",
     "clz": "LeadingZeros",
-    "complex": "Complex",
-    "conj": "Conj",
-    "cos": "Cos",
-    "cosh": "Cosh",
-    "digamma": "Digamma",
     "eq": "Equal",
-    "erf": "Erf",
-    "erf_inv": "ErfInv",
-    "erfc": "Erfc",
-    "exp": "Exp",
-    "exp2": "Exp2",
-    "expm1": "Expm1",
-    "floor": "Floor",
     "ge": "GreaterEqual",
     "gt": "Greater",
-    "igamma": "Igamma",
-    "igamma_grad_a": "IgammaGradA",
-    "igammac": "Igammac",
-    "imag": "Imag",
-    "is_finite": "IsFinite",
     "le": "LessEqual",
-    "lgamma": "Lgamma",
-    "log": "Log",
-    "log1p": "Log1p",
     "logistic": "Sigmoid",
     "lt": "Less",
     "max": "Maximum",
@@ -68,24 +43,10 @@ _SAME: Mapping[str, str] = {
     "nextafter": "NextAfter",
     "not": "LogicalNot",
     "or": "LogicalOr",
-    "polygamma": "Polygamma",
-    "population_count": "PopulationCount",
-    "real": "Real",
     "regularized_incomplete_beta": "Betainc",
-    "rsqrt": "Rsqrt",
-    "sign": "Sign",
-    "sin": "Sin",
-    "sinh": "Sinh",
-    "sqrt": "Sqrt",
-    "square": "Square",
-    "stop_gradient": "StopGradient",
     "sub": "Subtract",
-    "tan": "Tan",
-    "tanh": "Tanh",
     "xor": "LogicalXor",
-    "zeta": "Zeta",
 }
-
 
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -98,14 +59,6 @@ def _operator(name: str) -> Rule:
 
 def _identity(eqn: Equation, *operands: Tensor) -> tuple[Tensor, ...]:
     return operands
-
-
-def _convert(eqn: Equation, x: Tensor) -> Tensor:
-    return to_dtype(x, eqn.type.dtype)  # only the weak type changes: no operation
-
-
-def _clamp(eqn: Equation, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
-    return emit_one(CATALOGUE["Clip"], (x, low, high))
 
 
 def _select(eqn: Equation, which: Tensor, *cases: Tensor) -> Tensor:
@@ -170,14 +123,6 @@ def _reduce_precision(eqn: Equation, x: Tensor) -> Tensor:
     return emit_one(CATALOGUE["ReducePrecision"], (x,), **bits)
 
 
-def _log2(eqn: Equation, x: Tensor) -> Tensor:
-    return transcendental.log(x) / log(2.0)
-
-
-def _one_minus_square(eqn: Equation, x: Tensor) -> Tensor:
-    return (1 - x) * (1 + x)  # also exact near 1
-
-
 def _polynomial(eqn: Equation, x: Tensor, *coefficients: Tensor) -> Tensor:
     """By Horner's rule; the coefficients start with the constant one."""
     result = coefficients[-1]
@@ -212,18 +157,19 @@ def _device_put(eqn: Equation, *operands: Tensor) -> tuple[Tensor, ...]:
 
 
 RULES: dict[str, Rule] = {
-    **{primitive: _operator(name) for primitive, name in _SAME.items()},
+    **{name: _operator("".join(map(str.capitalize, name.split("_")))) for name in _SAME},
+    **{primitive: _operator(name) for primitive, name in _RENAMED.items()},
     "bitcast_convert_type": _bitcast,
-    "clamp": _clamp,
-    "convert_element_type": _convert,
+    "clamp": lambda eqn, low, x, high: emit_one(CATALOGUE["Clip"], (x, low, high)),
+    "convert_element_type": lambda eqn, x: to_dtype(x, eqn.type.dtype),
     "copy": _identity,
     "copy_p": _identity,
     "div": _divide,
     "device_put": _device_put,
     "integer_pow": _integer_power,
-    "log2": _log2,
+    "log2": lambda eqn, x: transcendental.log(x) / log(2.0),
     "name": _identity,
-    "one_minus_square": _one_minus_square,
+    "one_minus_square": lambda eqn, x: (1 - x) * (1 + x),  # also exact near 1
     "optimization_barrier": _identity,
     "polynomial": _polynomial,
     "pow": _power,

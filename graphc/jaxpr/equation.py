@@ -1,4 +1,5 @@
-"""What the rule of a primitive gets: the equation's parameters, result types, and helpers."""
+"""The argument of the rules of primitives: the equation with its parameters, result types and
+helpers."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from graphc.ir.types import TensorType
 from graphc.jaxpr.sources import origin
 from graphc.jaxpr.symbols import Symbols
 
-Results = Tensor | Sequence[Tensor | None]  # None: a result nobody needs
+Results = Tensor | Sequence[Tensor | None]  # None: an unused result
 Array = np.ndarray[Any, Any]
 
-# What helps where nothing better is known.
+# The default hint.
 OTHERWISE = "write this part with gc.* operators, or pass its result as an argument"
-_SMALL = 64  # elements: what is worth knowing at import are indices and sizes
+_SMALL = 64  # elements: only indices and sizes are needed at import
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -31,13 +32,14 @@ class Equation:
 
     Attributes:
         eqn: JAX's record.
-        types: of its results.
+        types: the types of its results.
         used: which of its results are needed.
-        symbols: named sizes, ours and JAX's.
+        symbols: the named sizes of graphc and of JAX.
         inline: `(jaxpr, operands, used) -> results`, for the jaxprs in its parameters.
-        order: of the derivative that this is part of; 0 in the function itself.
+        order: the order of the derivative that it belongs to; 0 in the function itself.
         inline_derivative: `(jaxpr, operands) -> results`, for the jaxpr of a derivative.
-        max_trips: how often a loop of a computed length may turn; None: as often as it likes.
+        max_trips: the maximum number of iterations of a loop of a computed length; None for no
+            limit.
     """
 
     eqn: Any
@@ -56,7 +58,7 @@ class Equation:
 
     @property
     def type(self) -> TensorType:
-        """Of the only result."""
+        """The type of the only result."""
         return self.types[0]
 
     def ints(self, name: str) -> tuple[int, ...]:
@@ -83,7 +85,7 @@ def refuse(eqn: Any, why: str, hint: str = OTHERWISE) -> NoReturn:
 
 
 def known_value(tensor: Tensor) -> Array | None:
-    """The value of a small tensor that follows from constants alone; None for any other."""
+    """The value of a small tensor that depends only on constants; None for any other."""
     return _known(tensor, {})
 
 

@@ -58,21 +58,30 @@ class _Form(NamedTuple):
     target: tuple[_Label, ...]
 
 
-def _ints(values: Sequence[Any]) -> Axes:
-    return tuple([int(v) for v in values])
+# The fields of JAX's dimension numbers that `_form` reads.
+_OF_GATHER = (
+    *("start_index_map", "collapsed_slice_dims", "operand_batching_dims"),
+    *("start_indices_batching_dims", "offset_dims"),
+)
+_OF_SCATTER = (
+    *("scatter_dims_to_operand_dims", "inserted_window_dims", "operand_batching_dims"),
+    *("scatter_indices_batching_dims", "update_window_dims"),
+)
 
 
-def _form(rank: int, index_rank: int, starts: Any, dropped: Any, batching: Any, kept: Any) -> _Form:
-    paired = tuple(zip(_ints(batching[0]), _ints(batching[1]), strict=True))
-    chosen = tuple(sorted({*_ints(dropped), *_ints(batching[0])}))
-    windows = tuple(i for i in range(rank) if i not in chosen)
-    places = _ints(kept)
-    window, index = iter(windows), iter(range(index_rank))
-    target = tuple(
-        ("window", next(window)) if i in places else ("index", next(index))
-        for i in range(len(places) + index_rank)
+def _form(eqn: Equation, x: Tensor, indices: Tensor, fields: Sequence[str]) -> _Form:
+    numbers = eqn.params["dimension_numbers"]
+    starts, dropped, batching, of_indices, kept = (
+        tuple([int(i) for i in getattr(numbers, field)]) for field in fields
     )
-    return _Form(chosen, windows, _ints(starts), paired, target)
+    chosen = tuple(sorted({*dropped, *batching}))
+    windows = tuple(i for i in range(x.ndim) if i not in chosen)
+    window, index = iter(windows), iter(range(indices.ndim - 1))
+    target = tuple(
+        ("window", next(window)) if i in kept else ("index", next(index))
+        for i in range(len(kept) + indices.ndim - 1)
+    )
+    return _Form(chosen, windows, starts, tuple(zip(batching, of_indices, strict=True)), target)
 
 
 # -- indices -----------------------------------------------------------------------------------
@@ -172,16 +181,8 @@ def _taken_labels(form: _Form, index_rank: int, axis: int) -> tuple[_Label, ...]
 
 
 def _gather(eqn: Equation, x: Tensor, indices: Tensor) -> Results:
-    numbers, mode = eqn.params["dimension_numbers"], eqn.params["mode"]
+    mode, form = eqn.params["mode"], _form(eqn, x, indices, _OF_GATHER)
     sizes = eqn.symbols.dims(eqn.params["slice_sizes"])
-    form = _form(
-        x.ndim,
-        indices.ndim - 1,
-        numbers.start_index_map,
-        numbers.collapsed_slice_dims,
-        (numbers.operand_batching_dims, numbers.start_indices_batching_dims),
-        numbers.offset_dims,
-    )
     fill = _fill(eqn, x) if mode == _FILL else None
     windows = not set(form.starts) <= set(form.chosen)
     if (windows and indices.ndim != 1) or not _is_ours(fill, x):
@@ -254,20 +255,8 @@ def _gather_window(
 # -- scatter -----------------------------------------------------------------------------------
 
 
-def _scatter_form(eqn: Equation, x: Tensor, indices: Tensor) -> _Form:
-    numbers = eqn.params["dimension_numbers"]
-    return _form(
-        x.ndim,
-        indices.ndim - 1,
-        numbers.scatter_dims_to_operand_dims,
-        numbers.inserted_window_dims,
-        (numbers.operand_batching_dims, numbers.scatter_indices_batching_dims),
-        numbers.update_window_dims,
-    )
-
-
 def _scatter_add(eqn: Equation, x: Tensor, indices: Tensor, updates: Tensor) -> Results:
-    form, mode = _scatter_form(eqn, x, indices), eqn.params["mode"]
+    form, mode = _form(eqn, x, indices, _OF_SCATTER), eqn.params["mode"]
     kept = {a: updates.shape[form.target.index(("window", a))] for a in form.windows}
     whole = all(kept[a] == x.shape[a] for a in form.windows)
     if not whole or not set(form.starts) <= set(form.chosen):
@@ -304,7 +293,7 @@ def _scatter_flat(x: Tensor, indices: Tensor, updates: Tensor, form: _Form, mode
 def _scatter(eqn: Equation, x: Tensor, indices: Tensor, updates: Tensor) -> Results:
     if indices.ndim != 1 or eqn.params["update_jaxpr"] is not None:
         return primitive(eqn, x, indices, updates)
-    return _update_window(eqn, x, indices, updates, _scatter_form(eqn, x, indices))
+    return _update_window(eqn, x, indices, updates, _form(eqn, x, indices, _OF_SCATTER))
 
 
 def _update_window(

@@ -1,7 +1,7 @@
-"""Rules of random numbers. A key of JAX's, of any shape, is here its words: u32[..., 2].
+"""Rules of random numbers. A key of JAX, of any shape, is represented by its words: u32[..., 2].
 
-Only JAX's default generator is known, threefry2x32, to which graphc's random operators are
-pinned. What reshapes and picks keys has a rule of its own here, for the axis of the words.
+Only JAX's default generator threefry2x32 is supported, which graphc's random operators use too.
+Primitives that reshape and select keys have their own rules here, because of the axis of the words.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from graphc.ops.elementwise.comparison import where
 
 @cache
 def is_key(dtype: Any) -> bool:
-    """Whether `dtype` is that of random keys.
+    """Whether `dtype` is the dtype of random keys.
 
     Raises:
-        JaxImportError: of another generator.
+        JaxImportError: the keys belong to another generator.
     """
     if not jnp.issubdtype(dtype, jax.dtypes.prng_key):
         return False
@@ -52,10 +52,6 @@ def is_key(dtype: Any) -> bool:
 def words_of(keys: Any) -> Array:
     """The words of JAX's keys."""
     return np.asarray(jax.random.key_data(keys))
-
-
-def _same(eqn: Equation, x: Tensor) -> Tensor:
-    return x
 
 
 def _seed(eqn: Equation, seed: Tensor) -> Tensor:
@@ -90,12 +86,12 @@ def _bits(eqn: Equation, keys: Tensor) -> Tensor:
 
 RULES: dict[str, Rule] = {
     "random_bits": _bits,
-    "random_clone": _same,
+    "random_clone": lambda eqn, x: x,
     "random_fold_in": _fold_in,
     "random_seed": _seed,
     "random_split": _split,
-    "random_unwrap": _same,
-    "random_wrap": _same,
+    "random_unwrap": lambda eqn, x: x,
+    "random_wrap": lambda eqn, x: x,
 }
 
 # -- arrays of keys ----------------------------------------------------------------------------
@@ -126,10 +122,6 @@ def _broadcast(eqn: Equation, keys: Tensor) -> Tensor:
     return keys if keys.shape == shape else broadcast_to(keys, shape)
 
 
-def _transpose(eqn: Equation, keys: Tensor) -> Tensor:
-    return transposed(keys, (*eqn.ints("permutation"), keys.ndim - 1))
-
-
 def _select(eqn: Equation, which: Tensor, *cases: Tensor) -> Tensor:
     if which.dtype.kind != "b":
         eqn.refuse("of more than two random keys is not imported")
@@ -141,9 +133,9 @@ _OF_KEYS: dict[str, Rule] = {
     "dynamic_slice": _dynamic_slice,
     "select_n": _select,
     "slice": _slice,
-    "transpose": _transpose,
+    "transpose": lambda eqn, keys: transposed(keys, (*eqn.ints("permutation"), keys.ndim - 1)),
 }
-# Whose rules hold for the words as they are.
+# Primitives whose rules apply to the words unchanged.
 _AS_THEY_ARE = {
     *("checkpoint", "closed_call", "concatenate", "copy", "copy_p", "core_call", "cond"),
     *("custom_jvp_call", "custom_linear_solve", "custom_vjp_call", "expand_dims", "jit"),
@@ -153,7 +145,7 @@ _AS_THEY_ARE = {
 
 
 def for_keys(name: str, rule: Rule) -> Rule:
-    """`rule`, that of the primitive `name`, made fit for random keys among the results."""
+    """`rule` of the primitive `name`, extended to random keys among the results."""
     if name in RULES or name in _AS_THEY_ARE:
         return rule
     own = _OF_KEYS.get(name, _refuse)

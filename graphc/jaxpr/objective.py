@@ -183,14 +183,6 @@ def _called(eqn: Equation, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return call_objective(operands, eqn.params["count"], as_dtype(eqn.params["dtype"]))
 
 
-def _loss(eqn: Equation, *operands: Tensor) -> Tensor:
-    return _called(eqn, operands)[0]
-
-
-def _slopes(eqn: Equation, *operands: Tensor) -> Sequence[Tensor]:
-    return _called(eqn, operands)[1:]
-
-
 def _along(eqn: Equation, *operands: Tensor) -> Tensor:
     count = eqn.params["count"]
     slopes = _called(eqn, operands[:-count])[1:]
@@ -202,13 +194,9 @@ def _along(eqn: Equation, *operands: Tensor) -> Tensor:
     return functools.reduce(add, parts)
 
 
-def _curvature(eqn: Equation, *operands: Tensor) -> Sequence[Tensor]:
-    return call_curvature(operands, eqn.params["count"])
-
-
 RULES: dict[str, Rule] = {
-    "graphc_curvature": _curvature,
-    "graphc_loss": _loss,
+    "graphc_curvature": lambda eqn, *operands: call_curvature(operands, eqn.params["count"]),
+    "graphc_loss": lambda eqn, *operands: _called(eqn, operands)[0],
     "graphc_slope_along": _along,
-    "graphc_slopes": _slopes,
+    "graphc_slopes": lambda eqn, *operands: _called(eqn, operands)[1:],
 }

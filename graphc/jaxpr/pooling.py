@@ -68,22 +68,14 @@ def _read(eqn: Equation, pads: Sequence[Ints]) -> tuple[_Form, _Windows]:
     return _Form(order, len(rest[:1]), len(sliding)), windows
 
 
-def _pooling(pool: Callable[[Equation, Tensor, _Windows], Tensor]) -> Rule:
+def _pooling(pool: Callable[[Tensor, _Windows], Tensor]) -> Rule:
     def rule(eqn: Equation, x: Tensor) -> Tensor:
         if any(d != 1 for d in eqn.ints("base_dilation")):
             eqn.refuse("with base_dilation is not imported")
         form, windows = _read(eqn, _pads(eqn))
-        return form.back(pool(eqn, form.bring(x), windows), eqn.type.shape)
+        return form.back(pool(form.bring(x), windows), eqn.type.shape)
 
     return rule
-
-
-def _max_pool(eqn: Equation, x: Tensor, at: _Windows) -> Tensor:
-    return max_pool(x, at.extent, at.strides, at.pads, at.taps)
-
-
-def _min_pool(eqn: Equation, x: Tensor, at: _Windows) -> Tensor:
-    return -max_pool(-x, at.extent, at.strides, at.pads, at.taps)
 
 
 def _sum_pool(eqn: Equation, x: Tensor) -> Tensor:
@@ -121,8 +113,8 @@ def _select_and_scatter(eqn: Equation, dy: Tensor, x: Tensor) -> Tensor:
 
 
 RULES: dict[str, Rule] = {
-    "reduce_window_max": _pooling(_max_pool),
-    "reduce_window_min": _pooling(_min_pool),
+    "reduce_window_max": _pooling(lambda x, at: max_pool(x, *at)),
+    "reduce_window_min": _pooling(lambda x, at: -max_pool(-x, *at)),
     "reduce_window_sum": _sum_pool,
     "select_and_scatter_add": _select_and_scatter,
 }

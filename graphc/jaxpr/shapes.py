@@ -21,10 +21,6 @@ def _reshape(eqn: Equation, x: Tensor) -> Tensor:
     return reshaped(x, eqn.type.shape)
 
 
-def _to_result_shape(eqn: Equation, x: Tensor) -> Tensor:
-    return reshaped(x, eqn.type.shape)
-
-
 def reshaped(x: Tensor, shape: Shape) -> Tensor:
     """`x` under `shape`; itself if it already has this shape."""
     return x if x.type.shape == shape else reshape(x, shape)
@@ -41,10 +37,6 @@ def _broadcast_in_dim(eqn: Equation, x: Tensor) -> Tensor:
     elif tuple(spread) == shape:
         return reshaped(x, shape)  # only axes of size 1 are new
     return x if x.type.shape == shape else broadcast_to(x, shape)
-
-
-def _transpose(eqn: Equation, x: Tensor) -> Tensor:
-    return transposed(x, eqn.ints("permutation"))
 
 
 def transposed(x: Tensor, perm: tuple[int, ...]) -> Tensor:
@@ -65,22 +57,10 @@ def _concatenate(eqn: Equation, *operands: Tensor) -> Tensor:
     return concatenate(operands, int(eqn.params["dimension"]))
 
 
-def _stack(eqn: Equation, *operands: Tensor) -> Tensor:
-    return stack(operands, int(eqn.params["axis"]))
-
-
-def _unstack(eqn: Equation, x: Tensor) -> tuple[Tensor, ...]:
-    return unstack(x, int(eqn.params["axis"]))
-
-
 def _split(eqn: Equation, x: Tensor) -> tuple[Tensor, ...]:
     axis = int(eqn.params["axis"])
     sizes = [type.shape[axis] for type in eqn.types]
     return split(x, sizes, axis)
-
-
-def _tile(eqn: Equation, x: Tensor) -> Tensor:
-    return tile(x, eqn.ints("reps"))
 
 
 def _pad(eqn: Equation, x: Tensor, value: Tensor) -> Tensor:
@@ -97,34 +77,20 @@ def _slice(eqn: Equation, x: Tensor) -> Tensor:
     return slice_(x, dims(params["start_indices"]), dims(params["limit_indices"]), strides)
 
 
-def _reverse(eqn: Equation, x: Tensor) -> Tensor:
-    return flip(x, eqn.ints("dimensions"))
-
-
-def _iota(eqn: Equation) -> Tensor:
-    axis = int(eqn.params["dimension"])
-    return iota(eqn.type.shape, axis, eqn.type.dtype)
-
-
-def _dim_as_value(eqn: Equation) -> Tensor:
-    dim = eqn.symbols.dim(eqn.params["dim"])
-    return dim_value(dim, eqn.type.dtype)
-
-
 RULES: dict[str, Rule] = {
     "broadcast_in_dim": _broadcast_in_dim,
     "concatenate": _concatenate,
-    "dim_as_value": _dim_as_value,
-    "expand_dims": _to_result_shape,
-    "iota": _iota,
+    "dim_as_value": lambda eqn: dim_value(eqn.symbols.dim(eqn.params["dim"]), eqn.type.dtype),
+    "expand_dims": lambda eqn, x: reshaped(x, eqn.type.shape),
+    "iota": lambda eqn: iota(eqn.type.shape, int(eqn.params["dimension"]), eqn.type.dtype),
     "pad": _pad,
     "reshape": _reshape,
-    "rev": _reverse,
+    "rev": lambda eqn, x: flip(x, eqn.ints("dimensions")),
     "slice": _slice,
     "split": _split,
-    "squeeze": _to_result_shape,
-    "stack": _stack,
-    "tile": _tile,
-    "transpose": _transpose,
-    "unstack": _unstack,
+    "squeeze": lambda eqn, x: reshaped(x, eqn.type.shape),
+    "stack": lambda eqn, *xs: stack(xs, int(eqn.params["axis"])),
+    "tile": lambda eqn, x: tile(x, eqn.ints("reps")),
+    "transpose": lambda eqn, x: transposed(x, eqn.ints("permutation")),
+    "unstack": lambda eqn, x: unstack(x, int(eqn.params["axis"])),
 }

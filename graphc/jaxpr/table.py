@@ -17,7 +17,6 @@ from graphc.jaxpr import (
     keys,
     loops,
     objective,
-    order,
     pooling,
     primitives,
     products,
@@ -28,19 +27,8 @@ from graphc.jaxpr import (
 from graphc.jaxpr.equation import Rule, refuse
 
 _FAMILIES: tuple[ModuleType, ...] = (
-    elementwise,
-    shapes,
-    reductions,
-    pooling,
-    order,
-    products,
-    windows,
-    gathers,
-    calls,
-    callbacks,
-    loops,
-    objective,
-    keys,
+    *(elementwise, shapes, reductions, pooling, products, windows, gathers, calls, callbacks),
+    *(loops, objective, keys),
 )
 
 RULES: Final[Mapping[str, Rule]] = {

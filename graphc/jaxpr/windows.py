@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from graphc.ir.dims import Dim, Shape
 from graphc.ir.dtypes import INT32, is_64bit
 from graphc.ir.node import Tensor
-from graphc.jaxpr.equation import Equation, Rule, known_int
+from graphc.jaxpr.equation import Rule, known_int
 from graphc.ops.arrays import dynamic_slicing
 from graphc.ops.arrays.slicing import slice_
 from graphc.ops.core.emit import to_dtype
@@ -50,16 +50,13 @@ def in_range(x: Tensor, starts: Sequence[Tensor], sizes: Shape) -> Tensor | None
     for start, size, full in zip(starts, sizes, x.shape, strict=True):
         room = full - size
         known = known_int(start)
-        if known is not None and known >= 0 and (known == 0 or _fits(known, room)):
+        known_room = room if isinstance(room, int) else 0
+        if known is not None and (known == 0 or 0 < known <= known_room):
             continue
         wide = _signed(start)
         fits = logical_and(greater_equal(wide, 0), less_equal(wide, dim_value(room, wide.dtype)))
         result = fits if result is None else logical_and(result, fits)
     return result
-
-
-def _fits(start: int, room: Dim) -> bool:
-    return isinstance(room, int) and start <= room
 
 
 def _known_start(start: Tensor, room: Dim) -> int | None:
@@ -76,15 +73,7 @@ def _signed(start: Tensor) -> Tensor:
     return to_dtype(start, start.dtype if is_64bit(start.dtype) else INT32)
 
 
-def _slice_rule(eqn: Equation, x: Tensor, *starts: Tensor) -> Tensor:
-    return dynamic_slice(x, starts, eqn.type.shape)
-
-
-def _update_rule(eqn: Equation, x: Tensor, update: Tensor, *starts: Tensor) -> Tensor:
-    return dynamic_update_slice(x, update, starts)
-
-
 RULES: dict[str, Rule] = {
-    "dynamic_slice": _slice_rule,
-    "dynamic_update_slice": _update_rule,
+    "dynamic_slice": lambda eqn, x, *starts: dynamic_slice(x, starts, eqn.type.shape),
+    "dynamic_update_slice": lambda eqn, x, update, *starts: dynamic_update_slice(x, update, starts),
 }

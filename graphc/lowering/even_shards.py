@@ -56,9 +56,8 @@ class _Replay:
     def __init__(self, mesh: jax.sharding.Mesh) -> None:
         self._mesh = mesh
         self._sizes = dict(mesh.shape)
-        self._bodies: dict[
-            int, tuple[Any, Any]
-        ] = {}  # keeps the old body, so that its id stays unique
+        # With the old body, so that its id stays unique.
+        self._bodies: dict[int, tuple[Any, Any]] = {}
 
     def run(self, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
         """The results of `jaxpr` (closed or open) for `args`."""
@@ -84,7 +83,8 @@ class _Replay:
             return self.run(eqn.params[_INLINED[name]], operands)
         taken, given = whole_axes(eqn, self._mesh)
         operands = [self._whole(x, axes) for x, axes in zip(operands, taken, strict=True)]
-        results = eqn.primitive.bind(*operands, **self._with_bodies(eqn.params))
+        params = {key: self._with_body(value) for key, value in eqn.params.items()}
+        results = eqn.primitive.bind(*operands, **params)
         listed = results if eqn.primitive.multiple_results else [results]
         return [
             self._whole(x, {*axes, *uneven_axes(x.shape, self._sizes)})
@@ -97,11 +97,8 @@ class _Replay:
         spec = PartitionSpec(*[None if i in axes else _FREE for i in range(len(x.shape))])
         return lax.with_sharding_constraint(x, NamedSharding(self._mesh, spec))
 
-    def _with_bodies(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters of an equation with constraints in its bodies."""
-        return {key: self._with_body(value) for key, value in params.items()}
-
     def _with_body(self, value: Any) -> Any:
+        """A parameter of an equation, with constraints in its bodies."""
         if isinstance(value, (Jaxpr, ClosedJaxpr)):
             if id(value) not in self._bodies:
                 self._bodies[id(value)] = (value, self._body(value))

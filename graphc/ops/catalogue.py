@@ -6,7 +6,7 @@ import types
 from collections.abc import Iterable
 from types import ModuleType, SimpleNamespace
 
-from graphc.ir.opdef import Catalogue
+from graphc.ir.catalogue import Catalogue
 from graphc.ops.arrays import (
     along_axis,
     creation,

@@ -1,19 +1,19 @@
 """`gc.fft`: discrete Fourier transforms, under NumPy's names.
 
-Arguments that the functions share:
+Arguments of several functions:
 
-- x: any numbers; real ones count as complex where the transform is of complex numbers.
-- n, or s for several axes: how many elements to transform: `x` is cut off or filled up with zeros
-  to that. For `irfft` and `hfft`, how many come out along the (last) axis, 2 * (size - 1) by
-  default.
-- axis, axes: which; for None the last `len(s)` ones, or all.
-- norm: which transforms divide by the number of elements: "backward" (or None) the inverse ones,
-  "forward" the others, "ortho" both by its root.
-- name: of the node.
+- x: numbers of any dtype. A transform of complex numbers converts real ones.
+- n, or s for several axes: the number of elements to transform. `x` is cut or padded with zeros to
+  this size. For `irfft` and `hfft`: the size of the result along the (last) axis; the default is
+  2 * (size - 1).
+- axis, axes: the axes to transform. None means the last `len(s)` axes, or all if `s` is None.
+- norm: which transforms are divided by the number of elements. "backward" (or None): the inverse
+  transforms. "forward": the others. "ortho": all, by its square root.
+- name: the name of the node.
 
-They give complex128 or float64 of 64-bit numbers, else complex64 or float32, and raise
-`AttributeValueError` for an axis or norm that is not there, and `ShapeError` for a size `n` given
-for an axis of another, named size.
+64-bit operands give complex128 or float64, others complex64 or float32. An axis or norm that does
+not exist raises `AttributeValueError`. A size `n` for an axis with a different, named size raises
+`ShapeError`.
 """
 
 from __future__ import annotations
@@ -60,84 +60,56 @@ def __dir__() -> list[str]:
 
 
 Axes = Sequence[int] | None
+Size = Dim | None
 Sizes = Sequence[Dim] | None
+Norm = str | None
 
 # The norm of a transform in the opposite direction.
 _SWAPPED = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
 def fft(
-    x: Any,
-    n: Dim | None = None,
-    axis: int = -1,
-    norm: str | None = "backward",
-    *,
-    name: str | None = None,
+    x: Any, n: Size = None, axis: int = -1, norm: Norm = "backward", *, name: str | None = None
 ) -> Tensor:
     """The discrete Fourier transform along an axis. Source: numpy.fft.fft."""
     return transform("FFT", x, None if n is None else (n,), (axis,), norm, name)
 
 
 def ifft(
-    x: Any,
-    n: Dim | None = None,
-    axis: int = -1,
-    norm: str | None = "backward",
-    *,
-    name: str | None = None,
+    x: Any, n: Size = None, axis: int = -1, norm: Norm = "backward", *, name: str | None = None
 ) -> Tensor:
     """The inverse of `fft`. Source: numpy.fft.ifft."""
     return transform("IFFT", x, None if n is None else (n,), (axis,), norm, name)
 
 
 def rfft(
-    x: Any,
-    n: Dim | None = None,
-    axis: int = -1,
-    norm: str | None = "backward",
-    *,
-    name: str | None = None,
+    x: Any, n: Size = None, axis: int = -1, norm: Norm = "backward", *, name: str | None = None
 ) -> Tensor:
     """The first n // 2 + 1 elements of the `fft` of real numbers. Source: numpy.fft.rfft."""
     return transform("RFFT", x, None if n is None else (n,), (axis,), norm, name)
 
 
 def irfft(
-    x: Any,
-    n: Dim | None = None,
-    axis: int = -1,
-    norm: str | None = "backward",
-    *,
-    name: str | None = None,
+    x: Any, n: Size = None, axis: int = -1, norm: Norm = "backward", *, name: str | None = None
 ) -> Tensor:
-    """The inverse of `rfft`: real numbers. Source: numpy.fft.irfft."""
+    """The inverse of `rfft`; the result is real. Source: numpy.fft.irfft."""
     return transform("IRFFT", x, None if n is None else (n,), (axis,), norm, name)
 
 
 def hfft(
-    x: Any,
-    n: Dim | None = None,
-    axis: int = -1,
-    norm: str | None = "backward",
-    *,
-    name: str | None = None,
+    x: Any, n: Size = None, axis: int = -1, norm: Norm = "backward", *, name: str | None = None
 ) -> Tensor:
-    """The `fft` of numbers that mirror themselves conjugated, of which `x` is the first half.
+    """The `fft` of a Hermitian signal; `x` is its first half. The result is real.
 
-    Real numbers. Source: numpy.fft.hfft.
+    Source: numpy.fft.hfft.
     """
     return irfft(conj(as_complex(x)), n, axis, _SWAPPED.get(norm, norm), name=name)
 
 
 def ihfft(
-    x: Any,
-    n: Dim | None = None,
-    axis: int = -1,
-    norm: str | None = "backward",
-    *,
-    name: str | None = None,
+    x: Any, n: Size = None, axis: int = -1, norm: Norm = "backward", *, name: str | None = None
 ) -> Tensor:
-    """The inverse of `hfft`, of real numbers. Source: numpy.fft.ihfft."""
+    """The inverse of `hfft`; `x` is real. Source: numpy.fft.ihfft."""
     return conj(rfft(x, n, axis, _SWAPPED.get(norm, norm)), name=name)
 
 
@@ -145,7 +117,7 @@ def fft2(
     x: Any,
     s: Sizes = None,
     axes: Axes = (-2, -1),
-    norm: str | None = "backward",
+    norm: Norm = "backward",
     *,
     name: str | None = None,
 ) -> Tensor:
@@ -154,12 +126,7 @@ def fft2(
 
 
 def fftn(
-    x: Any,
-    s: Sizes = None,
-    axes: Axes = None,
-    norm: str | None = "backward",
-    *,
-    name: str | None = None,
+    x: Any, s: Sizes = None, axes: Axes = None, norm: Norm = "backward", *, name: str | None = None
 ) -> Tensor:
     """The transform over several axes. Source: numpy.fft.fftn."""
     return transform("FFT", x, s, axes, norm, name)
@@ -169,7 +136,7 @@ def ifft2(
     x: Any,
     s: Sizes = None,
     axes: Axes = (-2, -1),
-    norm: str | None = "backward",
+    norm: Norm = "backward",
     *,
     name: str | None = None,
 ) -> Tensor:
@@ -178,12 +145,7 @@ def ifft2(
 
 
 def ifftn(
-    x: Any,
-    s: Sizes = None,
-    axes: Axes = None,
-    norm: str | None = "backward",
-    *,
-    name: str | None = None,
+    x: Any, s: Sizes = None, axes: Axes = None, norm: Norm = "backward", *, name: str | None = None
 ) -> Tensor:
     """The inverse transform over several axes. Source: numpy.fft.ifftn."""
     return transform("IFFT", x, s, axes, norm, name)
@@ -193,7 +155,7 @@ def rfft2(
     x: Any,
     s: Sizes = None,
     axes: Axes = (-2, -1),
-    norm: str | None = "backward",
+    norm: Norm = "backward",
     *,
     name: str | None = None,
 ) -> Tensor:
@@ -202,14 +164,9 @@ def rfft2(
 
 
 def rfftn(
-    x: Any,
-    s: Sizes = None,
-    axes: Axes = None,
-    norm: str | None = "backward",
-    *,
-    name: str | None = None,
+    x: Any, s: Sizes = None, axes: Axes = None, norm: Norm = "backward", *, name: str | None = None
 ) -> Tensor:
-    """The transform of real numbers over several axes: half of it, along the last of them.
+    """`fftn` of real numbers. Only the lower half along the last of `axes` is returned.
 
     Source: numpy.fft.rfftn.
     """
@@ -220,7 +177,7 @@ def irfft2(
     x: Any,
     s: Sizes = None,
     axes: Axes = (-2, -1),
-    norm: str | None = "backward",
+    norm: Norm = "backward",
     *,
     name: str | None = None,
 ) -> Tensor:
@@ -229,19 +186,14 @@ def irfft2(
 
 
 def irfftn(
-    x: Any,
-    s: Sizes = None,
-    axes: Axes = None,
-    norm: str | None = "backward",
-    *,
-    name: str | None = None,
+    x: Any, s: Sizes = None, axes: Axes = None, norm: Norm = "backward", *, name: str | None = None
 ) -> Tensor:
-    """The inverse of `rfftn`, over several axes. Source: numpy.fft.irfftn."""
+    """The inverse of `rfftn`; the result is real. Source: numpy.fft.irfftn."""
     return transform("IRFFT", x, s, axes, norm, name)
 
 
 def fftshift(x: Any, axes: int | Sequence[int] | None = None, *, name: str | None = None) -> Tensor:
-    """`x` with element 0 along each of `axes` (all by default) in the middle.
+    """Moves element 0 along each of `axes` (by default all) to the middle.
 
     Source: numpy.fft.fftshift.
     """
@@ -265,7 +217,7 @@ def _turned(x: Any, axes: Any, name: str | None, *, back: bool) -> Tensor:
 
 
 def fftfreq(n: int, d: float = 1.0, dtype: Any = "float32", *, name: str | None = None) -> Tensor:
-    """The frequencies [n] of the elements of an `fft` of `n` samples, `d` apart.
+    """The frequencies [n] of an `fft` of `n` samples with distance `d`.
 
     Raises:
         AttributeValueError: n is not a positive int.
@@ -276,7 +228,7 @@ def fftfreq(n: int, d: float = 1.0, dtype: Any = "float32", *, name: str | None 
 
 
 def rfftfreq(n: int, d: float = 1.0, dtype: Any = "float32", *, name: str | None = None) -> Tensor:
-    """The frequencies [n // 2 + 1] of the elements of an `rfft` of `n` samples, `d` apart.
+    """The frequencies [n // 2 + 1] of an `rfft` of `n` samples with distance `d`.
 
     Raises:
         AttributeValueError: n is not a positive int.

@@ -67,8 +67,8 @@ class Recipe:
         slots: the leaves of the state.
         init: parameters -> the initial values of the slots without a `fill`.
         update: gradients, state, parameters and loss -> new parameters and new state. After the
-            loss it takes the tensors that the optimizer refers to, then what the loss is
-            calculated from, if it evaluates the loss.
+            loss it takes the tensors to which the optimizer refers, then, if it evaluates the
+            loss, the values from which the loss is calculated.
     """
 
     slots: tuple[Slot, ...]
@@ -79,10 +79,10 @@ class Recipe:
 def paste(
     program: Program, operands: Sequence[Tensor], body: Callable[[str], Program] | None = None
 ) -> list[Tensor]:
-    """Adds the nodes of a recorded program to the graph being built; gives its results.
+    """Adds the nodes of a recorded program to the graph being built and returns its results.
 
-    Calls of the loss get their bodies from `body`. A node keeps its recorded line; without one it
-    gets the line that stands now.
+    Calls of the loss get their bodies from `body`. A node keeps its recorded line. A node without
+    a line gets the current one.
     """
     graph = AMBIENT.graphs[-1]
     copies: dict[Tensor, Tensor] = dict(zip(program.input_tensors(), operands, strict=True))

@@ -1,4 +1,4 @@
-"""The state of an optax transformation as variables, one a leaf of its nest."""
+"""The state of an optax transformation as variables, one for each leaf of its nest."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def make_slots(
 ) -> list[Variable]:
     """A variable for each leaf of the state.
 
-    A leaf that belongs to a parameter is called `<parameter>/<name>/<path>` and lies where the
-    parameter does; any other `<name>/<path>`. Initial values that are one number need no nodes.
+    A leaf that belongs to a parameter is named `<parameter>/<name>/<path>` and has the device of
+    the parameter. Any other leaf is named `<name>/<path>`. Constant initial values need no nodes.
 
     Args:
-        computed: the initial values of those without a `fill`, in order.
+        computed: the initial values of the slots without a `fill`, in order.
         parameters: in the order of the recipe.
         name: of the training step.
     """

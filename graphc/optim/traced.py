@@ -41,14 +41,14 @@ def traced(
         parameters: name -> type, in the order of the names.
         loss: the type of the loss.
         label: the name of the step.
-        captured: the types of what the loss is calculated from beside the parameters; None where
-            that is not known yet.
-        referred: the tensors of the graph that the transformation refers to.
+        captured: the types of the values besides the parameters from which the loss is calculated;
+            None if they are not known yet.
+        referred: the tensors of the graph to which the transformation refers.
 
     Raises:
         NeedsObjective: it evaluates the loss, and `captured` is None.
         NeedsTensor: it refers to a tensor that is not in `referred`.
-        JaxImportError: it holds what cannot become nodes. Errors of optax's own pass through.
+        JaxImportError: a part of it cannot be turned into nodes. Errors of optax pass through.
     """
     tx = optax.with_extra_args_support(tx)
     names, types = list(parameters), list(parameters.values())
@@ -81,7 +81,7 @@ def _trace_update(
     referred: Sequence[Operand],
 ) -> Traced:
     """`tx.update` and `optax.apply_updates` of flat lists: gradients, state, parameters, loss,
-    the tensors that `tx` refers to, and what else the loss is calculated from."""
+    the tensors to which `tx` refers, and the other values from which the loss is calculated."""
     names, count = list(parameters), len(parameters)
     last = len(types) - len(captured or ()) - len(referred) - 1
     keys = [is_key(aval.dtype) for aval in init.jaxpr.out_avals]
@@ -118,7 +118,7 @@ def _refuse(operand: Operand) -> NoReturn:
 def _functions(
     parameters: Mapping[str, TensorType], captured: Sequence[Any] | None, loss: TensorType
 ) -> dict[str, Callable[..., Any]]:
-    """What of the loss is given as functions of the parameters: `value_fn`, which is also
+    """The loss and its gradient as functions of the parameters: `value_fn`, also passed as
     `obj_fn`, and `grad_fn`."""
 
     def flat(nest: Any) -> list[Any]:
@@ -138,7 +138,7 @@ def _functions(
     value, slopes = loss_and_slopes(len(parameters), captured or (), loss.dtype)
 
     def value_fn(nest: Any, grad_fn: Any = None, obj_fn: Any = None) -> Any:
-        # Line searches hand on to it what they do not know, and refuse what it does not take.
+        # Line searches pass on all extra arguments, and raise an error for names it does not have.
         return value(*flat(nest))
 
     def grad_fn(nest: Any, step: Any = None) -> Any:  # as optax.contrib.sam calls it
@@ -148,7 +148,7 @@ def _functions(
 
 
 def _taken(update: Callable[..., Any], extras: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of `extras` that `update` takes: some of optax's take named ones alone."""
+    """The `extras` that `update` accepts. Some transformations accept only named ones."""
     parameters = inspect.signature(update).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return dict(extras)
@@ -158,7 +158,7 @@ def _taken(update: Callable[..., Any], extras: Mapping[str, Any]) -> dict[str, A
 def _check_state(
     slots: Sequence[Slot], names: Sequence[str], label: str, init: Traced, update: Traced
 ) -> None:
-    """Raises unless `update` gives a state like the one that `init` made."""
+    """Raises unless `update` returns a state with the structure and types of `init`."""
     state_tree = update.out_tree.children()[1]
     types = update.out_types()[len(names) :]
     if state_tree != init.out_tree:
@@ -179,8 +179,8 @@ def _recorded(
     scope: str,
     used: Sequence[bool] | None = None,
 ) -> Program:
-    """The nodes of a traced function; those without a line of the user's own get the line that
-    stands now."""
+    """The nodes of a traced function. Nodes without a line in the user's code get the current
+    line."""
     source = AMBIENT.source or current_source()
     scratch = Graph()
     with building(scratch), absolute_scope(scope), at_source(source):
@@ -210,7 +210,7 @@ def _place(path: Sequence[Any], places: Mapping[str, int]) -> tuple[int | None, 
 
 
 def _key(entry: Any) -> str:
-    """What stands in a path: a field, a key, or a position."""
+    """An entry of a path as text: a field, a key, or a position."""
     for attribute in ("name", "key", "idx"):
         if hasattr(entry, attribute):
             return str(getattr(entry, attribute))
@@ -218,5 +218,5 @@ def _key(entry: Any) -> str:
 
 
 def _plain(key: str) -> str:
-    """A key of the user's as part of a name."""
+    """A user's key as part of a name."""
     return re.sub(r"[^\w.-]+", "_", key) or "_"

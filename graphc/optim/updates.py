@@ -1,4 +1,4 @@
-"""Which assignments belong to a loss: those computed from what the loss is computed from."""
+"""Finds the assignments that belong to a loss: they share a computed value with it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ UPDATES = "updates"  # the collection that layers (batch norm, ...) put their as
 def updates_of(graph: Graph, loss: Tensor) -> list[Any]:
     """The items of the collection "updates" that have a computed value in common with `loss`.
 
-    Feeds, variables and constants alone make no connection: the moving averages of another
-    network that sees the same batch stay out.
+    Feeds, variables and constants do not count. The moving averages of another network with the
+    same batch are therefore not included.
     """
     computed = _computed(graph, [graph.producer(loss)])
     found = []
@@ -27,7 +27,7 @@ def updates_of(graph: Graph, loss: Tensor) -> list[Any]:
 
 
 def _computed(graph: Graph, nodes: Iterable[Node]) -> set[Node]:
-    """The nodes that `nodes` need, themselves included, which have operands."""
+    """`nodes` and the nodes that they need, without those that have no operands."""
     found: set[Node] = set()
     pending = [node for node in nodes if node.inputs]
     while pending:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 import jax
@@ -333,12 +332,7 @@ class Session(HasWorkers, Uncopied):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
-"""Polynomials in what a softmax and its derivative are made of.
+"""Polynomials over the values that make up a softmax and its derivative.
 
-There are many ways to write the derivative of a softmax, and each differentiator has its own. As
+The derivative of a softmax can be written in many ways, and each differentiator has its own. As
 polynomials in the exponentials, their sum over a row, and the adjoint of the weights, they are all
-the same, so this is what `FuseAttention` compares.
+equal, so `FuseAttention` compares polynomials.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOTAL: Final = "total"  # of a row's exponentials
 
 @by_identity
 class Seen(NamedTuple):
-    """1 where a bool mask holds, else 0."""
+    """1 where a bool mask is true, else 0."""
 
     mask: Tensor
 
@@ -65,7 +65,7 @@ class Poly:
         return total
 
     def power(self, exponent: int) -> Poly | None:
-        """None where it is a sum, or nothing."""
+        """None unless it is a single monomial."""
         if len(self.terms) != 1:
             return None
         ((monomial, c),) = self.terms.items()
@@ -73,7 +73,8 @@ class Poly:
         return Poly({_monomial(powers): float(c) ** exponent})
 
     def summed(self) -> Poly | None:
-        """Summed over a row. None for what is the same throughout a row: a sum of its length."""
+        """The sum over a row. None if a monomial is constant in a row: its sum depends on the
+        length."""
         total = Poly({})
         for monomial, c in self.terms.items():
             own = frozenset(pair for pair in monomial if not _of_row(pair[0]))
@@ -99,7 +100,7 @@ _EXPONENTIALS: Final[Monomial] = frozenset({(EXPONENTIAL, 1)})
 
 
 def as_weights(poly: Poly) -> float | None:
-    """c, where `poly` is c times the weights."""
+    """c if `poly` is c times the weights; otherwise None."""
     return _multiple(poly, WEIGHTS)
 
 
@@ -108,8 +109,8 @@ class LogitSlope(NamedTuple):
 
     Attributes:
         slope: the adjoint of the weights in it.
-        masks: outside of them it is 0.
-        factor: how many times.
+        masks: where one of them is false, the adjoint is 0.
+        factor: the multiple.
     """
 
     slope: Slope
@@ -118,7 +119,8 @@ class LogitSlope(NamedTuple):
 
 
 def as_logit_slope(poly: Poly) -> LogitSlope | None:
-    """What `poly` is, where it is weights * (slope - row sum of weights * slope)."""
+    """`poly` as a multiple of weights * (slope - row sum of weights * slope); None if it is
+    none."""
     atoms = {atom for monomial in poly.terms for atom, _ in monomial}
     slopes = [atom for atom in atoms if isinstance(atom, Slope)]
     masks = frozenset(atom.mask for atom in atoms if isinstance(atom, Seen))

@@ -1,4 +1,4 @@
-"""The nodes that compute an attention that was found, in place of what computed it."""
+"""Writes the nodes of a fused attention."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Groups = Sequence[Sequence[Label]]  # the names that make up each axis
 
 
 class Fused:
-    """Writes the nodes for one attention, with the builder that is entered.
+    """Writes the nodes of one attention with the builder that is entered.
 
     Raises:
-        NoMatch: the operator cannot say it.
+        NoMatch: the operator cannot express it.
 
     Attributes:
-        operands: query, key, value and masks, as the operator takes them.
-        attrs: of the operator.
+        operands: query, key, value and masks, in the form of the operator.
+        attrs: the attributes of the operator.
     """
 
     def __init__(self, found: Found, finder: Finder) -> None:
@@ -66,7 +66,7 @@ class Fused:
         )
 
     def write(self) -> dict[Tensor, Tensor]:
-        """What is to be used in place of the ends."""
+        """The replacements of the ends."""
         result = emit_one(ATTENTION, self.operands, **self.attrs)
         axes = self._of_queries(self._width)
         instead = {end.tensor: self._end(end, result, axes) for end in self._of(None)}
@@ -106,7 +106,8 @@ class Fused:
         return (self._batch, self._heads, (self._time,), (self._found.logits.source,))
 
     def _arranged(self, view: View, groups: Groups) -> Tensor:
-        """The view's tensor with one axis for each group of names; 1 where it has none of them."""
+        """The view's tensor with one axis for each group of labels; of size 1 if it has none of
+        them."""
         order = [label for group in groups for label in group]
         own = [label for label in view.labels if label is not None]
         if not set(own) <= set(order):
@@ -170,6 +171,6 @@ def _reshaped(tensor: Tensor, shape: tuple[Any, ...]) -> Tensor:
 
 
 def _inner(view: View, kind: str) -> tuple[Label, ...]:
-    """The names of the axes that are summed over, or are those of the values alone."""
+    """The labels of the axes that are contracted, or that only the values have."""
     own = [label for label in view.labels if isinstance(label, tuple) and label[0] == kind]
     return tuple(sorted(own))

@@ -1,4 +1,4 @@
-"""From the operand of a softmax down to the product of queries and keys."""
+"""Follows the operand of a softmax back to the product of queries and keys."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _NOTHING = -1e4  # a logit of this and less counts as one that is not seen
 
 @by_identity
 class Mask(NamedTuple):
-    """What is added to the logits, or says which of them count.
+    """A tensor that is added to the logits, or that selects logits.
 
     Attributes:
         tensor: broadcast to the logits.
-        labels: of its axes.
-        bias: it is added.
-        inverted: a bool mask holds where the keys are not seen; a bias is taken off.
-        fill: what stands in place of logits that are not seen.
+        labels: the labels of its axes.
+        bias: whether it is added.
+        inverted: a bool mask is true for masked keys; a bias is subtracted.
+        fill: the value that replaces masked logits.
     """
 
     tensor: Tensor
@@ -52,7 +52,7 @@ class Mask(NamedTuple):
 
 @by_identity
 class View(NamedTuple):
-    """A tensor with a name for each axis that is not of size 1."""
+    """A tensor with a label for each axis that is not of size 1."""
 
     root: Tensor
     labels: Labels
@@ -60,13 +60,13 @@ class View(NamedTuple):
 
 @dataclass(frozen=True)
 class Logits:
-    """Scaled products of queries and keys, masked.
+    """Scaled products of queries and keys, with masks.
 
     Attributes:
         query, key: the tensors multiplied.
-        batch, queries, source: names of the axes that both have, that only the queries have,
-            and that only the keys have.
-        scale: of the products.
+        batch, queries, source: the labels of the axes that both have, that only the queries have,
+            and of the axis that only the keys have.
+        scale: the factor of the products.
         masks: in the order in which they are applied.
         inside: all tensors from the product on.
     """
@@ -82,13 +82,13 @@ class Logits:
 
     @property
     def time(self) -> Label:
-        """The name of the axis that tells queries apart; others that they alone have are heads."""
+        """The label of the query axis. Other axes that only the queries have are heads."""
         return self.queries[-1]
 
 
 @dataclass
 class _Chain:
-    """What is found on the way down."""
+    """The scale, masks and tensors found so far."""
 
     scale: float = 1.0
     masks: list[Mask] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Finder:
     """Finds logits in one program.
 
     Args:
-        made: tensor -> its node.
+        made: tensor -> its producer.
     """
 
     def __init__(self, made: Mapping[Tensor, Node]) -> None:
@@ -109,8 +109,8 @@ class Finder:
         self.scalar = constants.scalar
 
     def logits(self, tensor: Tensor, axis: int) -> Logits | None:
-        """What `tensor` is, if it is logits whose keys lie along `axis`; its axes are named by
-        their numbers."""
+        """`tensor` as logits with keys along `axis`; None if it is not. Axes are labelled by their
+        numbers."""
         dims = tensor.type.shape
         names: Axes = tuple(None if dim == 1 else i for i, dim in enumerate(dims))
         if names[axis] is None:
@@ -123,7 +123,8 @@ class Finder:
         return None if product is None else self._named(product, axes, axis, chain)
 
     def _down(self, tensor: Tensor, names: Axes, chain: _Chain) -> tuple[Node, Axes, _Chain] | None:
-        """The product, the names of its axes, and what is done to it; None for something else."""
+        """The product, the labels of its axes, and what is applied to it; None if there is no
+        product."""
         while (node := self.made.get(tensor)) is not None:
             chain.inside.append(tensor)
             if product_of(node) is not None:
@@ -199,7 +200,7 @@ class Finder:
         )  # fmt: skip
 
     def is_causal(self, mask: Mask, logits: Logits) -> bool:
-        """Whether it lets query i see the keys 0 to i."""
+        """Whether query i sees exactly the keys 0 to i."""
         if mask.inverted:
             return False
         tensor, labels = mask.tensor, mask.labels
@@ -222,7 +223,7 @@ class Finder:
         return zero == 0 and isinstance(fill, float) and fill <= _NOTHING
 
     def _is_lower(self, tensor: Tensor, labels: Labels, logits: Logits) -> bool:
-        """Whether it holds where the number of the query is not below that of the key."""
+        """Whether it is true exactly where the index of the query is at least that of the key."""
         node = self.made.get(tensor)
         if node is None:
             return False
@@ -239,7 +240,7 @@ class Finder:
         return below is not None and self._is_lower(*below, logits)
 
     def _counts(self, tensor: Tensor, labels: Labels, along: Label) -> bool:
-        """Whether each element is its place along the axis of that name."""
+        """Whether each element equals its index along the axis with that label."""
         labels, node = _last(labels, tensor), self.made.get(tensor)
         if node is None or node.op is IOTA:
             return node is not None and labels[node.attrs["axis"]] == along
@@ -254,7 +255,7 @@ class Finder:
 
 
 def seen_through(node: Node, labels: Labels) -> tuple[Tensor, Labels] | None:
-    """The operand of what only moves axes or repeats it, and the names of its axes."""
+    """The operand of a node that only moves axes or broadcasts, and the labels of its axes."""
     moved = axis_map(node)
     if moved is not None:
         return node.inputs[0], _renamed(moved, labels, len(node.inputs[0].type.shape))
@@ -275,7 +276,7 @@ def _is_lower(value: np.ndarray[Any, Any], labels: Labels, logits: Logits) -> bo
 
 
 def _renamed(moved: Axes, names: Labels, rank: int) -> Any:
-    """The names of an operand's axes from those of the result's."""
+    """The labels of an operand's axes from those of the result."""
     below: list[Any] = [None] * rank
     for place, name in zip(moved, names, strict=True):
         if place is not None:
@@ -284,14 +285,14 @@ def _renamed(moved: Axes, names: Labels, rank: int) -> Any:
 
 
 def broadcast_labels(tensor: Tensor, names: Labels) -> Labels:
-    """The names of the axes of what is broadcast to a tensor whose axes have `names`."""
+    """The labels of the axes of a tensor that is broadcast to axes labelled `names`."""
     pairs = zip(tensor.type.shape, _last(names, tensor), strict=True)
     return tuple(None if dim == 1 else name for dim, name in pairs)
 
 
 def view_of(peeled: Peeled, parts: Axes, names: Labels, summed: str) -> View:
-    """The root of an operand of a product, whose result's axes have `names`; those summed over
-    are called (summed, 0), (summed, 1), ..."""
+    """The root of an operand of a product, whose result has axes labelled `names`. Contracted axes
+    are labelled (summed, 0), (summed, 1), ..."""
     own: list[Label | None] = []
     for part in parts:
         if part is None:

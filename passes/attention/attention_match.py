@@ -1,9 +1,9 @@
-"""Finding an attention around one softmax: what is computed of its weights, and of their slopes.
+"""Finds an attention around one softmax: the values computed from its weights and their adjoints.
 
-It goes from the softmax to all that uses it, in program order, and keeps for each value which of
-its axes is which and what polynomial it is (`attention_algebra`). Products with other tensors are
-the ends: the result, and the adjoints of values, queries and keys. If anything else needs one of
-these values, there is no attention to be made.
+It follows all uses of the softmax in program order, and records the labels of the axes of each
+value and its polynomial (`attention_algebra`). Products with other tensors are the ends: the
+result, and the adjoints of values, queries and keys. If another node needs one of these values,
+there is no match.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Found:
     """An attention.
 
     Attributes:
-        logits: what the softmax is taken of.
-        value: what the weights are multiplied with.
-        ends: what leaves it.
-        slopes: the adjoints of the result, each by the slope of the weights that it causes.
+        logits: the operand of the softmax.
+        value: the tensor that the weights are multiplied with.
+        ends: the values that leave the attention.
+        slopes: the adjoints of the result, by the adjoints of the weights that they cause.
     """
 
     logits: Logits
@@ -61,10 +61,10 @@ class _Product(NamedTuple):
 
     Attributes:
         result: its tensor.
-        term: the one, times the constant factor of the other.
-        labels: of the result's axes; ("free", i) for axis i of the other's root.
-        view: the other.
-        over_keys: it is summed over the keys, else over the queries.
+        term: the term, times the constant factor of the other operand.
+        labels: the labels of the result's axes; ("free", i) for axis i of the other operand's root.
+        view: the other operand.
+        over_keys: whether it contracts the keys; otherwise it contracts the queries.
     """
 
     result: Tensor
@@ -82,7 +82,7 @@ class _Matcher:
         self._products: list[_Product] = []
 
     def run(self) -> None:
-        """Looks at all that uses them."""
+        """Processes all users."""
         terms = self._terms
         while terms.waiting:
             place = heapq.heappop(terms.waiting)
@@ -138,7 +138,7 @@ class _Matcher:
         return _Product(node.outputs[0], scaled, tuple(result), view, over_keys)
 
     def finish(self) -> Found:
-        """All that was found, if it is an attention and nothing else needs what is inside."""
+        """The attention, if it is one and nothing else needs the values inside."""
         terms = self._terms
         for product in self._products:
             if product.over_keys and as_weights(product.term.poly) is not None:
@@ -150,7 +150,7 @@ class _Matcher:
         return Found(terms.logits, terms.value, ends, terms.slopes)
 
     def _escaped(self, tensor: Tensor) -> End:
-        """A value that is needed elsewhere: the adjoint of a bias may be."""
+        """A value with users outside: it may be the adjoint of a bias."""
         term = self._terms.terms.get(tensor)
         if term is None or not self._terms.is_of_bias(term.labels):
             raise NoMatch
@@ -158,7 +158,7 @@ class _Matcher:
         return End("bias", tensor, term.labels, factor, slope)
 
     def _end(self, product: _Product) -> End:
-        """The end that a product is, with names of its axes that all views share."""
+        """The end that a product represents, with labels that all views share."""
         terms, poly, over_keys = self._terms, product.term.poly, product.over_keys
         factor, slope = as_weights(poly), None
         wanted: View | None
@@ -181,7 +181,7 @@ class _Matcher:
 
 
 def _named(view: View) -> View:
-    """The values, with the axes that a product leaves free called by their places."""
+    """The values, with the axes that a product leaves free labelled by their positions."""
     pairs = enumerate(view.labels)
     return View(
         view.root,
@@ -190,7 +190,8 @@ def _named(view: View) -> View:
 
 
 def _agree(view: View, wanted: View) -> bool:
-    """Whether both are of one tensor and names agree, but for axes that a product leaves free."""
+    """Whether both views have the same root and labels, except for axes that a product leaves
+    free."""
     return view.root is wanted.root and all(
         a == b or (isinstance(a, tuple) and isinstance(b, tuple))
         for a, b in zip(view.labels, wanted.labels, strict=True)
@@ -203,14 +204,14 @@ def _agree(view: View, wanted: View) -> bool:
 def match(
     node: Node, nodes: Sequence[Node], users: Mapping[Tensor, list[int]], finder: Finder
 ) -> Found | None:
-    """The attention whose weights come from `node`, a softmax or an exponential; None for no
-    such thing.
+    """The attention whose weights come from `node`, a softmax or an exponential; None if there is
+    none.
 
     Args:
         node: one of `nodes`.
-        nodes: a program's, in order.
-        users: tensor -> the places in `nodes` of those that take it; the end of `nodes` for one
-            that the program gives.
+        nodes: the nodes of a program, in order.
+        users: tensor -> the indices in `nodes` of its users; `len(nodes)` for an output of the
+            program.
         finder: for that program.
     """
     start = _start(node, finder)
@@ -241,7 +242,7 @@ def match(
 
 
 def _start(node: Node, finder: Finder) -> tuple[Tensor, int, Poly, list[Node]] | None:
-    """The logits, the axis of their keys, what `node` makes of them, and what else it needs."""
+    """The logits, the axis of their keys, the polynomial of `node`, and its helper nodes."""
     if node.op is SOFTMAX:
         return node.inputs[0], node.attrs["axis"], WEIGHTS, []
     shifted = finder.made.get(node.inputs[0]) if node.op is EXP else None
@@ -270,8 +271,8 @@ def _start(node: Node, finder: Finder) -> tuple[Tensor, int, Poly, list[Node]] |
 
 
 def _axis_of_greatest(node: Node, logits: Tensor, labels: Labels) -> int | None:
-    """The axis along which `node` takes the greatest of `logits`; None for more than one, or where
-    the result, whose axes are `labels`, meets other rows than those it was taken of."""
+    """The axis along which `node` takes the maximum of `logits`; None if there are several, or if
+    the result, whose axes are `labels`, is combined with other rows."""
     axes = node.attrs["axes"]
     if node.inputs[0] is not logits or len(axes) != 1:
         return None

@@ -1,4 +1,4 @@
-"""What each operator makes of values that are made of a softmax's weights."""
+"""The effect of each operator on values that are computed from the weights of a softmax."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphc.ops.elementwise.comparison import WHERE
 from graphc.ops.elementwise.powers import INTEGER_POWER, RECIPROCAL, SQUARE
 from graphc.ops.reductions.reduction import REDUCE_SUM
 from graphc.ops.structure.state import IDENTITY
-from graphc.passes.attention.attention_algebra import Seen, as_logit_slope, constant, of_atom
+from graphc.passes.attention.attention_algebra import Poly, Seen, as_logit_slope, constant, of_atom
 from graphc.passes.attention.attention_logits import broadcast_labels
 from graphc.passes.attention.attention_terms import End, NoMatch, Term, Terms, float_cast
 from graphc.passes.attention.attention_views import axis_map
@@ -28,19 +28,12 @@ def _moved(m: Terms, node: Node) -> Term:
     return Term(tuple(None if axis is None else labels[axis] for axis in moved), poly)
 
 
-def _add(m: Terms, node: Node) -> Term:
-    labels, a, b = m.operands(node)
-    return Term(labels, a + b)
+def _binary(combine: Callable[[Poly, Poly], Poly]) -> Callable[[Terms, Node], Term]:
+    def rule(m: Terms, node: Node) -> Term:
+        labels, a, b = m.operands(node)
+        return Term(labels, combine(a, b))
 
-
-def _subtract(m: Terms, node: Node) -> Term:
-    labels, a, b = m.operands(node)
-    return Term(labels, a + constant(-1) * b)
-
-
-def _multiply(m: Terms, node: Node) -> Term:
-    labels, a, b = m.operands(node)
-    return Term(labels, a * b)
+    return rule
 
 
 def _divide(m: Terms, node: Node) -> Term:
@@ -51,10 +44,10 @@ def _divide(m: Terms, node: Node) -> Term:
     return Term(labels, a * inverse)
 
 
-def _power(exponent: Callable[[Node], int]) -> Callable[[Terms, Node], Term]:
+def _unary(function: Callable[[Node, Poly], Poly | None]) -> Callable[[Terms, Node], Term]:
     def rule(m: Terms, node: Node) -> Term:
         labels, poly = m.terms[node.inputs[0]]
-        found = poly.power(exponent(node))
+        found = function(node, poly)
         if found is None:
             raise NoMatch
         return Term(labels, found)
@@ -68,11 +61,6 @@ def _same(m: Terms, node: Node) -> Term:
     return m.terms[node.inputs[0]]
 
 
-def _negative(m: Terms, node: Node) -> Term:
-    labels, poly = m.terms[node.inputs[0]]
-    return Term(labels, constant(-1) * poly)
-
-
 def _broadcast(m: Terms, node: Node) -> Term:
     term = m.terms[node.inputs[0]]
     rank = len(node.outputs[0].type.shape)
@@ -80,7 +68,7 @@ def _broadcast(m: Terms, node: Node) -> Term:
 
 
 def _where(m: Terms, node: Node) -> Term:
-    """Only what the softmax did not see may be set to 0."""
+    """Only masked elements may be set to 0."""
     condition, x, y = node.inputs
     rank = len(node.outputs[0].type.shape)
     for kept, other in ((x, y), (y, x)):
@@ -124,14 +112,14 @@ def _sum(m: Terms, node: Node) -> Term | None:
 RULES: Mapping[OpDef, Callable[[Terms, Node], Term | None]] = {
     TRANSPOSE: _moved,
     RESHAPE: _moved,
-    ADD: _add,
-    SUBTRACT: _subtract,
-    MULTIPLY: _multiply,
+    ADD: _binary(lambda a, b: a + b),
+    SUBTRACT: _binary(lambda a, b: a + constant(-1) * b),
+    MULTIPLY: _binary(lambda a, b: a * b),
     DIVIDE: _divide,
-    NEGATIVE: _negative,
-    SQUARE: _power(lambda node: 2),
-    RECIPROCAL: _power(lambda node: -1),
-    INTEGER_POWER: _power(lambda node: int(node.attrs["exponent"])),
+    NEGATIVE: _unary(lambda node, poly: constant(-1) * poly),
+    SQUARE: _unary(lambda node, poly: poly.power(2)),
+    RECIPROCAL: _unary(lambda node, poly: poly.power(-1)),
+    INTEGER_POWER: _unary(lambda node, poly: poly.power(int(node.attrs["exponent"]))),
     CAST: _same,
     IDENTITY: _same,
     BROADCAST_TO: _broadcast,

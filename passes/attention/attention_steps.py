@@ -1,4 +1,4 @@
-"""In which steps an attention is best computed on a device."""
+"""Selects how an attention is computed on a device."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from graphc.ir.node import Node
 from graphc.ir.program import Program
 from graphc.ir.types import TensorType
 from graphc.ops.nn.attention import ATTENTION, ATTENTION_GRADIENT
-from graphc.passes.core.base import Pass, PassResult, run_bodies
+from graphc.passes.core.base import Pass, PassResult, rewrite_nodes
 from graphc.passes.core.target import Target
 
-# Of float32 on two cores, at more weights than this (16 MiB) a loop over 128 queries of an entry
-# of the batch takes 0.2 to 0.9 times as long as all at once, forward and backward, and below
-# half of it up to 1.7 times: what a turn makes stays in the cache. An accelerator's caches are
-# small beside its memory: there the loop saves memory only.
+# Measured for float32 on two cores: with more weights than this (16 MiB), a loop over 128 queries
+# of a batch entry takes 0.2 to 0.9 of the time of all at once, forward and backward, because its
+# values stay in the cache. With less than half as many it takes up to 1.7 times as long. The caches
+# of accelerators are small beside their memory, so there the loop only saves memory.
 _FEWEST_WEIGHTS: Mapping[str, int] = {"cpu": 1 << 22, "any": 1 << 22}
 _FEWEST_ELSEWHERE = 1 << 27
 _SHORTEST = 256  # queries
 _ROWS, _FEWER_ROWS = 128, 64
-_LONG = 1 << 16  # heads * source: from here on a turn has fewer rows
-_WIDEST_HEAD = 128  # that cuDNN takes on all devices that it supports
+_LONG = 1 << 16  # heads * source: from here on an iteration has fewer rows
+_WIDEST_HEAD = 128  # cuDNN supports this on all its devices
 
 Steps = dict[str, Any]
 
 
 def steps(operands: Sequence[TensorType], attrs: Mapping[str, Any], target: Target) -> Steps:
-    """The attributes of `Attention` that say how: `rows`, `each_entry`, `flash`; none for at once.
+    """The attributes of `Attention` that select the method: `rows`, `each_entry`, `flash`; empty
+    for all at once.
 
     Args:
-        operands: query, key, value, and the masks: global types, sizes known.
-        attrs: of the operator.
-        target: what the program is compiled for.
+        operands: the global types of query, key, value and masks, with known sizes.
+        attrs: the attributes of the operator.
+        target: the compilation target.
     """
     if target.platform == "gpu" and target.flash and _suits_cudnn(operands, attrs):
         return {"flash": True}
@@ -50,7 +51,7 @@ def steps(operands: Sequence[TensorType], attrs: Mapping[str, Any], target: Targ
 
 
 def _suits_cudnn(operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> bool:
-    """Whether `jax.nn.dot_product_attention` hands it to cuDNN, with the same meaning."""
+    """Whether `jax.nn.dot_product_attention` passes it to cuDNN, with the same meaning."""
     query, key, value, *masks = operands
     _, time, _, depth = query.shape
     source = key.shape[1]
@@ -74,43 +75,33 @@ def _suits_cudnn(operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> bo
 
 @dataclass(frozen=True)
 class StepAttention(Pass):
-    """Sets how each `Attention` and its gradient are computed: all at once; some queries at a
-    time, which needs memory for the weights of these only; or by cuDNN's flash attention.
+    """Selects how each `Attention` and its gradient are computed: all at once; some queries at a
+    time, with memory only for their weights; or by cuDNN's flash attention.
 
-    XLA has no such choice: it computes what it is given, and writes all weights to memory.
+    XLA has no such choice: it computes the given operations, and writes all weights to memory.
 
-    Must not: touch short ones, for which loops cost more than they save; nor ask for cuDNN where
-    it may not be there (a program for any platform), or for what it does not do: float32,
-    dropout, odd lengths, masks of causal attention.
+    Must not: change short ones, for which loops cost more than they save; select cuDNN if it may be
+    missing (a program for any platform), or for cases that it does not support: float32, dropout,
+    odd lengths, masks of causal attention.
 
     Attributes:
-        target: the device at hand.
+        target: the compilation target.
     """
 
     target: Target = field(default_factory=Target)
 
     def run(self, program: Program) -> PassResult:
-        changed = 0
-        nodes: list[Node] = []
-        for node in program.nodes:
-            after, inside = self._stepped(node)
-            nodes.append(after)
-            changed += inside
-        if not changed:
-            return PassResult(program, 0)
-        return PassResult(program.replace(nodes=tuple(nodes)), changed)
+        return rewrite_nodes(self, program, self._stepped)
 
-    def _stepped(self, node: Node) -> tuple[Node, int]:
-        if node.regions:
-            return run_bodies(self, node)
+    def _stepped(self, node: Node) -> Node:
         if node.op not in (ATTENTION, ATTENTION_GRADIENT):
-            return node, 0
+            return node
         if node.attrs["rows"] or node.attrs["each_entry"] or node.attrs["flash"]:
-            return node, 0  # as it was asked for
+            return node  # the user chose
         types = [tensor.type for tensor in node.inputs]
         if node.op is ATTENTION_GRADIENT:
             del types[3]  # dy
         if node.attrs["dropout"]:
             del types[-1]  # the key, or what was kept
         found = steps(types, node.attrs, self.target)
-        return (node.replace(attrs={**node.attrs, **found}), 1) if found else (node, 0)
+        return node.replace(attrs={**node.attrs, **found}) if found else node

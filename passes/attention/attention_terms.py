@@ -1,4 +1,4 @@
-"""What is known of the values around one softmax: see `attention_match`."""
+"""The values around one softmax that are known so far: see `attention_match`."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from graphc.passes.attention.attention_views import Label, Labels, Product, peel
 
 @by_identity
 class Term(NamedTuple):
-    """A value that is made of the weights: the names of its axes, and what it is."""
+    """A value computed from the weights: the labels of its axes, and its polynomial."""
 
     labels: Labels
     poly: Poly
 
 
 class End(NamedTuple):
-    """What leaves the attention.
+    """A value that leaves the attention.
 
     Attributes:
         kind: "result", "value", "query", "key" (the adjoints of these) or "bias".
         tensor: the value.
-        labels: of its axes.
-        factor: how many times the result or the adjoint.
-        slope: whose adjoint it is; None for the result.
+        labels: the labels of its axes.
+        factor: its multiple of the result or of the adjoint.
+        slope: the adjoint of the weights that it derives from; None for the result.
     """
 
     kind: str
@@ -44,26 +44,26 @@ class End(NamedTuple):
 
 
 class NoMatch(Exception):
-    """These nodes are no attention."""
+    """These nodes are not an attention."""
 
 
 @dataclass
 class Terms:
-    """Values made of the weights of one softmax, and what leaves them.
+    """Values computed from the weights of one softmax, and the ends.
 
     Attributes:
-        nodes: the program's, in order.
-        users: tensor -> the places in `nodes` of those that take it; the end of `nodes` for one
-            that the program gives.
+        nodes: the nodes of the program, in order.
+        users: tensor -> the indices in `nodes` of its users; `len(nodes)` for an output of the
+            program.
         finder: for that program.
-        logits: what the softmax is taken of.
+        logits: the operand of the softmax.
         terms: the values.
-        ends: what leaves them.
-        value: what the weights are multiplied with, once that is known.
-        slopes: the adjoints of the result, each by the slope of the weights that it causes.
-        inside: tensors that nothing else may need.
-        done: places of nodes that are explained.
-        waiting: places of nodes that are to be looked at.
+        ends: the values that leave the attention.
+        value: the tensor that the weights are multiplied with, once known.
+        slopes: the adjoints of the result, by the adjoints of the weights that they cause.
+        inside: tensors that no other node may need.
+        done: the indices of nodes that are explained.
+        waiting: the indices of nodes to process.
     """
 
     nodes: Sequence[Node]
@@ -80,7 +80,7 @@ class Terms:
     _slope_labels: dict[Tensor, tuple[Labels, Slope, float]] = field(default_factory=dict)
 
     def learn(self, tensor: Tensor, term: Term) -> None:
-        """`tensor` is `term`; what uses it is looked at next."""
+        """Records `tensor` as `term`, and schedules its users."""
         self.terms[tensor] = term
         self.inside.add(tensor)
         for place in self.users.get(tensor, ()):
@@ -88,7 +88,7 @@ class Terms:
                 heapq.heappush(self.waiting, place)
 
     def leads_nowhere(self, tensor: Tensor) -> bool:
-        """Whether only what is replaced needs `tensor`, be it by way of others."""
+        """Whether only replaced nodes need `tensor`, directly or indirectly."""
         waiting, seen = [tensor], {tensor}
         while waiting:
             for place in self.users.get(waiting.pop(), ()):
@@ -102,14 +102,15 @@ class Terms:
         return True
 
     def is_of_bias(self, labels: Labels) -> bool:
-        """Whether a bias has just these axes."""
+        """Whether a bias has exactly these axes."""
         return any(
             mask.bias and set(mask.labels) - {None} == set(labels) - {None}
             for mask in self.logits.masks
         )
 
     def logit_slope(self, poly: Poly) -> tuple[Slope, float]:
-        """The slope and the factor of an adjoint of the logits, masked as those are."""
+        """The adjoint of the weights, and the factor, in an adjoint of the logits with the same
+        masks."""
         found = as_logit_slope(poly)
         masks = {
             self.finder.plain(mask.tensor, mask.labels).root
@@ -121,9 +122,9 @@ class Terms:
         return found.slope, found.factor
 
     def operands(self, node: Node) -> tuple[Labels, Poly, Poly]:
-        """Both operands of an elementwise node, and the names of the result's axes.
+        """Both operands of an elementwise node, and the labels of the result's axes.
 
-        What is multiplied by what is known to be 0 does not matter.
+        A factor beside a known 0 does not matter.
         """
         rank = len(node.outputs[0].type.shape)
         known = [self.terms.get(tensor) for tensor in node.inputs]
@@ -145,7 +146,7 @@ class Terms:
         return labels, polys[0], polys[1]
 
     def _slope(self, tensor: Tensor, labels: Labels) -> Term:
-        """What meets the weights from elsewhere: it must be their adjoint."""
+        """An operand from outside that is combined with the weights: it must be their adjoint."""
         own = list(broadcast_labels(tensor, labels))
         unknown = [i for i, dim in enumerate(tensor.type.shape) if dim != 1 and own[i] is None]
         if unknown:
@@ -165,7 +166,8 @@ class Terms:
         return term
 
     def _adjoint_of_weights(self, tensor: Tensor, labels: Labels) -> tuple[Slope, float]:
-        """The slope that a product of the result's adjoint and the values is, and its factor."""
+        """The adjoint of the weights as a product of the result's adjoint and the values, and its
+        factor."""
         known = self._slope_labels.get(tensor)
         if known is not None:
             if known[0] != labels:
@@ -173,7 +175,9 @@ class Terms:
             return known[1], known[2]
         node = self.finder.made.get(tensor)
         product = None if node is None else product_of(node)
-        if product is None or set(labels) - {None} != self._all_labels():
+        logits = self.logits
+        everything = {*logits.batch, *logits.queries, logits.source}
+        if product is None or set(labels) - {None} != everything:
             raise NoMatch
         sides = [{labels[p] for p in parts if p is not None and p >= 0} for parts in product.parts]
         v = 0 if self.logits.source in sides[0] else 1
@@ -194,11 +198,8 @@ class Terms:
         self._slope_labels[tensor] = labels, slope, of_value * of_adjoint
         return slope, of_value * of_adjoint
 
-    def _all_labels(self) -> set[Any]:
-        return {*self.logits.batch, *self.logits.queries, self.logits.source}
-
     def is_value(self, view: View) -> None:
-        """Takes `view` for the values, which are the same everywhere."""
+        """Records `view` as the values, which must be the same everywhere."""
         if self.value is None:
             own = [label for label in view.labels if not isinstance(label, tuple)]
             if set(own) - {None} != {*self.logits.batch, self.logits.source}:
@@ -213,7 +214,7 @@ class Terms:
 
 
 def _merged(all_labels: Sequence[Labels], rank: int) -> Labels:
-    """The names of the axes of a result, of those of its operands."""
+    """The labels of the axes of a result, from those of its operands."""
     merged: list[Any] = [None] * rank
     for labels in all_labels:
         for i, label in enumerate(labels, rank - len(labels)):

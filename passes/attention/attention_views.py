@@ -1,4 +1,4 @@
-"""Which axis of an operand is which, seen through transposes, units and constant factors."""
+"""Maps the axes of operands through transposes, axes of size 1 and constant factors."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Axes: TypeAlias = tuple[int | None, ...]
 
 
 class Peeled(NamedTuple):
-    """A tensor as a constant times another, axes moved.
+    """A tensor as a constant multiple of another with moved axes.
 
     Attributes:
-        root: the other.
-        axes: for each axis of the tensor that of the root; None for those of size 1.
+        root: the other tensor.
+        axes: for each axis of the tensor the axis of the root; None for axes of size 1.
         factor: the constant.
-        through: the tensors between, `root` not among them.
+        through: the tensors in between, without `root`.
     """
 
     root: Tensor
@@ -34,7 +34,7 @@ class Peeled(NamedTuple):
     through: tuple[Tensor, ...]
 
     def labels(self, own: Sequence[Label | None]) -> Labels:
-        """Those of the root's axes, from those of the tensor's."""
+        """The labels of the root's axes from those of the tensor."""
         found: list[Label | None] = [None] * len(self.root.type.shape)
         for axis, label in zip(self.axes, own, strict=True):
             if axis is not None:
@@ -48,9 +48,9 @@ def peel(
     scalar: Callable[[Tensor], Any],
     also: Callable[[Node], Tensor | None] = lambda node: None,
 ) -> Peeled:
-    """`tensor` without what is only a matter of axes and constants.
+    """`tensor` without changes of axes and constant factors.
 
-    `also` names the operand of a node that is to be looked through besides, if any.
+    `also` returns the operand of another node to look through, or None.
     """
     axes: Axes = tuple(None if dim == 1 else i for i, dim in enumerate(tensor.type.shape))
     factor, through = 1.0, []
@@ -80,7 +80,8 @@ def _widened(node: Node) -> Tensor | None:
 
 
 def axis_map(node: Node) -> Axes | None:
-    """For each axis of the result that of the operand, of a transpose or a reshape of units."""
+    """The axis of the operand for each axis of the result, for a transpose or a reshape that only
+    adds or removes axes of size 1."""
     if node.op is TRANSPOSE:
         return tuple(node.attrs["perm"])
     if node.op is not RESHAPE:
@@ -93,7 +94,7 @@ def axis_map(node: Node) -> Axes | None:
 
 
 def scaling(node: Node, scalar: Callable[[Tensor], Any]) -> tuple[Tensor, float] | None:
-    """The operand and the constant, of a multiplication by one."""
+    """The operand and the constant of a multiplication by a constant."""
     if node.op is NEGATIVE:
         return node.inputs[0], -1.0
     if node.op not in (MULTIPLY, DIVIDE):
@@ -108,12 +109,12 @@ def scaling(node: Node, scalar: Callable[[Tensor], Any]) -> tuple[Tensor, float]
 
 
 class Product(NamedTuple):
-    """A product of two operands, with the part that each of their axes plays.
+    """A product of two operands, with the role of each of their axes.
 
     Attributes:
         operands: both.
-        parts: for each operand and axis: that of the result, or -1 - j for the jth pair that is
-            summed over, or None for one that is only repeated.
+        parts: for each operand and axis: the axis of the result, -1 - j for the jth contracted
+            pair, or None for a broadcast axis.
     """
 
     operands: tuple[Tensor, Tensor]
@@ -121,7 +122,7 @@ class Product(NamedTuple):
 
 
 def product_of(node: Node) -> Product | None:
-    """None of other operators."""
+    """The product; None for other operators."""
     if node.op is DOT_GENERAL:
         return _dot_general(node)
     return _matmul(node) if node.op is MATMUL else None

@@ -1,4 +1,4 @@
-"""Fuse attention: the usual spellings of it become the one operator."""
+"""Fuse attention: the usual forms of attention become one operator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphc.passes.attention.attention_logits import Finder
 from graphc.passes.attention.attention_match import Found, match
 from graphc.passes.attention.attention_steps import steps
 from graphc.passes.attention.attention_terms import NoMatch
-from graphc.passes.core.base import Pass, PassResult, run_bodies
+from graphc.passes.core.base import Pass, PassResult, run_all_bodies
 from graphc.passes.core.target import Target
 
 _FEWEST_WEIGHTS = 1 << 16  # smaller ones are not looked at
@@ -26,52 +26,41 @@ _FEWEST_WEIGHTS = 1 << 16  # smaller ones are not looked at
 
 @dataclass(frozen=True)
 class FuseAttention(Pass):
-    """Makes `softmax(scale * query @ key^T + masks) @ value`, in its usual spellings, the operator
-    `Attention`, and what computes its adjoints `AttentionGradient`.
+    """Replaces `softmax(scale * query @ key^T + masks) @ value`, in its usual forms, by the
+    operator `Attention`, and the computation of its adjoints by `AttentionGradient`.
 
-    It starts at each softmax (the operator, or exponentials over their sum) and follows the values
-    both ways: to the product of queries and keys, and to all that uses the weights. Axes may lie
-    in any order; several may be heads, and queries may share keys. The scale may be a factor or a
-    divisor of any operand; masks may be added or chosen with `where`. The backward pass may have
-    been written by any differentiator: see `attention_algebra`.
+    It starts at each softmax (the operator, or exponentials over their sum) and searches in both
+    directions: back to the product of queries and keys, and on to all uses of the weights. Axes may
+    be in any order; several may be heads, and queries may share keys. The scale may be a factor or
+    a divisor of any operand; masks may be added or selected with `where`. Any differentiator may
+    have written the backward pass: see `attention_algebra`.
 
-    Worth it: XLA takes the products one by one and keeps all weights in memory, time * source
-    elements for each head. The operator can be computed some queries at a time, or by the
-    device's library: see `StepAttention`.
+    XLA computes the products one by one and keeps all weights in memory, time * source elements for
+    each head. The operator can be computed some queries at a time, or by the device's library: see
+    `StepAttention`.
 
-    Must not: be applied where the weights are needed for anything else, a fetch say; nor to
-    attention that is computed at once anyway, which would gain nothing. Results are those of
-    exact arithmetic: rounding differs, and a query that sees no key gives the mean of some values:
-    of all in place of NaN where `where` hides them with minus infinity, of those that a causal
-    mask leaves where an added mask hides the rest.
+    Must not: apply if the weights have other uses, such as a fetch; or to attention that is
+    computed at once anyway, which would gain nothing. Results equal those of exact arithmetic, but
+    rounding differs, and a query that sees no key returns the mean of some values: of all values
+    instead of NaN if `where` masks them with minus infinity, and of the values that a causal mask
+    leaves if an added mask hides them.
 
     Attributes:
-        target: the device at hand.
-        every: fuse short ones too.
+        target: the compilation target.
+        every: also fuse short ones.
     """
 
     target: Target = field(default_factory=Target)
     every: bool = False
 
     def run(self, program: Program) -> PassResult:
-        changed = 0
-        nodes: list[Node] = []
-        node = None
+        program, changed = run_all_bodies(self, program)
+        starts = [node for node in program.nodes if self._may_start(node)]
         try:
-            for node in program.nodes:
-                inside = 0
-                if node.regions:
-                    node, inside = run_bodies(self, node)
-                nodes.append(node)
-                changed += inside
-            if changed:
-                program = program.replace(nodes=tuple(nodes))
-            starts = [node for node in program.nodes if self._may_start(node)]
             program, fused = self._fused(program, starts)
-            changed += fused
         except Exception as error:
-            raise self.fault(node, error) from error
-        return PassResult(program, changed)
+            raise self.fault(None, error) from error
+        return PassResult(program, changed + fused)
 
     def _may_start(self, node: Node) -> bool:
         if node.op is not SOFTMAX and node.op is not EXP:
@@ -83,10 +72,10 @@ class FuseAttention(Pass):
         return self.every or prod(known) >= _FEWEST_WEIGHTS
 
     def _fused(self, program: Program, starts: Sequence[Node]) -> tuple[Program, int]:
-        """The program with the attentions around `starts`, and how many there are.
+        """The program with the attentions around `starts`, and their number.
 
-        They are put in all at once, since a program of many blocks takes long to sort. Where two
-        overlap, or one contains what another needs, they are put in one after the other.
+        They are inserted all at once, because sorting a program of many blocks takes long. If two
+        overlap, or one contains operands of another, they are inserted one after the other.
         """
         producers, places = program.producers(), _places(program)
         more: list[Node] = []
@@ -125,7 +114,7 @@ class FuseAttention(Pass):
         producers: Mapping[Tensor, Node],
         places: Mapping[Tensor, list[int]],
     ) -> tuple[Sequence[Node], dict[Tensor, Tensor]] | None:
-        """The nodes of the attention around a softmax, and what they give in place of what."""
+        """The nodes of the attention around a softmax, and the tensors that they replace."""
         finder = Finder(producers)
         found = match(node, program.nodes, places, finder)
         return None if found is None else self._built(found, finder, node)
@@ -146,7 +135,7 @@ class FuseAttention(Pass):
 
 
 def _places(program: Program) -> dict[Tensor, list[int]]:
-    """Tensor -> where the nodes stand that take it; the end for what the program gives."""
+    """Tensor -> the indices of its users; `len(nodes)` for an output of the program."""
     found: dict[Tensor, list[int]] = {}
     for place, node in enumerate(program.nodes):
         for tensor in node.inputs:

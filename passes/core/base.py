@@ -1,16 +1,17 @@
-"""What a pass is.
+"""The base class of passes, and the scan that most of them use.
 
-The docstring of a pass answers three questions: what it does; why it is worth doing before JAX
-sees the program (XLA fuses, schedules and folds by itself, so a pass must make the program
-smaller to trace, or know something that XLA does not); and when it must not.
+The docstring of a pass answers three questions: what it does; why it is useful before JAX sees the
+program (XLA fuses, schedules and folds by itself, so a pass must make the program smaller to trace,
+or use facts that XLA does not have); and when it must not apply.
 """
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import ClassVar, NamedTuple
 
 from graphc.errors import PassError
@@ -21,10 +22,8 @@ _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class PassResult(NamedTuple):
-    """A pass's answer: the program after it, and how many changes it made.
-
-    With no changes it is the very program that went in.
-    """
+    """The program after a pass, and the number of changes. Without changes it is the input program
+    itself."""
 
     program: Program
     changed: int
@@ -39,9 +38,9 @@ class Pass(ABC):
     `fold-constants`.
     """
 
-    once: ClassVar[bool] = False  # of no use, or wrong, in a second round
-    optional: ClassVar[bool] = True  # what `without_passes` may leave out
-    exact: ClassVar[bool] = True  # else it rounds otherwise than before: not to be validated
+    once: ClassVar[bool] = False  # useless or wrong in a second round
+    optional: ClassVar[bool] = True  # may be disabled by `without_passes`
+    exact: ClassVar[bool] = True  # False: it changes rounding, so it is not validated
 
     @property
     def name(self) -> str:
@@ -57,16 +56,16 @@ class Pass(ABC):
         """The program after this pass.
 
         Raises:
-            PassError: the pass does not know how to go on; names the node and the user's line.
+            PassError: the pass failed. The error names the node and the user's line.
         """
 
     def notes(self, program: Program) -> tuple[str, ...]:
-        """What the user may want to know of a program after this pass: sentences for the pass
-        report, such as why it leaves something as it is."""
+        """Sentences about the program after this pass for the pass report, such as why something
+        stays unchanged."""
         return ()
 
     def fault(self, node: Node | None, error: Exception) -> PassError:
-        """The error to raise from `error`, which came up at `node`."""
+        """The error to raise from `error`, which occurred at `node`."""
         what = f"pass {self.name} failed"
         if node is not None:
             what += f" at {node.op.name} {node.name!r}"
@@ -83,31 +82,75 @@ def _name_of(class_name: str) -> str:
     return _WORD.sub("-", class_name).lower()
 
 
-def run_bodies(a_pass: Pass, node: Node) -> tuple[Node, int]:
-    """`node` with `a_pass` run on its regions, and the number of changes there.
+def with_bodies(node: Node, results: Sequence[PassResult]) -> tuple[Node, int]:
+    """`node` with its regions replaced by `results`, one for each, and the number of changes.
 
-    A body's ports stay, so the node around it fits as before.
+    The ports of a body stay the same, so the node around it still fits.
     """
-    results = [a_pass.run(body) for body in node.regions]
     changed = sum(result.changed for result in results)
     if not changed:
         return node, 0
     return node.replace(regions=tuple(result.program for result in results)), changed
 
 
+def run_bodies(a_pass: Pass, node: Node) -> tuple[Node, int]:
+    """`node` with `a_pass` run on its regions, and the number of changes there."""
+    return with_bodies(node, [a_pass.run(body) for body in node.regions])
+
+
 def run_all_bodies(a_pass: Pass, program: Program) -> tuple[Program, int]:
     """The program with `a_pass` run on the regions of all nodes, and the number of changes."""
-    nodes, changed = [], 0
-    for node in program.nodes:
-        if node.regions:
-            node, inside = run_bodies(a_pass, node)
-            changed += inside
-        nodes.append(node)
-    return (program.replace(nodes=tuple(nodes)) if changed else program), changed
+    return rewrite_nodes(a_pass, program, lambda node: node)
 
 
-def redirect(ports: tuple[Port, ...], instead: dict[Tensor, Tensor]) -> tuple[Port, ...]:
-    """The output ports with their tensors replaced where `instead` has another."""
+def rewrite_nodes(
+    a_pass: Pass,
+    program: Program,
+    rewrite: Callable[[Node], Node | Sequence[Node]],
+    *,
+    enter: Callable[[Node], tuple[Node, int]] | None = None,
+    instead: Mapping[Tensor, Tensor] | None = None,
+    nodes: list[Node] | None = None,
+) -> PassResult:
+    """The program after one scan in program order, with each node replaced by `rewrite(node)`.
+
+    Args:
+        rewrite: returns `node` itself to keep it, another node, or any number of nodes.
+        enter: processes the bodies of a node before `rewrite` sees it, and returns the node and the
+            number of changes; by default, `a_pass` runs on each body.
+        instead: tensor -> the tensor to use in its place. `rewrite` may add to it.
+        nodes: a list for the new nodes, to which `rewrite` may append too.
+
+    Raises:
+        PassError: `rewrite` or `enter` failed. The error names the node.
+    """
+    enter = enter or partial(run_bodies, a_pass)
+    instead, nodes = {} if instead is None else instead, [] if nodes is None else nodes
+    changed = 0
+    node = None
+    try:
+        for node in program.nodes:
+            if instead and not instead.keys().isdisjoint(node.inputs):
+                node = node.replace(inputs=tuple([instead.get(t, t) for t in node.inputs]))
+            if node.regions:
+                node, inside = enter(node)
+                changed += inside
+            after = rewrite(node)
+            if after is node:
+                nodes.append(node)
+                continue
+            changed += 1
+            nodes += (after,) if isinstance(after, Node) else after
+    except Exception as error:
+        raise a_pass.fault(node, error) from error
+    if not changed:
+        return PassResult(program, 0)
+    outputs = redirect(program.outputs, instead)
+    return PassResult(program.replace(nodes=tuple(nodes), outputs=outputs), changed)
+
+
+def redirect(ports: tuple[Port, ...], instead: Mapping[Tensor, Tensor]) -> tuple[Port, ...]:
+    """The output ports, with each tensor in `instead` replaced."""
     if not any(port.tensor in instead for port in ports):
         return ports
     return tuple(port._replace(tensor=instead.get(port.tensor, port.tensor)) for port in ports)

@@ -1,7 +1,7 @@
-"""What each node of a program costs, estimated from shapes alone: nothing is compiled.
+"""The cost of each node of a program, estimated from shapes alone: nothing is compiled.
 
-The cost rule of each operator says it: see `graphc.ir.costs`. XLA's own figures, after fusion,
-are those of `Executable.cost`.
+The cost rule of each operator computes it: see `graphc.ir.costs`. `Executable.cost` gives XLA's own
+figures, after fusion.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from graphc.ops.catalogue import CATALOGUE
 
 
 class _Costs:
-    """What cost rules are given."""
+    """The context of cost rules."""
 
     catalogue: Mapping[str, OpDef] = CATALOGUE
 
@@ -32,7 +32,7 @@ _COSTS = _Costs()
 
 
 def program_costs(program: Program) -> list[tuple[Node, Cost]]:
-    """Every node with its cost, in program order; that of a loop is of all its iterations.
+    """Every node with its cost, in program order. The cost of a loop includes all its iterations.
 
     Raises:
         ShapeError: a size is not bound.

@@ -1,4 +1,4 @@
-"""What bodies take that is the same in each of their turns: where it stands, how to take more."""
+"""The loop-invariant operands of bodies: their positions, and how to add more."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, region
 from graphc.ops.control.branching import SWITCH
 from graphc.ops.control.calling import CALL
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.mapping import MAP
 from graphc.ops.control.scan import SCAN
 from graphc.ops.control.while_loops import WHILE
@@ -16,10 +17,10 @@ _LOOPS = (SCAN, WHILE)
 
 
 def invariants(node: Node) -> range:
-    """The places of the operands that are the same in each turn of the node's bodies; empty for
-    a node without bodies that run."""
+    """The positions of the operands that are the same in each iteration of the bodies; empty for a
+    node without bodies that run."""
     if node.op in _LOOPS:
-        return range(node.attrs["consts"])
+        return range(len(LoopView.of(node).outer.consts))
     if node.op is MAP:
         return range(node.attrs["mapped"], len(node.inputs))
     if node.op is SWITCH:
@@ -28,15 +29,15 @@ def invariants(node: Node) -> range:
 
 
 def inner(node: Node, place: int, body: Program) -> Tensor:
-    """The input of a body that stands for the operand at `place`."""
+    """The input of a body that represents the operand at `place`."""
     return body.inputs[place - 1 if node.op is SWITCH else place].tensor
 
 
 def with_invariants(node: Node, outer: Sequence[Tensor], bodies: Sequence[Program]) -> Node:
-    """The node with operands more, for bodies that take as many more at the end of theirs.
+    """The node with additional operands, for bodies with as many additional inputs at their end.
 
     Args:
-        bodies: one for each region; the new inputs stand last, and are moved to their place.
+        bodies: one for each region. Their new inputs, which are last, are moved to their position.
     """
     at = invariants(node).stop
     start = at - 1 if node.op is SWITCH else at
@@ -48,11 +49,9 @@ def with_invariants(node: Node, outer: Sequence[Tensor], bodies: Sequence[Progra
         inputs = [*own[:start], *new, *own[start:]]
         return region(body.name, inputs, body.nodes, body.output_tensors())
 
-    attrs = dict(node.attrs)
-    if node.op in _LOOPS:
-        attrs["consts"] += count
+    counts = {"consts": at + count} if node.op in _LOOPS else {}
     return node.replace(
         inputs=(*node.inputs[:at], *outer, *node.inputs[at:]),
-        attrs=attrs,
+        attrs={**node.attrs, **counts},
         regions=tuple(placed(body) for body in bodies),
     )

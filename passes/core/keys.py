@@ -1,4 +1,4 @@
-"""Keys under which equal nodes, attributes and bodies are found."""
+"""Keys by which equal nodes, attributes and bodies are found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphc.ir.program import Program
 
 
 def kind_key(node: Node) -> Hashable:
-    """Equal for nodes that would compute the same of the same operands, of the same types."""
+    """Equal for nodes that compute the same function of operands of the same types."""
     types = tuple([t.type for t in node.inputs])
     if not node.op.attrs and not node.regions:
         return node.op, types, node.device
@@ -22,7 +22,7 @@ def kind_key(node: Node) -> Hashable:
 
 
 def attrs_key(op: OpDef, attrs: Mapping[str, Any]) -> Hashable:
-    """Equal for attributes that are the same to the bit."""
+    """Equal for attributes that are bitwise equal."""
     return tuple(_value_key(attrs[name]) for name in op.attrs)
 
 
@@ -38,7 +38,7 @@ def _value_key(value: Any) -> Hashable:
 
 
 def body_key(body: Program) -> Hashable:
-    """Equal for bodies that are the same but for the identity of their tensors."""
+    """Equal for bodies that differ only in the identity of their tensors."""
     inputs = body.input_tensors()
     number = {tensor: i for i, tensor in enumerate(inputs)}
     rows: list[Hashable] = []
@@ -53,7 +53,8 @@ def body_key(body: Program) -> Hashable:
 
 
 class _Content:
-    """An array as a key. Hashes a sample: whole arrays are compared where samples agree."""
+    """An array as a key. The hash covers a sample; whole arrays are compared if the samples
+    agree."""
 
     __slots__ = ("array", "hash")
 

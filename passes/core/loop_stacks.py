@@ -1,4 +1,4 @@
-"""What a loop takes and gives turn by turn, for passes that move work behind it."""
+"""The stacks that a loop reads and writes, for passes that move work after the loop."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure
 from graphc.ir.rewrite import used_from
-from graphc.ir.types import TensorType
+from graphc.ops.control.bodies import stacked_type
 from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.scan import SCAN
-from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.base import Pass, PassResult, rewrite_nodes, with_bodies
 from graphc.passes.core.rules import Rewriter
 
 
@@ -23,10 +23,10 @@ def uses_of(body: Program) -> Counter[Tensor]:
 
 
 class LoopStacks:
-    """The stacks around a `Scan`: those that are there, and those that it is made to give.
+    """The stacks of a `Scan`: existing ones, and new ones that it must write.
 
     Attributes:
-        node: the loop as it was.
+        node: the loop before the change.
         view: its parts.
     """
 
@@ -38,18 +38,19 @@ class LoopStacks:
         self._new: dict[Tensor, Tensor] = {}
 
     def has(self, tensor: Tensor) -> bool:
-        """Whether there is a stack of a value of the body before the loop is changed."""
+        """Whether a stack of this value of the body exists before the change."""
         return tensor in self._there
 
     def of(self, tensor: Tensor) -> Tensor:
-        """The stack of a value of the body, outside of the loop; a new one where there is none."""
+        """The stack of a value of the body, outside of the loop; a new one if none exists."""
         if tensor in self._there:
             return self._there[tensor]
-        type = TensorType(tensor.type.dtype, (self.node.attrs["length"], *tensor.type.shape))
+        type = stacked_type(tensor.type, self.node.attrs["length"])
         return self._new.setdefault(tensor, Tensor(type, f"{tensor.name}/turns"))
 
     def without(self, gone: Collection[int]) -> Node:
-        """The loop with the new stacks and without these carries, and what only they needed."""
+        """The loop with the new stacks, and without these carries and the nodes that only they
+        needed."""
         view = self.view.without_carries(gone).with_ys(self._new.items())
         nodes = used_from(view.nodes, view.given(), keep=lambda inner: not is_pure(inner))
         return view.with_nodes(nodes).write()
@@ -59,26 +60,20 @@ Rewrite = Callable[[Node, Rewriter], tuple[Node, list[Node]]]
 
 
 def rewrite_loops(a_pass: Pass, program: Program, rewrite: Rewrite) -> PassResult:
-    """The program with each `Scan` rewritten, those in bodies first.
+    """The program with each `Scan` rewritten, inner loops first.
 
     Args:
-        rewrite: gives a loop, the same one to leave it, and nodes to put behind it. It is told
-            what makes the values before the loop.
+        rewrite: takes a loop and the producers of the values before it. It returns the new loop
+            (the same one for no change) and the nodes to insert after it.
     """
     known = Rewriter()
-    nodes: list[Node] = []
-    changed = 0
-    node = None
-    try:
-        for node in program.nodes:
-            results = [rewrite_loops(a_pass, body, rewrite) for body in node.regions]
-            inside = sum(result.changed for result in results)
-            if inside:
-                node = node.replace(regions=tuple(result.program for result in results))
-            loop, after = rewrite(node, known) if node.op is SCAN else (node, [])
-            nodes += [loop, *after]
-            known.made.update((tensor, node) for tensor in node.outputs)
-            changed += inside + (loop is not node)
-    except Exception as error:
-        raise a_pass.fault(node, error) from error
-    return PassResult(program.replace(nodes=tuple(nodes)) if changed else program, changed)
+
+    def enter(node: Node) -> tuple[Node, int]:
+        return with_bodies(node, [rewrite_loops(a_pass, body, rewrite) for body in node.regions])
+
+    def rewritten(node: Node) -> Node | list[Node]:
+        known.made.update(dict.fromkeys(node.outputs, node))
+        loop, after = rewrite(node, known) if node.op is SCAN else (node, [])
+        return node if loop is node else [loop, *after]
+
+    return rewrite_nodes(a_pass, program, rewritten, enter=enter)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import ml_dtypes
 import numpy as np
 
-from graphc.ir.dtypes import DType, is_inexact, is_integer, kind_of, real_of
+from graphc.ir.dtypes import (
+    KIND_RANKS,
+    DType,
+    float_info,
+    int_range,
+    is_inexact,
+    is_integer,
+    kind_of,
+    real_of,
+)
 
-_KINDS: Final = {"bool": 0, "integer": 1, "floating": 2, "complex": 3}
 _IEEE: Final = {np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)}
 
 
@@ -26,13 +34,13 @@ def may_skip(start: DType, between: DType, end: DType) -> bool:
 
 
 def holds_all(wide: DType, narrow: DType) -> bool:
-    """Whether every value of `narrow` is one of `wide`: a cast there loses nothing."""
+    """Whether `wide` represents every value of `narrow`, so that a cast to it loses nothing."""
     if wide == narrow:
         return True
     to, of = kind_of(wide), kind_of(narrow)
     if of == "bool":
         return True
-    if to == "bool" or _KINDS[to] < _KINDS[of]:
+    if to == "bool" or KIND_RANKS[to] < KIND_RANKS[of]:
         return False
     if to == "integer":
         (least, greatest), (low, high) = int_range(wide), int_range(narrow)
@@ -42,22 +50,11 @@ def holds_all(wide: DType, narrow: DType) -> bool:
         largest = max(*map(abs, int_range(narrow)))
         return bool(largest <= 2 ** (a.nmant + 1) and largest <= float(a.max))
     b = float_info(narrow)
-    # The narrow type's smallest step is a value of the wide one, subnormal or not; and what
-    # the wide one cannot say (an infinity, a NaN, a negative zero) the narrow one has not.
+    # The wide type also represents the smallest subnormal of the narrow one, and its special values
+    # (an infinity, a NaN, a negative zero).
     return bool(
         a.nmant >= b.nmant
         and float(a.max) >= float(b.max)
         and float(a.smallest_subnormal) <= float(b.smallest_subnormal)
         and real_of(wide) in _IEEE
     )
-
-
-def int_range(dtype: DType) -> tuple[int, int]:
-    """The least and the greatest integer of `dtype`."""
-    info: Any = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
-    return int(info.min), int(info.max)
-
-
-def float_info(dtype: DType) -> Any:
-    """`finfo` of a floating dtype, or of a complex one's parts."""
-    return ml_dtypes.finfo(real_of(dtype))  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""One name for what stands for many: `block*/out/MatMul` for that of each block."""
+"""One name for many similar names: `block*/out/MatMul`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _NUMBER = re.compile(r"(\d+)")
 
 
 def common_name(names: Sequence[str]) -> str:
-    """The name that all have in common, with `*` for the numbers in which they differ.
+    """The common form of all names, with `*` for the numbers in which they differ.
 
-    The first of many often lacks a number (`Add`, `Add_1`, ...), so the last two decide.
+    The first name often lacks a number (`Add`, `Add_1`, ...), so the last two are compared.
     """
     a, b = names[-2], names[-1]
     if a == b:
@@ -25,6 +25,6 @@ def common_name(names: Sequence[str]) -> str:
 
 
 def scope_of(names: Sequence[str]) -> str:
-    """The scope that most of `names` stand in, down to its `*`: `block*`."""
+    """The scope of most of `names`, up to its `*`: `block*`."""
     scopes = [name[: name.index("*") + 1] for name in names if "*" in name]
     return max(set(scopes), key=lambda s: (scopes.count(s), s)) if scopes else "repeated"

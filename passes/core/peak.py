@@ -1,20 +1,21 @@
-"""How much memory a program needs at once beside its arguments, estimated from its types.
+"""The peak memory of a program besides its arguments, estimated from its types.
 
-Nodes run in their order; a value lives from the node that makes it to the last that uses it. As
-XLA does, elementwise results that only elementwise nodes use are taken to be no arrays at all, a
-node may write over an operand that it is the last to use, and what is assigned to state that was
-given away lies where the old value lay. XLA's own figure is that of `Executable.memory`.
+Nodes run in order. A value lives from the node that produces it to its last user. As in XLA, an
+elementwise result that only elementwise nodes use is no array, a node may overwrite an operand that
+it is the last to use, and the new value of donated state overwrites the old one.
+`Executable.memory` gives XLA's own figure.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
+from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program
 from graphc.ops.arrays.dynamic_slicing import DYNAMIC_UPDATE_SLICE
 from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.mapping import MAP
 from graphc.ops.core.emit import CONSTANT
 from graphc.ops.matrices.row_updates import UPDATE_BY_ROWS
@@ -22,25 +23,19 @@ from graphc.ops.structure.ordering import AFTER
 from graphc.passes.core.elementwise import is_elementwise
 
 
-def bytes_of(tensor: Tensor) -> int:
-    """Of a tensor whose sizes are known."""
-    size = math.prod(dim for dim in tensor.type.shape if isinstance(dim, int))
-    return size * tensor.type.dtype.itemsize
-
-
 def peak(program: Program) -> int:
-    """The most bytes that values of a bound program take at once: those of its inputs, and of the
-    state outputs that take the place of inputs, not counted."""
+    """The maximum number of bytes of live values in a bound program. Inputs, and state outputs that
+    replace inputs, are not counted."""
     names = {port.name for port in program.ports("state")}
     in_place = [port.tensor for port in program.new_state() if port.name in names]
     return _Lives(program, in_place).most()
 
 
 class _Lives:
-    """When the values of a program are there.
+    """The lifetimes of the values of a program.
 
     Args:
-        elsewhere: values that lie in memory which is counted elsewhere.
+        elsewhere: values in memory that is counted elsewhere.
     """
 
     def __init__(self, program: Program, elsewhere: Iterable[Tensor] = ()) -> None:
@@ -52,7 +47,7 @@ class _Lives:
         self._last: dict[Tensor, int] = {}
 
     def most(self) -> int:
-        """The most bytes at once."""
+        """The maximum number of live bytes."""
         nodes = self._program.nodes
         for i, node in enumerate(nodes):
             for root in self._operands(node):
@@ -69,22 +64,22 @@ class _Lives:
             made = [t for t in node.outputs if t not in self._roots and t not in self._free]
             ending = [t for t in ends.get(i, ()) if t in alive]
             taken_over = _taken_over(node, ending, made)
-            live += _sum(made) - taken_over
+            live += bytes_of(*made) - taken_over
             alive.update(made)
             most = max(most, live + _inside(node))
             gone = [*ending, *(t for t in made if t not in self._last)]
-            live += taken_over - _sum(gone)
+            live += taken_over - bytes_of(*gone)
             alive.difference_update(gone)
         return most
 
     def _operands(self, node: Node) -> frozenset[Tensor]:
-        """The arrays that a node reads; none for one that only gives others another face."""
-        inputs = node.inputs[:1] if node.op is AFTER else node.inputs  # of others one element
+        """The arrays that a node reads; none for a node that only reinterprets its operands."""
+        inputs = node.inputs[:1] if node.op is AFTER else node.inputs  # of the others, one element
         found: frozenset[Tensor] = frozenset().union(
             *(self._roots.get(t, frozenset((t,))) for t in inputs)
         )
         if node.op is DYNAMIC_UPDATE_SLICE and inputs[0] in self._carries:
-            # Such as `UpdateInLoop` makes: written into what the loop carries.
+            # Written into the carry of a loop, as by `UpdateInLoop`.
             self._roots[node.outputs[0]] = frozenset((inputs[0],))
         if node in self._fused:
             self._roots.update(dict.fromkeys(node.outputs, found))
@@ -92,17 +87,13 @@ class _Lives:
         return found
 
 
-def _sum(tensors: Iterable[Tensor]) -> int:
-    return sum(map(bytes_of, tensors))
-
-
 def _taken_over(node: Node, ending: Sequence[Tensor], made: Sequence[Tensor]) -> int:
-    """How many bytes of its last operands a node's results are written over."""
+    """The number of bytes of its last operands that a node overwrites with its results."""
     if _is_plain(node):
-        return min(_sum(ending), _sum(made))
+        return min(bytes_of(*ending), bytes_of(*made))
     own, carried = _carried(node)
-    freed = _sum(t for t in ending if is_among(t, carried))
-    return min(freed, _sum(t for t in made if is_among(t, own)))
+    freed = bytes_of(*(t for t in ending if is_among(t, carried)))
+    return min(freed, bytes_of(*(t for t in made if is_among(t, own))))
 
 
 def _is_plain(node: Node) -> bool:
@@ -110,17 +101,17 @@ def _is_plain(node: Node) -> bool:
 
 
 def _carried(node: Node) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-    """The results of a node that lie where operands did, and those operands."""
+    """The results of a node that are written over operands, and those operands."""
     if node.op is UPDATE_BY_ROWS:
         return node.outputs, node.inputs[2:][: len(node.outputs)]
-    carries = node.attrs.get("carries", 0) if node.regions else 0
-    if not carries:
+    if not node.regions or "carries" not in node.attrs:
         return (), ()
-    return node.outputs[:carries], node.inputs[node.attrs["consts"] :][:carries]
+    view = LoopView.of(node)
+    return view.finals, view.outer.carries
 
 
 def _fused(program: Program) -> set[Node]:
-    """The nodes whose results are no arrays of their own."""
+    """The nodes whose results are not arrays of their own."""
     outputs = set(program.output_tensors())
     users = program.users()
     fused: set[Node] = set()
@@ -140,10 +131,10 @@ def _fused(program: Program) -> set[Node]:
 
 
 def _inside(node: Node) -> int:
-    """What a node with bodies needs beside its operands and results."""
+    """The memory of the bodies of a node besides its operands and results."""
     if not node.regions:
         return 0
-    if node.op is MAP:  # all turns at once; what the body gives are the results of the node
+    if node.op is MAP:  # all iterations at once; its outputs are results of the node
         body = node.regions[0]
         length = node.attrs["length"]
         return int(length) * _Lives(body, body.output_tensors()).most()

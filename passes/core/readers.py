@@ -1,4 +1,4 @@
-"""Who reads an old value, beside what makes the new one."""
+"""Which nodes read an old value, besides the node that computes the new one."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from graphc.ops.arrays.stacking import UNSTACK
 from graphc.passes.core.elementwise import is_elementwise
 from graphc.passes.core.state_updates import End
 
-# XLA computes these where they are used, if at all: whoever uses them is the reader.
+# XLA computes these at their users, if at all, so their users are the readers.
 _MOVES = (RESHAPE, TRANSPOSE, SLICE, SPLIT, UNSTACK)
 
 
 class Readers:
-    """Which of the nodes that read or make state need which others; kept as bits, a number for
-    each of them.
+    """Dependencies among the nodes that read or compute state, as bit sets with one bit for each of
+    them.
 
     Args:
-        ends: the state, or carries, that is asked for.
+        ends: the state, or the carries, in question.
 
     Attributes:
-        made: tensor -> the node that makes it.
+        made: tensor -> its producer.
     """
 
     def __init__(self, program: Program, ends: Iterable[End]) -> None:
@@ -37,7 +37,7 @@ class Readers:
         self._fused: set[Node] = set()
         self._bit: dict[Node, int] = {}
         self._needs: dict[Node, int] = {}
-        old = {end.old for end in asked}  # and what it is without being computed
+        old = {end.old for end in asked}  # and what is made of it without computation
         for node in program.nodes:
             reads = not old.isdisjoint(node.inputs)
             if reads and (node.op in _MOVES or is_elementwise(node)):
@@ -52,10 +52,10 @@ class Readers:
             self._needs[node] = needs
 
     def of(self, old: Tensor, new: Tensor) -> list[Tensor] | None:
-        """A result of each node that reads `old` and that `new` does not need anyway.
+        """A result of each node that reads `old` and that `new` does not depend on.
 
-        None where the old value must outlive the new one: it is given, or read by what needs the
-        new one; and where `new` is no node's.
+        None if the old value must outlive the new one, because it is an output or a node that
+        depends on the new value reads it; and if no node computes `new`.
         """
         update = self.made.get(new)
         if update is None:

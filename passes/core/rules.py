@@ -1,8 +1,8 @@
-"""Local rules: what the simplifying passes share.
+"""Local rewrite rules, the common basis of the simplifying passes.
 
-A rule looks at one node and the nodes that make its operands, and answers with something that
-means the same. One scan in program order offers each node to the rules of its operator, so an
-operand has always been simplified before its user is.
+A rule sees one node and the producers of its operands, and returns something equivalent. One scan
+in program order applies the rules of each node's operator, so operands are always simplified before
+their users.
 """
 
 from __future__ import annotations
@@ -19,63 +19,47 @@ from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
 from graphc.ops.arrays.shape import BROADCAST_TO
 from graphc.ops.core.emit import CONSTANT
-from graphc.passes.core.base import Pass, PassResult, redirect, run_bodies
+from graphc.passes.core.base import Pass, PassResult, rewrite_nodes
 
-# None: nothing to do. A node with the same results: takes the node's place. A tensor, or one per
-# result: already computed, to be used instead.
+# None: no change. A node with the same results: replaces the node. A tensor, or one per result:
+# existing values to use instead.
 Answer: TypeAlias = Node | Tensor | tuple[Tensor, ...] | None
 Rule: TypeAlias = Callable[["Rewriter", Node], Answer]
 Rules: TypeAlias = Mapping[OpDef, Rule]
 
-_UNIFORM_LIMIT = 1 << 16  # larger constants are not searched for being one value throughout
+_UNIFORM_LIMIT = 1 << 16  # larger constants are not checked for equal elements
 _ABSENT = object()
 
 
 def simplify(a_pass: Pass, program: Program, rules: Rules) -> PassResult:
-    """The program after one scan with `rules`, bodies included, on behalf of `a_pass`."""
+    """The program after one scan with `rules`, including bodies, for `a_pass`."""
     with Rewriter() as rewriter:
         return _simplified(a_pass, program, rules, rewriter)
 
 
 def _simplified(a_pass: Pass, program: Program, rules: Rules, rewriter: Rewriter) -> PassResult:
-    made, instead, nodes = rewriter.made, rewriter.instead, rewriter.nodes
-    changed = 0
-    node = None
-    try:
-        for node in program.nodes:
-            for tensor in node.inputs:
-                if tensor in instead:
-                    node = node.replace(inputs=tuple([instead.get(t, t) for t in node.inputs]))
-                    break
-            if node.regions:
-                node, inside = run_bodies(a_pass, node)
-                changed += inside
-            rule = rules.get(node.op)
-            if rule is not None:
-                simpler = rewriter.apply(rules, rule, node)
-                if simpler is not node:
-                    changed += 1
-                    if simpler is None:
-                        continue
-                    node = simpler
-            nodes.append(node)
-            for tensor in node.outputs:
-                made[tensor] = node
-    except Exception as error:
-        raise a_pass.fault(node, error) from error
-    if not changed:
-        return PassResult(program, 0)
-    outputs = redirect(program.outputs, instead)
-    return PassResult(program.replace(nodes=tuple(nodes), outputs=outputs), changed)
+    made = rewriter.made
+
+    def simplified(node: Node) -> Node | tuple[()]:
+        rule = rules.get(node.op)
+        simpler = node if rule is None else rewriter.apply(rules, rule, node)
+        if simpler is None:
+            return ()
+        for tensor in simpler.outputs:
+            made[tensor] = simpler
+        return simpler
+
+    instead, nodes = rewriter.instead, rewriter.nodes
+    return rewrite_nodes(a_pass, program, simplified, instead=instead, nodes=nodes)
 
 
 class Rewriter(Builder):
-    """What a rule may ask and do. While a rule runs, operator functions add nodes before the node
-    that it looks at, whose line and device they carry.
+    """The context of rules. While a rule runs, operator functions add nodes before the current
+    node, with its source line and device.
 
     Attributes:
-        made: tensor -> the node that makes it, for every node before the present one.
-        instead: tensor -> the one to use in its place.
+        made: tensor -> its producer, for every node before the current one.
+        instead: tensor -> its replacement.
         nodes: the nodes of the new program so far.
     """
 
@@ -86,9 +70,9 @@ class Rewriter(Builder):
         self._scalars: dict[Tensor, Any] = {}
 
     def apply(self, rules: Rules, rule: Rule, node: Node) -> Node | None:
-        """`node` after its rule, and the rule of what that gave, until there is nothing to do.
+        """The final node after applying rules to `node` until none changes it.
 
-        None where tensors that are there already stand for all its results.
+        None if existing tensors replace all its results.
         """
         current: Rule | None = rule
         while current is not None:
@@ -105,12 +89,12 @@ class Rewriter(Builder):
         return node
 
     def maker(self, tensor: Tensor, op: OpDef) -> Node | None:
-        """The node that makes `tensor`, if it is an `op`."""
+        """The producer of `tensor` if its operator is `op`."""
         node = self.made.get(tensor)
         return node if node is not None and node.op is op else None
 
     def scalar(self, tensor: Tensor) -> Any:
-        """The Python number that every element of `tensor` is known to be, else None."""
+        """The Python number that all elements of `tensor` equal, or None if unknown."""
         node = self.made.get(tensor)
         if node is None:
             return None
@@ -124,13 +108,14 @@ class Rewriter(Builder):
         return found
 
     def constant(self, value: Any, dtype: DType) -> Tensor:
-        """A new scalar constant; what does not fit the dtype is rounded, or infinite."""
+        """A new scalar constant. A value that does not fit the dtype is rounded or becomes
+        infinite."""
         array = np.asarray(value, dtype)
         array.flags.writeable = False
         return self.add(CONSTANT, (), {"value": array}).outputs[0]
 
     def filled(self, node: Node, value: Any) -> Node:
-        """A node that makes `node`'s result with `value` for every element."""
+        """A node that defines the result of `node` with `value` for every element."""
         type = node.outputs[0].type
         if not type.shape:
             array = np.asarray(value, type.dtype)
@@ -139,7 +124,8 @@ class Rewriter(Builder):
         return change(node, BROADCAST_TO, (self.constant(value, type.dtype),), shape=type.shape)
 
     def fitted(self, node: Node, tensor: Tensor) -> Answer:
-        """`tensor` for `node`'s result, broadcast where it is smaller; None if of other dtype."""
+        """`tensor` as the result of `node`, broadcast if it is smaller; None if its dtype
+        differs."""
         want, have = node.outputs[0].type, tensor.type
         if have == want:
             return tensor
@@ -149,8 +135,13 @@ class Rewriter(Builder):
 
 
 def change(node: Node, op: OpDef, inputs: Sequence[Tensor], **attrs: Any) -> Node:
-    """`node` computing its results by another operator."""
+    """`node` with its results computed by another operator."""
     return node.replace(op=op, inputs=tuple(inputs), attrs=op.complete(attrs), regions=())
+
+
+def first_operand(rw: Rewriter, node: Node) -> Answer:
+    """The rule of operators whose result is their first operand."""
+    return node.inputs[0]
 
 
 def _uniform(value: np.ndarray[Any, Any]) -> Any:

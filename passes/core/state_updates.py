@@ -1,4 +1,4 @@
-"""What a program writes anew: its state, and the carries of its loops."""
+"""The state that a program updates, and the carries that its loops update."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 from graphc.ir.node import Node, Tensor, by_identity
 from graphc.ir.program import Program
-from graphc.passes.core.base import PassResult
+from graphc.ops.control.loop_view import LoopView
+from graphc.passes.core.base import PassResult, with_bodies
 
 
 @by_identity
 class End(NamedTuple):
-    """A new value of a state, or of a loop's carry, and the old one (None: it is not read)."""
+    """A new value of a state or of a carry, and the old value (None: it is not read)."""
 
     new: Tensor
     old: Tensor | None
@@ -25,26 +26,22 @@ def states(program: Program) -> list[End]:
 
 
 def carries(node: Node, number: int) -> list[End]:
-    """What a turn of a loop gives of what it was given; `number` counts the node's regions, of
-    which the first is the body. None for a node that is no loop."""
-    count = node.attrs.get("carries", 0)
-    if not count or number:
+    """The new and old carries of an iteration of a loop; `number` is the index of the region, of
+    which the first is the body. Empty for a node that is not a loop."""
+    if number or "carries" not in node.attrs:
         return []
-    body = node.regions[0]
-    given = body.input_tensors()[node.attrs["consts"] :]
-    return [End(*pair) for pair in zip(body.output_tensors()[:count], given, strict=False)]
+    view = LoopView.of(node)
+    return [End(*pair) for pair in zip(view.following, view.inner.carries, strict=True)]
 
 
 def in_bodies(program: Program, run: Callable[[Program, list[End]], PassResult]) -> PassResult:
-    """`run` on the bodies of the program's nodes, with the carries that each writes."""
+    """`run` on the bodies of the program's nodes, with the carries that each updates."""
     if not any(node.regions for node in program.nodes):
         return PassResult(program, 0)
     changed, nodes = 0, []
     for node in program.nodes:
         results = [run(body, carries(node, i)) for i, body in enumerate(node.regions)]
-        inside = sum(result.changed for result in results)
-        if inside:
-            node = node.replace(regions=tuple(result.program for result in results))
+        node, inside = with_bodies(node, results)
         changed += inside
         nodes.append(node)
     return PassResult(program.replace(nodes=tuple(nodes)) if changed else program, changed)

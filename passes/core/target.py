@@ -1,4 +1,4 @@
-"""What a program is compiled for, as far as passes need to know."""
+"""The compilation target, as far as passes need it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ class Target:
 
     Attributes:
         platform: JAX's name: "cpu", "gpu", "tpu"; "any" for a program that must run on all.
-        replicas: how many share the batch; 1 without a strategy.
-        tight: whether memory is short, so that blocks should become loops even where loops are
-            slower: only what loops keep can be computed again (`Recompute`).
-        flash: on GPUs, whether cuDNN has attention for them: all of NVIDIA since compute capability
-            8.0.
+        replicas: the number of devices that share the batch; 1 without a strategy.
+        tight: whether memory is short, so that blocks become loops even if loops are slower: only
+            values that loops keep can be recomputed (`Recompute`).
+        flash: on GPUs, whether they support cuDNN attention: NVIDIA from compute capability 8.0.
     """
 
     platform: str = "any"

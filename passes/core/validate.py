@@ -1,6 +1,6 @@
-"""Validation of a pass: the program before and after it, on the same random inputs.
+"""Validation of a pass: evaluates the program before and after it on the same random inputs.
 
-For finding a wrong pass, not for every compile: both programs are really evaluated.
+It is for finding bugs in passes, not for every compilation, because both programs are evaluated.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ import numpy as np
 
 from graphc.errors import PassError
 from graphc.ir.dims import Dim, DimExpr, substitute, symbols_of
-from graphc.ir.dtypes import BOOL, is_complex, is_floating, kind_of
+from graphc.ir.dtypes import BOOL, float_info, is_complex, is_floating, kind_of
 from graphc.ir.opdef import PURE
 from graphc.ir.program import Program, effects_of
 from graphc.ir.rewrite import bind_sizes
 from graphc.ir.types import TensorType
-from graphc.passes.core.lossless import float_info
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Evaluator: TypeAlias = Callable[[Program, Sequence[Array]], Sequence[Any]]
@@ -31,12 +30,12 @@ _TOLERANCES: Final = ((50, 1e-8), (20, 1e-4), (7, 5e-2), (0, 0.3))
 
 
 def check_meaning(before: Program, after: Program, evaluate: Evaluator, seed: int) -> str | None:
-    """What differs between the programs on random inputs; None if nothing does.
+    """The difference between the programs on random inputs; None if there is none.
 
-    A program that still has effects has no meaning by itself and is not judged.
+    A program with effects cannot be compared in this way, and is accepted.
 
     Raises:
-        PassError: no small sizes meet the program's equalities of sizes.
+        PassError: no small sizes satisfy the equalities of the program.
     """
     if any(effects_of(node) is not PURE for node in before.nodes):
         return None
@@ -62,10 +61,10 @@ def _ports(program: Program) -> list[str]:
 
 
 def choose_sizes(program: Program) -> dict[str, int]:
-    """Small values for the named sizes of the inputs, different ones where possible.
+    """Small values for the named sizes of the inputs, different ones if possible.
 
     Raises:
-        PassError: none were found for which the equalities hold and every dim is positive.
+        PassError: no values were found that satisfy the equalities and make every dim positive.
     """
     names = program.symbols()
     dims = {d for n in program.walk() for t in n.outputs for d in t.type.shape}
@@ -99,14 +98,15 @@ def _fit_together(
 def random_inputs(program: Program, seed: int) -> list[Array]:
     """A random value for each input of a program without named sizes.
 
-    Floats are normal; integers small and not negative, so that they serve as indices and keys.
+    Floats are normally distributed. Integers are small and not negative, so that they are valid
+    indices and keys.
     """
     rng = np.random.default_rng(seed)
     return [random_value(rng, tensor.type) for tensor in program.input_tensors()]
 
 
 def random_value(rng: np.random.Generator, type: TensorType) -> Array:
-    """A value of a type without named sizes: see `random_inputs`."""
+    """A random value of a type without named sizes: see `random_inputs`."""
     shape: Any = type.shape
     value: Array
     if kind_of(type.dtype) in ("bool", "integer"):
@@ -136,7 +136,8 @@ def _difference(want: Array, got: Array) -> str | None:
 
 
 def tolerance_of(dtype: np.dtype[Any]) -> float:
-    """What part of the largest magnitude rounding may change, for a floating or complex dtype."""
+    """The part of the largest magnitude that rounding may change, for a floating or complex
+    dtype."""
     bits = float_info(dtype).nmant
     return next(bound for least, bound in _TOLERANCES if bits >= least)
 

@@ -1,4 +1,4 @@
-"""Sums over differences from a mean, on CPU: in one pass over x, and nothing is stored."""
+"""Sums over differences from a mean, on CPU: one pass over x, without a stored difference."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from graphc.ops.structure.ordering import FENCE
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.rules import Answer, Rewriter, Rules, simplify
 
-_FORWARD, _BACKWARD = 0, 1  # numbers of fences: the two sums do not share a difference either
+_FORWARD, _BACKWARD = 0, 1  # numbers of fences, so that the two sums do not share a difference
 
 
 @dataclass(frozen=True)
 class CpuMoments(Pass):
-    """Has each sum over `x - mean` compute this difference by itself: the variance of batch norm,
-    and the gradient of its scale, `sum(dy * (x - mean))`. The mean is fenced, so that these
-    differences are not the one that the normalised x is made of.
+    """Each sum over `x - mean` computes this difference by itself: the variance of batch norm, and
+    the gradient of its scale, `sum(dy * (x - mean))`. The mean is fenced, so that these differences
+    are not shared with the normalized x.
 
-    XLA takes all of them for one value with several users, stores it (as large as x), and reads
-    it again for each sum. Its library for reductions subtracts and multiplies while it sums, if
-    it is let: normalising [8, 56, 56, 256] and the gradients take 0.63x the time.
+    Otherwise XLA sees one value with several users, stores it (it is as large as x), and reads it
+    again for each sum. Its reduction library subtracts and multiplies while it sums if this is
+    possible: normalizing [8, 56, 56, 256] with gradients takes 0.63x the time.
 
     Must not: fence small tensors, which stay in the cache.
 
     Attributes:
-        elements: of the least tensor that is worth it.
+        elements: the number of elements of the smallest tensor to which it applies.
     """
 
     elements: int = 1 << 16

@@ -1,4 +1,5 @@
-"""Pointwise convolutions on CPU: windows of one element are matrix products."""
+"""Pointwise convolutions on CPU: convolutions with windows of one element become matrix
+products."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from graphc.passes.core.rules import Answer, Rewriter, Rules, change, simplify
 
 Sizes = tuple[int, ...]
 
-# Where the product has so few elements and so many rows are summed, an image at a time is faster
-# (measured: 64 x 256 from 25,088 rows 136 against 69 GFLOP/s, 256 x 1024 from 1,568 the reverse).
+# If the product has at most this many elements and sums at least this many rows, one image at a
+# time is faster (64 x 256 from 25,088 rows: 136 against 69 GFLOP/s; 256 x 1024 from 1,568: slower).
 _SMALL_PRODUCT = 64 * 256
 _MANY_ROWS = 1024
 _DTYPES = (as_dtype("float32"), as_dtype("float64"))
@@ -28,16 +29,17 @@ _DTYPES = (as_dtype("float32"), as_dtype("float64"))
 
 @dataclass(frozen=True)
 class CpuPointwise(Pass):
-    """Makes a convolution whose window is one element, and both its gradients, matrix products.
-    A stride takes its rows out first, and puts zeros between those of the input's gradient.
+    """Replaces a convolution whose window is one element, and both its gradients, by matrix
+    products. For a stride, it first selects the rows; in the gradient of the input it inserts zeros
+    between them.
 
-    XLA:CPU calls a library for convolutions and another one for products, and does not see that
-    these are the same: the products run 2 to 10 times as fast, the kernel's gradient most of all.
-    The kernel's gradient is written so that neither operand is transposed, with the fewer
-    channels as rows.
+    XLA:CPU uses different libraries for convolutions and products, and does not see that these are
+    the same. The products run 2 to 10 times as fast, most of all the gradient of the kernel, which
+    is written so that neither operand is transposed, with the fewer channels as rows.
 
-    Must not: touch groups, or a padding, whose zeros no product has. float32 and float64 only:
-    narrow ones were not measured. Sums are added in another order, so results differ by rounding.
+    Must not: change groups, or padding, whose zeros a product does not have. float32 and float64
+    only: narrow dtypes were not measured. Sums are added in another order, so results differ by
+    rounding.
     """
 
     def run(self, program: Program) -> PassResult:
@@ -55,34 +57,30 @@ def _is_pointwise(node: Node, window: Shape) -> bool:
     )
 
 
-def _sizes(tensor: Tensor) -> Sizes:
-    """Its shape, where that is known to hold ints."""
-    return tuple(dim for dim in tensor.type.shape if isinstance(dim, int))
-
-
 def _rows(x: Tensor) -> Tensor:
-    """[..., channels] as a matrix with a row for each place."""
-    shape = _sizes(x)
+    """[..., channels] as a matrix with a row for each position."""
+    shape = x.type.sizes
     return reshape(x, (prod(shape[:-1]), shape[-1]))
 
 
 def _images(x: Tensor) -> Tensor:
     """[batch, ..., channels] as a matrix for each image."""
-    shape = _sizes(x)
+    shape = x.type.sizes
     return reshape(x, (shape[0], prod(shape[1:-1]), shape[-1]))
 
 
 def _thinned(x: Tensor, places: Sizes, steps: Sizes) -> Tensor:
-    """The elements of x that the window stands on, so many along each spatial axis."""
+    """The elements of x at the positions of the window, `places` of them along each spatial
+    axis."""
     if max(steps) == 1:
         return x
-    shape = _sizes(x)
+    shape = x.type.sizes
     limits = (shape[0], *_reach(places, steps), shape[-1])
     return slice_(x, (0,) * len(shape), limits, (1, *steps, 1))
 
 
 def _reach(places: Sizes, steps: Sizes) -> Sizes:
-    """How far so many places lie apart, the last included."""
+    """The distance from the first to the last position, including both."""
     return tuple([(n - 1) * step + 1 for n, step in zip(places, steps, strict=True)])
 
 
@@ -90,9 +88,9 @@ def _forward(rewriter: Rewriter, node: Node) -> Answer:
     x, w = node.inputs
     if not _is_pointwise(node, w.type.shape[:-2]):
         return None
-    result = _sizes(node.outputs[0])
+    result = node.outputs[0].type.sizes
     rows = _rows(_thinned(x, result[1:-1], node.attrs["strides"]))
-    product = matmul(rows, reshape(w, _sizes(w)[-2:]))
+    product = matmul(rows, reshape(w, w.type.sizes[-2:]))
     return change(node, RESHAPE, (product,), shape=result)
 
 
@@ -100,8 +98,8 @@ def _input_gradient(rewriter: Rewriter, node: Node) -> Answer:
     dy, w = node.inputs
     if not _is_pointwise(node, w.type.shape[:-2]):
         return None
-    result, shape = _sizes(node.outputs[0]), _sizes(dy)
-    product = matmul(_rows(dy), reshape(w, _sizes(w)[-2:]), transpose_b=True)
+    result, shape = node.outputs[0].type.sizes, dy.type.sizes
+    product = matmul(_rows(dy), reshape(w, w.type.sizes[-2:]), transpose_b=True)
     steps = node.attrs["strides"]
     if max(steps) == 1:
         return change(node, RESHAPE, (product,), shape=result)
@@ -117,10 +115,10 @@ def _kernel_gradient(rewriter: Rewriter, node: Node) -> Answer:
     x, dy = node.inputs
     if not _is_pointwise(node, node.attrs["size"]):
         return None
-    shape = _sizes(dy)
+    shape = dy.type.sizes
     x = _thinned(x, shape[1:-1], node.attrs["strides"])
-    few, many = (x, dy) if _sizes(x)[-1] <= shape[-1] else (dy, x)
-    size = (_sizes(few)[-1], _sizes(many)[-1])
+    few, many = (x, dy) if x.type.sizes[-1] <= shape[-1] else (dy, x)
+    size = (few.type.sizes[-1], many.type.sizes[-1])
     if prod(size) <= _SMALL_PRODUCT and prod(shape[1:-1]) >= _MANY_ROWS and shape[0] > 1:
         product = reduce_sum(matmul(_images(few), _images(many), transpose_a=True), axis=0)
     else:

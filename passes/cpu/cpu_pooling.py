@@ -1,4 +1,4 @@
-"""Max pooling and its gradient on CPU: tap by tap."""
+"""Max pooling and its gradient on CPU, computed tap by tap."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from graphc.passes.core.rules import Answer, Rewriter, Rules, change, simplify
 
 @dataclass(frozen=True)
 class CpuPooling(Pass):
-    """Has max pooling computed tap by tap: forward the largest of as many shifted views; backward
-    each tap of the window takes its part of dy where it holds the first maximum, and what lands on
-    one residue of the strides is added up.
+    """Computes max pooling tap by tap. Forward, it takes the maximum of one shifted view for each
+    tap. Backward, each tap of the window takes its part of dy where it holds the first maximum, and
+    values for the same residue of the strides are added.
 
-    XLA:CPU walks over each window apart, one element at a time, after it has written what is
-    pooled: 10 ms for [32, 55, 55, 64] and a 3 x 3 window where this takes 2. Of JAX's
-    select-and-scatter it makes a search over pairs of values and indices, which runs on one core
-    and writes the indices of all elements: 132 ms for [8, 112, 112, 64] where this takes 21. No
-    pass of XLA's knows the other form.
+    XLA:CPU processes each window separately, one element at a time, after writing the operand: 10
+    ms for [32, 55, 55, 64] and a 3 x 3 window instead of 2 ms. It lowers JAX's select-and-scatter
+    to a search over pairs of values and indices, which runs on one core and writes the indices of
+    all elements: 132 ms for [8, 112, 112, 64] instead of 21 ms. No pass of XLA finds the other
+    form.
 
-    Where an element of dx has anything, x has the largest of a window. So the gradient of a ReLU
-    before the pooling, `where(x > 0, dx, 0)`, asks each window instead, of which there are fewer,
-    and the gradient of a bias, a sum of dx over all places, is that of dy: the ReLU's result and
-    dx are read once less each.
+    Where dx is not zero, x has the maximum of a window. So the gradient of a ReLU before the
+    pooling, `where(x > 0, dx, 0)`, can be computed per window, of which there are fewer, and the
+    gradient of a bias, a sum of dx over all positions, equals that of dy. This reads the result of
+    the ReLU and dx once less each.
 
-    Must not: write out large windows, for each tap is some operations of XLA's; ask windows where
-    dx has other users; sum dy where padding may swallow some of it.
+    Must not: expand large windows, because each tap is several operations of XLA; compute per
+    window if dx has other users; sum dy if padding may drop some of it.
 
     Attributes:
-        taps: of the largest window that is written out.
+        taps: the number of taps of the largest window that is expanded.
     """
 
     taps: int = 16
@@ -76,8 +76,8 @@ def _asked_of_windows(rewriter: Rewriter, node: Node, alone: Callable[[Tensor], 
     with rewriter.at(gradient):
         most = emit_one(MAX_POOL, (x,), **gradient.attrs)
         least = rewriter.constant(bound, dy.type.dtype)
-    # Of a window with NaN, x may be greater where the gradient goes: what comes, NaN as a rule,
-    # goes on.
+    # In a window with NaN, x may be greater where the gradient goes. The gradient, which is usually
+    # NaN, is passed on.
     with rewriter.at(greater):
         below = less_equal(most, least)
     with rewriter.at(gradient):
@@ -86,7 +86,7 @@ def _asked_of_windows(rewriter: Rewriter, node: Node, alone: Callable[[Tensor], 
 
 
 def _sum_of_windows(rewriter: Rewriter, node: Node) -> Answer:
-    """A sum over all places of a pooling's gradient as that of what it spreads."""
+    """The sum of a pooling's gradient over all positions equals the sum of its dy."""
     gradient = rewriter.maker(node.inputs[0], MAX_POOL_GRADIENT)
     if gradient is None or any(map(any, gradient.attrs["padding"])):
         return None

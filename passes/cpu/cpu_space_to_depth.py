@@ -1,4 +1,4 @@
-"""Convolutions that cut images into patches, on CPU: the places of a patch become channels."""
+"""Convolutions that cut images into patches, on CPU: the positions of a patch become channels."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _DTYPES = (as_dtype("float32"), as_dtype("float64"))
 
 @dataclass(frozen=True)
 class CpuSpaceToDepth(Pass):
-    """Makes a convolution of few channels whose window is as large as its stride, as the first
-    layers of vision transformers are, and its kernel's gradient, one of windows of one place: the
-    places that a window covers become one with as many times the channels. `CpuPointwise` makes
+    """Rewrites a convolution of few channels whose window equals its stride, as in the first layers
+    of vision transformers, and the gradient of its kernel, to windows of one position: the
+    positions of a window become one position with as many times the channels. `CpuPointwise` makes
     products of these.
 
-    XLA's convolutions on CPU read the channels of a place as a row; 3 are too few for their units.
-    Patches of 4 x 4 of [32, 224, 224, 3] to 96 filters take 0.86x the time, 0.61x with the
-    kernel's gradient; patches of 16 x 16 to 768 filters 0.91x.
+    XLA's convolutions on CPU read the channels of a position as a row, and 3 channels are too few
+    for their units. Patches of 4 x 4 of [32, 224, 224, 3] to 96 filters take 0.86x the time, 0.61x
+    with the gradient of the kernel; patches of 16 x 16 to 768 filters 0.91x.
 
-    Must not: touch the gradient of x, which the first layer does not have, more channels, groups,
-    dilations; or windows that overlap: blocks of places are in more windows than places are, and
-    the 11 x 11 window with stride 4 of AlexNet took 1.4x the time forward, its kernel's gradient
-    1.3x (7 x 7 with stride 2 gained nothing either). Sums are added in another order.
+    Must not: change the gradient of x, which the first layer does not need, more channels, groups,
+    dilations; or overlapping windows, which multiply the data: the 11 x 11 window with stride 4 of
+    AlexNet took 1.4x the time forward, and 1.3x for the gradient of its kernel (7 x 7 with stride 2
+    gained nothing either). Sums are added in another order.
 
     Attributes:
-        channels: the most that are few.
+        channels: the maximum number of channels.
     """
 
     channels: int = 4
@@ -49,21 +49,21 @@ class CpuSpaceToDepth(Pass):
 
     def _forward(self, rewriter: Rewriter, node: Node) -> Answer:
         x, w = node.inputs
-        if not self._fits(node, _sizes(w)[:-2]):
+        if not self._fits(node, w.type.sizes[:-2]):
             return None
-        patches = _Patches(node, _sizes(node.outputs[0])[1:-1])
-        kernel = reshape(w, (*patches.taps, patches.channels, _sizes(w)[-1]))
+        patches = _Patches(node, node.outputs[0].type.sizes[1:-1])
+        kernel = reshape(w, (*patches.taps, patches.channels, w.type.sizes[-1]))
         return change(node, CONV, (patches.images(x), kernel), **patches.attrs)
 
     def _kernel_gradient(self, rewriter: Rewriter, node: Node) -> Answer:
         x, dy = node.inputs
         if not self._fits(node, node.attrs["size"]):
             return None
-        patches = _Patches(node, _sizes(dy)[1:-1])
+        patches = _Patches(node, dy.type.sizes[1:-1])
         operands = (patches.images(x), dy)
         attrs = {**patches.attrs, "size": patches.taps}
         inner = emit_one(CONV_KERNEL_GRADIENT, operands, **attrs)
-        return change(node, RESHAPE, (inner,), shape=_sizes(node.outputs[0]))
+        return change(node, RESHAPE, (inner,), shape=node.outputs[0].type.sizes)
 
     def _fits(self, node: Node, window: Sequence[Any]) -> bool:
         x = node.inputs[0]
@@ -71,7 +71,7 @@ class CpuSpaceToDepth(Pass):
         return (
             all(isinstance(dim, int) and dim > 0 for type in types for dim in type.shape)
             and x.type.dtype in _DTYPES
-            and _sizes(x)[-1] <= self.channels
+            and x.type.sizes[-1] <= self.channels
             and tuple(window) == node.attrs["strides"]
             and max(window) > 1
             and node.attrs["groups"] == 1
@@ -79,24 +79,20 @@ class CpuSpaceToDepth(Pass):
         )
 
 
-def _sizes(tensor: Tensor) -> Sizes:
-    return tuple(dim for dim in tensor.type.shape if isinstance(dim, int))
-
-
 class _Patches:
-    """One convolution over patches, of which there are `places` along each spatial axis.
+    """One convolution over patches, with `places` positions along each spatial axis.
 
     Attributes:
-        taps: the window that is left.
+        taps: the remaining window.
         channels: of a patch.
-        attrs: of the convolution that is left.
+        attrs: of the remaining convolution.
     """
 
     def __init__(self, node: Node, places: Sizes) -> None:
         self.node, self.places = node, places
         self.steps: Sizes = node.attrs["strides"]
         self.taps = (1,) * len(places)
-        self.channels = prod(self.steps) * _sizes(node.inputs[0])[-1]
+        self.channels = prod(self.steps) * node.inputs[0].type.sizes[-1]
         padding = ((0, 0),) * len(places)
         self.attrs: dict[str, Any] = {
             "strides": self.taps,
@@ -105,9 +101,9 @@ class _Patches:
         }
 
     def images(self, x: Tensor) -> Tensor:
-        """x [batch, ..., channels], padded and cut to whole patches: [batch, *places, channels of
-        a patch]."""
-        batch, *size, channels = _sizes(x)
+        """x [batch, ..., channels], padded and cut to whole patches: [batch, *places, channels of a
+        patch]."""
+        batch, *size, channels = x.type.sizes
         rank = len(size)
         whole = [n * step for n, step in zip(self.places, self.steps, strict=True)]
         rows = zip(whole, size, self.node.attrs["padding"], strict=True)

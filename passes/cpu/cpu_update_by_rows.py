@@ -1,4 +1,4 @@
-"""CPU: large matrices are updated some rows at a time, as their gradient is computed."""
+"""CPU: large matrices are updated by blocks of rows, while their gradient is computed."""
 
 from __future__ import annotations
 
@@ -27,22 +27,23 @@ _DTYPES = (as_dtype("float32"), as_dtype("float64"))
 
 @dataclass(frozen=True)
 class CpuUpdateByRows(Pass):
-    """The gradient of a large matrix, where nothing but its optimizer needs it, is computed by
-    blocks of rows, and each block goes into the state at once.
+    """Computes the gradient of a large matrix by blocks of rows, if only its optimizer needs it,
+    and updates the state with each block at once.
 
-    XLA makes the whole gradient first, writes it to memory that the system has to clear page by
-    page, and reads it back for each slot: 55 ms for [9216, 4096] and momentum at a batch of 32,
-    of which 20 are left. XLA fuses no product with what uses it on CPU, and nothing tells it that
-    rows of a product can be computed apart.
+    XLA first computes the whole gradient, writes it to memory that the system must clear page by
+    page, and reads it again for each slot: 55 ms for [9216, 4096] and momentum at a batch of 32,
+    instead of 20 ms. On CPU, XLA fuses no product with its users, and it does not know that rows of
+    a product can be computed separately.
 
-    Must not: touch a gradient that is clipped by its norm, summed over replicas or fetched; or
-    updates that need other rows, or the old value of a slot beside its new one; take blocks of
-    few rows, where a prime number of them leaves no others. float32 and float64 only: bfloat16
-    products gained nothing.
+    Must not: change a gradient that is clipped by its norm, summed over replicas or fetched; or
+    updates that need other rows, or the old value of a slot besides its new one; use blocks of few
+    rows, if a prime number of rows allows no others. float32 and float64 only: bfloat16 products
+    gained nothing.
 
     Attributes:
-        smallest: elements of the smallest matrix for which it pays.
-        block: elements that a block of rows may have, about: half and twice as many take as long.
+        smallest: the number of elements of the smallest matrix to which it applies.
+        block: the approximate number of elements of a block of rows; half or twice as many take the
+            same time.
     """
 
     smallest: int = 1 << 23
@@ -73,15 +74,14 @@ class CpuUpdateByRows(Pass):
 
 @dataclass(frozen=True)
 class _Found:
-    """A product whose rows go into state at once.
+    """A product whose rows update state at once.
 
     Attributes:
-        inner: the elementwise nodes between it and the new state.
-        ends: the new values of the state and the old ones, in an order in which each needs none
-            of a later one.
-        others: operands of `inner` of that shape beside the old values.
+        inner: the elementwise nodes between the product and the new state.
+        ends: the new and old values of the state, in an order in which none needs a later one.
+        others: operands of `inner` of the same shape, besides the old values.
         scalars: the other operands of `inner`.
-        readers: a result of each node that must have read an old value before.
+        readers: a result of each node that must read an old value first.
     """
 
     product: Node
@@ -93,7 +93,7 @@ class _Found:
 
 
 def _find(program: Program, product: Node, ends: Sequence[End]) -> _Found | None:
-    """What uses the product, if that is elementwise and ends in state alone."""
+    """The users of the product, if they are elementwise and only update state; otherwise None."""
     (whole,) = product.outputs
     shape = whole.type.shape
     made: dict[Tensor, Node] = {}
@@ -133,7 +133,7 @@ def _find(program: Program, product: Node, ends: Sequence[End]) -> _Found | None
 def _with_operands(
     program: Program, product: Node, made: Mapping[Tensor, Node]
 ) -> dict[Tensor, Node]:
-    """The elementwise nodes that use the product, and those that nothing but them needs."""
+    """The elementwise nodes that use the product, and nodes that only these need."""
     producers, users = program.producers(), program.users()
     given = set(program.output_tensors())
     shape = product.outputs[0].type.shape
@@ -153,15 +153,15 @@ def _with_operands(
 
 
 def _rows(height: int, width: int, block: int) -> int:
-    """Of a block: the most that part the rows and have at most twice as many elements; 0 where
-    one block is all, or blocks would be small: each turn has its price."""
+    """The rows of a block: the largest divisor with at most twice `block` elements; 0 if there is
+    only one block, or if blocks are small, because each iteration has a cost."""
     most = min(height, max(1, 2 * block // width))
     rows = max(rows for rows in range(1, most + 1) if height % rows == 0)
     return rows if rows < height and 8 * rows * width >= block else 0
 
 
 def _written(program: Program, found: _Found, rows: int) -> Program:
-    """The program with one node for the product and all that uses it."""
+    """The program with one node for the product and all its users."""
     product, (a, b) = found.product, found.product.inputs
     builder = Builder(product)
     if found.readers:
@@ -179,7 +179,7 @@ def _written(program: Program, found: _Found, rows: int) -> Program:
 
 
 def _bodies(found: _Found, rows: int) -> list[Program]:
-    """The product of a block of rows, and the update of each state by it."""
+    """The product of a block of rows, and the update of each state with it."""
 
     def piece(tensor: Tensor, axis: int = 0) -> Tensor:
         shape = list(tensor.type.shape)

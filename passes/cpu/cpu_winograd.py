@@ -1,4 +1,4 @@
-"""Convolutions of many channels, on CPU: in tiles, by Winograd's filtering."""
+"""Convolutions of many channels, on CPU: computed in tiles with Winograd's filtering."""
 
 from __future__ import annotations
 
@@ -15,68 +15,54 @@ from graphc.ops.nn.conv import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
 from graphc.ops.nn.image_turns import turns_of
 from graphc.ops.nn.winograd import MOST_PLACES
 from graphc.passes.core.base import Pass, PassResult
-from graphc.passes.core.rules import Answer, Rewriter, Rules, simplify
+from graphc.passes.core.rules import Answer, Rewriter, simplify
 
 Sizes = tuple[int, ...]
 
-_PER_AXIS = (2, 3, 4)  # results of a tile: more cost accuracy
+# The positions of x, w and y = conv(x, w) among the operands and the result.
+_PLACES = {CONV: (0, 1, 2), CONV_INPUT_GRADIENT: (2, 1, 0), CONV_KERNEL_GRADIENT: (0, 2, 1)}
+_PER_AXIS = (2, 3, 4)  # results of a tile; more would cost accuracy
 _DTYPES = (as_dtype("float32"), as_dtype("float64"))
 
-# What a form costs besides its products, in operations of these: each byte of tiles, written and
-# read once; each byte of the transformed kernel, once and in every turn; and each operation of the
-# transforms, whose products are thin. Rounded from a fit to 81 convolutions and gradients;
-# the kernel's bytes count for more, for whole networks lose time by large ones (see RESULTS.md).
+# The cost of a form besides its products, in operations: of each byte of tiles, written and read
+# once; of each byte of the transformed kernel, once and in every iteration; and of each operation
+# of the transforms, whose products are thin. Rounded from a fit to 81 convolutions and gradients.
+# The bytes of the kernel count more, because large kernels slow down networks (see RESULTS.md).
 _TILE_BYTE, _KERNEL_BYTE, _KERNEL_BYTE_TURN, _TRANSFORM = 30, 45, 15, 2
-# How much of the direct form's operations must be left: the fit is no better.
+# The maximum cost relative to the direct form; the fit is not more accurate.
 _LEAST_GAIN = 0.9
 
 
 @dataclass(frozen=True)
 class CpuWinograd(Pass):
-    """Has convolutions, and both their gradients, computed in tiles by Winograd's filtering where
-    that takes clearly less time by an estimate from sizes: kernels of 3 x 3 from about 128
-    channels on, of 5 x 5 from about 64. See `ops.winograd_conv`.
+    """Computes convolutions and both their gradients in tiles, by Winograd's filtering, if an
+    estimate from sizes says that this is clearly faster: kernels of 3 x 3 from about 128 channels
+    on, of 5 x 5 from about 64. See `ops.winograd_conv`.
 
-    XLA:CPU computes convolutions directly, near the most that the machine's units give: only
-    fewer products are faster. Those are XLA's own, of matrices. [32, 27, 27, 64] by 5 x 5 to 192
-    takes 0.5x of the direct time, [32, 14, 14, 256] by 3 x 3 to 256 0.6x to 0.75x.
+    XLA:CPU computes convolutions directly, close to the peak of the machine: only fewer products
+    are faster. These are XLA's own products of matrices. [32, 27, 27, 64] by 5 x 5 to 192 takes
+    0.5x of the direct time, [32, 14, 14, 256] by 3 x 3 to 256 0.6x to 0.75x.
 
-    Must not: touch strides, dilations, groups, other ranks and dtypes, or sizes that are not
-    known. Results differ by rounding: by up to 2e-5 of the largest one in float32, where direct
-    sums do by 1e-6. A NaN or an infinity spreads over its whole image.
+    Must not: change strides, dilations, groups, other ranks and dtypes, or sizes that are not
+    known. Results differ by rounding: by up to 2e-5 of the largest value in float32, where direct
+    sums differ by 1e-6. A NaN or an infinity spreads over its whole image.
 
     Attributes:
-        bytes: of the tiles of as many images as are computed at a time, at most: so that they
-            stay in the caches, and the program's temporaries small.
+        bytes: the maximum size of the tiles of the images that are computed at a time, so that they
+            stay in the caches and temporaries are small.
     """
 
     bytes: int = 12_000_000
 
     def run(self, program: Program) -> PassResult:
-        rules: Rules = {
-            CONV: self._forward,
-            CONV_INPUT_GRADIENT: self._input_gradient,
-            CONV_KERNEL_GRADIENT: self._kernel_gradient,
-        }
-        return simplify(self, program, rules)
+        return simplify(self, program, dict.fromkeys(_PLACES, self._in_tiles))
 
-    def _forward(self, rewriter: Rewriter, node: Node) -> Answer:
-        x, w = node.inputs
-        return self._in_tiles(node, x.type, w.type, node.outputs[0].type)
-
-    def _input_gradient(self, rewriter: Rewriter, node: Node) -> Answer:
-        dy, w = node.inputs
-        return self._in_tiles(node, node.outputs[0].type, w.type, dy.type)
-
-    def _kernel_gradient(self, rewriter: Rewriter, node: Node) -> Answer:
-        x, dy = node.inputs
-        return self._in_tiles(node, x.type, node.outputs[0].type, dy.type)
-
-    def _in_tiles(self, node: Node, x: TensorType, w: TensorType, y: TensorType) -> Answer:
-        """Of a convolution of x by w that gives y, or one of its gradients."""
+    def _in_tiles(self, rewriter: Rewriter, node: Node) -> Answer:
+        types = [t.type for t in (*node.inputs, *node.outputs)]
+        x, w, y = (types[place] for place in _PLACES[node.op])
         if node.attrs["tiles"] or not _can_be_tiled(node, x, w, y):
             return None
-        sizes = _Sizes(_ints(x), _ints(w), _ints(y), x.dtype.itemsize)
+        sizes = _Sizes(x.sizes, w.sizes, y.sizes, x.dtype.itemsize)
         per_axis = [[m for m in _PER_AXIS if m + r - 1 <= MOST_PLACES] for r in sizes.window]
         forms = [_form(sizes, tiles, self.bytes) for tiles in product(*per_axis)]
         best = min(forms, key=lambda form: form.cost, default=None)
@@ -97,12 +83,8 @@ def _can_be_tiled(node: Node, *types: TensorType) -> bool:
     )
 
 
-def _ints(type: TensorType) -> Sizes:
-    return tuple([dim for dim in type.shape if isinstance(dim, int)])
-
-
 class _Sizes(NamedTuple):
-    """Shapes of a convolution: of images [batch, height, width, channels], of the kernel [rows,
+    """The shapes of a convolution: of images [batch, height, width, channels], of the kernel [rows,
     columns, channels, filters], of the result; bytes of a number."""
 
     x: Sizes
@@ -116,7 +98,7 @@ class _Sizes(NamedTuple):
 
     @property
     def direct(self) -> int:
-        """Operations of the direct form."""
+        """The number of operations of the direct form."""
         return 2 * prod(self.y) * prod(self.w[:3])
 
 

@@ -1,4 +1,4 @@
-"""XLA options that suit a program on a platform, for programs of which XLA's default is slow."""
+"""XLA options for programs for which the default of XLA is slow."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from graphc.ops.nn.conv import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
 
 _CONVOLUTIONS: Final = (CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT)
 
-# By default XLA:CPU hands convolutions to its YNN library too, whose gradients of them run at a
-# third of the speed of Eigen's. What is left to YNN here are products and reductions.
+# By default XLA:CPU also uses its YNN library for convolutions. Their gradients run there at a
+# third of the speed of Eigen. With this option, YNN computes products and reductions only.
 _CONVOLUTIONS_BY_EIGEN: Final = {
     "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_REDUCE"
 }
-# Its default schedule computes early what depends on little: transformed kernels, zeros for loops
-# to fill. The other one takes 0.6x of AlexNet's temporaries and 0.8x of ResNet-50's, whose pages
-# the system clears at each step.
+# The default schedule computes operations with few dependencies early: transformed kernels, zeros
+# for loops. The other schedule takes 0.6x of the temporaries of AlexNet and 0.8x of those of
+# ResNet-50, whose pages the system clears in each step.
 _LITTLE_MEMORY: Final = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
 
 def suited_options(program: Program, platform: str) -> Mapping[str, str]:
-    """The options for an optimised `program` on `platform` ("cpu", "gpu", ...).
+    """The options for an optimized `program` on `platform` ("cpu", "gpu", ...); empty for none.
 
-    A program that trains convolutions gets those that make XLA:CPU take Eigen for them, and order
-    its work for little memory; one with convolutions in tiles the latter. Other forward passes are
-    as fast or faster by default. None for other programs and platforms.
+    For a program that trains convolutions, XLA:CPU computes them with Eigen and schedules for
+    little memory; for one with convolutions in tiles, it only does the latter. Other forward passes
+    are as fast or faster by default.
     """
     if platform != "cpu":
         return {}

@@ -1,4 +1,4 @@
-"""Fold norms: what scales the channels that a layer gives goes into the layer's own kernel."""
+"""Fold norms: factors of the channels of a layer's result are multiplied into its kernel."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from graphc.ir.dims import Dim
 from graphc.ir.dtypes import DType, is_floating
 from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
-from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE, broadcast_to, reshape
+from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE, broadcast_to, reshape, transpose
 from graphc.ops.core.emit import cast, constant
 from graphc.ops.elementwise.arithmetic import (
     ADD,
@@ -22,28 +24,30 @@ from graphc.ops.elementwise.arithmetic import (
     multiply,
 )
 from graphc.ops.elementwise.powers import rsqrt
+from graphc.ops.matrices.contraction import DOT_GENERAL
+from graphc.ops.matrices.matrix_product import MATMUL
+from graphc.ops.nn.conv import CONV, CONV_INPUT_GRADIENT
 from graphc.ops.nn.normalization import BATCH_NORM
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.rules import Answer, Rewriter, change, simplify
 from graphc.passes.frozen.frozen import frozen_tensors, stays
-from graphc.passes.frozen.kernels import Kernel, kernel_of
 
 
 @dataclass(frozen=True)
 class FoldNorms(Pass):
-    """Batch normalisation by known statistics, and other products and sums with state for each
-    channel, go into the kernel and the bias of the layer before them: a convolution (of groups
-    and transposed ones too) or a product. norm(conv(x, w) + b) becomes conv(x, w') + b'.
+    """Folds batch normalization with known statistics, and other products and sums with per-channel
+    state, into the kernel and the bias of the layer before: a convolution (also grouped or
+    transposed) or a product. norm(conv(x, w) + b) becomes conv(x, w') + b'.
 
-    XLA cannot: weights are arguments of a program, so what it makes of them it makes in each run;
-    and it may not reorder roundings. Here w' and b' are computed once (see `frozen.split_frozen`).
+    XLA cannot do this: weights are arguments of a program, so it would compute w' in each run, and
+    it may not reorder roundings. Here w' and b' are computed once (see `frozen.split_frozen`).
 
-    It takes all state for constant, so it is for `gc.freeze`. What is computed is the same but
-    for rounding, of which there is more where a mean is large beside its deviation.
+    It assumes that all state is constant, so it is for `gc.freeze`. Results differ only by
+    rounding, more so if a mean is large compared with its deviation.
 
-    Must not: fold where something stands between (an activation, a padding), where the
-    layer's own result is used elsewhere (it would be computed twice), or into a kernel that is
-    not the same in every run. Source: Jacob et al., 2018, arXiv:1712.05877, section 3.2.
+    Must not: fold across other nodes (an activation, a padding); fold if the layer's result has
+    other users, because it would be computed twice; fold into a kernel that changes between runs.
+    Source: Jacob et al., 2018, arXiv:1712.05877, section 3.2.
 
     Attributes:
         moving: names of state that is not constant.
@@ -66,7 +70,7 @@ class _Step(NamedTuple):
 
 
 class _Layer(NamedTuple):
-    """The linear node before a step, and what stands between: a bias, or new leading axes."""
+    """The linear node before a step, and a bias in between."""
 
     node: Node
     kernel: Kernel
@@ -105,7 +109,8 @@ class _Folding:
         return _folded(writer, node, layer, step)
 
     def _layer(self, writer: _Writer, tensor: Tensor) -> _Layer | None:
-        """The layer whose result `tensor` is, but for a bias and leading axes."""
+        """The layer with the result `tensor`, looking through a bias and reshapes of leading
+        axes."""
         bias: Tensor | None = None
         while self.uses.get(tensor, 1) == 1:
             node = writer.rewriter.made.get(tensor)
@@ -133,29 +138,29 @@ class _Folding:
 
 
 def _same_channels(node: Node) -> bool:
-    """Whether a reshape leaves the last axis as it is."""
+    """Whether a reshape keeps the last axis."""
     before, after = node.inputs[0].type.shape, node.outputs[0].type.shape
     return bool(before and after) and before[-1] == after[-1]
 
 
 class _Writer:
-    """What the steps share.
+    """Helpers for the steps.
 
     Attributes:
-        frozen: the tensors that are the same in every run, but for those just written.
+        frozen: the tensors that are the same in every run, without those just written.
     """
 
     def __init__(self, rewriter: Rewriter, frozen: set[Tensor]) -> None:
         self.rewriter, self.frozen = rewriter, frozen
 
     def copy(self, node: Node, inputs: tuple[Tensor, ...]) -> Tensor:
-        """The result of `node` from other operands."""
+        """The result of `node` for other operands."""
         result = Tensor(node.outputs[0].type, node.outputs[0].name)
         self.rewriter.append(node.replace(inputs=inputs, outputs=(result,)))
         return result
 
     def per_channel(self, tensor: Tensor, beside: Tensor, channels: int) -> Tensor | None:
-        """A frozen operand that is [channels], or as if it were beside another; else None."""
+        """A frozen operand as [channels], if it has or broadcasts to this shape; otherwise None."""
         made = self.rewriter.made
         while (maker := made.get(tensor)) is not None and maker.op is BROADCAST_TO:
             if not maker.inputs[0].type.is_static:
@@ -173,7 +178,7 @@ class _Writer:
 
 
 def _combined(op: Callable[..., Tensor], a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    """Of two values; None is nothing to add or multiply by."""
+    """The combination of two values; None is the neutral value."""
     if a is None or b is None:
         return b if a is None else a
     return _in_wider(op, a, b)
@@ -227,22 +232,18 @@ def _divide(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step | No
     return _Step(x, 1 / other, None)
 
 
-def _negative(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step | None:
-    return _Step(x, _minus_one(x.type.dtype, channels), None)
-
-
 def _other(writer: _Writer, node: Node, x: Tensor, channels: int) -> Tensor | None:
     (other,) = (t for t in node.inputs if t is not x)
     return writer.per_channel(other, x, channels)
 
 
-_STEPS = {
+_STEPS: dict[OpDef, Callable[[_Writer, Node, Tensor, int], _Step | None]] = {
     BATCH_NORM: _batch_norm,
     ADD: _add,
     SUBTRACT: _subtract,
     MULTIPLY: _multiply,
     DIVIDE: _divide,
-    NEGATIVE: _negative,
+    NEGATIVE: lambda writer, node, x, channels: _Step(x, _minus_one(x.dtype, channels), None),
 }
 
 
@@ -267,3 +268,84 @@ def _folded(writer: _Writer, node: Node, layer: _Layer, step: _Step) -> Answer:
     if shift is None:
         return y
     return change(node, ADD, (y, cast(shift, type.dtype)))
+
+
+# -- kernels: the operators that multiply channels by one -------------------------------------
+
+
+class Kernel(NamedTuple):
+    """The kernel of a linear node whose result has channels as its last axis.
+
+    Attributes:
+        tensor: the operand.
+        channels: the size of that axis.
+        spread: reshapes a factor [channels] so that it multiplies the kernel.
+    """
+
+    tensor: Tensor
+    channels: int
+    spread: Callable[[Tensor], Tensor]
+
+
+def kernel_of(node: Node) -> Kernel | None:
+    """The kernel of a convolution, a transposed convolution or a product: its second operand.
+
+    None for other nodes, or if the last axis of the result is not an axis of the kernel alone.
+    """
+    find = _KINDS.get(node.op)
+    channels: Dim = node.outputs[0].type.shape[-1] if node.outputs[0].ndim else 0
+    if find is None or not isinstance(channels, int) or not node.inputs[1].type.is_static:
+        return None
+    return find(node, node.inputs[1], channels)
+
+
+def _along(kernel: Tensor, channels: int, axis: int) -> Kernel:
+    """A kernel whose axis `axis` holds the channels of the result."""
+    shape = (channels, *[1] * (kernel.ndim - axis - 1))
+
+    def spread(factor: Tensor) -> Tensor:
+        return _reshaped(factor, shape)
+
+    return Kernel(kernel, channels, spread)
+
+
+def _reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return x if x.type.shape == shape else reshape(x, shape)
+
+
+def _transposed_conv(node: Node, kernel: Tensor, channels: int) -> Kernel | None:
+    """The kernel is [..., filters / groups, channels], both in groups."""
+    groups = node.attrs["groups"]
+    if groups == 1:
+        return _along(kernel, channels, kernel.ndim - 2)
+    each, taken = channels // groups, kernel.type.shape[-1]
+    if not isinstance(taken, int):
+        return None
+    in_group = taken // groups
+
+    def spread(factor: Tensor) -> Tensor:
+        columns = transpose(_reshaped(factor, (groups, each)), (1, 0))
+        narrow = _reshaped(columns, (each, groups, 1))
+        repeated = broadcast_to(narrow, (each, groups, in_group))
+        return _reshaped(repeated, (each, groups * in_group))
+
+    return Kernel(kernel, channels, spread)
+
+
+def _matmul(node: Node, kernel: Tensor, channels: int) -> Kernel | None:
+    return _along(kernel, channels, kernel.ndim - (2 if node.attrs["transpose_b"] else 1))
+
+
+def _dot_general(node: Node, kernel: Tensor, channels: int) -> Kernel | None:
+    """The free axes of b stand last in the result, in their order."""
+    taken = (*node.attrs["rhs_contract"], *node.attrs["rhs_batch"])
+    free = [axis for axis in range(kernel.ndim) if axis not in taken]
+    return _along(kernel, channels, free[-1]) if free else None
+
+
+_KINDS: dict[OpDef, Callable[[Node, Tensor, int], Kernel | None]] = {
+    CONV: lambda node, kernel, channels: _along(kernel, channels, kernel.ndim - 1),
+    CONV_INPUT_GRADIENT: _transposed_conv,
+    MATMUL: _matmul,
+    DOT_GENERAL: _dot_general,
+}

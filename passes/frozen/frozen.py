@@ -1,11 +1,11 @@
-"""What of a program depends on its state and on constants alone, and the program without that."""
+"""Splits a program into the part that depends only on state and constants, and the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from math import prod
 from typing import NamedTuple
 
+from graphc.ir.costs import bytes_of, size_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program, is_pure
 from graphc.ir.rewrite import used_from
@@ -13,11 +13,11 @@ from graphc.ops.core.emit import CONSTANT
 
 
 class Split(NamedTuple):
-    """A program in two.
+    """The two parts of a program.
 
     Attributes:
-        before: takes state, gives (as fetches) what `after` needs of what is computed from it.
-        after: the rest, which takes that as state, beside the state that it takes itself.
+        before: takes state, and returns (as fetches) the values that `after` needs.
+        after: the rest, which takes these values as state, besides its own state.
     """
 
     before: Program
@@ -25,9 +25,9 @@ class Split(NamedTuple):
 
 
 def frozen_tensors(program: Program, moving: Collection[str] = ()) -> set[Tensor]:
-    """The tensors that are the same in every run, if no state but `moving` ever changes.
+    """The tensors that are the same in every run, if only the state in `moving` changes.
 
-    State ports, and what pure nodes of known sizes make of such tensors.
+    These are the state ports, and results of pure nodes with known sizes of such tensors.
     """
     found = {p.tensor for p in program.ports("state") if p.name not in moving}
     for node in program.nodes:
@@ -37,7 +37,7 @@ def frozen_tensors(program: Program, moving: Collection[str] = ()) -> set[Tensor
 
 
 def stays(node: Node, frozen: Collection[Tensor]) -> bool:
-    """Whether the results of `node` are the same in every run, as those of `frozen` are."""
+    """Whether the results of `node` are the same in every run, as those in `frozen` are."""
     return (
         is_pure(node)
         and all(t in frozen for t in node.inputs)
@@ -46,18 +46,18 @@ def stays(node: Node, frozen: Collection[Tensor]) -> bool:
 
 
 def split_frozen(program: Program, moving: Collection[str] = (), limit: int = 0) -> Split:
-    """The program cut into what is the same in every run and what is not.
+    """The program split into the part that is the same in every run and the rest.
 
-    Repetition stays behind the cut: a node whose results are larger than its operands together
-    (a broadcast, an iota) is no less work to read than to make again.
+    Repetition stays in the rest: reading the result of a node that is larger than all its operands
+    (a broadcast, an iota) is no faster than computing it.
 
     Args:
         moving: names of state that changes.
-        limit: constants of up to so many bytes stay in the program; larger ones become state.
+        limit: constants of up to this many bytes stay in the program; larger ones become state.
     """
     frozen = frozen_tensors(program, moving)
     makers = {t: node for node in program.nodes if stays(node, frozen) for t in node.outputs}
-    cut: dict[Tensor, None] = {}  # what is computed before, in the order of its use
+    cut: dict[Tensor, None] = {}  # the results of `before`, in the order of their use
     kept: set[Node] = set()
 
     def want(tensors: Iterable[Tensor]) -> None:
@@ -82,17 +82,14 @@ def split_frozen(program: Program, moving: Collection[str] = (), limit: int = 0)
 
 
 def _stays_behind(node: Node, limit: int) -> bool:
-    size = sum(t.type.dtype.itemsize * _elements(t) for t in node.outputs)
+    size = bytes_of(*node.outputs)
     return size <= limit if node.op is CONSTANT else repeats(node)
 
 
 def repeats(node: Node) -> bool:
-    """Whether its results are larger than its operands together: no less work to read."""
-    return sum(map(_elements, node.outputs)) > sum(map(_elements, node.inputs))
-
-
-def _elements(tensor: Tensor) -> int:
-    return prod(dim for dim in tensor.type.shape if isinstance(dim, int))
+    """Whether the results are larger than all operands together, so that reading them is no
+    faster."""
+    return sum(map(size_of, node.outputs)) > sum(map(size_of, node.inputs))
 
 
 def _cut(program: Program, cut: list[Tensor], kept: set[Node]) -> Split:

@@ -1,4 +1,4 @@
-"""Hoist frozen: what bodies make of state alone is made outside of them."""
+"""Hoist frozen: values that bodies compute from state alone are computed outside."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from graphc.passes.frozen.frozen import frozen_tensors, repeats, stays
 
 @dataclass(frozen=True)
 class HoistFrozen(Pass):
-    """In bodies of loops, branches and functions, what depends on the program's state and on
-    constants alone is computed before the node, once for all turns; for `gc.freeze`, which then
-    computes it once for all runs.
+    """Moves computations that depend only on state and constants out of the bodies of loops,
+    branches and functions: they run once for all iterations. `gc.freeze` then computes them once
+    for all runs.
 
-    XLA moves some of that out of loops, and computes it again in each run.
+    XLA moves some of them out of loops, and computes them again in each run.
 
-    Must not: compute outside what is only repeated there (a broadcast), which is no less to read
-    than to make; nor what has effects. It takes all state for constant, and computes what stands
-    in branches that are not taken: both are right only where the result is kept.
+    Must not: move repetition (a broadcast), because reading it is no faster than computing it; move
+    effects. It assumes that all state is constant, and computes values of branches that are not
+    taken: both are correct only if the result is kept.
 
     Attributes:
         moving: names of state that is not constant.
@@ -40,7 +40,7 @@ class _Hoisting:
     changed: int = field(default=0)
 
     def program(self, program: Program, frozen: set[Tensor]) -> PassResult:
-        """The program with the bodies of its nodes emptied of what can stand here."""
+        """The program with values moved out of the bodies of its nodes."""
         frozen = set(frozen)
         nodes: list[Node] = []
         before = self.changed
@@ -56,7 +56,7 @@ class _Hoisting:
         return PassResult(program.replace(nodes=tuple(nodes)), changed)
 
     def node(self, node: Node, frozen: set[Tensor], nodes: list[Node]) -> Node:
-        """The node with smaller bodies; what was in them is added to `nodes`."""
+        """The node with smaller bodies; the nodes moved out of them are added to `nodes`."""
         places = [i for i in invariants(node) if node.inputs[i] in frozen]
         outer: list[Tensor] = []
         bodies: list[Program] = []
@@ -81,7 +81,7 @@ class _Hoisting:
 
 
 def _known(body: Program, given: Collection[Tensor]) -> set[Tensor]:
-    """What the body makes of those inputs and of constants alone."""
+    """The values that the body computes from these inputs and constants alone."""
     found = set(given)
     for node in body.nodes:
         if stays(node, found):
@@ -90,7 +90,7 @@ def _known(body: Program, given: Collection[Tensor]) -> set[Tensor]:
 
 
 def _boundary(body: Program, known: set[Tensor]) -> list[Tensor]:
-    """The known tensors that the rest of the body takes and that are worth to be kept."""
+    """The known tensors that the rest of the body uses and that are worth keeping."""
     makers = {t: n for n in body.nodes for t in n.outputs if t in known}
     pending = [t for n in body.nodes if not stays(n, known) for t in n.inputs]
     pending += body.output_tensors()
@@ -109,7 +109,7 @@ def _boundary(body: Program, known: set[Tensor]) -> list[Tensor]:
 
 
 def _outside(body: Program, tensor: Tensor, given: dict[Tensor, Tensor]) -> Program:
-    """A copy of what makes `tensor`, of the operands of the node."""
+    """A copy of the nodes that compute `tensor`, with the operands of the node."""
     nodes = used_from(body.nodes, [tensor])
     ports = tuple(Port(f"a{i}", "arg", t) for i, t in enumerate(given))
     copy = clone(body.replace(inputs=ports, nodes=nodes, outputs=(Port("r0", "result", tensor),)))
@@ -118,8 +118,8 @@ def _outside(body: Program, tensor: Tensor, given: dict[Tensor, Tensor]) -> Prog
 
 
 def _taking(body: Program, number: int, taken: list[tuple[int, Tensor]]) -> Program:
-    """The body with an input more for each, its own in the place of what made them, which is left
-    to pruning."""
+    """The body with one more input for each tensor. The inputs replace its own tensors, whose nodes
+    are left to pruning."""
     inputs = [Tensor(tensor.type, tensor.name) for _, tensor in taken]
     instead = {t: new for (i, t), new in zip(taken, inputs, strict=True) if i == number}
     ports = tuple(Port("", "arg", tensor) for tensor in inputs)

@@ -1,4 +1,4 @@
-"""Remove dropout: what a network does when nothing is learnt from it."""
+"""Remove dropout: makes a network deterministic for inference."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from graphc.passes.core.rules import Answer, Rewriter, change, simplify
 
 @dataclass(frozen=True)
 class RemoveDropout(Pass):
-    """Dropout gives its operand, and attention keeps all its weights.
+    """Dropout returns its operand, and attention keeps all its weights.
 
-    It changes the meaning, so it runs where that is asked for: in `gc.freeze`. XLA cannot know
-    that nothing is learnt from a program. What was scaled by 1 / (1 - rate) in training stays as
-    it is, since the mean is the same (Srivastava et al., JMLR 15, 2014).
+    This changes the meaning, so it runs only on request, in `gc.freeze`. XLA cannot know that a
+    program is not used for training. The scale 1 / (1 - rate) needs no correction, because the mean
+    is the same (Srivastava et al., JMLR 15, 2014).
 
-    Must not: touch a dropout whose mask is used elsewhere, as gradients do; nor other draws: a
-    model may sample what it gives.
+    Must not: change a dropout whose mask has other users, such as gradients; or other draws,
+    because a model may sample its output.
     """
 
     def run(self, program: Program) -> PassResult:

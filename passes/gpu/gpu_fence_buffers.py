@@ -12,7 +12,7 @@ from graphc.ops.arrays.joining import SPLIT
 from graphc.ops.arrays.slicing import SLICE
 from graphc.ops.core.emit import emit_one
 from graphc.ops.structure.ordering import FENCE
-from graphc.passes.core.base import Pass, PassResult, run_bodies
+from graphc.passes.core.base import Pass, PassResult, rewrite_nodes
 
 
 @dataclass(frozen=True)
@@ -38,21 +38,12 @@ class GpuFenceBuffers(Pass):
         for node in program.nodes:
             if node.op in (SLICE, SPLIT):
                 cuts[node.inputs[0]] += len(node.outputs)
-        changed = 0
-        nodes: list[Node] = []
-        for node in program.nodes:
-            node, inside = run_bodies(self, node)
-            changed += inside
+
+        def fenced(node: Node) -> Node | list[Node]:
             cut = node.op in (SLICE, SPLIT) and node.inputs[0] in buffers
-            if cut and cuts[node.inputs[0]] >= self.fewest:
-                fenced = _fenced(node)
-                changed += len(fenced) - 1
-                nodes += fenced
-            else:
-                nodes.append(node)
-        if not changed:
-            return PassResult(program, 0)
-        return PassResult(program.replace(nodes=tuple(nodes)), changed)
+            return _fenced(node) if cut and cuts[node.inputs[0]] >= self.fewest else node
+
+        return rewrite_nodes(self, program, fenced)
 
 
 def _fenced(node: Node) -> list[Node]:

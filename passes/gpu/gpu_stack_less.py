@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ops.arrays.joining import SPLIT
@@ -14,7 +15,6 @@ from graphc.ops.core.emit import CAST
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.costs import node_cost
 from graphc.passes.core.elementwise import is_elementwise
-from graphc.passes.core.peak import bytes_of
 from graphc.passes.memory.loop_pairs import LoopPair
 from graphc.passes.memory.recompute import Course, all_pairs, carried_out, changing
 from graphc.passes.memory.recompute_plans import at_price

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure, walk
-from graphc.ops.control.bodies import Parts, split
+from graphc.ops.control.bodies import Parts, parts_of
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.scan import SCAN
 from graphc.ops.structure.collective import EXCHANGES
 from graphc.passes.core.costs import node_cost
-from graphc.passes.core.peak import bytes_of
 
 # Floating-point operations that take as long as to move a byte: on CPUs and GPUs from 5 to 100.
 _FLOPS_A_BYTE = 10
@@ -58,9 +59,8 @@ class LoopPair:
     @cached_property
     def stacks(self) -> dict[Tensor, Tensor]:
         """What the forward loop stacks: its result -> the value in its body."""
-        carries = self.forward.attrs["carries"]
-        values = self.body.output_tensors()[carries:]
-        return dict(zip(self.forward.outputs[carries:], values, strict=True))
+        view = LoopView.of(self.forward)
+        return dict(zip(view.stacks, view.ys, strict=True))
 
     @cached_property
     def taken(self) -> dict[Tensor, Tensor]:
@@ -103,11 +103,6 @@ class LoopPair:
         """Of the stacks that are there for the backward loop alone."""
         values = dict.fromkeys(self.taken.values())
         return sum(self.weights[value] for value in values)
-
-
-def parts_of(loop: Node, items: Sequence[Tensor]) -> Parts:
-    """Operands of a loop, or inputs of its body, by role."""
-    return split(items, loop.attrs["consts"], loop.attrs["carries"])
 
 
 def _cost(node: Node) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from graphc.ir.builder import Builder
+from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor, is_among, position_of
 from graphc.ir.program import Program, is_pure, region
 from graphc.ir.rewrite import sort_nodes, substitute, used_from
@@ -19,7 +20,6 @@ from graphc.ops.core.emit import constant
 from graphc.ops.matrices.contraction import DOT_GENERAL
 from graphc.ops.matrices.matrix_product import MATMUL
 from graphc.ops.structure.ordering import AFTER
-from graphc.passes.core.peak import bytes_of
 from graphc.passes.core.readers import Readers
 from graphc.passes.core.state_updates import End
 from graphc.passes.memory.loop_cells import Cell
@@ -239,7 +239,8 @@ class _Writer:
                 inner=inner._replace(xs=(*inner.xs, new)),
             )
             return new
-        return inner.xs[position_of(stack, outer.xs)]
+        found: Tensor = inner.xs[position_of(stack, outer.xs)]
+        return found
 
     def _constant_operand(self, value: Tensor) -> Tensor:
         """The input of the body for a value that all iterations share; it may be new."""
@@ -248,7 +249,8 @@ class _Writer:
             new = Tensor(value.type, value.name)
             self._view = self._view.with_consts([(value, new)])
             return new
-        return inner.consts[position_of(value, outer.consts)]
+        found: Tensor = inner.consts[position_of(value, outer.consts)]
+        return found
 
     def _starts(self, stack: Tensor) -> list[Tensor]:
         return [self._index, *[self._zero] * (stack.type.rank - 1)]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from graphc.errors import PassError
+from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor
-from graphc.passes.core.peak import bytes_of
 from graphc.passes.memory.closures import cheapest
 from graphc.passes.memory.loop_pairs import LoopPair
 

@@ -11,7 +11,8 @@ from graphc.ir.program import region
 from graphc.ir.rewrite import clone, substitute, used_from
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import RESHAPE
-from graphc.passes.memory.loop_pairs import LoopPair, parts_of
+from graphc.ops.control.bodies import parts_of, slice_type, stacked_type
+from graphc.passes.memory.loop_pairs import LoopPair
 from graphc.passes.memory.recompute_plans import Plan, again
 
 
@@ -43,7 +44,7 @@ def _with_saved(pair: LoopPair, plan: Plan) -> tuple[Node, Node]:
     missing = [t for t in found.begin if t in plan.saved and t not in stack_of]
     place = {t: i for i, t in enumerate([*pair.inner.carries, *pair.made])}
     missing.sort(key=place.__getitem__)
-    new = [Tensor(_stacked(pair.length, t.type), t.name) for t in missing]
+    new = [Tensor(stacked_type(t.type, pair.length), t.name) for t in missing]
     stack_of.update(zip(missing, new, strict=True))
     results = [*pair.body.output_tensors(), *missing]
     body = region(pair.body.name, pair.body.input_tensors(), pair.nodes, results)
@@ -60,10 +61,6 @@ def _with_saved(pair: LoopPair, plan: Plan) -> tuple[Node, Node]:
     nodes = _copied(found.nodes, values)
     instead = {inner: values[value] for inner, value in pair.taken.items()}
     return forward, taking.loop(nodes, {a: b for a, b in instead.items() if a is not b})
-
-
-def _stacked(length: int, type: TensorType) -> TensorType:
-    return TensorType(type.dtype, (length, *type.shape))
 
 
 def _copied(nodes: Sequence[Node], values: dict[Tensor, Tensor]) -> list[Node]:
@@ -130,7 +127,7 @@ def _in_segments(pair: LoopPair, plan: Plan, turns: int) -> Written:
     first = _Segment(pair.length // turns, turns)
     carries = _fresh(pair.outer.carries)
     run = first.loop(forward, carries)
-    entering = [Tensor(_stacked(first.count, t.type), t.name) for t in carries]
+    entering = [Tensor(stacked_type(t.type, first.count), t.name) for t in carries]
     written = first.close(forward, carries, (run,), (*run.outputs, *carries), entering)
 
     second = _Segment(pair.length // turns, turns, first.cuts)
@@ -202,8 +199,7 @@ class _Segment:
 
     def slice(self, stack: Tensor) -> Tensor:
         """The input of the body for a stack with one slice for each segment."""
-        type = TensorType(stack.type.dtype, stack.type.shape[1:])
-        return self._xs.setdefault(stack, Tensor(type, stack.name))
+        return self._xs.setdefault(stack, Tensor(slice_type(stack.type), stack.name))
 
     def close(
         self,

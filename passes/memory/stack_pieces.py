@@ -9,7 +9,7 @@ from graphc.ir.program import Program
 from graphc.ops.arrays.joining import CONCATENATE
 from graphc.ops.arrays.slicing import REVERSE, SLICE
 from graphc.ops.arrays.stacking import STACK, UNSTACK
-from graphc.ops.control.bodies import split
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.scan import SCAN
 
 
@@ -83,10 +83,9 @@ class Pieces:
 
     def _in_iteration(self, loop: Node, value: Tensor, iteration: int) -> Piece:
         """A result of the body in an iteration; the first one has the number 0."""
-        body, consts, carries = loop.regions[0], loop.attrs["consts"], loop.attrs["carries"]
-        inner = split(body.input_tensors(), consts, carries)
-        outer = split(loop.inputs, consts, carries)
-        results = body.output_tensors()
+        view = LoopView.of(loop)
+        inner, outer, results = view.inner, view.outer, view.given()
+        carries = len(inner.carries)
         last = loop.attrs["length"] - 1
         carried = {t: i for i, t in reversed(list(enumerate(inner.carries)))}
         met: dict[Tensor, int] = {}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ops.control.scan import SCAN
 from graphc.passes.core.base import Pass, PassResult
-from graphc.passes.core.peak import bytes_of, peak
+from graphc.passes.core.peak import peak
 from graphc.passes.core.state_updates import End, carries, in_bodies, states
 from graphc.passes.memory.loop_updates import find
 from graphc.passes.memory.loop_updates_write import written

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from graphc.ir.builder import Builder
 from graphc.ir.dims import product
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Tensor
 from graphc.ir.program import Program
 from graphc.ops.structure.ordering import AFTER
 from graphc.passes.core.base import Pass, PassResult, redirect
-from graphc.passes.core.building import node_of
 from graphc.passes.core.readers import Readers
 from graphc.passes.core.state_updates import End, in_bodies, states
 
@@ -47,18 +47,17 @@ class UpdateInPlace(Pass):
             return PassResult(program, changed)
         reading = Readers(program, wanted)
         instead: dict[Tensor, Tensor] = {}
-        added: list[Node] = []
+        added = Builder()
         for new, old in wanted:
             readers = None if old is None or new in instead else reading.of(old, new)
             if readers and len(readers) <= _MOST_READERS:
-                node = node_of(AFTER, (new, *readers), like=reading.made[new])
-                added.append(node)
-                instead[new] = node.outputs[0]
-        if not added:
+                with added.at(reading.made[new]):
+                    instead[new] = added.add(AFTER, (new, *readers)).outputs[0]
+        if not instead:
             return PassResult(program, changed)
         outputs = redirect(program.outputs, instead)
-        nodes = (*program.nodes, *added)
-        return PassResult(program.replace(nodes=nodes, outputs=outputs), changed + len(added))
+        nodes = (*program.nodes, *added.nodes)
+        return PassResult(program.replace(nodes=nodes, outputs=outputs), changed + len(instead))
 
     def _pays(self, end: End) -> bool:
         if end.old is None or end.old is end.new:

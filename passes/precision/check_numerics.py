@@ -1,4 +1,4 @@
-"""Check numerics: a program that also says where its first NaN or infinity was made."""
+"""Check numerics: adds an output that identifies the first node that computed a NaN or infinity."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from graphc.ops.structure.state import IDENTITY, STOP_GRADIENT
 from graphc.passes.core.base import Pass, PassResult
 
 NUMERICS = "__numerics__"
-"""The name of the output that says so."""
+"""The name of the output."""
 
 _NUMBER = TensorType(INT32, ())
 _LOOPS = (SCAN, WHILE)
@@ -49,15 +49,15 @@ _MOVES = (RESHAPE, TRANSPOSE, BROADCAST_TO, IDENTITY, STOP_GRADIENT)
 
 @dataclass(frozen=True)
 class CheckNumerics(Pass):
-    """One output more: the first node, in program order, that made a NaN of operands without, or
-    an infinity of finite ones, or that got an integer out of range (`ops.ranges`); with the turn of
-    each loop that it lies in.
+    """Adds an output: the first node, in program order, that computed a NaN from operands without
+    NaN or an infinity from finite ones, or that received an integer out of range (`ops.ranges`),
+    with the iteration of each loop around it.
 
-    XLA does not know the user's lines. Each result is looked through once, which XLA does where it
-    is made. A constant is nobody's fault, and infinities that are given, as in masks, may go on.
+    XLA does not know the user's lines. Each result is checked once, which XLA fuses with its
+    computation. Constants are not reported, and given infinities, as in masks, may propagate.
 
-    It comes last, since it changes the ports and speaks of places in this very program: `table`
-    says what stands there. Conditions of loops are not looked into.
+    It runs last, because it changes the ports and refers to positions in this program, which
+    `table` describes. Conditions of loops are not checked.
     """
 
     optional: ClassVar[bool] = False
@@ -71,9 +71,9 @@ class CheckNumerics(Pass):
 
 
 def table(program: Program) -> dict[str, Any]:
-    """What stands at the places of a program that is to be checked, as plain values: by place
-    the node, its line, the text of the line, its results; and for bodies what the node is and
-    what stands in them; for nodes that stand for several, what would stand in each turn."""
+    """The nodes at the positions of a program to be checked, as plain values: for each position the
+    node, its line, the text of the line, and its results; for nodes with bodies also the operator
+    and the nodes inside; for nodes that represent several, those of each iteration."""
     return _entries(program.nodes, 0)
 
 
@@ -99,7 +99,7 @@ def _entries(nodes: Sequence[Node], start: int) -> dict[str, Any]:
 
 
 def _said(node: Node, name: str, source: Source | None) -> dict[str, str]:
-    """What an error says of the node."""
+    """The text that an error shows for the node."""
     return {
         "node": _subject(node, name),
         "line": "" if source is None else str(source),
@@ -108,18 +108,18 @@ def _said(node: Node, name: str, source: Source | None) -> dict[str, str]:
 
 
 def _subject(node: Node, name: str) -> str:
-    """What an error is about: the node, or the function that took integers out of their range."""
+    """The subject of an error: the node, or the function whose integers were out of range."""
     if node.op is not IN_RANGE or not node.attrs["of"]:
         return f"{node.op.name} {name!r}"
     scope = name.rpartition("/")[0]
     return f"{node.attrs['of']} in {scope!r}" if scope else node.attrs["of"]
 
 
-# -- what is looked into --------------------------------------------------------------------
+# -- what is checked ------------------------------------------------------------------------
 
 
 def _bodies(node: Node) -> Sequence[Program]:
-    """The bodies that run as a part of the node, but for a loop's condition."""
+    """The bodies that run as a part of the node, except the condition of a loop."""
     return node.regions[:1] if node.op in _LOOPS else node.regions
 
 
@@ -135,7 +135,7 @@ def _may_fail(node: Node) -> bool:
 
 
 def _width(program: Program) -> int:
-    """How many numbers a fault in the program has: two more for each body around a body."""
+    """The length of a fault record of the program: two more numbers for each level of bodies."""
     inner = [_width(body) + 2 for n in program.nodes if _has_bodies(n) for body in _bodies(n)]
     return max(inner, default=HEAD + 1)
 
@@ -144,10 +144,10 @@ def _width(program: Program) -> int:
 
 
 def _checked(program: Program, width: int, start: int = 0) -> tuple[Builder, Tensor]:
-    """The nodes with what looks at their results, and the fault, which comes last.
+    """The nodes with checks of their results, and the first fault.
 
     Args:
-        start: the place of the first node.
+        start: the position of the first node.
     """
     writer = _Writer()
     for tensor in program.input_tensors():
@@ -208,7 +208,7 @@ class _Writer:
             self.rows.append((place, len(taken), *taken, *given))
 
     def inside(self, node: Node, place: int) -> Node:
-        """The node with bodies that are checked, its fault noted."""
+        """The node with checked bodies; its fault is recorded."""
         node, fault, form = (_in_loop if node.op in _LOOPS else _in_bodies)(self, node)
         self.faults.append(fault)
         self.bodies.append((place, form))
@@ -216,7 +216,7 @@ class _Writer:
 
 
 def _in_loop(writer: _Writer, node: Node) -> tuple[Node, Tensor, int]:
-    """A loop that carries the first fault, and the number of the turn."""
+    """A loop that carries the first fault, and the number of the iteration."""
     view, body = LoopView.of(node), node.regions[0]
     width = _width(body)
     with writer.builder:
@@ -231,7 +231,7 @@ def _in_loop(writer: _Writer, node: Node) -> tuple[Node, Tensor, int]:
 
 
 def _in_bodies(writer: _Writer, node: Node) -> tuple[Node, Tensor, int]:
-    """A node whose bodies give their faults as a result more."""
+    """A node whose bodies return their faults as an additional result."""
     width = max(map(_width, node.regions))
     regions, start = [], 0
     for body in node.regions:

@@ -1,4 +1,4 @@
-"""Mixed precision: where the time goes in 16 bits, everything else in float32."""
+"""Mixed precision: expensive operators in 16 bits, everything else in float32."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ NARROW_TYPES: Final[dict[str, DType]] = {
 
 @dataclass(frozen=True)
 class MixedPrecision(Pass):
-    """Computes products, convolutions, attention and what is elementwise around them in bf16 or
+    """Computes products, convolutions, attention and elementwise operators around them in bf16 or
     f16, as each operator states (`OpDef.precision`), and everything else in float32.
 
-    XLA cannot: it may not change what a program rounds, and was not asked to. Variables stay
-    float32 and are rounded where a product takes them (master weights); sums, means, norms,
-    softmax, losses and exponentials are float32; so is what updates state: all that comes after
-    the gradients of `minimize`, and elsewhere whatever leads to a new value of a variable and to
-    no product. A value of both kinds is kept narrow and widened where that is needed, so nothing
-    is rounded twice.
+    XLA may not change the rounding of a program. Variables stay float32 and are rounded where a
+    product reads them (master weights). Sums, means, norms, softmax, losses and exponentials are
+    float32. State updates are too: everything after the gradients of `minimize`, and otherwise
+    nodes that lead to a new value of a variable and to no product. A value that is needed in both
+    types is kept narrow and widened where necessary, so nothing is rounded twice.
 
-    An elementwise operator is narrow if all its operands are, or may be without harm: variables
-    and constants. Beside a float32 feed (a target, say) or a float32 sum it is float32. A constant
-    that the narrow type would make infinite, or 0, keeps its operator in float32. In the body of a
-    `gc.scan`, what is carried stays float32.
+    An elementwise operator is narrow if all its operands are, or may be rounded: variables and
+    constants. Beside a float32 feed (a target, for example) or a float32 sum it is float32. A
+    constant that would become infinite or 0 in the narrow type keeps its operator in float32. In
+    the body of a `gc.scan`, carries stay float32.
 
-    Must not: run twice, or without being asked to; change float64, integers or what the user
-    cast; round a variable's new value. For f16, gradients need `ScaleLoss` first.
+    Must not: run twice, or without a request; change float64, integers or the user's casts; round
+    the new value of a variable. For f16, gradients need `ScaleLoss` first.
 
     Source: Micikevicius et al., Mixed precision training, 2018, arXiv:1710.03740.
 

@@ -18,6 +18,7 @@ from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE
 from graphc.ops.control.branching import SWITCH
 from graphc.ops.control.calling import CALL
 from graphc.ops.control.custom_gradient import CUSTOM_GRADIENT
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.scan import SCAN
 from graphc.ops.core.emit import CAST, CONSTANT
 from graphc.passes.core.building import node_of
@@ -236,8 +237,8 @@ class Narrowing:
     def _scan(self, node: Node) -> None:
         """What a loop takes whole or by slices is rounded outside of it where the body needs it
         rounded alone; what it stacks is stacked as it is computed; what it carries is float32."""
-        consts, carries = node.attrs["consts"], node.attrs["carries"]
-        (body,) = node.regions
+        outer, (body,) = LoopView.of(node).outer, node.regions
+        consts, carries = len(outer.consts), len(outer.carries)
         held = range(consts, consts + carries)
         kinds = [self.kind(t) for t in node.inputs]
         given = [Kind.WIDE if i in held and kind else kind for i, kind in enumerate(kinds)]

@@ -1,4 +1,4 @@
-"""Which nodes update state: for `MixedPrecision`, which leaves those in float32."""
+"""Which nodes update state: `MixedPrecision` keeps them in float32."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from graphc.ops.structure.training import GRADIENTS
 
 
 def computes_narrow(node: Node) -> bool:
-    """Whether the operator, or one in its bodies, is of those that mixed precision is for."""
+    """Whether mixed precision applies to the operator, or to one in its bodies."""
     if node.op.precision == "narrow":
         return True
     return any(computes_narrow(inner) for body in node.regions for inner in body.nodes)
 
 
 def updating(program: Program) -> set[Node]:
-    """The nodes that only make new values of state: those after a step's gradients, and those
-    that lead to new state and to nothing that is computed narrow.
+    """The nodes that only compute new values of state: nodes after the gradients of a step, and
+    nodes that lead to new state and to no narrow computation.
 
-    What takes a new value, as a second step in the same run does, does not count as leading
-    further: it is computed as if it took the variable.
+    Users of a new value, such as a second step in the same run, do not count: they are treated as
+    users of the variable.
     """
     new_state = {port.tensor for port in program.new_state()}
     return _after_gradients(program, new_state) | _leading_to_state_alone(program, new_state)

@@ -1,4 +1,4 @@
-"""Dynamic loss scaling: what f16 gradients need not to vanish."""
+"""Dynamic loss scaling, which keeps f16 gradients from vanishing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from graphc.ops.structure.training import GRADIENTS, LOSS_ADJOINT, UPDATED
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.precision.precision_roles import computes_narrow
 
-# Hidden state: the scale, and how many good steps there were since it changed.
+# Hidden state: the scale, and the number of good steps since it changed.
 LOSS_SCALE = "__loss_scale__/scale"
 GOOD_STEPS = "__loss_scale__/good_steps"
 SCALE_TYPE = TensorType(FLOAT32, ())
@@ -32,21 +32,21 @@ _LARGEST_SCALE = 2.0**126
 
 @dataclass(frozen=True)
 class ScaleLoss(Pass):
-    """Multiplies the loss's adjoint by a scale, and divides the gradients of `minimize` by it.
+    """Multiplies the adjoint of the loss by a scale, and divides the gradients of `minimize` by it.
 
     In f16 everything below 6e-8 is 0, and many gradients are. The scale is a power of two, so it
-    rounds nothing. Where a gradient is not finite, the step is skipped: what it would update stays
-    as it is, and the scale is halved; after `growth` good steps in a row it is doubled. What else
-    is assigned from values computed in f16 (moving averages of batch norm) stays with it. The
-    scale is hidden state, one for all steps of a graph. XLA cannot do this: it does not know which
-    of a program's values are gradients, nor what a step updates.
+    causes no rounding. If a gradient is not finite, the step is skipped: its updates do not happen,
+    and the scale is halved. After `growth` good steps in a row it is doubled. Other state that is
+    assigned from values computed in f16 (moving averages of batch norm) is skipped too. The scale
+    is hidden state, one for all steps of a graph. XLA cannot do this, because it does not know
+    which values are gradients, nor what a step updates.
 
-    Must not: change programs whose gradients no `minimize` marks, nor any without f16.
+    Must not: change programs whose gradients `minimize` does not mark, or programs without f16.
 
     Source: Micikevicius et al., Mixed precision training, 2018, arXiv:1710.03740, section 3.2.
 
     Attributes:
-        growth: steps.
+        growth: the number of good steps.
     """
 
     growth: int = 2000
@@ -84,8 +84,8 @@ class _Scaling:
     scaled: set[str] = field(default_factory=set)
     good: dict[str, Tensor] = field(default_factory=dict)
     scale: Tensor = field(default_factory=lambda: Tensor(SCALE_TYPE, LOSS_SCALE))
-    narrow: set[Tensor] = field(default_factory=set)  # what comes from values computed in f16
-    kept: set[Tensor] = field(default_factory=set)  # what a skipped step leaves as it was
+    narrow: set[Tensor] = field(default_factory=set)  # values that depend on f16 values
+    kept: set[Tensor] = field(default_factory=set)  # values that a skipped step does not update
 
     def add(self, node: Node) -> None:
         """The next node."""
@@ -112,11 +112,11 @@ class _Scaling:
             self.builder.append(node)
 
     def _for(self, node: Node) -> AbstractContextManager[None]:
-        """What is written inside is for `node`."""
+        """Nodes written inside belong to `node`."""
         return self.builder.at(node, f"{node.name}/loss_scale")
 
     def _gradients(self, node: Node) -> None:
-        """The marked gradients, divided by the scale; and whether they are finite."""
+        """Divides the marked gradients by the scale, and records whether they are finite."""
         marked = [Tensor(t.type, t.name) for t in node.outputs]
         self.builder.append(node.replace(outputs=tuple(marked)))
         with self._for(node):
@@ -155,8 +155,8 @@ class _Scaling:
         )
 
     def _other_state(self, program: Program, good: Tensor) -> list[Port]:
-        """The outputs, where state that the steps do not update and that comes from values in f16
-        keeps its old value after a bad step."""
+        """The outputs; state that the steps do not update, and that comes from f16 values, keeps
+        its old value after a bad step."""
         old = {port.name: port.tensor for port in program.ports("state")}
         outputs = []
         for port in program.outputs:

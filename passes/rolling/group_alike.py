@@ -11,8 +11,8 @@ import numpy as np
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, region
 from graphc.ir.rewrite import sort_nodes, substitute
-from graphc.ir.types import TensorType
 from graphc.ops.arrays.stacking import STACK, UNSTACK
+from graphc.ops.control.bodies import stacked_type
 from graphc.ops.control.mapping import MAP
 from graphc.ops.core.emit import CONSTANT
 from graphc.passes.core.base import Pass, PassResult
@@ -196,9 +196,8 @@ def _in_order(nodes: Iterable[Node], rows: Rows) -> list[Node | Row]:
 
 
 def _stacked(tensors: Tensors) -> Tensor:
-    type = tensors[0].type
     name = common_name([t.name for t in tensors])
-    return Tensor(TensorType(type.dtype, (len(tensors), *type.shape)), name)
+    return Tensor(stacked_type(tensors[0].type, len(tensors)), name)
 
 
 def _unstack(stack: Tensor, tensors: Tensors, model: Node) -> Node:

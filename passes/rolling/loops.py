@@ -14,6 +14,7 @@ from graphc.ir.program import Program, region
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.slicing import REVERSE, SLICE
 from graphc.ops.arrays.stacking import STACK, UNSTACK
+from graphc.ops.control.bodies import stacked_type
 from graphc.ops.control.scan import SCAN
 from graphc.ops.core.emit import CONSTANT
 from graphc.passes.core.patterns import common_name, scope_of
@@ -213,7 +214,8 @@ class _Writer:
         body, names = _body(loop)
         finals = self._finals(loop)
         results = [
-            Tensor(_stacked_type(loop.turns, loop.made(kept)[0]), names[kept]) for kept in loop.kept
+            Tensor(stacked_type(loop.made(kept)[0].type, loop.turns), names[kept])
+            for kept in loop.kept
         ]
         model = found.turns[0][0]
         self.nodes.append(
@@ -291,7 +293,7 @@ class _Writer:
     def _stack(self, tensors: Tensors, loop: Loop) -> Tensor:
         model = loop.found.turns[0][0]
         result = Tensor(
-            _stacked_type(len(tensors), tensors[0]), common_name([t.name for t in tensors])
+            stacked_type(tensors[0].type, len(tensors)), common_name([t.name for t in tensors])
         )
         constants = [self._constants.get(t) for t in tensors]
         values = [node.attrs["value"] for node in constants if node is not None]
@@ -303,10 +305,6 @@ class _Writer:
             op, attrs = STACK, STACK.complete()
         self.nodes.append(Node(op, inputs, (result,), attrs, name=result.name, source=model.source))
         return result
-
-
-def _stacked_type(count: int, one: Tensor) -> TensorType:
-    return TensorType(one.type.dtype, (count, *one.type.shape))
 
 
 def _body(loop: Loop) -> tuple[Program, dict[Kept, str]]:

@@ -1,58 +1,62 @@
-"""Drop marks, which `minimize` and functions of indices wrote for other passes to read."""
+"""Drop marks: nodes that `minimize`, index functions and custom gradients add for other passes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-from graphc.ir.node import Node
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
+from graphc.ops.control.custom_gradient import CUSTOM_GRADIENT, UNDIFFERENTIABLE
 from graphc.ops.core.ranges import IN_RANGE
 from graphc.ops.structure.training import GRADIENTS, LOSS_ADJOINT, UPDATED
 from graphc.passes.core.base import Pass, PassResult
-from graphc.passes.core.rules import Answer, Rewriter, Rule, simplify
+from graphc.passes.core.rules import Rule, Rules, first_operand, simplify
 
 
 @dataclass(frozen=True)
 class DropMarks(Pass):
-    """Removes the marks of a training step: where its gradients begin and end, what it updates.
+    """Removes the marks of a training step: where its gradients begin and end, and what it updates.
 
-    They do nothing, and stand between nodes that other passes want to see side by side; XLA would
-    not mind them.
+    Marks compute nothing, but they separate nodes that other passes must see side by side. XLA
+    ignores them.
 
     Options:
-        keep_ranges: keep the marks of integers that must lie in a range, for `CheckNumerics`.
+        keep_ranges: keep the marks of integers that must be in a range, for `CheckNumerics`.
 
-    Must not: run before the passes that read them; remove those of gradients that are summed over
-    micro-batches, which `Accumulate` needs once sizes are bound.
+    Must not: run before the passes that read the marks; remove the marks of gradients that are
+    summed over micro-batches, which `Accumulate` needs once sizes are bound.
     """
 
     keep_ranges: bool = False
 
     def run(self, program: Program) -> PassResult:
-        rules = _RULES if self.keep_ranges else {**_RULES, IN_RANGE: _in_range}
+        rules = _RULES if self.keep_ranges else {**_RULES, IN_RANGE: first_operand}
         return simplify(self, program, rules)
 
 
-def _loss_adjoint(rw: Rewriter, node: Node) -> Answer:
-    return node.inputs[0]
-
-
-def _gradients(rw: Rewriter, node: Node) -> Answer:
-    return node.inputs if node.attrs["accumulate"] == 1 else None
-
-
-def _updated(rw: Rewriter, node: Node) -> Answer:
-    return node.inputs[len(node.outputs) :]
-
-
-def _in_range(rw: Rewriter, node: Node) -> Answer:
-    return node.inputs[0]
-
-
 _RULES: Final[dict[OpDef, Rule]] = {
-    LOSS_ADJOINT: _loss_adjoint,
-    GRADIENTS: _gradients,
-    UPDATED: _updated,
+    LOSS_ADJOINT: first_operand,
+    GRADIENTS: lambda rw, node: node.inputs if node.attrs["accumulate"] == 1 else None,
+    UPDATED: lambda rw, node: node.inputs[len(node.outputs) :],
+}
+
+
+@dataclass(frozen=True)
+class DropGradientRules(Pass):
+    """Replaces nodes that only define a derivative by their operands.
+
+    It runs before a program is made local, because the region of a `CustomGradient` has global
+    types, and no gradient needs it any more.
+
+    Must not: run where a gradient may still be taken.
+    """
+
+    def run(self, program: Program) -> PassResult:
+        return simplify(self, program, _OF_GRADIENTS)
+
+
+_OF_GRADIENTS: Final[Rules] = {
+    CUSTOM_GRADIENT: lambda rw, node: node.inputs[: node.attrs["count"]],
+    UNDIFFERENTIABLE: first_operand,
 }

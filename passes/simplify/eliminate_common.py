@@ -1,4 +1,4 @@
-"""Eliminate common subexpressions: what is computed twice is computed once."""
+"""Eliminate common subexpressions: nodes that compute the same become one node."""
 
 from __future__ import annotations
 
@@ -6,55 +6,39 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import PURE
 from graphc.ir.program import Program, is_pure
-from graphc.passes.core.base import Pass, PassResult, redirect, run_bodies
+from graphc.passes.core.base import Pass, PassResult, rewrite_nodes
 from graphc.passes.core.keys import attrs_key, body_key
 
 
 @dataclass(frozen=True)
 class EliminateCommon(Pass):
-    """Lets the first of several equal nodes stand for all: same operator, operands, attributes,
-    device and bodies. Operands of a commutative operator may stand in either order, arrays
-    among the attributes are compared by content, and bodies by structure.
+    """Keeps the first of several equal nodes: same operator, operands, attributes, device and
+    bodies. The operands of a commutative operator may be in either order. Arrays among the
+    attributes are compared by content, bodies by structure.
 
-    XLA does the same to what it is given, after JAX has traced and lowered each copy. Gradients
-    make many: each adjoint writes its own constants, masks and reshapes.
+    XLA does the same, but only after JAX has traced and lowered each copy. Gradients contain many
+    copies, because each adjoint has its own constants, masks and reshapes.
 
-    Must not: merge a node with effects, nor nodes asked onto different devices, nor a node of a
-    body with one outside (what a body takes from outside is an explicit input of it). Two draws
-    of random numbers are different nodes, since their keys are operands.
+    Must not: merge nodes with effects, nodes on different devices, or a node of a body with a node
+    outside (a body receives outside values as explicit inputs). Two draws of random numbers differ,
+    because their keys are operands.
     """
 
     def run(self, program: Program) -> PassResult:
         first: dict[Hashable, Node] = {}
         instead: dict[Tensor, Tensor] = {}
-        nodes: list[Node] = []
-        changed = 0
-        node = None
-        try:
-            for node in program.nodes:
-                if instead and not instead.keys().isdisjoint(node.inputs):
-                    node = node.replace(inputs=tuple(instead.get(t, t) for t in node.inputs))
-                if node.regions:
-                    node, inside = run_bodies(self, node)
-                    changed += inside
-                    pure = is_pure(node)
-                else:
-                    pure = node.op.effects is PURE
-                if pure:
-                    known = first.setdefault(_key(node), node)
-                    if known is not node:
-                        instead.update(zip(node.outputs, known.outputs, strict=True))
-                        changed += 1
-                        continue
-                nodes.append(node)
-        except Exception as error:
-            raise self.fault(node, error) from error
-        if not changed:
-            return PassResult(program, 0)
-        outputs = redirect(program.outputs, instead)
-        return PassResult(program.replace(nodes=tuple(nodes), outputs=outputs), changed)
+
+        def first_of(node: Node) -> Node | tuple[()]:
+            if not is_pure(node):
+                return node
+            known = first.setdefault(_key(node), node)
+            if known is node:
+                return node
+            instead.update(zip(node.outputs, known.outputs, strict=True))
+            return ()
+
+        return rewrite_nodes(self, program, first_of, instead=instead)
 
 
 def _key(node: Node) -> Hashable:

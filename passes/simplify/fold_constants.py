@@ -1,4 +1,4 @@
-"""Fold constants: what can be computed on the host once is not computed in every run."""
+"""Fold constants: values that depend on constants only are computed once, on the host."""
 
 from __future__ import annotations
 
@@ -10,68 +10,59 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import PassError
-from graphc.ir.dims import DimExpr
+from graphc.ir.dims import has_names
 from graphc.ir.dtypes import SHORT, kind_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure
 from graphc.ir.types import TensorType
 from graphc.ops.core.emit import CONSTANT
-from graphc.passes.core.base import Pass, PassResult, run_bodies
+from graphc.passes.core.base import Pass, PassResult, rewrite_nodes
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class FoldConstants(Pass):
-    """Replaces a node whose operands are all constants by its value, through the operator's
-    NumPy `fold`. A named size counts as a constant once it is bound.
+    """Replaces a node whose operands are all constants by its value, computed by the operator's
+    NumPy `fold`. A named size is a constant once it is bound.
 
-    XLA folds as well, once per compile and after JAX has traced each node; here it makes the
-    program smaller, and shows other passes the value (x * (2 - 1) is x).
+    XLA folds as well, once per compilation and after JAX has traced each node. Folding here makes
+    the program smaller and shows the value to other passes (x * (2 - 1) is x).
 
-    Must not: make the program larger. A result with more elements than all operands together
-    (a broadcast scalar, an iota, a one-hot table) is cheaper to compute than to store; a single
-    element is always worth it. Nor may it answer where NumPy and XLA differ: NumPy reports those
-    places (integer division by zero, NaN to int, 0/0), and such a node stays.
+    Must not: make the program larger. A result with more elements than all operands together (a
+    broadcast scalar, an iota, a one-hot table) is cheaper to compute than to store; a single
+    element is always folded. Nodes for which NumPy and XLA differ stay; NumPy reports them (integer
+    division by zero, NaN to int, 0/0).
 
     Attributes:
-        limit: the largest result in bytes. Up to 64 KiB hashing, printing and lowering a
-            constant cost microseconds; a larger one would be carried in every text, artifact
-            and executable to save a computation that XLA folds or runs in microseconds.
+        limit: the maximum size of a result in bytes. Hashing, printing and lowering a constant of
+            up to 64 KiB takes microseconds. A larger one would be part of every text, artifact and
+            executable.
     """
 
     limit: int = 64 * 1024
 
     def run(self, program: Program) -> PassResult:
         values: dict[Tensor, Array] = {}
-        nodes: list[Node] = []
-        changed = 0
-        node = None
-        try:
-            for node in program.nodes:
-                if node.op is CONSTANT:
-                    values[node.outputs[0]] = node.attrs["value"]
-                elif node.regions:
-                    node, inside = run_bodies(self, node)
-                    changed += inside
-                elif node.op.fold is not None and all(t in values for t in node.inputs):
-                    folded = self._fold(node, [values[t] for t in node.inputs])
-                    if folded:
-                        values.update((n.outputs[0], n.attrs["value"]) for n in folded)
-                        nodes += folded
-                        changed += 1
-                        continue
-                nodes.append(node)
-        except Exception as error:
-            raise self.fault(node, error) from error
-        if not changed:
-            return PassResult(program, 0)
-        return PassResult(program.replace(nodes=tuple(nodes)), changed)
+
+        def folded(node: Node) -> Node | list[Node]:
+            if node.op is CONSTANT:
+                values[node.outputs[0]] = node.attrs["value"]
+                return node
+            if node.op.fold is None or node.regions or not all(t in values for t in node.inputs):
+                return node
+            constants = self._fold(node, [values[t] for t in node.inputs])
+            values.update((n.outputs[0], n.attrs["value"]) for n in constants)
+            return constants or node
+
+        return rewrite_nodes(self, program, folded)
 
     def _fold(self, node: Node, operands: list[Array]) -> list[Node]:
-        """The constants that stand for the results of `node`; none where it must stay."""
+        """The constants that replace the results of `node`; empty if it must stay."""
         types = [tensor.type for tensor in node.outputs]
-        if not is_pure(node) or _has_named_size(types, node.attrs):
+        if not is_pure(node) or any(map(has_names, node.attrs.values())):
+            return []
+        if not all(type.is_static for type in types):
             return []
         given = sum(operand.size for operand in operands)
         for type in types:
@@ -88,10 +79,10 @@ class FoldConstants(Pass):
 
 
 def fold_node(node: Node, operands: Sequence[Array]) -> list[Array] | None:
-    """The values of the node's results, of exactly their types; None where it has to stay.
+    """The values of the results of a node, with exactly their types; None if the node must stay.
 
     Raises:
-        PassError: the operator's `fold` gives something else than its types say.
+        PassError: the results of the operator's `fold` do not have the declared types.
     """
     results = _evaluate(node.op.fold, operands, node.attrs)
     if results is None:
@@ -99,20 +90,10 @@ def fold_node(node: Node, operands: Sequence[Array]) -> list[Array] | None:
     return [_fit(result, t.type) for result, t in zip(results, node.outputs, strict=True)]
 
 
-def _has_named_size(types: list[TensorType], attrs: Mapping[str, Any]) -> bool:
-    return not all(type.is_static for type in types) or any(map(_mentions_size, attrs.values()))
-
-
-def _mentions_size(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return any(map(_mentions_size, value))
-    return isinstance(value, DimExpr)
-
-
 def _evaluate(
     fold: Callable[..., Any] | None, operands: Sequence[Array], attrs: Mapping[str, Any]
 ) -> tuple[Any, ...] | None:
-    """The results of `fold`; None where it declines, or NumPy reports a doubtful value.
+    """The results of `fold`; None if it declines, or if NumPy reports a doubtful value.
 
     Overflow and underflow are the same in NumPy and XLA: an infinity, a wrapped integer, a zero.
     """
@@ -131,8 +112,8 @@ def _evaluate(
 def _fit(result: Any, type: TensorType) -> Array:
     """`result` as a read-only array of exactly this type.
 
-    NumPy may compute in a wider dtype of the same kind (sums of int32 in int64): that is
-    converted. Anything else is a fault of the operator's `fold`.
+    NumPy may compute in a wider dtype of the same kind (sums of int32 in int64). Such results are
+    converted. Any other dtype is a bug of the operator's `fold`.
     """
     array = np.asarray(result)
     known = array.dtype in SHORT

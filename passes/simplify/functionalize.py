@@ -1,7 +1,7 @@
 """Functionalize: variables and random keys become explicit values.
 
-Why: everything after it may treat a program as pure SSA; XLA knows no variables. It runs first,
-before any optimisation, and never changes which assignments run: the fetches chose those.
+Later passes can then treat a program as pure SSA, and XLA has no variables. It runs before any
+optimization, and never changes which assignments run: the fetches choose them.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ COUNTER_TYPE = TensorType(INT32, ())
 
 @dataclass(frozen=True)
 class Functionalize(Pass):
-    """Reads become inputs, assignments become outputs, random keys derive from the run's key.
+    """Reads become inputs, assignments become outputs, and random keys derive from the key of the
+    run.
 
-    A read sees the last assignment before it in program order. A run that draws takes the root
-    key and a counter as hidden state and returns the counter advanced.
+    A read returns the last assignment before it in program order. A run that draws random numbers
+    takes the root key and a counter as hidden state, and returns the incremented counter.
     """
 
     optional: ClassVar[bool] = False
@@ -120,8 +121,8 @@ class _Threading:
         return inputs, outputs
 
     def thread_region_node(self, node: Node, effects: Effects) -> None:
-        """Makes the bodies of `node` pure: what they read becomes operands, what they assign
-        becomes carried values."""
+        """Makes the bodies of `node` pure: values that they read become operands, variables that
+        they assign become carried values."""
         if node.op.thread_state is None:
             raise PassError(
                 f"{node.op.name} {node.name!r}: its body has effects it cannot carry",

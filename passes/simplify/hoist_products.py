@@ -1,4 +1,4 @@
-"""Hoist products: matrix products that a loop adds up are one product after it."""
+"""Hoist products: matrix products that a loop accumulates become one product after the loop."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from graphc.ir.builder import Builder
+from graphc.ir.costs import bytes_of
 from graphc.ir.dtypes import is_floating
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program
 from graphc.ops.core.emit import CAST, emit_one
 from graphc.ops.elementwise.arithmetic import ADD
@@ -19,7 +20,7 @@ from graphc.ops.matrices.contraction import DOT_GENERAL
 from graphc.ops.matrices.matrix_product import MATMUL
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.loop_stacks import LoopStacks, rewrite_loops, uses_of
-from graphc.passes.core.peak import bytes_of, peak
+from graphc.passes.core.peak import peak
 from graphc.passes.core.rules import Rewriter
 from graphc.passes.simplify.prune import Prune
 
@@ -30,11 +31,11 @@ Axes = tuple[int, ...]
 
 
 class Operand(NamedTuple):
-    """One operand of a product of a turn.
+    """One operand of a product in an iteration.
 
     Attributes:
         base: the value of the body whose stack is used.
-        casts: what makes the operand of it, the last one first; done after the loop.
+        casts: the casts from `base` to the operand, the last one first; they run after the loop.
         value: the operand itself.
     """
 
@@ -44,11 +45,11 @@ class Operand(NamedTuple):
 
 
 class Term(NamedTuple):
-    """One product that a turn adds.
+    """One product that an iteration adds.
 
     Attributes:
-        axes: of each operand, those that are summed over.
-        casts: what is done to the product before it is added, the last one first.
+        axes: the contracted axes of each operand.
+        casts: the casts of the product before it is added, the last one first.
     """
 
     product: Node
@@ -59,25 +60,24 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class HoistProducts(Pass):
-    """Takes a carry that a `Scan` only adds matrix products to out of the loop.
+    """Moves a carry to which a `Scan` only adds matrix products out of the loop.
 
-    The gradient of a matrix that each turn of a loop uses (the recurrent kernel of an LSTM) is
-    carried, and each turn adds a product to it: all of the matrix is read and written for the few
-    rows of a turn. Here the loop stacks the operands, if it does not already take or give their
-    stacks, and one product after it sums over turns and rows. XLA moves nothing out of a loop
-    that depends on the turn.
+    The gradient of a matrix that each iteration uses (the recurrent kernel of an LSTM) is carried,
+    and each iteration adds a product to it: it reads and writes the whole matrix for a few rows.
+    After this pass, the loop stacks the operands, unless their stacks exist already, and one
+    product after the loop sums over iterations and rows. XLA moves nothing out of a loop that
+    depends on the iteration.
 
-    It applies where twice the bytes that it makes move (new stacks, and casts of stacks, written
-    and read once) are at most those of the carries, read and written in each turn; and where new
-    stacks take at most four times the memory of the carries. Of each product, one operand must
-    have a stack already: loops over micro-batches, which are there to keep little, have none of
-    what they compute.
+    The pass applies if twice the bytes that it moves (new stacks, and casts of stacks, written and
+    read once) are at most the bytes of the carries, read and written in each iteration; and if new
+    stacks take at most four times the memory of the carries. One operand of each product must
+    already have a stack: loops over micro-batches, whose purpose is to save memory, have no stacks
+    of computed values.
 
-    Must not: touch a carry that is used for anything else; multiply float16 where the sum is
-    wider, for the sum of all turns may overflow; take more memory than `budget`, so it comes
-    after `recompute`. It runs for the program of one device, after gradients are exchanged
-    between replicas: the exchange is that of the sum, as before. The terms are added up in
-    another order, and rounded to the product's dtype once instead of in each turn.
+    Must not: change a carry that has other uses; multiply float16 if the sum is wider, because the
+    total may overflow; exceed `budget`, so it runs after `recompute`. It runs on the program of one
+    device, after replicas exchange gradients: they exchange the sum, as before. The terms are added
+    in another order, and rounded to the dtype of the product once instead of in each iteration.
 
     Attributes:
         budget: bytes, as for `recompute`; None for no limit.
@@ -98,7 +98,8 @@ class HoistProducts(Pass):
 
 
 def _without_products(node: Node, known: Rewriter) -> tuple[Node, list[Node]]:
-    """The loop without the carries that can go, and the nodes that make their last values."""
+    """The loop without the carries that are moved, and the nodes that compute their final
+    values."""
     if type(node.attrs["length"]) is not int:
         return node, []
     stacks = LoopStacks(node)
@@ -120,7 +121,7 @@ def _without_products(node: Node, known: Rewriter) -> tuple[Node, list[Node]]:
 
 
 def _terms(stacks: LoopStacks, carry: Tensor, result: Tensor) -> list[Term] | None:
-    """What a turn adds to a carry that it uses for nothing else; None if it does more."""
+    """The products that an iteration adds to a carry without other uses; None if it does more."""
     body = stacks.node.regions[0]
     uses, made = uses_of(body), body.producers()
     if uses[carry] != 1:
@@ -157,15 +158,15 @@ def _terms(stacks: LoopStacks, carry: Tensor, result: Tensor) -> list[Term] | No
 
 
 def _keeps_sums(cast: Node) -> bool:
-    """Whether to cast a sum is to add up casts, but for rounding and where float16 overflows."""
+    """Whether casting a sum equals summing casts, except for rounding and overflow of float16."""
     before, after = cast.inputs[0].type.dtype, cast.outputs[0].type.dtype
     return is_floating(before) and is_floating(after) and before != np.float16
 
 
 def _summed(node: Node) -> tuple[Axes, Axes] | None:
-    """The axes that a product of two matrices, or with more axes that are summed over, sums; None
-    if it is no such product."""
-    if node.op not in (DOT_GENERAL, MATMUL) or not _is_bound(node.inputs):
+    """The contracted axes of a product of two matrices, or of one that contracts more axes; None
+    for any other node."""
+    if node.op not in (DOT_GENERAL, MATMUL) or not all(t.type.is_static for t in node.inputs):
         return None
     a, b = node.inputs
     if node.op is DOT_GENERAL and not node.attrs["lhs_batch"]:
@@ -175,12 +176,8 @@ def _summed(node: Node) -> tuple[Axes, Axes] | None:
     return None
 
 
-def _is_bound(tensors: Sequence[Tensor]) -> bool:
-    return all(type(dim) is int for tensor in tensors for dim in tensor.type.shape)
-
-
 def _operand(stacks: LoopStacks, tensor: Tensor, made: dict[Tensor, Node]) -> Operand | None:
-    """Where an operand comes from; None if it is the same in all turns."""
+    """The origin of an operand; None if it is the same in all iterations."""
     base, casts = tensor, list[Node]()
     while not stacks.has(base):
         node = made.get(base)
@@ -190,15 +187,11 @@ def _operand(stacks: LoopStacks, tensor: Tensor, made: dict[Tensor, Node]) -> Op
         base = node.inputs[0]
     if stacks.has(base):
         return Operand(base, tuple(casts), tensor)
-    return (
-        None
-        if any(base is each for each in stacks.view.inner.consts)
-        else Operand(tensor, (), tensor)
-    )
+    return None if is_among(base, stacks.view.inner.consts) else Operand(tensor, (), tensor)
 
 
 def _is_worth(stacks: LoopStacks, found: dict[int, list[Term]]) -> bool:
-    """See the class; all in bytes of a turn."""
+    """Whether the limits of the class hold; all sizes are bytes of one iteration."""
     carried = sum(bytes_of(stacks.view.inner.carries[number]) for number in found)
     operands = {
         each.value: each for terms in found.values() for term in terms for each in term.operands
@@ -213,16 +206,17 @@ class _After:
     """The nodes after a loop.
 
     Attributes:
-        builder: has them.
+        builder: contains them.
     """
 
     def __init__(self, stacks: LoopStacks) -> None:
         self.builder = Builder()
         self._stacks = stacks
-        self._made: dict[Tensor, Tensor] = {}  # value of the body -> all turns of it, cast
+        self._made: dict[Tensor, Tensor] = {}  # value of the body -> all iterations of it, cast
 
     def add_up(self, start: Tensor | None, terms: Sequence[Term], result: Tensor) -> None:
-        """Makes `result` of the terms of all turns; `start` is None where it is zero."""
+        """Defines `result` as the sum of the terms of all iterations; `start` is None if it is
+        zero."""
         value = start
         for term in terms:
             a, b = (self._turns(operand) for operand in term.operands)

@@ -1,4 +1,4 @@
-"""Hoist sums: rows that a loop adds into a table turn by turn are added after it, all at once."""
+"""Hoist sums: rows that a loop adds to a table are added after the loop, all at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphc.passes.core.rules import Rewriter
 
 
 class Added(NamedTuple):
-    """One sum into the carry, in a turn: `ScatterAdd(carry, indices, updates)`."""
+    """One sum into the carry in an iteration: `ScatterAdd(carry, indices, updates)`."""
 
     node: Node
     indices: Tensor
@@ -26,20 +26,19 @@ class Added(NamedTuple):
 
 @dataclass(frozen=True)
 class HoistSums(Pass):
-    """Takes a carry that a `Scan` only adds looked-up rows to out of the loop.
+    """Moves a carry to which a `Scan` only adds looked-up rows out of the loop.
 
-    The gradient of lookups inside a loop (a recurrent network that looks up its inputs) is a
-    table that is carried from turn to turn, and in each a table of zeros with a few rows in it
-    is added. Here the loop stacks the few rows and their indices, and one `ScatterAdd` after it
-    adds them all: what it costs no longer depends on the size of the table, and
-    `sparse-gradients` sees a gradient like that of a lookup outside. XLA moves nothing out of a
-    loop that depends on the turn.
+    The gradient of lookups in a loop (a recurrent network that looks up its inputs) is a carried
+    table. Each iteration adds a table of zeros with a few other rows. After this pass, the loop
+    stacks these rows and their indices, and one `ScatterAdd` after the loop adds them all. The cost
+    no longer depends on the size of the table, and `sparse-gradients` sees the gradient of an
+    ordinary lookup. XLA moves nothing out of a loop that depends on the iteration.
 
-    Must not: stack more than the table has, unless `always`; touch a carry that is used for
-    anything else. The rows are added up in another order.
+    Must not: stack more rows than the table has, unless `always`; change a carry that has other
+    uses. The rows are added in another order.
 
     Attributes:
-        always: whatever the sizes are: lazy updates, which begin here, must not depend on them.
+        always: apply for all sizes. Lazy updates, which begin here, must not depend on sizes.
     """
 
     always: bool = False
@@ -48,7 +47,8 @@ class HoistSums(Pass):
         return rewrite_loops(self, program, self._hoisted)
 
     def _hoisted(self, node: Node, known: Rewriter) -> tuple[Node, list[Node]]:
-        """The loop without the carries that can go, and the nodes that make their last values."""
+        """The loop without the carries that are moved, and the nodes that compute their final
+        values."""
         view = LoopView.of(node)
         found: dict[int, list[Added]] = {}
         for number, ends in enumerate(zip(view.inner.carries, view.following, strict=True)):
@@ -59,7 +59,7 @@ class HoistSums(Pass):
 
 
 def _sums(body: Program, carry: Tensor, result: Tensor) -> list[Added] | None:
-    """What a turn adds to a carry that it uses for nothing else; None if it does more."""
+    """The sums that an iteration adds to a carry without other uses; None if it does more."""
     uses, made = uses_of(body), body.producers()
     zeros = Rewriter()
     zeros.made.update(made)
@@ -91,7 +91,7 @@ def _added(node: Node, made: dict[Tensor, Node], zeros: Rewriter) -> tuple[Tenso
 
 
 def _is_worth(node: Node, added: list[Added]) -> bool:
-    """Whether the rows of all turns are fewer than the table's."""
+    """Whether all iterations together add fewer rows than the table has."""
     lookups = sum((product(each.indices.type.shape) for each in added), start=0)
     total = lookups * node.attrs["length"]
     rows = added[0].node.outputs[0].type.shape[0]

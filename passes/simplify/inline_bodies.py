@@ -1,4 +1,4 @@
-"""Inline bodies: those that are sure to run, once, where they stand."""
+"""Inline bodies: bodies that certainly run, exactly once, replace their node."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from graphc.ir.rewrite import clone, substitute
 from graphc.ops.control.branching import SWITCH
 from graphc.ops.control.calling import CALL
 from graphc.ops.core.emit import CONSTANT
-from graphc.passes.core.base import Pass, PassResult, redirect
+from graphc.passes.core.base import Pass, PassResult, rewrite_nodes, with_bodies
 from graphc.passes.core.keys import body_key
 
 Constants = Mapping[Tensor, np.ndarray[Any, Any]]
-Callers = Mapping[Program, int]  # how many nodes call a body that is the same
+# The number of nodes that call an equal body. A body that this pass has changed has several callers
+# and is not in it.
+Callers = Mapping[Program, int]
 
 
 @dataclass(frozen=True)
 class InlineBodies(Pass):
-    """Puts the body of a function with one caller in the caller's place, and the branch that a
-    constant index chooses in the place of its switch.
+    """Replaces a call by the body of its function if no other node calls it, and a switch with a
+    constant index by the selected branch.
 
-    XLA does so too, after JAX has traced and lowered all branches; and only what is inlined do
-    the other passes see through.
+    XLA does this too, but only after JAX has traced and lowered all branches. Other passes see only
+    inlined code.
 
-    Must not: inline a body that several nodes call, which is traced and lowered once for all of
-    them; nor a node asked onto a device, whose body goes there whole.
+    Must not: inline a body that several nodes call, because it is traced and lowered once for all
+    of them; inline a node with a device, whose body runs there as a whole.
     """
 
     def run(self, program: Program) -> PassResult:
@@ -43,42 +45,30 @@ class InlineBodies(Pass):
     def _inline(self, program: Program, callers: Callers) -> PassResult:
         constants: dict[Tensor, np.ndarray[Any, Any]] = {}
         instead: dict[Tensor, Tensor] = {}
-        nodes: list[Node] = []
-        changed = 0
-        node = None
-        try:
-            for node in program.nodes:
-                if instead and not instead.keys().isdisjoint(node.inputs):
-                    node = node.replace(inputs=tuple(instead.get(t, t) for t in node.inputs))
-                if node.op is CONSTANT:
-                    constants[node.outputs[0]] = node.attrs["value"]
-                body = _only_body(node, constants, callers) if node.regions else None
-                if body is not None:
-                    inside, results = _opened(node, self._inline(body, callers).program)
-                    nodes += inside
-                    instead.update(zip(node.outputs, results, strict=True))
-                    changed += 1
-                    continue
-                if node.regions:
-                    bodies = [self._inline(body, callers) for body in node.regions]
-                    count = sum(result.changed for result in bodies)
-                    if count:
-                        node = node.replace(regions=tuple(result.program for result in bodies))
-                        changed += count
-                nodes.append(node)
-        except Exception as error:
-            raise self.fault(node, error) from error
-        if not changed:
-            return PassResult(program, 0)
-        outputs = redirect(program.outputs, instead)
-        return PassResult(program.replace(nodes=tuple(nodes), outputs=outputs), changed)
+
+        def enter(node: Node) -> tuple[Node, int]:
+            if _only_body(node, constants, callers) is not None:
+                return node, 0  # its other bodies are removed
+            return with_bodies(node, [self._inline(body, callers) for body in node.regions])
+
+        def opened(node: Node) -> Node | tuple[Node, ...]:
+            if node.op is CONSTANT:
+                constants[node.outputs[0]] = node.attrs["value"]
+            body = _only_body(node, constants, callers)
+            if body is None:
+                return node
+            inside, results = _opened(node, self._inline(body, callers).program)
+            instead.update(zip(node.outputs, results, strict=True))
+            return inside
+
+        return rewrite_nodes(self, program, opened, enter=enter, instead=instead)
 
 
 def _only_body(node: Node, constants: Constants, callers: Callers) -> Program | None:
-    """The body that the node is sure to run and no other node does; None if there is none."""
+    """The body that certainly runs, and only in this node; None if there is none."""
     if node.device:
         return None
-    if node.op is CALL and callers[node.regions[0]] == 1:
+    if node.op is CALL and callers.get(node.regions[0]) == 1:
         return node.regions[0]
     if node.op is SWITCH and node.inputs[0] in constants:
         index = int(constants[node.inputs[0]])

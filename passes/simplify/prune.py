@@ -1,4 +1,4 @@
-"""Prune: nodes whose results nobody needs."""
+"""Prune: removes nodes whose results are not needed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ _WITHOUT_TRACE = Effects.READ | Effects.FEED
 
 @dataclass(frozen=True)
 class Prune(Pass):
-    """Removes the nodes that no output needs, and unused results of loops with their bodies' work.
+    """Removes nodes that no output needs, and unused results of loops with the work that computes
+    them.
 
-    XLA would remove them too, after JAX has traced and lowered each one; and only here is the
-    unused result of a loop still a result, not an array that is written in every iteration.
+    XLA would remove them too, after JAX has traced and lowered each one. Only here is an unused
+    result of a loop still a result, and not an array that each iteration writes.
 
-    Must not: drop a node with host effects (print, callback), nor change the ports: an input
-    that nobody reads any more is still the caller's to give.
+    Must not: remove a node with host effects (print, callback), or change the ports: the caller
+    still passes an input that nothing reads.
     """
 
     def run(self, program: Program) -> PassResult:

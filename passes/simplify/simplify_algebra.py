@@ -1,4 +1,4 @@
-"""Simplify algebra: arithmetic that does nothing, or that something cheaper does exactly."""
+"""Simplify algebra: arithmetic without effect, or with a cheaper exact equivalent."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from graphc.ir.dtypes import (
     DType,
+    int_range,
     is_complex,
     is_floating,
     is_inexact,
@@ -34,23 +35,23 @@ from graphc.ops.elementwise.powers import INTEGER_POWER, POWER, RECIPROCAL, SQUA
 from graphc.ops.elementwise.rounding import CEIL, FLOOR, ROUND
 from graphc.ops.structure.state import IDENTITY, STOP_GRADIENT
 from graphc.passes.core.base import Pass, PassResult
-from graphc.passes.core.lossless import int_range, may_skip
-from graphc.passes.core.rules import Answer, Rewriter, Rule, change, simplify
+from graphc.passes.core.lossless import may_skip
+from graphc.passes.core.rules import Answer, Rewriter, Rule, change, first_operand, simplify
 
 
 @dataclass(frozen=True)
 class SimplifyAlgebra(Pass):
     """x + 0, x * 1, --x, x + -y, x ** 2, where(true, x, y), casts there and back, identities.
 
-    XLA knows these too. Gradients write them by the hundred (adjoints that are ones and zeros,
-    negations, casts), and each one removed here is not traced, lowered and printed first; some
-    also stand between other nodes that then turn out equal or constant.
+    XLA knows these too. Gradients contain hundreds of them (adjoints that are ones and zeros,
+    negations, casts), and a removed node is not traced, lowered or printed. Some also separate
+    nodes that are then equal or constant.
 
-    Must not: change a rounding. x * 0 is 0 for integers only (a NaN or infinity makes it NaN),
-    (x + 1) + 2 is x + 3 for integers only, x / 2 / 3 stays. Two exceptions, both XLA's own
-    too: the sign of a zero result may change (x + 0 is x, and -0.0 + 0.0 would be 0.0), and a
-    small constant power is as exact as its product. Identity and StopGradient go: they speak
-    to gradients, which are written by now.
+    Must not: change a rounding. x * 0 is 0 for integers only (a NaN or infinity makes it NaN), (x +
+    1) + 2 is x + 3 for integers only, x / 2 / 3 stays. XLA makes the same two exceptions: the sign
+    of a zero result may change (x + 0 is x, and -0.0 + 0.0 would be 0.0), and a small constant
+    power is as exact as its product. Identity and StopGradient are removed: they only concern
+    gradients, which exist by now.
     """
 
     def run(self, program: Program) -> PassResult:
@@ -206,12 +207,13 @@ def _where(rw: Rewriter, node: Node) -> Answer:
 
 
 def _both_same(rw: Rewriter, node: Node) -> Answer:
-    """max(x, x), x and x."""
+    """max(x, x), and logical_and(x, x)."""
     return node.inputs[0] if node.inputs[0] is node.inputs[1] else None
 
 
 def _logical(neutral: bool) -> Rule:
-    """`x and true`, `x and false`, `x or ...`, of bools: `neutral` is what changes nothing."""
+    """`x and true`, `x and false`, `x or ...` for bools. `neutral` is the value that changes
+    nothing."""
 
     def rule(rw: Rewriter, node: Node) -> Answer:
         x, y = node.inputs
@@ -232,14 +234,10 @@ def _logical(neutral: bool) -> Rule:
 
 
 def _identity(rw: Rewriter, node: Node) -> Answer:
-    """One that asks for another device than its operand's is a copy."""
+    """An identity on another device than its operand is a copy, and stays."""
     maker = rw.made.get(node.inputs[0])
     if node.device and (maker is None or maker.device != node.device):
         return None
-    return node.inputs[0]
-
-
-def _operand(rw: Rewriter, node: Node) -> Answer:
     return node.inputs[0]
 
 
@@ -286,7 +284,7 @@ def _part(position: int) -> Rule:
 
 
 def _cast(rw: Rewriter, node: Node) -> Answer:
-    """Cast(Cast(x, wide), d) is Cast(x, d): the step between lost nothing."""
+    """Cast(Cast(x, wide), d) is Cast(x, d) if the intermediate dtype loses nothing."""
     x = node.inputs[0]
     if x.type.dtype == node.outputs[0].type.dtype:
         return x
@@ -324,5 +322,5 @@ RULES: Final[dict[OpDef, Rule]] = {
     IMAG: _part(1),
     CAST: _cast,
     IDENTITY: _identity,
-    STOP_GRADIENT: _operand,
+    STOP_GRADIENT: first_operand,
 }

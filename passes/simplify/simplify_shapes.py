@@ -1,4 +1,4 @@
-"""Simplify shapes: moves of elements that do nothing, undo each other, or make one move."""
+"""Simplify shapes: moves of elements that have no effect, undo each other, or can be joined."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ from graphc.passes.core.rules import Answer, Rewriter, Rule, change, simplify
 
 @dataclass(frozen=True)
 class SimplifyShapes(Pass):
-    """Reshape of reshape, transpose of transpose, slice of slice, broadcast of broadcast and the
-    like become one or none; a reduction over axes of size 1 becomes a reshape; a transpose that
-    feeds a matrix product becomes the product's flag; a split takes a concatenation apart.
+    """Joins or removes a reshape of a reshape, a transpose of a transpose, a slice of a slice, a
+    broadcast of a broadcast and similar pairs. A reduction over axes of size 1 becomes a reshape; a
+    transpose of an operand of a matrix product becomes a flag of the product; a split of a
+    concatenation is removed.
 
     XLA moves no elements for most of these either, once JAX has traced and lowered them. Adjoints
-    are full of them (sums over no axes, keepdims put back, transposed operands), and layouts
-    follow a short chain further than a long one.
+    are full of them (sums over no axes, restored keepdims, transposed operands), and layouts
+    propagate better through short chains.
 
-    Must not: take a named size for 1, nor broadcasts away from elementwise operators (these
-    would broadcast by themselves, but the result of the broadcast may be what is sharded).
+    Must not: assume that a named size is 1; remove broadcasts before elementwise operators,
+    although these broadcast themselves, because the result of the broadcast may be the sharded
+    value.
     """
 
     def run(self, program: Program) -> PassResult:
@@ -96,7 +98,7 @@ def _adds_leading_ones(reshape: Node) -> bool:
 
 
 def _of_scalar_broadcast(rw: Rewriter, node: Node) -> Answer:
-    """A move of equal elements: a broadcast to the result's shape."""
+    """Moving equal elements is a broadcast to the shape of the result."""
     repeated = rw.maker(node.inputs[0], BROADCAST_TO)
     if repeated is None or repeated.inputs[0].type.shape:
         return None
@@ -161,7 +163,7 @@ def _concatenate(rw: Rewriter, node: Node) -> Answer:
 
 
 def _whole_split(rw: Rewriter, xs: tuple[Tensor, ...]) -> Node | None:
-    """The split that `xs` are all the pieces of, in order."""
+    """The split whose pieces are exactly `xs`, in order."""
     split = rw.maker(xs[0], SPLIT)
     return split if split is not None and same_items(split.outputs, xs) else None
 
@@ -180,7 +182,7 @@ def _split(rw: Rewriter, node: Node) -> Answer:
 
 
 def _reduce(rw: Rewriter, node: Node) -> Answer:
-    """Over no axes, or over axes of size 1 alone."""
+    """A reduction over no axes, or only over axes of size 1, is a reshape."""
     x, result = node.inputs[0], node.outputs[0]
     if any(x.type.shape[axis] != 1 for axis in node.attrs["axes"]):
         return None
@@ -190,7 +192,7 @@ def _reduce(rw: Rewriter, node: Node) -> Answer:
 
 
 def _matmul(rw: Rewriter, node: Node) -> Answer:
-    """Operands that are transposed in their last two axes: a flag instead."""
+    """An operand that is transposed in its last two axes becomes a flag."""
     inputs, attrs = list(node.inputs), dict(node.attrs)
     for i, flag in enumerate(("transpose_a", "transpose_b")):
         inner = rw.maker(inputs[i], TRANSPOSE)
@@ -217,12 +219,7 @@ RULES: Final[dict[OpDef, Rule]] = {
     REVERSE: _reverse,
     CONCATENATE: _concatenate,
     SPLIT: _split,
-    REDUCE_SUM: _reduce,
-    REDUCE_MEAN: _reduce,
-    REDUCE_MAX: _reduce,
-    REDUCE_MIN: _reduce,
-    REDUCE_PROD: _reduce,
-    REDUCE_ANY: _reduce,
-    REDUCE_ALL: _reduce,
+    **dict.fromkeys((REDUCE_SUM, REDUCE_MEAN, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN), _reduce),
+    **dict.fromkeys((REDUCE_ANY, REDUCE_ALL), _reduce),
     MATMUL: _matmul,
 }

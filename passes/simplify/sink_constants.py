@@ -1,4 +1,4 @@
-"""Sink constants: bodies know the numbers that they are given."""
+"""Sink constants: small constants from outside move into the bodies that use them."""
 
 from __future__ import annotations
 
@@ -8,44 +8,43 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ir.rewrite import substitute
 from graphc.ops.core.emit import CONSTANT
-from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.base import Pass, PassResult, rewrite_nodes, with_bodies
 from graphc.passes.core.invariants import inner, invariants
 
 
 @dataclass(frozen=True)
 class SinkConstants(Pass):
-    """A constant that the body of a loop, a branch or a function takes from outside stands in the
-    body itself, where other passes see it: a flag decides branches there too.
+    """Copies a constant that the body of a loop, branch or function takes from outside into the
+    body, where other passes see it: a flag then decides branches there too.
 
-    XLA knows constants of loops as well, after JAX has traced all branches. It is for `gc.freeze`,
-    where values are given that decide branches.
+    XLA also knows constants of loops, after JAX has traced all branches. The pass is for
+    `gc.freeze`, where the given values decide branches.
 
-    Must not: copy arrays into bodies: XLA would keep one for each.
+    Must not: copy arrays into bodies, because XLA would keep one for each body.
 
     Attributes:
-        limit: the largest constant in bytes.
+        limit: the maximum size of a constant in bytes.
     """
 
     limit: int = 64
 
     def run(self, program: Program) -> PassResult:
         constants: dict[Tensor, Node] = {}
-        nodes: list[Node] = []
-        changed = 0
-        for node in program.nodes:
-            if node.op is CONSTANT and node.attrs["value"].nbytes <= self.limit:
-                constants[node.outputs[0]] = node
+
+        def enter(node: Node) -> tuple[Node, int]:
             places = [i for i in invariants(node) if node.inputs[i] in constants]
-            bodies = []
+            results = []
             for body in node.regions:
                 given = {inner(node, i, body): constants[node.inputs[i]] for i in places}
-                result = self._sunk(body, given)
-                changed += result.changed
-                bodies.append(result.program)
-            nodes.append(node.replace(regions=tuple(bodies)) if bodies else node)
-        if not changed:
-            return PassResult(program, 0)
-        return PassResult(program.replace(nodes=tuple(nodes)), changed)
+                results.append(self._sunk(body, given))
+            return with_bodies(node, results)
+
+        def noted(node: Node) -> Node:
+            if node.op is CONSTANT and node.attrs["value"].nbytes <= self.limit:
+                constants[node.outputs[0]] = node
+            return node
+
+        return rewrite_nodes(self, program, noted, enter=enter)
 
     def _sunk(self, body: Program, given: dict[Tensor, Node]) -> PassResult:
         used = {t for node in body.nodes for t in node.inputs} | set(body.output_tensors())

@@ -1,4 +1,4 @@
-"""Spread casts: each user of a value in another precision makes it for itself."""
+"""Spread casts: each user of a cast value gets its own cast."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from graphc.passes.core.lossless import holds_all
 
 @dataclass(frozen=True)
 class SpreadCasts(Pass):
-    """Copies each cast that widens a float, or that rounds a variable, to right before each of its
-    users.
+    """Copies each cast that widens a float, or that rounds a variable, to directly before each of
+    its users.
 
-    The backward pass uses values of the forward pass. Where both become loops (`RollRepeats`), the
-    forward loop stacks what the backward loop takes of it: this makes that the narrow value, half
-    as large, and of a variable nothing, since both loops take slices of the variable. XLA merges
-    the copies in programs without loops, and cannot change what a loop stacks.
+    The backward pass uses values of the forward pass. If both become loops (`RollRepeats`), the
+    forward loop stacks the values that the backward loop takes. After this pass it stacks the
+    narrow value, which is half as large, and nothing for a variable, because both loops take slices
+    of the variable. XLA merges the copies in programs without loops, and cannot change what a loop
+    stacks.
 
-    Must not: run where nothing is rolled; copy the cast of a computed value to a narrower type.
+    Must not: run if nothing is rolled; copy the cast of a computed value to a narrower type.
     """
 
     def run(self, program: Program) -> PassResult:
@@ -48,9 +49,9 @@ class _Spreading:
     """One run of the pass.
 
     Attributes:
-        casts: by result.
-        used: results that serve somebody already.
-        nodes: of the new program so far.
+        casts: the casts by their results.
+        used: results that already have a user.
+        nodes: the nodes of the new program so far.
     """
 
     casts: dict[Tensor, Node]
@@ -59,7 +60,7 @@ class _Spreading:
     changed: int = 0
 
     def cast(self, tensor: Tensor) -> Tensor:
-        """The result of a cast for one user; of casts one after the other, of all of them."""
+        """The result of a cast for one user; in a chain of casts, each cast is copied."""
         node = self.casts[tensor]
         (x,) = node.inputs
         if x in self.casts:

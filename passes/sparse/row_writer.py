@@ -1,4 +1,4 @@
-"""The nodes that compute values on the rows in use, and write them into their tables."""
+"""Writes the nodes that compute values on the used rows, and that update their tables."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from graphc.ops.core.emit import CONSTANT
 from graphc.passes.core.rowwise import ByRows, attrs_of, by_rows, resized
 from graphc.passes.sparse.row_analysis import Group, RowAnalysis
 
-Along = tuple[Tensor, int]  # a value, and the axis that its rows lie along
+Along = tuple[Tensor, int]  # a value, and the axis of its rows
 
 
 class RowWriter:
-    """Writes out one group by rows.
+    """Rewrites one group by rows.
 
     Args:
         written: the values to write, each with the tensor that it equals outside the rows.
@@ -42,7 +42,7 @@ class RowWriter:
         self._group = group
         self._written = written
         self._order = {node: i for i, node in enumerate(program.nodes)}
-        # Not those that were analysed: sums of groups written before have other nodes now.
+        # Not those of the analysis: sums of groups written earlier have new nodes.
         self._made = program.producers()
         self._model = group.sources[0]
         self._builder = Builder(self._model)
@@ -51,7 +51,7 @@ class RowWriter:
         self._how: dict[Along, ByRows | None] = {}
 
     def run(self) -> Program:
-        """The program with this group by rows; what nobody needs any more is gone."""
+        """The program with this group computed by rows, without unneeded nodes."""
         self._choose()
         needed = self._needed()
         for along in sorted(needed, key=self._place):
@@ -86,8 +86,8 @@ class RowWriter:
     # -- what is needed on them ----------------------------------------------------------------
 
     def _needed(self) -> dict[Along, None]:
-        """The values that have to be there by rows: what is written or summed, and what that
-        comes from."""
+        """The values that are needed by rows: those that are written or summed, and their
+        operands."""
         rows = self._analysis.rows
         stack: list[Along] = [(tensor, rows[tensor].axis) for tensor in self._written]
         for node in self._group.sums:
@@ -110,8 +110,8 @@ class RowWriter:
         return [] if node is None or how is None else _operands(node, how)
 
     def _pushed(self, node: Node, along: Along) -> ByRows | None:
-        """How the rows of `along` come from those of the operands of `node`; None where they
-        have to be gathered."""
+        """How the rows of `along` are computed from rows of the operands; None if they must be
+        gathered."""
         known = self._analysis.how.get(node)
         if known is not None:
             return known
@@ -143,7 +143,7 @@ class RowWriter:
         return self._computed(node, how, tensor, axis)
 
     def _computed(self, node: Node, how: ByRows, tensor: Tensor, axis: int) -> Tensor:
-        """What the node computes, of the rows of its operands."""
+        """The result of the node for rows of its operands."""
         name = f"{node.name}/rows"
         shape = resized(tensor.type.shape, axis, self._count)
         result = Tensor(tensor.type._replace(shape=shape), f"{name}:0")
@@ -187,10 +187,10 @@ class RowWriter:
         return set(self._group.sums)
 
     def _write(self) -> set[Node]:
-        """Writes rows into their tables; gives the nodes that made those values before.
+        """Writes rows into their tables; returns the nodes that computed those values before.
 
-        Where a value stands on the same tensor as an earlier one, along the same axis, it is
-        written over that: the rows are the same, and the first may have been written in place.
+        If a value and an earlier one update the same tensor along the same axis, it is written over
+        the earlier one: the rows are the same, and the first may have been written in place.
         """
         made = self._made
         (places,) = self._add(RESHAPE, (self._used,), shape=(self._count, 1))
@@ -208,7 +208,7 @@ class RowWriter:
     def _add(
         self, op: OpDef, inputs: Sequence[Tensor], of: Tensor | None = None, **attrs: Any
     ) -> tuple[Tensor, ...]:
-        """The results of a new node, named after the value that it is about."""
+        """The results of a new node, named after the value that it concerns."""
         scope = None if of is None else of.name.removesuffix(":0").replace(":", "/")
         with self._builder.at(self._model, scope):
             return self._builder.add(op, inputs, attrs).outputs

@@ -53,6 +53,6 @@ def test_bad_input() -> None:
         with pytest.raises(DTypeError, match="fill must be float32, as x, got int32"):
             emit_one(FILL_PADDING, (x, constant(np.zeros((), "i4"))), axis=0, size=5)
         y = emit_one(PADDED_PIECE, (x,), axis=0, replicas=4, piece=2)
-    with pytest.raises(LayoutError, match="replicated already"):
+    with pytest.raises(LayoutError, match="already replicated"):
         graph.producer(y).op.layout(None, graph.producer(y), REPLICATED)
     assert not any(op.differentiable for op in OPS)

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.ir.opdef import Attr, Catalogue, Effects, InferContext, OpDef
+from graphc.ir.catalogue import Catalogue
+from graphc.ir.opdef import Attr, Effects, InferContext, OpDef
 from graphc.ir.types import TensorType
 
 

@@ -17,8 +17,8 @@ from graphc.errors import (
     ShapeError,
     TextError,
 )
+from graphc.ir.catalogue import Catalogue
 from graphc.ir.fingerprint import fingerprint
-from graphc.ir.opdef import Catalogue
 from graphc.ir.parse import parse_program
 from graphc.ir.serial import dump_program, load_program
 from graphc.ir.text import print_program

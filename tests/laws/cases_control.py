@@ -97,8 +97,8 @@ CASES = (
         recurrent_oracle,
         bad=[
             Bad(no_pair, [In((4, 2), "float32")], AttributeValueError, r"must return \(carry, y\)"),
-            Bad(changing, [In((4, 2), "float32")], ShapeError, "carry 0 is .* going in and"),
-            Bad(widening, [In((4, 2), "float32")], DTypeError, "carry 0 is .* going in and"),
+            Bad(changing, [In((4, 2), "float32")], ShapeError, "carry 0 is .* before the body"),
+            Bad(widening, [In((4, 2), "float32")], DTypeError, "carry 0 is .* before the body"),
             Bad(
                 lambda a, b: scan(lambda c, x: (c, None), 0.0, (a, b)),
                 [In((4, 2), "float32"), In((5, 2), "float32")],
@@ -110,14 +110,14 @@ CASES = (
                 lambda a: scan(lambda c, x: ((c, c), None), a, a),
                 [In((4,), "float32")],
                 GraphcError,
-                "going in and",
+                "before the body and .* after it",
             ),
             *(
                 Bad(
                     lambda a, turns=turns: scan(lambda c, x: (c, x), 0.0, a, unroll=turns),
                     [In((4,), "float32")],
                     AttributeValueError,
-                    f"unroll must be how many turns .* at least 1, got {turns}",
+                    f"unroll must be how many iterations .* at least 1, got {turns}",
                 )
                 for turns in (0, -1, 2.0, True)
             ),

@@ -66,7 +66,7 @@ CASES: tuple[Case, ...] = (
                 lambda x: _emitted(x, dtypes="f99"),
                 [POSITIVE],
                 AttributeValueError,
-                "dtypes must name dtypes",
+                "dtypes must be names of dtypes",
             ),
             Bad(
                 lambda x: _emitted(x, primitive=3),

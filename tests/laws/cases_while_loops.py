@@ -102,22 +102,22 @@ CASES = (
         gradient=False,
         label="outer tensors",
         bad=[
-            bad(lambda x: x, lambda x: x, ShapeError, r"must give one bool, got f32\[3\]"),
-            bad(lambda x: x[0], lambda x: x, DTypeError, "must give one bool, got f32"),
-            bad(lambda x: True, lambda x: (x, x), GraphcError, "going in and .* coming out"),
+            bad(lambda x: x, lambda x: x, ShapeError, r"must return one bool, got f32\[3\]"),
+            bad(lambda x: x[0], lambda x: x, DTypeError, "must return one bool, got f32"),
+            bad(lambda x: True, lambda x: (x, x), GraphcError, "before the body and .* after it"),
             bad(lambda x: True, lambda x: x[:2], ShapeError, "sizes of carry 0 .* differ, 3 and 2"),
             bad(
                 lambda x: True,
                 lambda x: reduce_sum(x),
                 ShapeError,
-                r"carry 0 is f32\[3\] going in and f32\[\] coming out",
+                r"carry 0 is f32\[3\] before the body and f32\[\] after it",
                 max_trip_count=5,
             ),
             bad(
                 lambda x: less(normal(()), 0.0),
                 lambda x: x,
                 GraphError,
-                "the condition assigns, draws or calls back",
+                "the condition assigns a variable, draws random numbers or calls Python",
             ),
             *(
                 bad(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from graphc.ir.node import Node, Tensor
-from graphc.ir.program import Program, is_pure, region
-from graphc.ir.rewrite import substitute, used_from
+from graphc.ir.program import Program, region
+from graphc.ir.rewrite import substitute
 from graphc.ops.control.bodies import ThreadedBody
 
 
@@ -64,34 +64,4 @@ def _thread(
     inputs = [*body.input_tensors(), *(inner[outside] for outside in outer)]
     return substitute(
         region(body.name, inputs, body.nodes, [*body.output_tensors(), *finals]), same
-    )
-
-
-def prune_bodies(node: Node, used: set[Tensor]) -> Node:
-    """The node without results that nobody uses, and operands that its bodies then leave."""
-    kept = [i for i, tensor in enumerate(node.outputs) if tensor in used]
-    first = len(node.inputs) - len(node.regions[0].inputs)  # operands that choose the body
-    nodes = []
-    needed: set[int] = set()
-    for body in node.regions:
-        results = [body.outputs[i].tensor for i in kept]
-        nodes.append(used_from(body.nodes, results, keep=lambda inner: not is_pure(inner)))
-        left = {t for inner in nodes[-1] for t in inner.inputs}.union(results)
-        needed.update(i for i, t in enumerate(body.input_tensors()) if t in left)
-    taken = sorted(needed)
-    if len(kept) == len(node.outputs) and len(taken) == len(node.regions[0].inputs):
-        return node
-    regions = [
-        region(
-            body.name,
-            [body.inputs[i].tensor for i in taken],
-            inside,
-            [body.outputs[i].tensor for i in kept],
-        )
-        for body, inside in zip(node.regions, nodes, strict=True)
-    ]
-    return node.replace(
-        inputs=(*node.inputs[:first], *(node.inputs[first + i] for i in taken)),
-        outputs=tuple(node.outputs[i] for i in kept),
-        regions=tuple(regions),
     )

@@ -22,15 +22,16 @@ from graphc.ops.control.backward import Backward, differentiate
 from graphc.ops.control.bodies import (
     Body,
     check_taken,
-    close_body,
     has_writes,
-    open_body,
+    numbered,
+    prune_regions,
+    trace,
+    united,
 )
-from graphc.ops.control.branch_bodies import prune_bodies, thread_bodies
+from graphc.ops.control.branch_bodies import thread_bodies
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, emit_node, graph_of, to_dtype
 from graphc.ops.elementwise.arithmetic import clip
-from graphc.ops.structure.state import read
 
 __all__ = ["cond", "switch"]
 
@@ -227,7 +228,7 @@ SWITCH = OpDef(
     gradient=switch_gradient,
     layout=_layout_switch,
     thread_state=thread_bodies,
-    prune_outputs=prune_bodies,
+    prune_outputs=prune_regions,
     cost=_costliest_branch,
     doc="The results of one of the branches, its regions, which each take all operands. The index "
     "is an int32 scalar, brought into range, or for two branches a bool scalar: False chooses "
@@ -320,40 +321,34 @@ def _add_switch(
         traced = {key: _trace(f, key, operands, tree) for key, f in branches.items()}
         out_tree = _common_tree(what, {key: branch.tree for key, branch in traced.items()})
         bodies = [branch.body for branch in traced.values()]
-        captured = list(dict.fromkeys(t for body in bodies for t in body.captured))
-        regions = [branch.region(captured) for branch in traced.values()]
-        node = emit_node(
-            SWITCH,
-            [chooser, *operands, *captured],
-            name=name or what,
-            regions=tuple(regions),
+        captured, inner = united(bodies)
+        regions = tuple(
+            [body.region([*body.parameters, *own]) for body, own in zip(bodies, inner, strict=True)]
         )
+        inputs = [chooser, *operands, *captured]
+        node = emit_node(SWITCH, inputs, name=name or what, regions=regions)
     if any(map(has_writes, regions)):
         graph.last_reads.clear()
     return jax.tree.unflatten(out_tree, node.outputs)
 
 
 class _Branch(NamedTuple):
-    """A branch traced: its body, the tensors that stand for the arguments, its nest of results."""
+    """A traced branch, and the nest of its results."""
 
     body: Body
-    parameters: list[Tensor]
     tree: Any
-
-    def region(self, captured: Sequence[Tensor]) -> Program:
-        """The branch as a region that takes the arguments, then all of `captured`."""
-        own = dict(zip(self.body.captured, self.body.inner, strict=True))
-        inner = [own[t] if t in own else Tensor(t.type, t.name) for t in captured]
-        graph = self.body.graph
-        return region(graph.name, [*self.parameters, *inner], graph.nodes, self.body.results)
 
 
 def _trace(f: Callable[..., Any], name: str, operands: Sequence[Tensor], tree: Any) -> _Branch:
-    with open_body(name) as child:
-        parameters = [child.add_input(t.type, f"x{i}") for i, t in enumerate(operands)]
-        leaves, out_tree = jax.tree.flatten(f(*jax.tree.unflatten(tree, parameters)))
-        body = close_body(child, [convert(leaf) for leaf in leaves], read)
-    return _Branch(body, parameters, out_tree)
+    out_tree: Any = None
+
+    def leaves(parameters: Sequence[Tensor]) -> list[Any]:
+        nonlocal out_tree
+        found, out_tree = jax.tree.flatten(f(*jax.tree.unflatten(tree, parameters)))
+        return found
+
+    body = trace(name, numbered("x", (t.type for t in operands)), leaves)
+    return _Branch(body, out_tree)
 
 
 def _common_tree(what: str, trees: Mapping[str, Any]) -> Any:

@@ -19,8 +19,15 @@ from graphc.ir.scopes import building
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.ops.control.backward import differentiate
-from graphc.ops.control.bodies import ThreadedBody, check_taken, close_body, has_writes, open_body
-from graphc.ops.control.branch_bodies import prune_bodies, thread_bodies
+from graphc.ops.control.bodies import (
+    ThreadedBody,
+    check_taken,
+    close_body,
+    has_writes,
+    open_body,
+    prune_regions,
+)
+from graphc.ops.control.branch_bodies import thread_bodies
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import once
 from graphc.ops.core.emit import constant, convert, emit_node, graph_of
@@ -124,7 +131,7 @@ CALL = OpDef(
     gradient=call_gradient,
     layout=_layout_call,
     thread_state=_thread_call,
-    prune_outputs=prune_bodies,
+    prune_outputs=prune_regions,
     cost=once,
     doc="The results of its region, which takes all operands. Regions that are the same are "
     "traced and lowered once for all their callers. A body that draws takes the caller's number, "

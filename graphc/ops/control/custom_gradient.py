@@ -12,10 +12,10 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.scopes import AMBIENT
 from graphc.ir.types import TensorType
-from graphc.ops.control.bodies import body_region, close_body, inline, open_body
+from graphc.ops.control.bodies import inline, numbered, trace
 from graphc.ops.core.cost_rules import free
 from graphc.ops.core.emit import convert, emit_node, emit_one
-from graphc.ops.structure.state import read, same_layout
+from graphc.ops.structure.state import same_layout
 
 Adjoints = list[Tensor | None]
 # (xs, adjoints of the ys) -> adjoints of the floating and complex xs
@@ -122,13 +122,13 @@ def with_gradient(
     Raises:
         ShapeError: an adjoint has not the type of its x, or the rule uses other tensors.
     """
-    with open_body(name or "custom_gradient") as child:
-        inner = [child.add_input(t.type, f"x{i}") for i, t in enumerate(xs)]
-        adjoints = [child.add_input(t.type, f"dy{i}") for i, t in enumerate(ys)]
-        body = close_body(child, rule(inner, adjoints), read)
-    region = body_region(body, [*inner, *adjoints])
-    node = emit_node(CUSTOM_GRADIENT, [*ys, *xs], name=name, regions=(region,), count=len(ys))
-    return node.outputs
+    parameters = [*numbered("x", (t.type for t in xs)), *numbered("dy", (t.type for t in ys))]
+    count = len(xs)
+    body = trace(
+        name or "custom_gradient", parameters, lambda taken: rule(taken[:count], taken[count:])
+    )
+    regions = (body.region(),)
+    return emit_node(CUSTOM_GRADIENT, [*ys, *xs], name=name, regions=regions, count=len(ys)).outputs
 
 
 OPS: tuple[OpDef, ...] = (CUSTOM_GRADIENT, UNDIFFERENTIABLE)

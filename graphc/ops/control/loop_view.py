@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, region
 from graphc.ir.rewrite import substitute
-from graphc.ops.control.bodies import Parts, split
+from graphc.ops.control.bodies import Parts, fresh, parts_of
 
 Tensors = tuple[Tensor, ...]
 
@@ -42,68 +42,80 @@ class LoopView:
 
     @classmethod
     def of(cls, node: Node) -> LoopView:
-        consts, carries = node.attrs["consts"], node.attrs["carries"]
-        body, *others = node.regions
-        results = tuple(body.output_tensors())
-        return cls(
-            node,
-            split(node.inputs, consts, carries),
-            split(body.input_tensors(), consts, carries),
-            body.nodes,
-            results[:carries],
-            results[carries:],
-            node.outputs[:carries],
-            node.outputs[carries:],
-            tuple([split(other.input_tensors(), consts, carries) for other in others]),
+        outer, inner, *others = [
+            parts_of(node, items)
+            for items in (node.inputs, *(body.input_tensors() for body in node.regions))
+        ]
+        body, carries = node.regions[0], len(outer.carries)
+        results, outputs = tuple(body.output_tensors()), node.outputs
+        ends = results[:carries], results[carries:], outputs[:carries], outputs[carries:]
+        return cls(node, outer, inner, body.nodes, *ends, tuple(others))
+
+    def with_consts(
+        self, pairs: Iterable[tuple[Tensor, Tensor]], others: Sequence[Sequence[Tensor]] = ()
+    ) -> LoopView:
+        """Adds values that are the same in each iteration, as pairs (outside, inside).
+
+        Args:
+            others: for each other region the inputs that represent them; new ones by default.
+        """
+        rows = tuple(pairs)
+        return self._with("consts", [row[0] for row in rows], [row[1] for row in rows], others)
+
+    def with_carries(
+        self,
+        rows: Iterable[tuple[Tensor, Tensor, Tensor, Tensor]],
+        others: Sequence[Sequence[Tensor]] = (),
+    ) -> LoopView:
+        """Adds carries, as rows (initial, inside, following, final).
+
+        Args:
+            others: for each other region the inputs that represent them; new ones by default.
+        """
+        rows = tuple(rows)
+        view = self._with("carries", [row[0] for row in rows], [row[1] for row in rows], others)
+        return replace(
+            view,
+            following=(*self.following, *[row[2] for row in rows]),
+            finals=(*self.finals, *[row[3] for row in rows]),
         )
 
-    def with_consts(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> LoopView:
-        """Adds values that are the same in each iteration, as pairs (outside, inside)."""
+    def _with(
+        self, role: str, outer: list[Tensor], inner: list[Tensor], own: Sequence[Sequence[Tensor]]
+    ) -> LoopView:
+        new = own or [list(map(fresh, inner)) for _ in self.others]
+        return replace(
+            self,
+            outer=_more(self.outer, role, outer),
+            inner=_more(self.inner, role, inner),
+            others=tuple([_more(o, role, t) for o, t in zip(self.others, new, strict=True)]),
+        )
+
+    def with_xs(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> LoopView:
+        """Adds stacks whose slices the body takes, as pairs (stack, slice)."""
         rows = tuple(pairs)
         return replace(
             self,
-            outer=_more(self.outer, "consts", [outside for outside, _ in rows]),
-            inner=_more(self.inner, "consts", [inside for _, inside in rows]),
-            others=tuple([_more(o, "consts", [_copy(t) for _, t in rows]) for o in self.others]),
-        )
-
-    def with_carries(self, rows: Iterable[tuple[Tensor, Tensor, Tensor, Tensor]]) -> LoopView:
-        """Adds carries, as rows (initial, inside, following, final)."""
-        rows = tuple(rows)
-        new = [inside for _, inside, _, _ in rows]
-        return replace(
-            self,
-            outer=_more(self.outer, "carries", [row[0] for row in rows]),
-            inner=_more(self.inner, "carries", new),
-            following=(*self.following, *[row[2] for row in rows]),
-            finals=(*self.finals, *[row[3] for row in rows]),
-            others=tuple([_more(o, "carries", [_copy(t) for t in new]) for o in self.others]),
+            outer=_more(self.outer, "xs", [stack for stack, _ in rows]),
+            inner=_more(self.inner, "xs", [inside for _, inside in rows]),
         )
 
     def without_carries(self, gone: Collection[int]) -> LoopView:
         """Removes carries by index. The body must not use them."""
-        kept = [i for i in range(len(self.finals)) if i not in gone]
-
-        def only(parts: Parts) -> Parts:
-            return parts._replace(carries=tuple([parts.carries[i] for i in kept]))
-
         return replace(
             self,
-            outer=only(self.outer),
-            inner=only(self.inner),
-            following=tuple([self.following[i] for i in kept]),
-            finals=tuple([self.finals[i] for i in kept]),
-            others=tuple(map(only, self.others)),
+            outer=_fewer(self.outer, "carries", gone),
+            inner=_fewer(self.inner, "carries", gone),
+            following=_left(self.following, gone),
+            finals=_left(self.finals, gone),
+            others=tuple([_fewer(other, "carries", gone) for other in self.others]),
         )
 
     def without_xs(self, gone: Collection[int]) -> LoopView:
         """Removes input stacks by index. The body must not use their slices as inputs."""
-        kept = [i for i in range(len(self.outer.xs)) if i not in gone]
-
-        def only(parts: Parts) -> Parts:
-            return parts._replace(xs=tuple([parts.xs[i] for i in kept]))
-
-        return replace(self, outer=only(self.outer), inner=only(self.inner))
+        return replace(
+            self, outer=_fewer(self.outer, "xs", gone), inner=_fewer(self.inner, "xs", gone)
+        )
 
     def with_ys(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> LoopView:
         """Adds values to stack, as pairs (inside, stack)."""
@@ -147,9 +159,13 @@ class LoopView:
         )
 
 
-def _more(parts: Parts, role: str, new: list[Tensor]) -> Parts:
+def _more(parts: Parts, role: str, new: Sequence[Tensor]) -> Parts:
     return parts._replace(**{role: (*getattr(parts, role), *new)})
 
 
-def _copy(tensor: Tensor) -> Tensor:
-    return Tensor(tensor.type, tensor.name)
+def _fewer(parts: Parts, role: str, gone: Collection[int]) -> Parts:
+    return parts._replace(**{role: _left(getattr(parts, role), gone)})
+
+
+def _left(items: Tensors, gone: Collection[int]) -> Tensors:
+    return tuple([item for i, item in enumerate(items) if i not in gone])

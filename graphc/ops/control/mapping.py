@@ -13,10 +13,14 @@ from graphc.ir.dims import Dim
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Partial, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
-from graphc.ir.program import region
-from graphc.ir.rewrite import used_from
 from graphc.ir.types import TensorType
-from graphc.ops.control.bodies import check_taken, slice_type
+from graphc.ops.control.bodies import (
+    check_taken,
+    prune_regions,
+    shifted,
+    slice_type,
+    stacked_type,
+)
 from graphc.ops.core.cost_rules import every_iteration
 
 
@@ -28,7 +32,7 @@ def _infer_map(
         ctx.unify(type.shape[0], length, "lengths of mapped operands")
     check_taken(ctx, (*map(slice_type, types[:mapped]), *types[mapped:]))
     results = ctx.regions[0].output_tensors()
-    return tuple(TensorType(t.type.dtype, (length, *t.type.shape)) for t in results)
+    return tuple(stacked_type(t.type, length) for t in results)
 
 
 def _lower_map(ctx: LowerContext, *operands: Any, mapped: int, length: Dim) -> tuple[Any, ...]:
@@ -60,14 +64,10 @@ def _layout_map(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan
 def _plan(ctx: LayoutContext, node: Node, outer: Sequence[Layout]) -> LayoutPlan:
     """The plan for operands that lie so."""
     mapped = node.attrs["mapped"]
-    inner = [
-        Sharded(x.axis - 1) if isinstance(x, Sharded) and i < mapped else x
-        for i, x in enumerate(outer)
-    ]
+    inner = [*(shifted(x, -1) for x in outer[:mapped]), *outer[mapped:]]
     body = node.regions[0]
     local, results = ctx.replicate_region(body, inner, [None] * len(body.outputs))
-    stacked: list[Layout] = [Sharded(x.axis + 1) if isinstance(x, Sharded) else x for x in results]
-    return LayoutPlan(outer, stacked, regions=(local,))
+    return LayoutPlan(outer, [shifted(x, 1) for x in results], regions=(local,))
 
 
 def _whole_before(plan: LayoutPlan) -> set[int]:
@@ -104,25 +104,6 @@ def _elements(tensor: Tensor) -> int:
     return math.prod(shape)
 
 
-def _prune_map(node: Node, used: set[Tensor]) -> Node:
-    """The map without results that nobody uses, and operands that its body then leaves."""
-    body, mapped = node.regions[0], node.attrs["mapped"]
-    kept = [i for i, tensor in enumerate(node.outputs) if tensor in used]
-    results = [body.outputs[i].tensor for i in kept]
-    nodes = used_from(body.nodes, results)
-    needed = {t for inner in nodes for t in inner.inputs} | set(results)
-    inputs = body.input_tensors()
-    taken = [i for i, tensor in enumerate(inputs) if tensor in needed]
-    if len(kept) == len(node.outputs) and len(taken) == len(inputs):
-        return node
-    return node.replace(
-        inputs=tuple(node.inputs[i] for i in taken),
-        outputs=tuple(node.outputs[i] for i in kept),
-        attrs={**node.attrs, "mapped": sum(i < mapped for i in taken)},
-        regions=(region(body.name, [inputs[i] for i in taken], nodes, results),),
-    )
-
-
 MAP = OpDef(
     name="Map",
     signature="*operands -> *results",
@@ -139,7 +120,7 @@ MAP = OpDef(
     infer=_infer_map,
     lower=_lower_map,
     layout=_layout_map,
-    prune_outputs=_prune_map,
+    prune_outputs=lambda node, used: prune_regions(node, used, "mapped"),
     cost=every_iteration,
     doc="The body on each slice of the mapped operands along their leading axis, side by side; "
     "results are stacked. Made by the pass `GroupAlike`. Source: jax.vmap.",

@@ -10,25 +10,22 @@ from jax import lax
 
 from graphc.errors import AttributeValueError, GraphcError, ShapeError
 from graphc.ir.dims import Dim
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.scopes import building
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import (
-    Body,
-    body_region,
-    close_body,
     has_writes,
-    open_body,
+    numbered,
     slice_type,
     split,
+    trace,
 )
 from graphc.ops.control.loops import infer_loop, layout_loop, prune_loop, thread_loop
 from graphc.ops.control.scan_gradient import scan_gradient
 from graphc.ops.core.cost_rules import every_iteration
 from graphc.ops.core.emit import convert, emit_node, graph_of
-from graphc.ops.structure.state import read
 
 __all__ = ["map_fn", "scan"]
 
@@ -74,14 +71,14 @@ SCAN = OpDef(
     precision="wide",
     attrs={
         "consts": Attr("int", doc="how many operands are the same in each iteration"),
-        "carries": Attr("int", doc="how many are carried from one to the next"),
+        "carries": Attr("int", doc="how many are carried to the next iteration"),
         "length": Attr("dim"),
         "reverse": Attr("bool", default=False),
         "unroll": Attr(
             "int",
             default=1,
             check=lambda turns: turns > 0,
-            must="be how many turns the compiled loop takes at once, at least 1",
+            must="be how many iterations the compiled loop makes at once, at least 1",
         ),
     },
     infer=_infer_scan,
@@ -92,7 +89,7 @@ SCAN = OpDef(
     prune_outputs=prune_loop,
     cost=every_iteration,
     doc="A loop over the leading axis of the xs: the body takes (consts, carries, slices of the "
-    "xs) and gives (carries, ys); results are the last carries and the stacked ys.",
+    "xs) and returns (carries, ys). The results are the final carries and the stacked ys.",
 )
 
 
@@ -106,19 +103,22 @@ def scan(
     unroll: int = 1,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """Loops `carry, y = f(carry, x)` over the leading axis of `xs`; gives (carry, stacked ys).
+    """Repeats `carry, y = f(carry, x)` over the leading axis of `xs`.
 
     Args:
-        f: called once, with tensors, to build the body. Outer tensors and variables may be
-            used in it; variables assigned in it are carried from iteration to iteration.
-        init: a nest (tuples, lists, dicts) of tensors; the carry keeps its types.
-        xs: a nest of tensors with one leading size, or None with `length`.
-        reverse: from the last slice to the first; ys keep the places of their xs.
-        unroll: how many turns the compiled loop takes at once; more cost compile time.
+        f: called once, with tensors, to build the body. It may use outer tensors and variables.
+            Variables that it assigns are carried from iteration to iteration.
+        init: a nest (tuples, lists, dicts) of tensors. The carry keeps its types.
+        xs: a nest of tensors with the same leading size, or None with `length`.
+        reverse: iterates from the last slice to the first. ys keep the positions of their xs.
+        unroll: how many iterations the compiled loop makes at once. More take longer to compile.
+
+    Returns:
+        The final carry and the stacked ys.
 
     Raises:
         ShapeError: lengths differ, or the carry changes its type.
-        AttributeValueError: `f` does not return (carry, y), or the length is not given.
+        AttributeValueError: `f` does not return (carry, y), or the length is missing.
     """
     init_leaves, init_tree = jax.tree.flatten(init)
     x_leaves, x_tree = jax.tree.flatten(xs)
@@ -126,42 +126,34 @@ def scan(
     outer_xs = [convert(leaf) for leaf in x_leaves]
     count = _scan_length(outer_xs, length)
     graph = graph_of([*first, *outer_xs])
-    with building(graph), open_body(name or "scan_body") as child:
-        carry = [child.add_input(t.type, f"carry{i}") for i, t in enumerate(first)]
-        slices = [child.add_input(slice_type(t.type), f"x{i}") for i, t in enumerate(outer_xs)]
+    y_tree: Any = None
+
+    def step(taken: Sequence[Tensor]) -> list[Any]:
+        nonlocal y_tree
+        carry, slices = taken[: len(first)], taken[len(first) :]
         out = f(jax.tree.unflatten(init_tree, carry), jax.tree.unflatten(x_tree, slices))
         new_carry, y_leaves, y_tree = _body_results(out, init_tree)
-        results = [convert(leaf) for leaf in (*new_carry, *y_leaves)]
-        body = close_body(child, results, read)
+        return [*new_carry, *y_leaves]
+
+    parameters = numbered("carry", (t.type for t in first))
+    parameters += numbered("x", (slice_type(t.type) for t in outer_xs))
     with building(graph):
-        node = _add_scan(body, first, outer_xs, [*carry, *slices], count, name, reverse, unroll)
+        body = trace(name or "scan_body", parameters, step)
+        node = emit_node(
+            SCAN,
+            [*body.captured, *first, *outer_xs],
+            name=name,
+            regions=(body.region(),),
+            consts=len(body.captured),
+            carries=len(first),
+            length=count,
+            reverse=reverse,
+            unroll=unroll,
+        )
     if has_writes(node.regions[0]):
         graph.last_reads.clear()
     final, stacked = node.outputs[: len(first)], node.outputs[len(first) :]
     return jax.tree.unflatten(init_tree, final), jax.tree.unflatten(y_tree, stacked)
-
-
-def _add_scan(
-    body: Body,
-    first: Sequence[Tensor],
-    xs: Sequence[Tensor],
-    parameters: Sequence[Tensor],
-    length: Dim,
-    name: str | None,
-    reverse: bool,
-    unroll: int,
-) -> Node:
-    return emit_node(
-        SCAN,
-        [*body.captured, *first, *xs],
-        name=name,
-        regions=(body_region(body, parameters),),
-        consts=len(body.captured),
-        carries=len(first),
-        length=length,
-        reverse=reverse,
-        unroll=unroll,
-    )
 
 
 def _scan_length(xs: Sequence[Tensor], length: Dim | None) -> Dim:
@@ -181,12 +173,12 @@ def _body_results(out: Any, init_tree: Any) -> tuple[list[Any], list[Any], Any]:
         raise AttributeValueError(
             f"scan: the body must return (carry, y), got {type(out).__name__}",
             source=current_source(),
-            hint="return carry, None where there is no y",
+            hint="if there is no y, return carry, None",
         )
     leaves, tree = jax.tree.flatten(out[0])
     if tree != init_tree:
         raise GraphcError(
-            f"scan: the carry is {init_tree} going in and {tree} coming out",
+            f"scan: the carry is {init_tree} before the body and {tree} after it",
             source=current_source(),
             hint="return a carry of the same nest as init",
         )
@@ -195,12 +187,12 @@ def _body_results(out: Any, init_tree: Any) -> tuple[list[Any], list[Any], Any]:
 
 
 def map_fn(f: Callable[[Any], Any], xs: Any, *, name: str | None = None) -> Any:
-    """`f` of each slice of `xs` along their leading axis, one after the other; results stacked.
+    """Applies `f` to each slice of `xs` along their leading axis, one after the other, and stacks
+    the results.
 
     Args:
-        f: called once, with tensors, to build the body, in which outer tensors and variables
-            may be used.
-        xs: a nest (tuples, lists, dicts) of tensors with one leading size.
+        f: called once, with tensors, to build the body. It may use outer tensors and variables.
+        xs: a nest (tuples, lists, dicts) of tensors with the same leading size.
 
     Raises:
         ShapeError: lengths differ, or there is no leading axis.

@@ -10,9 +10,8 @@ from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.opdef import GradientContext
 from graphc.ir.program import region
 from graphc.ir.scopes import building
-from graphc.ir.types import TensorType
 from graphc.ops.control.backward import drop_forward
-from graphc.ops.control.bodies import Parts, inline, split
+from graphc.ops.control.bodies import Parts, inline, parts_of, split, stacked_type
 from graphc.ops.core.emit import emit_node, graph_of
 
 
@@ -40,10 +39,9 @@ class BackwardScan:
         adjoints: Sequence[Tensor | None],
     ) -> None:
         self.ctx, self.graph, self.node = ctx, graph, node
-        self.consts: int = node.attrs["consts"]
-        self.carries: int = node.attrs["carries"]
         self.body = node.regions[0]
-        self.outer = split(node.inputs, self.consts, self.carries)
+        self.outer = parts_of(node, node.inputs)
+        self.consts, self.carries = len(self.outer.consts), len(self.outer.carries)
         # Results added by an earlier gradient have no adjoint.
         self.adjoints = [*adjoints, *[None] * (len(node.outputs) - len(adjoints))]
         # The numbers of: carries and ys whose adjoints flow in, consts and xs that may get one.
@@ -80,7 +78,7 @@ class BackwardScan:
     def copy_body(self) -> None:
         """The forward body once more, to differentiate; `save` replaces what of it survives."""
         child = self.child
-        inner = split(self.body.input_tensors(), self.consts, self.carries)
+        inner = parts_of(self.node, self.body.input_tensors())
         self.const_args = [child.adopt(t) for t in self.outer.consts]
         self.carry_args = [child.add_input(t.type, t.name) for t in inner.carries]
         self.x_args = [child.add_input(t.type, t.name) for t in inner.xs]
@@ -178,10 +176,7 @@ class BackwardScan:
         position = {t: i for i, t in enumerate(results) if i >= self.carries}
         missing = [t for t in tensors if t not in position]
         length = self.node.attrs["length"]
-        new = [
-            Tensor(TensorType(t.type.dtype, (length, *t.type.shape)), f"{self.node.name}:saved")
-            for t in missing
-        ]
+        new = [Tensor(stacked_type(t.type, length), f"{self.node.name}:saved") for t in missing]
         if missing:
             body = region(
                 self.body.name,

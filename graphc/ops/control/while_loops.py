@@ -1,4 +1,4 @@
-"""Loops that end when a condition says so: `while_loop`, `fori_loop`."""
+"""Loops that end when a condition is false: `while_loop`, `fori_loop`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import arange
 from graphc.ops.control.bodies import (
-    Body,
     Parts,
     assigned_in,
-    close_body,
+    fresh,
     has_writes,
-    open_body,
+    numbered,
     split,
+    trace,
+    united,
 )
 from graphc.ops.control.loops import infer_loop, layout_loop, prune_loop, thread_loop
 from graphc.ops.control.scan import scan
@@ -36,7 +37,7 @@ from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import every_iteration
 from graphc.ops.core.emit import constant, convert, emit_node, graph_of, to_dtype
 from graphc.ops.elementwise.comparison import less, logical_and, not_equal
-from graphc.ops.structure.state import dim_value, read
+from graphc.ops.structure.state import dim_value
 
 __all__ = ["fori_loop", "while_loop"]
 
@@ -57,20 +58,20 @@ def _infer_while(
     truths = [t.type for t in condition.output_tensors()]
     ctx.require(
         truths == [_TRUTH],
-        f"the condition must give one bool, got {', '.join(map(str, truths))}",
+        f"the condition must return one bool, got {', '.join(map(str, truths))}",
         dtype=len(truths) == 1 and truths[0].shape == (),
     )
     if any(effects_of(node) & ~Effects.READ for node in condition.nodes):
         ctx.fail(
-            "the condition assigns, draws or calls back",
-            hint="do so in the body, and carry what the condition needs of it",
+            "the condition assigns a variable, draws random numbers or calls Python",
+            hint="do so in the body, and carry the values that the condition needs",
             error=GraphError,
         )
     if length is None:
         stackless = not given.xs and len(body.outputs) == carries
         ctx.require(stackless, "xs and ys need a length")
         return infer_loop(ctx, given, 0)
-    ctx.require(given.carries[:1] == (_PLACE,), "carry 0 must be the place, an i32[]")
+    ctx.require(given.carries[:1] == (_PLACE,), "carry 0 must be the index, an i32[]")
     return infer_loop(ctx, given, length, own=1)
 
 
@@ -92,7 +93,7 @@ def _lower_while(
         (truth,) = ctx.lower_region(condition, [*given.consts, *state[0]], loop=True)
         return truth
 
-    def turn(state: tuple[Any, Any]) -> tuple[Any, Any]:
+    def iterate(state: tuple[Any, Any]) -> tuple[Any, Any]:
         carry, stacks = state
         slices = [lax.dynamic_index_in_dim(x, carry[0], keepdims=False) for x in given.xs]
         results = ctx.lower_region(body, [*given.consts, *carry, *slices], loop=True)
@@ -102,32 +103,32 @@ def _lower_while(
         ]
         return tuple(results[:carries]), tuple(written)
 
-    final, stacks = lax.while_loop(holds, turn, (given.carries, stacks))
+    final, stacks = lax.while_loop(holds, iterate, (given.carries, stacks))
     return (*final, *stacks)
 
 
 def while_gradient(
     ctx: GradientContext, node: Node, *adjoints: Tensor | None
 ) -> list[Tensor | None]:
-    """A loop that visits the turns made, the last one first: it costs as many, not the most.
+    """A loop over the iterations that were made, in reverse order.
 
     Raises:
-        GradientError: it is not known how many turns there may be.
+        GradientError: the maximum number of iterations is not known.
     """
     if node.attrs["length"] is None:
         raise GradientError(
-            f"no gradient through {node.name!r}: nothing says how many trips it makes at most, "
-            "and what its body computes must be kept for each one",
+            f"no gradient through {node.name!r}: its maximum number of iterations is not known, "
+            "and the values of each iteration must be stored",
             source=node.source,
-            hint="give max_trip_count=; or gc.stop_gradient of what the loop takes",
+            hint="pass max_trip_count=, or apply gc.stop_gradient to the inputs of the loop",
         )
     graph = graph_of(node.inputs)
-    node = graph.node(node.name)  # it may have been given more results meanwhile
+    node = graph.node(node.name)  # another gradient may have added results
     return _BackwardWhile(ctx, graph, node, adjoints).build()
 
 
 class _BackwardWhile(BackwardScan):
-    """The backward loop of a `While`: another one, whose place goes the other way."""
+    """The backward loop of a `While`: another `While`, whose index goes in the other direction."""
 
     def loop(self, inside: Parts, outside: Parts, outputs: Sequence[Tensor]) -> Sequence[Tensor]:
         child, step = self.child, self.node.attrs["step"]
@@ -140,7 +141,7 @@ class _BackwardWhile(BackwardScan):
             here = condition.add_input(start.type, "place")
             going = not_equal(here, stop)
         (stop_arg,) = condition.captures.values()
-        unused = [[Tensor(t.type, t.name) for t in ts] for ts in (inside.consts, inside.carries)]
+        unused = [list(map(fresh, tensors)) for tensors in (inside.consts, inside.carries)]
         regions = (
             region(
                 child.name,
@@ -170,15 +171,15 @@ WHILE = OpDef(
     signature="*operands -> *results",
     precision="wide",
     attrs={
-        "consts": Attr("int", doc="how many operands are the same in each trip"),
-        "carries": Attr("int", doc="how many are carried from one to the next"),
-        "length": Attr("dim", default=None, doc="how many trips xs and ys have room for"),
+        "consts": Attr("int", doc="how many operands are the same in each iteration"),
+        "carries": Attr("int", doc="how many are carried to the next iteration"),
+        "length": Attr("dim", default=None, doc="the leading size of xs and ys"),
         "step": Attr(
             "int",
             default=1,
             check=lambda step: step in (1, -1),
             must="be 1 or -1",
-            doc="how the place goes on from trip to trip",
+            doc="what is added to the index in each iteration",
         ),
     },
     infer=_infer_while,
@@ -188,11 +189,11 @@ WHILE = OpDef(
     thread_state=thread_loop,
     prune_outputs=prune_loop,
     cost=every_iteration,
-    doc="A loop that goes on while its condition, the second region, says so: it takes (consts, "
-    "carries). The first one, the body, takes (consts, carries, slices of the xs) and gives "
-    "(carries, ys). Where there is a length, carry 0 is the place at which a trip takes its "
-    "slices and leaves its ys; stacked ys are zeros where no trip was. Source: "
-    "jax.lax.while_loop.",
+    doc="A loop that continues while its condition, the second region, is true. The condition "
+    "takes (consts, carries). The first region, the body, takes (consts, carries, slices of the "
+    "xs) and returns (carries, ys). With a length, carry 0 is the index at which an iteration "
+    "reads its slices and writes its ys. Stacked ys are zeros where there was no iteration. "
+    "Source: jax.lax.while_loop.",
 )
 
 
@@ -204,20 +205,20 @@ def while_loop(
     max_trip_count: Dim | None = None,
     name: str | None = None,
 ) -> Any:
-    """Loops `carry = body(carry)` while `cond(carry)` is true; gives the last carry.
+    """Repeats `carry = body(carry)` while `cond(carry)` is true, and returns the final carry.
 
     Args:
-        cond: called once, with tensors; gives a bool scalar. It may use outer tensors, and read
-            variables, those too that the body assigns.
-        body: called once, with tensors, to build the body. Outer tensors and variables may be
-            used in it; variables assigned in it are carried from trip to trip.
-        init: a nest (tuples, lists, dicts) of tensors; the carry keeps its types.
-        max_trip_count: the loop ends after so many trips at the latest. Only then it can be
-            differentiated: what the body computes is kept for so many. The backward loop makes
-            as many trips as the forward one did.
+        cond: called once, with tensors. Returns a bool scalar. It may use outer tensors and read
+            variables, including those that the body assigns.
+        body: called once, with tensors, to build the body. It may use outer tensors and variables.
+            Variables that it assigns are carried from iteration to iteration.
+        init: a nest (tuples, lists, dicts) of tensors. The carry keeps its types.
+        max_trip_count: the maximum number of iterations. Gradients need it, because the values of
+            each iteration are stored. The backward loop makes as many iterations as the forward
+            loop did.
 
     Raises:
-        ShapeError, DTypeError: the carry changes its type, or `cond` does not give a bool.
+        ShapeError, DTypeError: the carry changes its type, or `cond` does not return a bool.
         GraphError: `cond` assigns a variable or draws random numbers.
         AttributeValueError: `max_trip_count` is not a size.
 
@@ -225,20 +226,20 @@ def while_loop(
     """
     tree = jax.tree.structure(init)
 
-    def turn(carry: Any) -> Any:
+    def checked(carry: Any) -> Any:
         after = body(carry)
         _check_nest(tree, jax.tree.structure(after))
         return after
 
     if max_trip_count is None:
-        return _add_while(cond, turn, init, None, name)
+        return _add_while(cond, checked, init, None, name)
     _check_trips(max_trip_count)
 
     def holds(state: tuple[Tensor, Any]) -> Tensor:
         return logical_and(cond(state[1]), less(state[0], dim_value(max_trip_count)))
 
     state = (constant(0), init)
-    return _add_while(holds, lambda s: (s[0] + 1, turn(s[1])), state, max_trip_count, name)[1]
+    return _add_while(holds, lambda s: (s[0] + 1, checked(s[1])), state, max_trip_count, name)[1]
 
 
 def _add_while(
@@ -248,39 +249,33 @@ def _add_while(
     length: Dim | None,
     name: str | None,
 ) -> Any:
-    """Traces both functions and adds the node; with a length, the first leaf is the place."""
+    """Traces both functions and adds the node. With a length, the first leaf is the index."""
     leaves, tree = jax.tree.flatten(init)
     first = [convert(leaf) for leaf in leaves]
     graph = graph_of(first)
+    parameters = numbered("carry", (t.type for t in first))
     with building(graph):
-        with open_body(name or "while_body") as inside:
-            taken = [inside.add_input(t.type, f"carry{i}") for i, t in enumerate(first)]
-            results = jax.tree.leaves(body(jax.tree.unflatten(tree, taken)))
-            turn = close_body(inside, [convert(leaf) for leaf in results], read)
-        with open_body(f"{name or 'while'}_condition") as looking:
-            seen = [looking.add_input(t.type, f"carry{i}") for i, t in enumerate(first)]
-            truth = convert(cond(jax.tree.unflatten(tree, seen)))
-            condition = close_body(looking, [truth], read, assigned=assigned_in(inside))
-        consts, (turn_consts, condition_consts) = _united(turn, condition)
-        regions = (
-            region(inside.name, [*turn_consts, *taken], inside.nodes, turn.results),
-            region(looking.name, [*condition_consts, *seen], looking.nodes, condition.results),
+        inside = trace(
+            name or "while_body",
+            parameters,
+            lambda taken: jax.tree.leaves(body(jax.tree.unflatten(tree, taken))),
+        )
+        condition = trace(
+            f"{name or 'while'}_condition",
+            parameters,
+            lambda taken: [cond(jax.tree.unflatten(tree, taken))],
+            assigned=assigned_in(inside.graph),
+        )
+        bodies = (inside, condition)
+        consts, inner = united(bodies)
+        regions = tuple(
+            [b.region([*own, *b.parameters]) for b, own in zip(bodies, inner, strict=True)]
         )
         counts = {"consts": len(consts), "carries": len(first), "length": length}
         node = emit_node(WHILE, [*consts, *first], name=name, regions=regions, **counts)
     if has_writes(node.regions[0]):
         graph.last_reads.clear()
     return jax.tree.unflatten(tree, node.outputs)
-
-
-def _united(*bodies: Body) -> tuple[list[Tensor], list[list[Tensor]]]:
-    """What the bodies capture together, and for each of them the inputs that stand for it."""
-    outer = list(dict.fromkeys(t for body in bodies for t in body.captured))
-    inner = []
-    for body in bodies:
-        own = dict(zip(body.captured, body.inner, strict=True))
-        inner.append([own[t] if t in own else Tensor(t.type, t.name) for t in outer])
-    return outer, inner
 
 
 def _check_trips(count: Any) -> None:
@@ -294,7 +289,7 @@ def _check_trips(count: Any) -> None:
 def _check_nest(before: Any, after: Any) -> None:
     if before != after:
         raise GraphcError(
-            f"while_loop: the carry is {before} going in and {after} coming out",
+            f"while_loop: the carry is {before} before the body and {after} after it",
             source=current_source(),
             hint="return a carry of the same nest as init",
         )
@@ -309,17 +304,17 @@ def fori_loop(
     max_trip_count: Dim | None = None,
     name: str | None = None,
 ) -> Any:
-    """Loops `carry = body(i, carry)` for `i` from `lower` to before `upper`; gives the last carry.
+    """Repeats `carry = body(i, carry)` for `i` in [lower, upper), and returns the final carry.
 
     Args:
-        lower, upper: ints or named sizes, and the loop is a `scan`; or integer scalars that the
-            graph computes, and it is a `while_loop`.
+        lower, upper: with ints or named sizes, the loop is a `scan`. With integer scalars that the
+            graph computes, it is a `while_loop`.
         body: called once, with `i` as an int32 scalar, to build the body.
-        init: a nest of tensors; the carry keeps its types.
+        init: a nest of tensors. The carry keeps its types.
         max_trip_count: as for `while_loop`, if the graph computes a bound.
 
     Raises:
-        ShapeError, DTypeError: the carry changes its type, or a bound is no integer scalar.
+        ShapeError, DTypeError: the carry changes its type, or a bound is not an integer scalar.
 
     Source: jax.lax.fori_loop.
     """
@@ -341,7 +336,7 @@ def fori_loop(
 
 
 def _as_size(bound: Any) -> Dim | None:
-    """The bound where it is known while the graph is built, else None."""
+    """The bound if it is known while the graph is built, else None."""
     if isinstance(bound, DimExpr):
         return bound
     return int(bound) if isinstance(bound, (int, np.integer)) else None

@@ -1,4 +1,4 @@
-"""Axis arguments made canonical: non-negative, in range, no axis twice."""
+"""Axes: the attribute of operators, and user arguments made non-negative, in range and distinct."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import Any
 
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
+from graphc.ir.opdef import Attr
 from graphc.ops.core.checks import refuse
+
+AXIS = Attr("int", check=lambda axis: axis >= 0, must="be counted from the front")
 
 
 def normalize_axis(op: str, x: Tensor, axis: Any) -> int:
-    """`axis` of `x` counted from the front; `op` is the operator an error names.
+    """`axis` of `x`, counted from the front. Errors name the operator `op`.
 
     Raises:
-        AttributeValueError: not an int, or out of range.
+        AttributeValueError: `axis` is not an int, or it is out of range.
     """
     rank = len(x.type.shape)
     try:
@@ -34,10 +37,10 @@ def normalize_axis(op: str, x: Tensor, axis: Any) -> int:
 
 
 def normalize_axes(op: str, x: Tensor, axis: int | Sequence[int] | None) -> tuple[int, ...]:
-    """The axes of `x` that `axis` names, sorted: None is all of them, an int is one.
+    """The axes of `x` in `axis`, sorted. None means all axes.
 
     Raises:
-        AttributeValueError: an axis is not an int, out of range, or stands twice.
+        AttributeValueError: an axis is not an int, is out of range, or is named twice.
     """
     if axis is None:
         return tuple(range(len(x.type.shape)))

@@ -1,4 +1,4 @@
-"""Broadcasting: of types, of JAX values before `jax.lax`, and undone again in gradients."""
+"""Broadcasting of types and of JAX values, and its reversal in gradients."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def infer_broadcast(ctx: InferContext, *operands: TensorType) -> TensorType:
 
 
 def infer_of(allowed: Callable[[DType], bool], words: str) -> Callable[..., TensorType]:
-    """`infer_broadcast` for operands whose dtype is `allowed`; `words` describe those."""
+    """`infer_broadcast` for operands whose dtype is `allowed`. `words` describe these dtypes."""
 
     def infer(ctx: InferContext, *operands: TensorType) -> TensorType:
         if not allowed(operands[0].dtype):
@@ -41,12 +41,12 @@ def infer_of(allowed: Callable[[DType], bool], words: str) -> Callable[..., Tens
 
 
 def is_numeric(dtype: DType) -> bool:
-    """Whether `dtype` is a number's: all but bool."""
+    """Whether values of `dtype` are numbers: all dtypes except bool."""
     return dtype.kind != "b"
 
 
 def is_real(dtype: DType) -> bool:
-    """Whether values of `dtype` are ordered: all but complex, bool among them."""
+    """Whether values of `dtype` are ordered: all dtypes except complex ones."""
     return dtype.kind != "c"
 
 
@@ -58,9 +58,9 @@ infer_floating = infer_of(is_floating, "floating")
 
 
 def joint_shape(shapes: Sequence[Shape]) -> Shape | None:
-    """The shape these broadcast to, None where they do not; a named size never counts as 1.
+    """The shape that the shapes broadcast to, or None. A named size never counts as 1.
 
-    Of two names the first stands there: `broadcast_to` then requires that they are equal.
+    Of two names, the first is used; `broadcast_to` then requires that they are equal.
     """
     result: list[Dim] = []
     for sizes in zip_longest(*[shape[::-1] for shape in shapes], fillvalue=1):
@@ -82,10 +82,10 @@ def require_one_dtype(ctx: InferContext, *operands: TensorType) -> None:
 
 
 def align(x: Any, y: Any) -> tuple[Any, Any]:
-    """Two JAX values as `jax.lax` takes them: of one rank, or one a scalar.
+    """Two JAX values as `jax.lax` requires them: with the same rank, or one of them a scalar.
 
-    `jax.lax` itself repeats scalars and axes of size 1. Calling it in place of `jax.numpy`
-    halves the time of tracing.
+    `jax.lax` broadcasts scalars and axes of size 1 itself. Calling it instead of `jax.numpy` halves
+    the tracing time.
     """
     rank, other = len(x.shape), len(y.shape)
     if rank == other or rank == 0 or other == 0:
@@ -96,7 +96,7 @@ def align(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def broadcast_all(*values: Any) -> list[Any]:
-    """JAX values repeated to the shape they have together."""
+    """JAX values broadcast to their common shape."""
     shapes = [value.shape for value in values]
     if all(shape == shapes[0] for shape in shapes):
         return list(values)
@@ -125,7 +125,7 @@ def unary(function: Callable[[Any], Any]) -> Callable[[LowerContext, Any], Any]:
 
 
 def unbroadcast(ctx: GradientContext, adjoint: Tensor, like: Tensor) -> Tensor:
-    """`adjoint` summed down to the shape of `like`, which was broadcast to the adjoint's."""
+    """`adjoint` summed to the shape of `like`, which had been broadcast to the adjoint's shape."""
     if adjoint.type.shape == like.type.shape:
         return adjoint
     axes = broadcast_axes(like.type.shape, adjoint.type.shape)
@@ -139,7 +139,7 @@ def unbroadcast(ctx: GradientContext, adjoint: Tensor, like: Tensor) -> Tensor:
 
 
 def broadcast_axes(small: Shape, large: Shape) -> tuple[int, ...]:
-    """The axes of `large` along which `small` was repeated."""
+    """The axes of `large` along which `small` is repeated."""
     lead = len(large) - len(small)
     repeated = [i + lead for i, dim in enumerate(small) if dim == 1 and large[i + lead] != 1]
     return (*range(lead), *repeated)
@@ -148,5 +148,5 @@ def broadcast_axes(small: Shape, large: Shape) -> tuple[int, ...]:
 def unary_gradient(
     rule: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> Callable[[GradientContext, Node, Tensor], Adjoints]:
-    """The gradient rule of an elementwise operator from `rule(adjoint, x, y)`."""
+    """The gradient rule of an operator of one operand, from `rule(adjoint, x, y)`."""
     return lambda ctx, node, dy: [rule(dy, node.inputs[0], node.outputs[0])]

@@ -1,4 +1,4 @@
-"""What operator functions check before they make a node, and how they refuse."""
+"""Checks of operator functions before they add a node, and how these raise errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def refuse(
     error: type[GraphcError] = ShapeError,
     **tensors: Tensor,
 ) -> NoReturn:
-    """Raises `error` with the rows of `tensors` and the user's line."""
+    """Raises `error`. Its details describe `tensors`, and its source is the user's line."""
     raise error(
         what,
         details=describe_tensors(tensors),
@@ -32,16 +32,16 @@ def refuse(
 def same_shape(a: Shape, b: Shape, of: Tensor) -> bool:
     """Whether the shapes `a` and `b` are equal in the graph of the tensor `of`.
 
-    Where a size is not known, the graph records that the two are equal, and checks it when sizes
-    are fed. While a graph is built, do not compare shapes with `==`: it distinguishes two names of
-    one size.
+    If a size is unknown, the graph records that the two are equal and checks this when values are
+    fed. While a graph is built, do not compare shapes with `==`: it distinguishes two names of one
+    size.
     """
     return a == b or (of.graph is not None and of.graph.constraints.unify_shapes(a, b))
 
 
 def known_alike(a: Shape, b: Shape, of: Tensor) -> bool:
-    """Whether the shapes are equal by what the graph of the tensor `of` has recorded so far.
-    Nothing new is recorded: this is for choices between two ways to compute the same."""
+    """Whether the graph of the tensor `of` has recorded that the shapes are equal. It records
+    nothing new: use this to choose between two ways to compute the same result."""
     return a == b or (
         of.graph is not None and len(a) == len(b) and all(map(of.graph.constraints.equal, a, b))
     )
@@ -58,7 +58,7 @@ def as_dims(op: str, shape: Any) -> Shape:
     """`shape` (ints and named sizes, or one of them) as a tuple of dims.
 
     Raises:
-        AttributeValueError: something else is among them. Wildcards (-1) pass.
+        AttributeValueError: a size is neither an int nor a named size. Wildcards (-1) are accepted.
     """
     if isinstance(shape, DimExpr) or not isinstance(shape, Iterable):
         shape = (shape,)
@@ -77,15 +77,15 @@ def _dim(op: str, value: Any) -> int:
 
 
 def is_static(*dims: Dim) -> bool:
-    """Whether every dim is an int: what folding on the host needs."""
+    """Whether every dim is an int, as folding on the host requires."""
     return not any(isinstance(dim, DimExpr) for dim in dims)
 
 
 def insertion_axis(op: str, x: Tensor, axis: Any, rank: int) -> int:
-    """Where a new axis goes in a result of rank `rank`, counted from the front.
+    """The position of a new axis in a result of rank `rank`, counted from the front.
 
     Raises:
-        AttributeValueError: not an int, or out of range.
+        AttributeValueError: `axis` is not an int, or it is out of range.
     """
     index = _dim(op, axis)
     if not -rank <= index < rank:

@@ -1,4 +1,4 @@
-"""Results whose types a node declares, for operators that no `infer` of ours knows."""
+"""Operators whose nodes declare the types of their results as attributes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,13 @@ def _are_dtypes(names: str) -> bool:
 
 
 ATTRS: Mapping[str, Attr] = {
-    "shapes": Attr("pairs", doc="of the results"),
-    "dtypes": Attr("str", check=_are_dtypes, must="name dtypes, as 'f32 i32'", doc="likewise"),
+    "shapes": Attr("pairs", doc="the shapes of the results"),
+    "dtypes": Attr(
+        "str",
+        check=_are_dtypes,
+        must="be names of dtypes, such as 'f32 i32'",
+        doc="the dtypes of the results",
+    ),
 }
 
 
@@ -33,7 +38,7 @@ def declare(types: Sequence[TensorType]) -> dict[str, Any]:
 
 
 def declared(ctx: Any, shapes: Sequence[Any], dtypes: str) -> tuple[TensorType, ...]:
-    """The types that the attributes declare: for an operator's `infer`."""
+    """The types that the attributes declare. For an operator's `infer`."""
     names = dtypes.split()
     ctx.require(len(names) == len(shapes), f"{len(shapes)} shapes and {len(names)} dtypes")
     pairs = zip(names, shapes, strict=True)
@@ -41,7 +46,7 @@ def declared(ctx: Any, shapes: Sequence[Any], dtypes: str) -> tuple[TensorType, 
 
 
 def structs(ctx: LowerContext, shapes: Sequence[Any], dtypes: str) -> list[jax.ShapeDtypeStruct]:
-    """The results declared, as JAX describes them."""
+    """The declared results as JAX structs."""
     pairs = zip(shapes, dtypes.split(), strict=True)
     return [jax.ShapeDtypeStruct(ctx.shape(shape), BY_SHORT[name]) for shape, name in pairs]
 
@@ -49,16 +54,16 @@ def structs(ctx: LowerContext, shapes: Sequence[Any], dtypes: str) -> list[jax.S
 def checked(
     node: Node, results: Sequence[Any], expected: Sequence[jax.ShapeDtypeStruct]
 ) -> tuple[Any, ...]:
-    """`results`, where they are what the node declares.
+    """`results` as a tuple.
 
     Raises:
-        LoweringError: they are not.
+        LoweringError: their types are not those that the node declares.
     """
     got = [(r.shape, r.dtype) for r in results]
     wanted = [(s.shape, s.dtype) for s in expected]
     if got != wanted:
         raise LoweringError(
-            f"{node.op.name} {node.name!r}: its results are not what it declares",
+            f"{node.op.name} {node.name!r}: the results do not have the declared types",
             details=[f"declared  {wanted}", f"got       {got}"],
             source=node.source,
         )

@@ -1,4 +1,4 @@
-"""Lowerings by one routine whose derivative is that of another expression of the same value."""
+"""Lowerings whose value and derivative come from different expressions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Lowering = Callable[..., Any]
 
 
 def with_slope_of(expression: Lowering, routine: Lowering) -> Lowering:
-    """`routine` of JAX values, for which JAX has no derivative; it gets that of `expression`.
+    """`routine`, which JAX cannot differentiate, with the derivative of `expression`.
 
-    The value of `expression` itself is not computed where only its derivative is asked for.
+    Both have the same value. Only the derivative of `expression` is used, not its value.
     """
 
     @jax.custom_jvp

@@ -24,12 +24,12 @@ SUM = Partial("sum")
 
 
 def replicated(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    """Everything whole on every replica: constants, and operators that look at all elements."""
+    """Operands and results are replicated. For constants and operators that need all elements."""
     return LayoutPlan([REPLICATED] * len(operands), [REPLICATED] * len(node.outputs))
 
 
 def output_axis(layouts: Sequence[Layout], shapes: Sequence[Shape], result: Shape) -> int | None:
-    """The axis of `result` along which the first sharded operand lies, under broadcasting."""
+    """The axis of `result` that corresponds to the axis of the first sharded operand."""
     for layout, shape in zip(layouts, shapes, strict=True):
         if isinstance(layout, Sharded) and shape[layout.axis] != 1:
             return layout.axis + len(result) - len(shape)
@@ -37,7 +37,7 @@ def output_axis(layouts: Sequence[Layout], shapes: Sequence[Shape], result: Shap
 
 
 def follow_axis(shape: Shape, result: Shape, axis: int) -> Layout:
-    """How an operand of `shape` must lie where the broadcast `result` is sharded on `axis`."""
+    """The layout of an operand of `shape` if the broadcast `result` is sharded along `axis`."""
     own = axis - (len(result) - len(shape))
     if own < 0 or shape[own] == 1:
         return REPLICATED
@@ -56,7 +56,7 @@ def _elementwise_plan(node: Node, operands: Sequence[Layout]) -> LayoutPlan:
 
 @of_elements
 def elementwise(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    """Results lie as the operands do; a partial operand must become whole."""
+    """The results have the layout of the operands. Partial operands are reduced first."""
     return _elementwise_plan(node, operands)
 
 
@@ -64,8 +64,8 @@ def elementwise(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan
 def additive(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
     """Elementwise and linear in all operands together (add, subtract, negate).
 
-    A sum of partial sums is a partial sum; so is that of a partial sum and a whole value, which
-    one replica then adds.
+    A sum of partial sums is a partial sum. So is the sum of a partial sum and a replicated value,
+    which one replica then adds.
     """
     if SUM in operands and all(x == SUM or isinstance(x, Replicated) for x in operands):
         return LayoutPlan([SUM] * len(operands), [SUM] * len(node.outputs))
@@ -75,7 +75,8 @@ def additive(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
 def linear_in(*positions: int) -> LayoutRule:
     """Elementwise, and linear in each single operand at `positions` while the others are fixed.
 
-    A partial sum there, beside replicated others, gives a partial sum (multiply, divide).
+    A partial sum at such a position gives a partial sum if the other operands are replicated
+    (multiply, divide).
     """
 
     @of_elements
@@ -94,11 +95,11 @@ def linear_in(*positions: int) -> LayoutRule:
 
 
 def map_axis(axis_of: Callable[[Node, int], int | None], *, linear: bool = False) -> LayoutRule:
-    """For operators of one sharded operand whose axes move: transpose, slice, reverse, pad.
+    """For operators that move the axes of one sharded operand: transpose, slice, reverse, pad.
 
-    `axis_of(node, axis)` gives where the operand's sharded axis lies in the results, or None
-    where the operator looks along it (the operand is gathered then). `linear`: partial sums
-    stay partial.
+    `axis_of(node, axis)` returns the position of the operand's sharded axis in the results. None
+    means that the operator needs the whole axis; the operand is then gathered. `linear`: partial
+    sums stay partial.
     """
 
     def rule(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
@@ -117,10 +118,10 @@ def map_axis(axis_of: Callable[[Node, int], int | None], *, linear: bool = False
 def moves(
     place: Callable[[LayoutContext, Node, int], tuple[int, Mapping[str, Any] | None] | None],
 ) -> LayoutRule:
-    """For operators of one operand that only move its elements: partial stays partial.
+    """For operators that only move the elements of one operand: partial stays partial.
 
-    `place(ctx, node, axis)` gives where the operand's sharded axis lies in the results and the
-    attributes made local (None for unchanged); or None where the operand must be gathered.
+    `place(ctx, node, axis)` returns the position of the operand's sharded axis in the results, and
+    the changed local attributes (or None). It returns None if the operand must be gathered.
     """
 
     def rule(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
@@ -137,6 +138,6 @@ def moves(
 
 
 def local_dims(dims: Sequence[Dim], axis: int, replicas: int | Fraction) -> Shape:
-    """`dims` of the piece one replica holds where `axis` is sharded."""
+    """The `dims` of one replica's piece if `axis` is sharded."""
     piece = dims[axis] // replicas  # type: ignore[operator]  # of ints: the program is bound
     return (*dims[:axis], piece, *dims[axis + 1 :])

@@ -1,4 +1,4 @@
-"""What lowerings share to stay within the range and precision of their dtypes."""
+"""Helpers of lowerings: wider dtypes for computing, and the limits of dtypes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ def wide(dtype: DType) -> DType:
 
 
 def wide_integer(dtype: DType) -> DType:
-    """The integer dtype to count in: int32 for narrower ones, which may not reach the sizes."""
+    """The integer dtype for counting: int32 for narrower ones, which may overflow."""
     return INT32 if dtype.itemsize < INT32.itemsize else dtype
 
 
 def shifted(x: Any, axis: int) -> Any:
-    """`x` less its maximum along `axis`: its exponentials do not overflow.
+    """`x` minus its maximum along `axis`, so that its exponentials do not overflow.
 
-    No derivative flows through the maximum: what the softmax family computes does not depend on
-    it.
+    The maximum has no derivative: the results of the softmax family do not depend on it.
     """
     return x - lax.stop_gradient(jnp.max(x, axis=axis, keepdims=True))
 
@@ -43,7 +42,7 @@ _FOR_SUMS: dict[DType, DType] = {**_WIDER, BY_SHORT["f16"]: FLOAT32, BY_SHORT["b
 
 
 def in_wider(lower: Lowering, wider_of: Mapping[DType, DType] = _WIDER) -> Lowering:
-    """`lower`, with operands of a narrow dtype widened before and the results narrowed after."""
+    """`lower` in a wider dtype: narrow operands are converted before, and the results after."""
 
     def lowered(ctx: Any, *values: Any, **attrs: Any) -> Any:
         narrow = values[0].dtype
@@ -59,7 +58,7 @@ def in_wider(lower: Lowering, wider_of: Mapping[DType, DType] = _WIDER) -> Lower
 
 
 def summed(lower: Lowering) -> Lowering:
-    """`in_wider`, and 16-bit floats too in float32: what sums many elements must not round each."""
+    """`in_wider`, also for 16-bit floats: a sum of many elements must not round each term."""
     return in_wider(lower, _FOR_SUMS)
 
 
@@ -68,19 +67,19 @@ _FLOATS: Callable[[DType], Any] = jnp.finfo
 
 
 def highest(dtype: DType) -> Any:
-    """What no value of `dtype` exceeds: infinity, the greatest integer, True."""
+    """The upper bound of `dtype`: infinity, the greatest integer, or True."""
     if dtype == BOOL:
         return np.True_
     return dtype.type(np.inf if is_floating(dtype) else _INTEGERS(dtype).max)
 
 
 def lowest(dtype: DType) -> Any:
-    """What no value of `dtype` is below: minus infinity, the least integer, False."""
+    """The lower bound of `dtype`: minus infinity, the least integer, or False."""
     if dtype == BOOL:
         return np.False_
     return dtype.type(-np.inf if is_floating(dtype) else _INTEGERS(dtype).min)
 
 
 def greatest_finite(dtype: DType) -> float:
-    """The greatest number of a floating dtype; the least is as far below 0."""
+    """The greatest finite number of a floating dtype; the least is its negative."""
     return float(_FLOATS(dtype).max)

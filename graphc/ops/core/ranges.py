@@ -1,7 +1,7 @@
-"""Integers that must lie in a range: indices, labels and lengths, where another one is a mistake.
+"""InRange: marks integers that must be in a range, such as indices, labels and lengths.
 
-Looking at every value costs time, so the mark does nothing by itself: `DropMarks` removes it. With
-`CompileOptions(check_numerics=True)` it stays, and `CheckNumerics` looks at what passes through it.
+Checking every value takes time, so the marker does nothing by itself, and `DropMarks` removes it.
+With `CompileOptions(check_numerics=True)` it stays, and `CheckNumerics` checks its operand.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ def _infer(ctx: InferContext, x: TensorType, **attrs: Any) -> TensorType:
 
 
 def _layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
-    """What pads a batch that does not divide is 0, which every range holds."""
+    """The padding of a batch that does not divide is 0, which is in every range."""
     return LayoutPlan([x], [x], fill={0: "sum"} if isinstance(x, Sharded) else None)
 
 
 def _fold(x: Any, *, low: tuple[Dim, ...], high: tuple[Dim, ...], what: str, of: str) -> Any:
-    """Known values that lie in the range need no mark; others keep it, for the error."""
+    """Known values in the range need no marker; others keep it, and the run raises the error."""
     return x if _holds(x, low, high) else None
 
 
 def _holds(values: Any, low: tuple[Dim, ...], high: tuple[Dim, ...]) -> bool:
-    """Whether the range is known, and known values lie in it."""
+    """Whether the range is known and contains the known values."""
     if not all(isinstance(bound, int) for bound in (*low, *high)):
         return False
     known = np.asarray(values)
     if known.size == 0:
         return True
-    if known.dtype.itemsize == 1:  # NumPy finds no least of 4 bits
+    if known.dtype.itemsize == 1:  # NumPy has no minimum of 4-bit integers
         known = known.astype(np.int32)
     rows = known.reshape(-1, len(low))
     found = zip(rows.min(0).tolist(), rows.max(0).tolist(), low, high, strict=True)
@@ -54,10 +54,10 @@ IN_RANGE = OpDef(
     signature="x -> y",
     precision="wide",
     attrs={
-        "low": Attr("dims", doc="the least allowed value: one, or one for each of the last axis"),
-        "high": Attr("dims", doc="one more than the greatest allowed value, likewise"),
+        "low": Attr("dims", doc="the least allowed value, or one for each index of the last axis"),
+        "high": Attr("dims", doc="one more than the greatest allowed value, in the same form"),
         "what": Attr("str", doc="what the values are, for errors"),
-        "of": Attr("str", default="", doc="the function that the user gave them to, likewise"),
+        "of": Attr("str", default="", doc="the function that the user called, for errors"),
     },
     infer=_infer,
     lower=lambda ctx, x, **attrs: x,
@@ -65,8 +65,8 @@ IN_RANGE = OpDef(
     layout=_layout,
     fold=_fold,
     cost=free,
-    doc="The operand. A value outside low <= x < high is an error of runs with "
-    "`CompileOptions(check_numerics=True)`, and of no others. Integers.",
+    doc="The operand. Runs with `CompileOptions(check_numerics=True)` raise an error for a value "
+    "outside low <= x < high; other runs do not. Integers.",
 )
 
 
@@ -77,12 +77,12 @@ def in_range(x: Tensor, low: Bounds, high: Bounds, what: str, *, of: str) -> Ten
     """`x`, marked for `check_numerics`: its values must be at least `low` and less than `high`.
 
     Args:
-        what: the values are, in the plural: "lengths".
-        of: the function that the user gave them to. The error names it, since the node that takes
-            them may be one that the user never wrote.
+        what: the name of the values in errors, in the plural: "lengths".
+        of: the function that the user called with them. The error names it, since the user may not
+            have written the node that uses them.
     """
     if not is_integer(x.dtype):
-        return x  # the operator refuses it
+        return x  # the operator raises the error
     low, high = (bound if isinstance(bound, tuple) else (bound,) for bound in (low, high))
     producer = None if x.graph is None else x.graph.find_producer(x)
     known = producer.attrs["value"] if producer is not None and producer.op is CONSTANT else None

@@ -1,4 +1,4 @@
-"""Activations: elementwise ones, and the softmax family, which looks along one axis."""
+"""Activations: elementwise functions, and the softmax family, which normalizes along one axis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jax import numpy as jnp
 from graphc.ir.layouts import LayoutRule
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, LowerContext, OpDef
-from graphc.ops.core.axes import normalize_axis
+from graphc.ops.core.axes import AXIS, normalize_axis
 from graphc.ops.core.broadcasting import Adjoints, infer_floating, infer_real
 from graphc.ops.core.cost_rules import times_operand, times_result
 from graphc.ops.core.declaring import (
@@ -107,7 +107,7 @@ def relu6(x: Any, *, name: str | None = None) -> Tensor:
     lambda x, *, alpha: jnp.where(x >= 0, x, alpha * x),
     infer=infer_floating,
     precision="follow",
-    attrs={"alpha": Attr("float", default=0.01, doc="the slope left of 0")},
+    attrs={"alpha": Attr("float", default=0.01, doc="the derivative below 0")},
     gradient=_leaky_relu_gradient,
     fold=lambda x, *, alpha: np.where(x >= _zero(x), x, x.dtype.type(alpha) * x),
     cost=times_result(2),
@@ -122,7 +122,7 @@ def leaky_relu(x: Any, alpha: float = 0.01, *, name: str | None = None) -> Given
 
 @elementwise_operator(
     "Elu",
-    # The inner `where` keeps expm1 from overflowing where its value is not taken.
+    # The inner `where` keeps expm1 from overflowing where its value is not used.
     lambda x, *, alpha: jnp.where(x > 0, x, alpha * jnp.expm1(jnp.where(x > 0, 0, x))),
     infer=infer_floating,
     precision="follow",
@@ -164,7 +164,7 @@ def silu(x: Any, *, name: str | None = None) -> Given:
     infer=infer_floating,
     widen=True,
     precision="follow",
-    attrs={"approximate": Attr("bool", default=True, doc="by tanh in place of erf")},
+    attrs={"approximate": Attr("bool", default=True, doc="by tanh instead of erf")},
     gradient=_gelu_gradient,
     cost=times_result(8),
 )
@@ -183,7 +183,6 @@ def gelu(x: Any, *, approximate: bool = True, name: str | None = None) -> Given:
 # -- along one axis -------------------------------------------------------------------------
 
 
-_AXIS = {"axis": Attr("int", check=lambda v: v >= 0, must="be counted from the front")}
 _along_axis: LayoutRule = map_axis(lambda node, axis: None if axis == node.attrs["axis"] else axis)
 
 
@@ -217,13 +216,13 @@ def _log_softmax_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoi
     infer=_infer_softmax,
     lower=_lower_softmax,
     precision="inside",
-    attrs=_AXIS,
+    attrs={"axis": AXIS},
     gradient=_softmax_gradient,
     layout=_along_axis,
     cost=times_operand(5),
 )
 def softmax(x: Any, axis: int = -1, *, name: str | None = None) -> Given:
-    """exp(x) over its sum along `axis`; of the shape of `x`. The maximum is taken off first.
+    """exp(x) divided by its sum along `axis`, in the shape of `x`. The maximum is subtracted first.
     Floating dtypes."""
     x = convert(x)
     return Operands(x, axis=normalize_axis("Softmax", x, axis))
@@ -234,13 +233,13 @@ def softmax(x: Any, axis: int = -1, *, name: str | None = None) -> Given:
     infer=_infer_softmax,
     lower=_lower_log_softmax,
     precision="wide",
-    attrs=_AXIS,
+    attrs={"axis": AXIS},
     gradient=_log_softmax_gradient,
     layout=_along_axis,
     cost=times_operand(5),
 )
 def log_softmax(x: Any, axis: int = -1, *, name: str | None = None) -> Given:
-    """The logarithm of `softmax(x, axis)`; of the shape of `x`. Floating dtypes."""
+    """The logarithm of `softmax(x, axis)`, in the shape of `x`. Floating dtypes."""
     x = convert(x)
     return Operands(x, axis=normalize_axis("LogSoftmax", x, axis))
 

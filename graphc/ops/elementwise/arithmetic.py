@@ -27,12 +27,7 @@ from graphc.ops.core.broadcasting import (
 )
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import times_result
-from graphc.ops.core.declaring import (
-    Given,
-    declared,
-    elementwise_operator,
-    record,
-)
+from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator, record
 from graphc.ops.core.emit import convert, promote_inexact, promote_operands, to_dtype
 from graphc.ops.core.layout_rules import additive, linear_in
 
@@ -58,7 +53,7 @@ Lowering = Callable[[LowerContext, Any, Any], Any]
 
 
 def _numeric_or_bool(numeric: Callable[[Any, Any], Any], on_bool: Callable[..., Any]) -> Lowering:
-    """JAX's meaning of a sum and a product of bools, which `jax.lax` does not take."""
+    """Sums and products of bools as in JAX; `jax.lax` does not accept them."""
     return lambda ctx, x, y: (on_bool if x.dtype == BOOL else numeric)(*align(x, y))
 
 
@@ -87,14 +82,16 @@ def _remainder_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoint
 
 
 def _not_by_zero(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """`function`, or None for a zero divisor, where NumPy and XLA differ."""
+    """`function`, or None where a divisor is zero: NumPy and XLA differ there."""
     return lambda x, y: function(x, y) if np.all(y != 0) else None
 
 
-def _extremum_gradient(*, greatest: bool) -> Callable[[GradientContext, Node, Tensor], Adjoints]:
-    """The greater (or smaller) operand takes the adjoint; equal ones take half each, as in JAX."""
+def _extremum(
+    name: str, function: Callable[[Any, Any], Any], fold: np.ufunc, *, greatest: bool
+) -> Declaration:
+    """The greater (or smaller) operand gets the adjoint; equal ones get half each, as in JAX."""
 
-    def rule(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
+    def gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
         x, y = node.inputs
         where, before = ctx.ops.where, ctx.ops.greater if greatest else ctx.ops.less
         tied = where(ctx.ops.equal(x, y), dz * 0.5, 0.0)
@@ -103,7 +100,15 @@ def _extremum_gradient(*, greatest: bool) -> Callable[[GradientContext, Node, Te
             unbroadcast(ctx, where(before(y, x), dz, tied), y),
         ]
 
-    return rule
+    return elementwise_operator(
+        name,
+        function,
+        infer=infer_ordered,
+        precision="follow",
+        gradient=gradient,
+        fold=fold,
+        commutative=True,
+    )
 
 
 @elementwise_operator(
@@ -172,7 +177,7 @@ def multiply(x: Any, y: Any, *, name: str | None = None) -> Given:
     fold=np.divide,
 )
 def divide(x: Any, y: Any, *, name: str | None = None) -> Given:
-    """x / y with broadcasting and dtype promotion; of integers in float32.
+    """x / y with broadcasting and dtype promotion; integers give float32.
 
     Raises:
         ShapeError: the shapes do not broadcast together.
@@ -200,40 +205,24 @@ def floor_divide(x: Any, y: Any, *, name: str | None = None) -> Given:
     fold=_not_by_zero(np.remainder),
 )
 def remainder(x: Any, y: Any, *, name: str | None = None) -> Given:
-    """x % y, of y's sign, with broadcasting and dtype promotion; real dtypes, not bool."""
+    """x % y with the sign of y, with broadcasting and dtype promotion; real dtypes, not bool."""
     return promote_operands(x, y)
 
 
-@elementwise_operator(
-    "Maximum",
-    lax.max,
-    infer=infer_ordered,
-    precision="follow",
-    gradient=_extremum_gradient(greatest=True),
-    fold=np.maximum,
-    commutative=True,
-)
+@_extremum("Maximum", lax.max, np.maximum, greatest=True)
 def maximum(x: Any, y: Any, *, name: str | None = None) -> Given:
-    """The greater of x and y, elementwise with broadcasting; NaN where either is.
+    """The greater of x and y, elementwise with broadcasting; NaN where either is NaN.
 
-    The adjoint of equal operands is halved.
+    Equal operands get half of the adjoint each.
     """
     return promote_operands(x, y)
 
 
-@elementwise_operator(
-    "Minimum",
-    lax.min,
-    infer=infer_ordered,
-    precision="follow",
-    gradient=_extremum_gradient(greatest=False),
-    fold=np.minimum,
-    commutative=True,
-)
+@_extremum("Minimum", lax.min, np.minimum, greatest=False)
 def minimum(x: Any, y: Any, *, name: str | None = None) -> Given:
-    """The smaller of x and y, elementwise with broadcasting; NaN where either is.
+    """The smaller of x and y, elementwise with broadcasting; NaN where either is NaN.
 
-    The adjoint of equal operands is halved.
+    Equal operands get half of the adjoint each.
     """
     return promote_operands(x, y)
 
@@ -264,9 +253,9 @@ def _clip_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
     cost=times_result(2),
 )
 def clip(x: Any, lo: Any = None, hi: Any = None, *, name: str | None = None) -> Given:
-    """x limited to lo <= x <= hi, with broadcasting; None leaves a side open.
+    """x limited to lo <= x <= hi, with broadcasting; None means no bound.
 
-    At a bound the adjoint goes to no operand, as that of `jax.lax.clamp`.
+    At a bound no operand gets the adjoint, as in `jax.lax.clamp`.
 
     Raises:
         AttributeValueError: neither bound is given.

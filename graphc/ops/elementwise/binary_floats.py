@@ -1,4 +1,4 @@
-"""Floats as powers of two: taken apart, made of an exponent, rounded to fewer bits."""
+"""Floats and powers of two: exponents, mantissas, and rounding to fewer bits."""
 
 from __future__ import annotations
 
@@ -14,13 +14,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, infer_floating
-from graphc.ops.core.declaring import (
-    Given,
-    Operands,
-    declared,
-    elementwise_operator,
-    record,
-)
+from graphc.ops.core.declaring import Given, Operands, declared, elementwise_operator, record
 from graphc.ops.core.emit import convert, emit, emit_one, promote_inexact
 from graphc.ops.core.layout_rules import elementwise
 from graphc.ops.core.precision import summed
@@ -30,7 +24,7 @@ __all__ = ["exp2", "frexp", "reduce_precision"]
 
 
 def _exp2(x: Any) -> Any:
-    # Not lax.exp2, which is exp(x log(2)): that rounds before it multiplies the error by x.
+    # Not lax.exp2, which is exp(x log(2)): it rounds log(2) and multiplies the error by x.
     return lax.pow(jnp.full_like(x, 2), x)
 
 
@@ -88,13 +82,13 @@ def _reduced_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 def reduce_precision(
     x: Any, exponent_bits: int, mantissa_bits: int, *, name: str | None = None
 ) -> Given:
-    """`x` rounded to a float of so many bits, in its dtype: (5, 10) is float16, (8, 7) bfloat16.
+    """`x` rounded to a float with fewer bits, in its dtype: (5, 10) is float16, (8, 7) bfloat16.
 
-    The adjoint is rounded likewise, as that of a cast there and back.
+    The adjoint is rounded in the same way, as for a cast there and back.
 
     Raises:
-        AttributeValueError: no bits for the exponent, or fewer than none for the mantissa.
-        DTypeError: not floating.
+        AttributeValueError: `exponent_bits` is less than 1, or `mantissa_bits` is less than 0.
+        DTypeError: `x` is not floating.
 
     Source: jax.lax.reduce_precision.
     """
@@ -103,10 +97,10 @@ def reduce_precision(
 
 
 def frexp(x: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """The mantissa (0.5 to 1, of the sign of `x`) and the exponent (int32) of `x`, elementwise.
+    """The mantissa (0.5 to 1, with the sign of `x`) and the exponent (int32) of `x`, elementwise.
 
-    0, infinities and NaN are their own mantissa. Numbers too small for a normal float32 or
-    float64 are not taken apart rightly where the device takes them for 0. Source: numpy.frexp.
+    0, infinities and NaN are their own mantissa. Subnormal numbers give wrong results on devices
+    that treat them as 0. Source: numpy.frexp.
     """
     mantissa, exponent = emit(FREXP, promote_inexact(x), name=name)
     return mantissa, exponent

@@ -1,4 +1,4 @@
-"""Bit patterns: shifts, and the bits of one dtype read as another."""
+"""Bit patterns: shifts, and bits reinterpreted as another dtype."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ def _shift(name: str, function: Callable[[Any, Any], Any], fold: np.ufunc) -> De
         widen=True,
         differentiable=False,
         fold=fold,
-        dtypes="All bits are gone where n is their number or more. Integer dtypes.",
+        dtypes="No bits remain where n is at least their number. Integer dtypes.",
     )
 
 
 @_shift("LeftShift", lax.shift_left, np.left_shift)
 def left_shift(x: Any, n: Any, *, name: str | None = None) -> Given:
-    """The bits of integers moved up by `n` places, elementwise with broadcasting.
+    """The bits of integers shifted left by `n`, elementwise with broadcasting.
 
     Raises:
-        DTypeError: operands that are no integers.
+        DTypeError: an operand does not hold integers.
     """
     return promote_operands(x, n)
 
 
 @_shift("RightShift", _right, np.right_shift)
 def right_shift(x: Any, n: Any, *, name: str | None = None) -> Given:
-    """The bits of integers moved down by `n` places, elementwise with broadcasting.
+    """The bits of integers shifted right by `n`, elementwise with broadcasting.
 
     Signed integers keep their sign.
 
     Raises:
-        DTypeError: operands that are no integers.
+        DTypeError: an operand does not hold integers.
 
     Source: numpy.right_shift.
     """

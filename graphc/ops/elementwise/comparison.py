@@ -1,4 +1,4 @@
-"""Comparison, logic and choice, elementwise with NumPy broadcasting."""
+"""Comparison, logic and selection, elementwise with NumPy broadcasting."""
 
 from __future__ import annotations
 
@@ -23,13 +23,7 @@ from graphc.ops.core.broadcasting import (
     require_one_dtype,
     unbroadcast,
 )
-from graphc.ops.core.declaring import (
-    Declaration,
-    Given,
-    declared,
-    elementwise_operator,
-    record,
-)
+from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator, record
 from graphc.ops.core.emit import convert, promote_operands
 from graphc.ops.core.layout_rules import SUM, elementwise
 
@@ -134,7 +128,7 @@ def _logical(name: str, function: Callable[..., Any], fold: np.ufunc) -> Declara
 
 @_logical("LogicalAnd", lax.bitwise_and, np.bitwise_and)
 def logical_and(x: Any, y: Any, *, name: str | None = None) -> Given:
-    """x and y, elementwise with broadcasting; of integers, bit by bit.
+    """x and y, elementwise with broadcasting; bitwise for integers.
 
     Raises:
         DTypeError: floating or complex operands.
@@ -144,7 +138,7 @@ def logical_and(x: Any, y: Any, *, name: str | None = None) -> Given:
 
 @_logical("LogicalOr", lax.bitwise_or, np.bitwise_or)
 def logical_or(x: Any, y: Any, *, name: str | None = None) -> Given:
-    """x or y, elementwise with broadcasting; of integers, bit by bit.
+    """x or y, elementwise with broadcasting; bitwise for integers.
 
     Raises:
         DTypeError: floating or complex operands.
@@ -154,7 +148,7 @@ def logical_or(x: Any, y: Any, *, name: str | None = None) -> Given:
 
 @_logical("LogicalXor", lax.bitwise_xor, np.bitwise_xor)
 def logical_xor(x: Any, y: Any, *, name: str | None = None) -> Given:
-    """Either x or y, elementwise with broadcasting; of integers, bit by bit.
+    """Either x or y, elementwise with broadcasting; bitwise for integers.
 
     Raises:
         DTypeError: floating or complex operands.
@@ -164,7 +158,7 @@ def logical_xor(x: Any, y: Any, *, name: str | None = None) -> Given:
 
 @_logical("LogicalNot", lax.bitwise_not, np.invert)
 def logical_not(x: Any, *, name: str | None = None) -> Given:
-    """Not x, elementwise; of integers, bit by bit.
+    """Not x, elementwise; bitwise for integers.
 
     Raises:
         DTypeError: a floating or complex operand.
@@ -182,7 +176,7 @@ def _infer_where(
 
 
 def _lower_where(ctx: LowerContext, condition: Any, x: Any, y: Any) -> Any:
-    if not condition.shape:  # lax repeats a scalar condition itself
+    if not condition.shape:  # lax broadcasts a scalar condition itself
         return lax.select(condition, *broadcast_all(x, y))
     return lax.select(*broadcast_all(condition, x, y))
 
@@ -217,7 +211,7 @@ def _where_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPl
 def where(condition: Any, x: Any, y: Any, *, name: str | None = None) -> Given:
     """x where the condition holds, y elsewhere; all three broadcast, x and y promote.
 
-    A condition that is not bool holds where it is not zero.
+    A condition of another dtype than bool holds where it is not zero.
 
     Raises:
         ShapeError: the shapes do not broadcast together.
@@ -229,7 +223,7 @@ def where(condition: Any, x: Any, y: Any, *, name: str | None = None) -> Given:
 
 
 def _test(name: str, function: Callable[[Any], Any], fold: Callable[[Any], Any]) -> Declaration:
-    """A test of floats; integers and bools pass through JAX's own."""
+    """A test of floats, for all dtypes."""
     return elementwise_operator(
         name,
         function,

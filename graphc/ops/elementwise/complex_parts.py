@@ -1,4 +1,4 @@
-"""Complex numbers: their parts, and the two together. Gradients follow `jax.vjp`."""
+"""Complex numbers and their parts. Gradients are those of `jax.vjp`."""
 
 from __future__ import annotations
 
@@ -10,22 +10,16 @@ from jax import numpy as jnp
 
 from graphc.ir.dtypes import COMPLEX64, is_complex, real_of
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import (
     Adjoints,
-    align,
     infer_broadcast,
     require_one_dtype,
     unbroadcast,
 )
 from graphc.ops.core.cost_rules import moves_only
-from graphc.ops.core.declaring import (
-    Given,
-    declared,
-    elementwise_operator,
-    record,
-)
+from graphc.ops.core.declaring import Given, declared, elementwise_operator, record
 from graphc.ops.core.emit import convert, promote_inexact, to_dtype
 from graphc.ops.core.layout_rules import additive
 
@@ -34,10 +28,6 @@ __all__ = ["complex", "conj", "conjugate", "imag", "real"]
 
 def _infer_part(ctx: InferContext, x: TensorType) -> TensorType:
     return TensorType(real_of(x.dtype), x.shape)
-
-
-def _real_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    return [to_dtype(dy, node.inputs[0].type.dtype)]
 
 
 def _imag_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
@@ -50,13 +40,13 @@ def _imag_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     "Real",
     jnp.real,
     infer=_infer_part,
-    gradient=_real_gradient,
+    derivative=lambda dy, x, y: to_dtype(dy, x.type.dtype),
     layout=additive,
     fold=np.real,
     cost=moves_only,
 )
 def real(x: Any, *, name: str | None = None) -> Given:
-    """The real part, elementwise: complex64 gives float32; real x is itself."""
+    """The real part, elementwise: complex64 gives float32; real x is unchanged."""
     return (convert(x),)
 
 
@@ -81,10 +71,6 @@ def _infer_complex(ctx: InferContext, re: TensorType, im: TensorType) -> TensorT
     return TensorType(dtype, infer_broadcast(ctx, re, im).shape)
 
 
-def _lower_complex(ctx: LowerContext, re: Any, im: Any) -> Any:
-    return lax.complex(*align(re, im))
-
-
 def _complex_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
     re, im = node.inputs
     return [unbroadcast(ctx, real(dz), re), unbroadcast(ctx, -imag(dz), im)]
@@ -92,9 +78,9 @@ def _complex_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
 
 @elementwise_operator(
     "Complex",
-    signature="re, im -> z",
+    lax.complex,
+    "re, im -> z",
     infer=_infer_complex,
-    lower=_lower_complex,
     gradient=_complex_gradient,
     layout=additive,
     fold=lambda re, im: re + np.asarray(1j, COMPLEX64) * im,
@@ -124,7 +110,7 @@ def _conj_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     fold=np.conj,
 )
 def conj(x: Any, *, name: str | None = None) -> Given:
-    """The complex conjugate, elementwise; real x is itself."""
+    """The complex conjugate, elementwise; real x is unchanged."""
     return (convert(x),)
 
 

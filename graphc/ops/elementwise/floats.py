@@ -1,4 +1,4 @@
-"""Elementwise functions of floats where plain formulas lose digits, overflow, or miss a sign."""
+"""Elementwise functions of floats whose plain formulas lose digits, overflow or miss a sign."""
 
 from __future__ import annotations
 
@@ -12,17 +12,8 @@ from graphc.ir.dtypes import BOOL, is_floating, is_integer
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.core.broadcasting import (
-    Adjoints,
-    infer_floating,
-    infer_real,
-    unbroadcast,
-)
-from graphc.ops.core.declaring import (
-    Given,
-    declared,
-    elementwise_operator,
-)
+from graphc.ops.core.broadcasting import Adjoints, infer_floating, infer_real, unbroadcast
+from graphc.ops.core.declaring import Given, declared, elementwise_operator
 from graphc.ops.core.emit import convert, promote_inexact, promote_operands
 from graphc.ops.elementwise.arithmetic import absolute, floor_divide, negative
 from graphc.ops.elementwise.comparison import equal, where
@@ -41,7 +32,7 @@ __all__ = ["cbrt", "fmod", "hypot", "ldexp", "logaddexp", "nextafter", "signbit"
     fold=np.cbrt,
 )
 def cbrt(x: Any, *, name: str | None = None) -> Given:
-    """The cube root, elementwise, of the sign of `x`; integers give float32."""
+    """The cube root, elementwise, with the sign of `x`; integers give float32."""
     return promote_inexact(x)
 
 
@@ -103,9 +94,9 @@ def _fmod_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
 
 @elementwise_operator("Fmod", lax.rem, infer=infer_real, widen=True, gradient=_fmod_gradient)
 def fmod(x: Any, y: Any, *, name: str | None = None) -> Given:
-    """What is left of `x` after whole steps of `y`, of the sign of `x`, with broadcasting.
+    """The remainder of x / y, with the sign of `x`, with broadcasting.
 
-    (`remainder` has the sign of `y`.) Real dtypes, not bool. Source: numpy.fmod.
+    `remainder` has the sign of `y`. Real dtypes, not bool. Source: numpy.fmod.
     """
     return promote_operands(x, y)
 
@@ -137,7 +128,7 @@ def _lower_signbit(ctx: Any, x: Any) -> Any:
     fold=np.signbit,
 )
 def signbit(x: Any, *, name: str | None = None) -> Given:
-    """Whether `x` has a minus sign, elementwise, as bool: that of -0.0 too. Real dtypes."""
+    """Whether `x` has a minus sign, elementwise, as bool; also for -0.0. Real dtypes."""
     return (convert(x),)
 
 
@@ -163,7 +154,7 @@ def ldexp(x: Any, n: Any, *, name: str | None = None) -> Given:
     """`x` times 2 to the power `n` (integers), exactly, with broadcasting.
 
     Raises:
-        DTypeError: `n` are not integers.
+        DTypeError: `n` does not hold integers.
 
     Source: numpy.ldexp.
     """

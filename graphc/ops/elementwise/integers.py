@@ -1,4 +1,4 @@
-"""Functions of integers alone: divisors, and numbers of bits."""
+"""Functions of integers: divisors, and numbers of bits."""
 
 from __future__ import annotations
 
@@ -12,12 +12,7 @@ from jax import numpy as jnp
 from graphc.ir.dtypes import DType, is_integer
 from graphc.ir.opdef import OpDef
 from graphc.ops.core.broadcasting import infer_of
-from graphc.ops.core.declaring import (
-    Declaration,
-    Given,
-    declared,
-    elementwise_operator,
-)
+from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator
 from graphc.ops.core.emit import convert, promote_operands
 
 __all__ = ["gcd", "lcm", "leading_zeros", "population_count"]
@@ -64,13 +59,13 @@ def lcm(x: Any, y: Any, *, name: str | None = None) -> Given:
 
 @_bits("PopulationCount", lax.population_count)
 def population_count(x: Any, *, name: str | None = None) -> Given:
-    """The number of bits of integers that are 1, in their dtype. Source: jax.lax."""
+    """The number of 1 bits of integers, in their dtype. Source: jax.lax."""
     return (convert(x),)
 
 
 @_bits("LeadingZeros", lax.clz)
 def leading_zeros(x: Any, *, name: str | None = None) -> Given:
-    """The number of bits of integers before the first 1, in their dtype. Source: jax.lax.clz."""
+    """The number of leading 0 bits of integers, in their dtype. Source: jax.lax.clz."""
     return (convert(x),)
 
 

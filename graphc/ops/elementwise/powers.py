@@ -1,4 +1,4 @@
-"""Powers and roots, elementwise. A constant exponent gets the operator that costs least."""
+"""Powers and roots, elementwise. A constant exponent selects the cheapest operator."""
 
 from __future__ import annotations
 
@@ -13,20 +13,9 @@ from graphc.ir.dtypes import is_inexact
 from graphc.ir.node import Node, Operand, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.core.broadcasting import (
-    Adjoints,
-    align,
-    infer_inexact,
-    infer_numeric,
-    unbroadcast,
-)
+from graphc.ops.core.broadcasting import Adjoints, align, infer_inexact, infer_numeric, unbroadcast
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.declaring import (
-    Given,
-    declared,
-    elementwise_operator,
-    record,
-)
+from graphc.ops.core.declaring import Given, declared, elementwise_operator, record
 from graphc.ops.core.emit import (
     convert,
     emit_one,
@@ -40,8 +29,8 @@ from graphc.ops.core.layout_rules import elementwise
 
 __all__ = ["pow", "power", "reciprocal", "rsqrt", "sqrt", "square"]
 
-# Above this a float exponent that is whole is left to `lax.pow`: repeated multiplication, one
-# rounding each, would be less exact.
+# Greater whole float exponents use `lax.pow`: repeated multiplication rounds each time and would be
+# less exact.
 _MAX_WHOLE_EXPONENT = 32
 
 
@@ -51,7 +40,7 @@ def _lower_power(ctx: LowerContext, x: Any, y: Any) -> Any:
 
 def _power_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
     x, y = node.inputs
-    # log(0) stands beside z = 0 for positive y: there the adjoint of y is 0, not NaN.
+    # At x = 0 with positive y, z is 0: the adjoint of y is then 0, not 0 * log(0).
     log_x = ctx.ops.log(ctx.ops.where(ctx.ops.equal(x, 0), 1, x))
     return [
         unbroadcast(ctx, dz * (y * power(x, y - 1)), x),
@@ -61,7 +50,7 @@ def _power_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
 
 def _fold_power(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:
     if not is_inexact(x.dtype) and np.any(y < 0):
-        return None  # NumPy refuses it
+        return None  # NumPy raises an error
     return np.power(x, y)
 
 
@@ -71,11 +60,11 @@ def _fold_power(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:
 def power(x: Any, y: Any, *, name: str | None = None) -> Given:
     """x to the power y, with broadcasting and dtype promotion.
 
-    A Python number as exponent takes the cheapest way: a square, a root, a few products.
+    A Python number as exponent selects the cheapest operator: a square, a root, a few products.
 
     Raises:
         ShapeError: the shapes do not broadcast together.
-        AttributeValueError: an integer tensor to a negative int.
+        AttributeValueError: `x` holds integers and `y` is a negative int.
     """
     kind = scalar_kind(y)
     if kind in (int, float) and isinstance(x, Operand):
@@ -108,7 +97,7 @@ INTEGER_POWER = OpDef(
     gradient=_integer_power_gradient,
     layout=elementwise,
     fold=lambda x, *, exponent: np.power(x, np.asarray(exponent, x.dtype)),
-    doc="x to a constant whole power. Numeric dtypes; floating or complex for a negative one.",
+    doc="x to a constant whole power. Numeric dtypes; a negative power needs floating or complex.",
 )
 
 

@@ -1,12 +1,13 @@
-"""Exponentials, logarithms, trigonometry and their kin, elementwise.
+"""Exponentials, logarithms, trigonometric and related functions, elementwise.
 
-Derivatives are written from the result where that is cheaper. Source: Abramowitz & Stegun,
+Derivatives use the result where that is cheaper. Source: Abramowitz & Stegun,
 Handbook of Mathematical Functions, chapters 4 and 7.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,12 +16,8 @@ from jax import lax
 
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, OpDef
-from graphc.ops.core.broadcasting import (
-    Adjoints,
-    infer_floating,
-    unbroadcast,
-)
-from graphc.ops.core.declaring import Given, declared, elementwise_operator, record
+from graphc.ops.core.broadcasting import Adjoints, infer_floating, infer_inexact, unbroadcast
+from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator, record
 from graphc.ops.core.emit import promote_inexact
 from graphc.ops.elementwise.powers import rsqrt, square
 
@@ -57,218 +54,185 @@ __all__ = [
 ]
 
 
-@elementwise_operator("Exp", lax.exp, derivative=lambda dy, x, y: dy * y, fold=np.exp, widen=True)
+def _function(
+    name: str,
+    function: Callable[[Any], Any],
+    derivative: Callable[[Tensor, Tensor, Tensor], Tensor],
+    fold: Callable[[Any], Any] | None = None,
+    *,
+    infer: Callable[..., Any] = infer_inexact,
+    precision: str = "wide",
+) -> Declaration:
+    """A function of one operand; `derivative(dy, x, y)` is the adjoint of x."""
+    return elementwise_operator(
+        name,
+        function,
+        infer=infer,
+        widen=True,
+        derivative=derivative,
+        precision=precision,
+        fold=fold,
+    )
+
+
+@_function("Exp", lax.exp, lambda dy, x, y: dy * y, np.exp)
 def exp(x: Any, *, name: str | None = None) -> Given:
     """e to the power x, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
-@elementwise_operator(
-    "Expm1", lax.expm1, derivative=lambda dy, x, y: dy * (y + 1.0), fold=np.expm1, widen=True
-)
+@_function("Expm1", lax.expm1, lambda dy, x, y: dy * (y + 1.0), np.expm1)
 def expm1(x: Any, *, name: str | None = None) -> Given:
     """exp(x) - 1, elementwise, exact near 0; integers give float32."""
     return promote_inexact(x)
 
 
-@elementwise_operator("Log", lax.log, derivative=lambda dy, x, y: dy / x, fold=np.log, widen=True)
+@_function("Log", lax.log, lambda dy, x, y: dy / x, np.log)
 def log(x: Any, *, name: str | None = None) -> Given:
     """The natural logarithm, elementwise; integers give float32. NaN below 0, -inf at 0."""
     return promote_inexact(x)
 
 
-@elementwise_operator(
-    "Log1p", lax.log1p, derivative=lambda dy, x, y: dy / (x + 1.0), fold=np.log1p, widen=True
-)
+@_function("Log1p", lax.log1p, lambda dy, x, y: dy / (x + 1.0), np.log1p)
 def log1p(x: Any, *, name: str | None = None) -> Given:
     """log(1 + x), elementwise, exact near 0; integers give float32."""
     return promote_inexact(x)
 
 
-def _sin_slope(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def _sin_derivative(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return dy * cos(x)
 
 
-@elementwise_operator("Sin", lax.sin, derivative=_sin_slope, fold=np.sin, widen=True)
+@_function("Sin", lax.sin, _sin_derivative, np.sin)
 def sin(x: Any, *, name: str | None = None) -> Given:
     """The sine of x radians, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
-@elementwise_operator(
-    "Cos", lax.cos, derivative=lambda dy, x, y: -(dy * sin(x)), fold=np.cos, widen=True
-)
+@_function("Cos", lax.cos, lambda dy, x, y: -(dy * sin(x)), np.cos)
 def cos(x: Any, *, name: str | None = None) -> Given:
     """The cosine of x radians, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
-@elementwise_operator(
-    "Tan", lax.tan, derivative=lambda dy, x, y: dy * (1.0 + square(y)), fold=np.tan, widen=True
-)
+@_function("Tan", lax.tan, lambda dy, x, y: dy * (1.0 + square(y)), np.tan)
 def tan(x: Any, *, name: str | None = None) -> Given:
     """The tangent of x radians, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
-@elementwise_operator(
-    "Asin",
-    lax.asin,
-    derivative=lambda dy, x, y: dy * rsqrt(1.0 - square(x)),
-    fold=np.arcsin,
-    widen=True,
-)
+@_function("Asin", lax.asin, lambda dy, x, y: dy * rsqrt(1.0 - square(x)), np.arcsin)
 def asin(x: Any, *, name: str | None = None) -> Given:
     """The inverse sine in radians, from -pi/2 to pi/2; integers give float32."""
     return promote_inexact(x)
 
 
-@elementwise_operator(
-    "Acos",
-    lax.acos,
-    derivative=lambda dy, x, y: -(dy * rsqrt(1.0 - square(x))),
-    fold=np.arccos,
-    widen=True,
-)
+@_function("Acos", lax.acos, lambda dy, x, y: -(dy * rsqrt(1.0 - square(x))), np.arccos)
 def acos(x: Any, *, name: str | None = None) -> Given:
     """The inverse cosine in radians, from 0 to pi; integers give float32."""
     return promote_inexact(x)
 
 
-@elementwise_operator(
-    "Atan", lax.atan, derivative=lambda dy, x, y: dy / (1.0 + square(x)), fold=np.arctan, widen=True
-)
+@_function("Atan", lax.atan, lambda dy, x, y: dy / (1.0 + square(x)), np.arctan)
 def atan(x: Any, *, name: str | None = None) -> Given:
     """The inverse tangent in radians, from -pi/2 to pi/2; integers give float32."""
     return promote_inexact(x)
 
 
-@elementwise_operator(
-    "Asinh",
-    lax.asinh,
-    derivative=lambda dy, x, y: dy * rsqrt(square(x) + 1.0),
-    fold=np.arcsinh,
-    widen=True,
-)
+@_function("Asinh", lax.asinh, lambda dy, x, y: dy * rsqrt(square(x) + 1.0), np.arcsinh)
 def asinh(x: Any, *, name: str | None = None) -> Given:
     """The inverse hyperbolic sine, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
-@elementwise_operator(
-    "Acosh",
-    lax.acosh,
-    derivative=lambda dy, x, y: dy * rsqrt((x - 1.0) * (x + 1.0)),
-    fold=np.arccosh,
-    widen=True,
-)
+@_function("Acosh", lax.acosh, lambda dy, x, y: dy * rsqrt((x - 1.0) * (x + 1.0)), np.arccosh)
 def acosh(x: Any, *, name: str | None = None) -> Given:
     """The inverse hyperbolic cosine, elementwise; integers give float32. NaN below 1."""
     return promote_inexact(x)
 
 
-@elementwise_operator(
-    "Atanh",
-    lax.atanh,
-    derivative=lambda dy, x, y: dy / ((1.0 - x) * (1.0 + x)),
-    fold=np.arctanh,
-    widen=True,
-)
+@_function("Atanh", lax.atanh, lambda dy, x, y: dy / ((1.0 - x) * (1.0 + x)), np.arctanh)
 def atanh(x: Any, *, name: str | None = None) -> Given:
     """The inverse hyperbolic tangent, elementwise; integers give float32. NaN outside -1 to 1."""
     return promote_inexact(x)
 
 
-def _sinh_slope(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def _sinh_derivative(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return dy * cosh(x)
 
 
-@elementwise_operator("Sinh", lax.sinh, derivative=_sinh_slope, fold=np.sinh, widen=True)
+@_function("Sinh", lax.sinh, _sinh_derivative, np.sinh)
 def sinh(x: Any, *, name: str | None = None) -> Given:
     """The hyperbolic sine, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
-@elementwise_operator(
-    "Cosh", lax.cosh, derivative=lambda dy, x, y: dy * sinh(x), fold=np.cosh, widen=True
-)
+@_function("Cosh", lax.cosh, lambda dy, x, y: dy * sinh(x), np.cosh)
 def cosh(x: Any, *, name: str | None = None) -> Given:
     """The hyperbolic cosine, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
-@elementwise_operator(
-    "Tanh",
-    lax.tanh,
-    derivative=lambda dy, x, y: dy * (1.0 - square(y)),
-    fold=np.tanh,
-    precision="follow",
-    widen=True,
-)
+@_function("Tanh", lax.tanh, lambda dy, x, y: dy * (1.0 - square(y)), np.tanh, precision="follow")
 def tanh(x: Any, *, name: str | None = None) -> Given:
     """The hyperbolic tangent, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
-@elementwise_operator(
+@_function(
     "Sigmoid",
     lax.logistic,
-    derivative=lambda dy, x, y: dy * (y * (1.0 - y)),
-    fold=lambda x: np.reciprocal(np.exp(-x) + np.ones((), x.dtype)),
+    lambda dy, x, y: dy * (y * (1.0 - y)),
+    lambda x: np.reciprocal(np.exp(-x) + np.ones((), x.dtype)),
     precision="follow",
-    widen=True,
 )
 def sigmoid(x: Any, *, name: str | None = None) -> Given:
     """1 / (1 + exp(-x)), elementwise; integers give float32."""
     return promote_inexact(x)
 
 
-@elementwise_operator(
+@_function(
     "Erf",
     lax.erf,
-    derivative=lambda dy, x, y: dy * (2.0 / math.sqrt(math.pi) * exp(-square(x))),
-    fold=lambda x: np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype),
+    lambda dy, x, y: dy * (2.0 / math.sqrt(math.pi) * exp(-square(x))),
+    lambda x: np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype),
     infer=infer_floating,
     precision="follow",
-    widen=True,
 )
 def erf(x: Any, *, name: str | None = None) -> Given:
     """The error function, elementwise; integers give float32, complex is refused."""
     return promote_inexact(x)
 
 
-@elementwise_operator(
+@_function(
     "Erfc",
     lax.erfc,
-    derivative=lambda dy, x, y: dy * (-2.0 / math.sqrt(math.pi) * exp(-square(x))),
-    fold=lambda x: np.vectorize(math.erfc, otypes=[np.float64])(x).astype(x.dtype),
+    lambda dy, x, y: dy * (-2.0 / math.sqrt(math.pi) * exp(-square(x))),
+    lambda x: np.vectorize(math.erfc, otypes=[np.float64])(x).astype(x.dtype),
     infer=infer_floating,
-    widen=True,
 )
 def erfc(x: Any, *, name: str | None = None) -> Given:
     """1 - erf(x), elementwise, exact where that is near 0; integers give float32."""
     return promote_inexact(x)
 
 
-@elementwise_operator(
+@_function(
     "ErfInv",
     lax.erf_inv,
-    derivative=lambda dy, x, y: dy * (math.sqrt(math.pi) / 2.0 * exp(square(y))),
+    lambda dy, x, y: dy * (math.sqrt(math.pi) / 2.0 * exp(square(y))),
     infer=infer_floating,
-    widen=True,
 )
 def erfinv(x: Any, *, name: str | None = None) -> Given:
     """The y with erf(y) = x, elementwise; integers give float32. NaN outside -1 to 1."""
     return promote_inexact(x)
 
 
-@elementwise_operator(
+@_function(
     "Softplus",
     jax.nn.softplus,
-    derivative=lambda dy, x, y: dy * sigmoid(x),
-    fold=lambda x: np.logaddexp(x.astype(np.float64), 0.0).astype(x.dtype),
+    lambda dy, x, y: dy * sigmoid(x),
+    lambda x: np.logaddexp(x.astype(np.float64), 0.0).astype(x.dtype),
     infer=infer_floating,
-    widen=True,
 )
 def softplus(x: Any, *, name: str | None = None) -> Given:
     """log(1 + exp(x)), elementwise, without overflow; integers give float32."""

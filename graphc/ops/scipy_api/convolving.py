@@ -1,4 +1,4 @@
-"""Convolution of signals: vectors slid along each other."""
+"""Convolution and correlation of vectors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,7 @@ from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.broadcasting import infer_inexact, require_one_dtype
-from graphc.ops.core.declaring import (
-    Given,
-    Operands,
-    declared,
-    operator,
-)
+from graphc.ops.core.declaring import Given, Operands, declared, operator
 from graphc.ops.core.emit import promote_inexact
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import in_wider
@@ -48,12 +43,12 @@ def _lower_convolve(ctx: LowerContext, x: Any, y: Any, *, mode: str) -> Any:
 
 
 def _cost(ctx: CostContext, node: Node) -> int:
-    """A product and a sum wherever an element of each vector meets for a result."""
+    """A product and a sum for each pair of elements that contributes to a result."""
     n, m, results = (size_of(t) for t in (*node.inputs, *node.outputs))
     longer, shorter = max(n, m), min(n, m)
     if node.attrs["mode"] == "valid":
         return 2 * results * shorter
-    cut = n + m - 1 - results  # results of the full convolution that are left out, at both ends
+    cut = n + m - 1 - results  # results of the full convolution that are omitted, at both ends
     low, high = cut // 2, cut - cut // 2
     return 2 * longer * shorter - low * (low + 1) - high * (high + 1)
 
@@ -75,20 +70,20 @@ def _cost(ctx: CostContext, node: Node) -> int:
     cost=_cost,
 )
 def convolve(x: Any, y: Any, mode: str = "full", *, name: str | None = None) -> Given:
-    """The vectors `x` and `y` slid along each other, one backwards, multiplied and summed.
+    """The convolution of the vectors `x` and `y`: the sum over i of x[i] * y[k - i] for each k.
 
-    The sums of x[i] * y[k - i], for each k that the mode names. Floating and complex dtypes.
+    `mode` selects the range of k. Floating and complex dtypes.
 
     Args:
         x: [n]; integers give float32.
         y: [m].
-        mode: "full" gives n + m - 1 elements, "same" max(n, m), and "valid" those at which one
-            vector lies whole inside the other.
-        name: of the node.
+        mode: "full" gives n + m - 1 elements, "same" max(n, m), and "valid" only those for which
+            one vector is completely inside the other.
+        name: the name of the node.
 
     Raises:
-        ShapeError: not vectors, or named sizes with a mode other than "full".
-        AttributeValueError: another mode.
+        ShapeError: an operand is not a vector, or sizes are named and the mode is not "full".
+        AttributeValueError: the mode is unknown.
 
     Source: numpy.convolve.
     """
@@ -96,7 +91,7 @@ def convolve(x: Any, y: Any, mode: str = "full", *, name: str | None = None) -> 
 
 
 def correlate(x: Any, y: Any, mode: str = "valid", *, name: str | None = None) -> Tensor:
-    """The sums of `x[i + k] * conj(y[i])`; arguments and errors as of `convolve`.
+    """The sums over i of `x[i + k] * conj(y[i])`. Arguments and errors are those of `convolve`.
 
     Source: numpy.correlate.
     """

@@ -1,4 +1,4 @@
-"""FFT: the discrete Fourier transform over a few axes, its inverse, and both of real numbers."""
+"""FFT: the discrete Fourier transform over some axes, and its inverse; complex or real."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from graphc.ops.elementwise.powers import sqrt
 from graphc.ops.structure.state import dim_value, identity
 
 _KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
-_MOST_AXES = 3  # that XLA transforms at once
+_MOST_AXES = 3  # the number that XLA transforms at once
 
 
 def _infer_fft(ctx: InferContext, x: TensorType, *, kind: str, lengths: Shape) -> TensorType:
@@ -58,7 +58,7 @@ def _lower_fft(ctx: LowerContext, x: Any, *, kind: str, lengths: Shape) -> Any:
 
 def _fft_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     kind, lengths = node.attrs["kind"], node.attrs["lengths"]
-    if kind == "RFFT":  # the lower half of a transform: no adjoint flows into the upper
+    if kind == "RFFT":  # the lower half of a transform: the upper half has no adjoint
         missing = lengths[-1] - dy.shape[-1]
         whole = pad(dy, [(0, 0)] * (dy.ndim - 1) + [(0, missing)])
         return [real(emit_one(FFT, (whole,), kind="FFT", lengths=lengths))]
@@ -69,8 +69,8 @@ def _fft_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 
 
 def _times_used(length: Dim, y: Tensor) -> Tensor:
-    """How often IRFFT uses each element along the last axis: all twice, but for the first, and
-    the last one of an even length."""
+    """How often IRFFT uses each element along the last axis: twice, except for the first element,
+    and for the last element of an even length."""
     place = iota((y.shape[-1],), 0)
     once = equal(place, 0) | equal(2 * place, dim_value(length))
     return to_dtype(where(once, 1, 2), y.dtype)
@@ -81,7 +81,7 @@ def _stack_axis(node: Node, axis: int) -> int | None:
 
 
 def _fft_cost(ctx: CostContext, node: Node) -> int:
-    """Of complex numbers 5 n log2 n, of real ones half of it. Source: Cooley & Tukey, 1965, as
+    """5 n log2 n for complex numbers, half of it for real ones. Source: Cooley & Tukey, 1965, as
     counted in Van Loan, Computational Frameworks for the FFT, 1992."""
     lengths, real = node.attrs["lengths"], node.attrs["kind"] in ("RFFT", "IRFFT")
     stack = dims_of(node.inputs[0])[: -len(lengths)]
@@ -100,7 +100,7 @@ FFT = OpDef(
             "dims",
             check=lambda v: 1 <= len(v) <= _MOST_AXES,
             must="be one to three sizes",
-            doc="of the transformed axes, the last ones; of the real side for RFFT and IRFFT",
+            doc="of the transformed (last) axes; for RFFT and IRFFT those of the real side",
         ),
     },
     infer=_infer_fft,
@@ -110,7 +110,7 @@ FFT = OpDef(
     cost=_fft_cost,
     doc="The discrete Fourier transform over the last axes, or its inverse, which divides by the "
     "number of elements. RFFT gives the lower half of the transform of real numbers along the "
-    "last axis, and IRFFT takes that. Complex dtypes; float32 and float64 on the real side.",
+    "last axis, and IRFFT inverts it. Complex dtypes; float32 and float64 on the real side.",
 )
 
 
@@ -125,7 +125,7 @@ def transform(
     norm: str | None,
     name: str | None,
 ) -> Tensor:
-    """One of the functions of `gc.fft`, which say what the arguments mean."""
+    """One of the transforms of `gc.fft`. That module documents the arguments."""
     norm = "backward" if norm is None else norm
     if norm not in ("backward", "forward", "ortho"):
         refuse(
@@ -155,7 +155,7 @@ def transform(
 
 
 def as_complex(x: Any) -> Tensor:
-    """`x` as complex numbers: complex128 of 64-bit ones, else complex64."""
+    """`x` as complex numbers: complex128 for 64-bit dtypes, else complex64."""
     (tensor,) = promote_inexact(x)
     if is_complex(tensor.type.dtype):
         return tensor
@@ -177,7 +177,7 @@ def _default_lengths(kind: str, x: Tensor, places: Sequence[int]) -> Shape:
 
 
 def _transformed(kind: str, x: Tensor, lengths: Shape, places: Sequence[int]) -> Tensor:
-    """The last axes' worth of a transform, without a norm of its own."""
+    """The transform over at most three axes, with the normalization of the operator."""
     for i, (length, place) in enumerate(zip(lengths, places, strict=True)):
         halved = kind == "IRFFT" and i == len(places) - 1
         x = _resized(x, place, length // 2 + 1 if halved else length)
@@ -189,19 +189,19 @@ def _transformed(kind: str, x: Tensor, lengths: Shape, places: Sequence[int]) ->
 
 
 def _resized(x: Tensor, axis: int, size: Dim) -> Tensor:
-    """`x` cut off, or filled up with zeros, to `size` along an axis."""
+    """`x` cut or padded with zeros to `size` along an axis."""
     have = x.shape[axis]
     if have == size:
         return x
     if not (isinstance(have, int) and isinstance(size, int)):
-        refuse(f"FFT: axis {axis} has size {have}, which cannot be brought to {size}", x=x)
+        refuse(f"FFT: axis {axis} has size {have}, which cannot be resized to {size}", x=x)
     if size < have:
         return slice_(x, [0] * x.ndim, [*x.shape[:axis], size, *x.shape[axis + 1 :]])
     return pad(x, [(0, size - have if i == axis else 0) for i in range(x.ndim)])
 
 
 def _normed(y: Tensor, lengths: Shape, norm: str, inverse: bool, name: str | None) -> Tensor:
-    """`y` divided as `norm` says, where the operator did not: only inverses divide by it."""
+    """`y` normalized by `norm`. The operator itself divides only inverse transforms."""
     if norm == "backward":
         return y if name is None else identity(y, name=name)
     count = dim_value(product(lengths), real_of(y.dtype))

@@ -1,4 +1,4 @@
-"""Derivatives of the incomplete gamma function in its parameter, and of draws that follow it.
+"""Derivatives of the incomplete gamma function, and of gamma draws, with respect to the parameter.
 
 Source: Moore, Algorithm AS 187, Applied Statistics 31, 1982; Figurnov, Mohamed & Mnih, Implicit
 Reparameterization Gradients, NeurIPS 2018.
@@ -16,18 +16,13 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, LowerContext, OpDef
 from graphc.ops.arrays.creation import full_like
 from graphc.ops.core.broadcasting import Adjoints, broadcast_all, infer_floating, unbroadcast
-from graphc.ops.core.declaring import (
-    Given,
-    Operands,
-    declared,
-    elementwise_operator,
-)
+from graphc.ops.core.declaring import Given, Operands, declared, elementwise_operator
 from graphc.ops.core.emit import promote_inexact
 from graphc.ops.core.precision import summed
 from graphc.ops.elementwise.transcendental import exp, log
 from graphc.ops.scipy_api.special import digamma, gammaln, xlogy
 
-# Below this, exp(log x) is near the end of float32's range and the limit x -> 0 exact.
+# Below this, exp(log x) is near the end of float32's range, and the limit x -> 0 is exact.
 _VANISHING = -60.0
 
 
@@ -58,13 +53,13 @@ def _lower_slope(ctx: LowerContext, alpha: Any, x: Any, *, log: bool) -> Any:
         return lax.random_gamma_grad(alpha, x)
     small = x < _VANISHING
     draw = jnp.exp(jnp.where(small, 0, x))
-    # There the distribution function is x^alpha / gamma(alpha + 1).
+    # For small x the distribution function is x^alpha / gamma(alpha + 1).
     limit = (lax.digamma(alpha + 1) - x) / alpha
     return jnp.where(small, limit, lax.random_gamma_grad(alpha, draw) / draw)
 
 
 def _slope_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    """The distribution function F gives the slope -F_alpha / F_x, which x has in two places."""
+    """The derivative is -F_alpha / F_x for the distribution function F; both depend on x."""
     (alpha, x), y = node.inputs, node.outputs[0]
     if node.attrs["log"]:
         slope = digamma(alpha) - x - y * (alpha - exp(x))
@@ -77,7 +72,9 @@ def _slope_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     "RandomGammaGrad",
     infer=infer_floating,
     lower=summed(_lower_slope),
-    attrs={"log": Attr("bool", default=False, doc="x is the logarithm of the draw, y its slope")},
+    attrs={
+        "log": Attr("bool", default=False, doc="x is the logarithm of the draw, y its derivative")
+    },
     gradient=_slope_gradient,
 )
 def random_gamma_grad(alpha: Any, x: Any, *, log: bool = False, name: str | None = None) -> Given:

@@ -1,8 +1,9 @@
 """The hypergeometric functions 1F1 and 2F1, elementwise, of real numbers.
 
-JAX sums their series, which lose all digits below 0: there the transformations of Kummer and of
-Pfaff lead to arguments above 0. Source: Olver et al., NIST Digital Library of Mathematical
-Functions, 13.2.39, 13.7.2 and 15.8.1; Pearson, Olver & Porter, Numerical Algorithms 74, 2017.
+JAX sums their series, which lose all digits for negative arguments. The transformations of Kummer
+and Pfaff give positive arguments instead. Source: Olver et al., NIST Digital Library of
+Mathematical Functions, 13.2.39, 13.7.2 and 15.8.1; Pearson, Olver & Porter, Numerical Algorithms
+74, 2017.
 """
 
 from __future__ import annotations
@@ -17,11 +18,7 @@ from jax import numpy as jnp
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, LowerContext, OpDef
 from graphc.ops.core.broadcasting import Adjoints, broadcast_all, infer_floating, unbroadcast
-from graphc.ops.core.declaring import (
-    Given,
-    declared,
-    elementwise_operator,
-)
+from graphc.ops.core.declaring import Given, declared, elementwise_operator
 from graphc.ops.core.emit import promote_inexact
 from graphc.ops.core.precision import summed
 from graphc.ops.elementwise.comparison import (
@@ -38,18 +35,18 @@ from graphc.ops.elementwise.rounding import floor
 
 __all__ = ["hyp1f1", "hyp2f1"]
 
-_special: Any = jax.scipy.special  # typed in part
+_special: Any = jax.scipy.special  # only partly typed
 
 _FAR = 80.0  # exp(-80) is still a normal float32
 _FAR_TERMS = 24
 _PFAFF = -0.5
-# JAX's series of derivatives stop after 250 terms, which are enough up to here.
+# JAX's series of derivatives stop after 250 terms, which suffice for arguments up to these.
 _SERIES_1F1 = 100.0
 _SERIES_2F1 = 0.9
 
 
 def _far_below_zero(a: Any, b: Any, size: Any) -> Any:
-    """1F1(a, b, -size) for a great `size`: gamma(b) / gamma(b - a) size^-a times a series."""
+    """1F1(a, b, -size) for large `size`: gamma(b) / gamma(b - a) size^-a times a series."""
     pole = (b - a <= 0) & (b - a == jnp.floor(b - a))
     rest = jnp.where(pole, 1, b - a)
     signs = _special.gammasgn(b) * _special.gammasgn(rest)
@@ -71,7 +68,7 @@ def _lower_1f1(ctx: LowerContext, a: Any, b: Any, x: Any) -> Any:
 
 
 def _ends(x: Tensor) -> Tensor:
-    """Where a series with this parameter ends: JAX's derivatives there are 0 or NaN."""
+    """Whether a series with this parameter is finite: JAX's derivatives are then 0 or NaN."""
     return logical_and(less_equal(x, 0.0), equal(x, floor(x)))
 
 
@@ -106,8 +103,8 @@ def _2f1_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 def hyp1f1(a: Any, b: Any, x: Any, *, name: str | None = None) -> Given:
     """Kummer's confluent hypergeometric function 1F1, with broadcasting.
 
-    For parameters up to about 10 where x is far below 0, to about 50 elsewhere. The gradients in
-    `a` and `b` are NaN for x >= 100. Source: scipy.special.hyp1f1.
+    Accurate for parameters up to about 10 if x is far below 0, else up to about 50. The gradients
+    with respect to `a` and `b` are NaN for x >= 100. Source: scipy.special.hyp1f1.
     """
     return promote_inexact(a, b, x)
 
@@ -118,9 +115,9 @@ def hyp1f1(a: Any, b: Any, x: Any, *, name: str | None = None) -> Given:
 def hyp2f1(a: Any, b: Any, c: Any, x: Any, *, name: str | None = None) -> Given:
     """Gauss' hypergeometric function 2F1 for x <= 1, with broadcasting; infinite above 1.
 
-    For parameters up to about 50, and -20 < x < 0.95 or x = 1: further out the series, which has a
-    bounded number of terms, loses digit after digit (at -50 all but three). The gradients in `a`,
-    `b` and `c` are NaN outside -9 < x < 0.9. Source: scipy.special.hyp2f1.
+    Accurate for parameters up to about 50, and -20 < x < 0.95 or x = 1. For other x the series,
+    which has a fixed number of terms, loses digits (at -50 all but three). The gradients with
+    respect to `a`, `b` and `c` are NaN outside -9 < x < 0.9. Source: scipy.special.hyp2f1.
     """
     return promote_inexact(a, b, c, x)
 

@@ -1,6 +1,6 @@
-"""Integrals without an elementary form, elementwise: exponential, Fresnel, sine, Spence's.
+"""Integrals without an elementary form, elementwise: exponential, Fresnel, sine and Spence's.
 
-JAX computes them; what it leaves open at the ends of the range is filled in here. Source:
+JAX computes them; the values at the ends of the range are added here. Source:
 Abramowitz & Stegun, Handbook of Mathematical Functions, chapters 5, 7 and 27.7.
 """
 
@@ -39,7 +39,7 @@ __all__ = ["exp1", "expi", "expn", "fresnel", "sici", "spence"]
 def _integral(
     name: str, lower: Callable[..., Any], gradient: Callable[..., Adjoints]
 ) -> Declaration:
-    """An operator on floats, those narrower than float32 computed in float32."""
+    """An operator on floats. Dtypes narrower than float32 are computed in float32."""
     return elementwise_operator(name, infer=infer_floating, lower=summed(lower), gradient=gradient)
 
 
@@ -59,7 +59,7 @@ def _lower_expn(ctx: LowerContext, n: Any, x: Any) -> Any:
     at_end = jnp.where(outside, math.nan, jnp.where(x == 0, at_zero, 0))
     end = outside | (x == 0) | (x == math.inf)
     small = x <= 1
-    # JAX takes its continued fraction at every x, however near to 0: some 1 / x steps.
+    # JAX uses a continued fraction for every x. Near 0 it takes about 1 / x steps.
     far = jax.scipy.special.expn(jnp.where(end | small, 1, n), jnp.where(end | small, 2, x))
     near = _expn_near_zero(jnp.where(end | ~small, 1, n), jnp.where(end | ~small, 1, x))
     return jnp.where(end, at_end, jnp.where(small, near, far))
@@ -68,7 +68,7 @@ def _lower_expn(ctx: LowerContext, n: Any, x: Any) -> Any:
 def _expn_near_zero(n: Any, x: Any) -> Any:
     """The power series for 0 < x <= 1: Abramowitz & Stegun, 5.1.12."""
     total = jnp.zeros_like(x)
-    for m in range(24):  # 1 / 24! is beyond float64
+    for m in range(24):  # 1 / 24! is below the precision of float64
         gap = m + 1 - n
         term = (-x) ** m / (float(math.factorial(m)) * jnp.where(gap == 0, 1, gap))
         total -= jnp.where(gap == 0, 0, term)
@@ -91,8 +91,8 @@ def _expn_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 def expi(x: Any, *, name: str | None = None) -> Given:
     """The exponential integral Ei, elementwise; integers give float32, -inf at 0.
 
-    The integral of exp(t) / t from minus infinity to x, its principal value above 0. Source:
-    scipy.special.expi.
+    The integral of exp(t) / t from minus infinity to x; the principal value for x above 0.
+    Source: scipy.special.expi.
     """
     return promote_inexact(x)
 
@@ -101,8 +101,8 @@ def expi(x: Any, *, name: str | None = None) -> Given:
 def expn(n: Any, x: Any, *, name: str | None = None) -> Given:
     """The exponential integral E_n for whole `n` >= 0 and `x` >= 0, with broadcasting.
 
-    The integral of exp(-x t) / t^n from 1 to infinity; NaN outside. The gradient in `n` is NaN.
-    Source: scipy.special.expn.
+    The integral of exp(-x t) / t^n from 1 to infinity; NaN for other `n` or `x`. The gradient
+    with respect to `n` is NaN. Source: scipy.special.expn.
     """
     return promote_inexact(n, x)
 
@@ -116,7 +116,7 @@ def exp1(x: Any, *, name: str | None = None) -> Tensor:
 
 
 def _spence_slope(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """log(x) / (1 - x), and its series at 1, so that further derivatives are right there."""
+    """log(x) / (1 - x), and its series at 1, so that higher derivatives are correct there."""
     one = equal(x, 1.0)
     off = x - 1.0
     series = (off * 0.5 - 1.0) - square(off) / 3.0
@@ -143,7 +143,7 @@ def _infer_pair(ctx: InferContext, x: TensorType) -> tuple[TensorType, TensorTyp
 def _pair_gradient(
     slopes: Callable[[Tensor], tuple[Tensor, Tensor]],
 ) -> Callable[..., Adjoints]:
-    """The rule of an operator of two results, whose derivatives are `slopes(x)`."""
+    """The gradient rule of an operator with two results, whose derivatives are `slopes(x)`."""
 
     def gradient(ctx: GradientContext, node: Node, *adjoints: Tensor | None) -> Adjoints:
         (x,) = node.inputs
@@ -201,7 +201,7 @@ def fresnel(x: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
 def sici(x: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The sine integral Si and the cosine integral Ci, elementwise; Ci is -inf at 0.
 
-    Ci of a number below 0 is that of its absolute value. Source: scipy.special.sici.
+    Ci of a negative number is Ci of its absolute value. Source: scipy.special.sici.
     """
     si, ci = emit(SICI, promote_inexact(x), name=name)
     return si, ci

@@ -1,4 +1,4 @@
-"""Special functions, elementwise: gamma, beta, Bessel, zeta, and what probability needs.
+"""Special functions, elementwise: gamma, beta, Bessel, zeta, and those of probability.
 
 Source: Abramowitz & Stegun, Handbook of Mathematical Functions, chapters 6, 9, 23 and 26.
 """
@@ -15,18 +15,8 @@ from jax import lax
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, OpDef
 from graphc.ops.arrays.creation import full_like
-from graphc.ops.core.broadcasting import (
-    Adjoints,
-    infer_floating,
-    unary_gradient,
-    unbroadcast,
-)
-from graphc.ops.core.declaring import (
-    Declaration,
-    Given,
-    declared,
-    elementwise_operator,
-)
+from graphc.ops.core.broadcasting import Adjoints, infer_floating, unary_gradient, unbroadcast
+from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator
 from graphc.ops.core.emit import promote_inexact
 from graphc.ops.core.precision import wide
 from graphc.ops.elementwise.transcendental import exp, log, log1p
@@ -51,17 +41,17 @@ __all__ = [
 def _special(
     name: str, function: Callable[..., Any], gradient: Callable[..., Adjoints] | None = None
 ) -> Declaration:
-    """An operator on floats; without a rule its derivative is JAX's."""
+    """An operator on floats. Without `gradient`, its derivative is that of JAX."""
     return elementwise_operator(name, function, infer=infer_floating, widen=True, gradient=gradient)
 
 
 def _in_float32(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function that JAX has for float32 and float64 only."""
+    """A function that JAX supports for float32 and float64 only."""
     return lambda x: function(x.astype(wide(x.dtype))).astype(x.dtype)
 
 
 def _no_derivative(x: Tensor) -> Tensor:
-    """NaN in the place of a derivative that nobody has a formula for."""
+    """NaN, for a derivative without a known formula."""
     return full_like(x, math.nan)
 
 
@@ -97,7 +87,7 @@ def _igammac_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 def polygamma(n: Any, x: Any, *, name: str | None = None) -> Given:
     """The derivative of order `n` of `digamma` at `x`, with broadcasting.
 
-    The gradient in `n` is NaN. Source: scipy.special.polygamma.
+    The gradient with respect to `n` is NaN. Source: scipy.special.polygamma.
     """
     return promote_inexact(n, x)
 
@@ -118,7 +108,7 @@ def gammaln(x: Any, *, name: str | None = None) -> Given:
 def zeta(x: Any, q: Any = 1.0, *, name: str | None = None) -> Given:
     """The sum of (k + q)^-x over k = 0, 1, ...: Riemann's zeta function for q = 1.
 
-    The gradient in `x` is NaN. Source: scipy.special.zeta.
+    The gradient with respect to `x` is NaN. Source: scipy.special.zeta.
     """
     return promote_inexact(x, q)
 
@@ -134,7 +124,7 @@ def gammainc(a: Any, x: Any, *, name: str | None = None) -> Given:
 
 @_special("Igammac", lax.igammac, _igammac_gradient)
 def gammaincc(a: Any, x: Any, *, name: str | None = None) -> Given:
-    """1 - gammainc(a, x), exact where that is near 0. Source: scipy.special.gammaincc."""
+    """1 - gammainc(a, x), also exact where this is near 0. Source: scipy.special.gammaincc."""
     return promote_inexact(a, x)
 
 
@@ -142,7 +132,7 @@ def gammaincc(a: Any, x: Any, *, name: str | None = None) -> Given:
 def betainc(a: Any, b: Any, x: Any, *, name: str | None = None) -> Given:
     """The regularized incomplete beta function, with broadcasting; 0 <= x <= 1.
 
-    The gradients in `a` and `b` are NaN. Source: scipy.special.betainc.
+    The gradients with respect to `a` and `b` are NaN. Source: scipy.special.betainc.
     """
     return promote_inexact(a, b, x)
 

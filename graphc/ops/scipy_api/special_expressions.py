@@ -1,4 +1,4 @@
-"""SciPy's special functions that are short expressions of others, elementwise."""
+"""Special functions of SciPy that are short expressions of other operators, elementwise."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def factorial(n: Any, *, name: str | None = None) -> Tensor:
 def comb(n: Any, k: Any, *, name: str | None = None) -> Tensor:
     """The number of ways to choose `k` of `n`, as a float, with broadcasting; 0 if there are none.
 
-    By logarithms, so great numbers are rounded. Source: scipy.special.comb.
+    It is computed with logarithms, so large results are rounded. Source: scipy.special.comb.
     """
     n, k = promote_inexact(n, k)
     some = logical_and(logical_and(k >= 0, n >= 0), k <= n)
@@ -103,7 +103,7 @@ def poch(z: Any, m: Any, *, name: str | None = None) -> Tensor:
     Source: scipy.special.poch.
     """
     z, m = promote_inexact(z, m)
-    # Where both are poles, the factors are those of another product, in the other order.
+    # If both are poles, use the reflected product: the same factors in the opposite order.
     turned = logical_and(_is_pole(z), _is_pole(z + m))
     odd = logical_and(turned, equal(remainder(m, 2), 1))
     z = where(turned, 1 - z - m, z)

@@ -1,7 +1,7 @@
-"""What replicas of a data-parallel run tell each other.
+"""Collectives: the communication between the replicas of a data-parallel run.
 
-The replicate pass puts these into local programs, where shapes are those of one replica's piece;
-nothing else does, and no layout rule applies there any more.
+Only the replicate pass adds these operators. They occur in local programs, whose shapes are those
+of one replica's piece and to which layout rules no longer apply.
 """
 
 from __future__ import annotations
@@ -21,44 +21,56 @@ from graphc.ir.layouts import Layout, LayoutContext
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
+from graphc.ops.core.axes import AXIS
 from graphc.ops.core.cost_rules import free, moves_only, picks
 from graphc.ops.core.emit import emit_one
 
-# Arrays of up to so many bytes go through an all-reduce in one flat array. Each array of its own
-# costs XLA:CPU about 65 us (4 replicas on 2 cores), copies cost by size: steps with 12 gradients of
-# 16, 64 and 256 KiB took 0.4, 0.6 and 0.9 of the time for it, with one of 512 KiB 1.1 times.
+# Arrays up to this size in bytes are packed into one flat array for an all-reduce. On XLA:CPU each
+# separate array costs about 65 us (4 replicas on 2 cores), and the cost of packing grows with the
+# size. Steps with 12 gradients of 16, 64, 256 and 512 KiB took 0.4, 0.6, 0.9 and 1.1 of the time.
 _PACKED = 2**18
 
 _REDUCTIONS: dict[str, Callable[..., Any]] = {"sum": lax.psum, "max": lax.pmax, "min": lax.pmin}
-_AXIS = Attr("int", check=lambda v: v >= 0, must="be counted from the front")
-_REPLICAS = Attr("int", check=lambda v: v > 0, must="be a positive int")
+POSITIVE = Attr("int", check=lambda v: v > 0, must="be a positive int")
 
 
 def refuse_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> NoReturn:
-    """The layout rule of what stands in local programs only."""
+    """The layout rule of operators that occur in local programs only."""
     raise LayoutError(
-        f"{node.op.name} {node.name!r}: the program is replicated already",
+        f"{node.op.name} {node.name!r}: the program is already replicated",
         source=node.source,
-        hint="collectives stand in local programs only; the replicate pass puts them there",
+        hint="collectives occur only in local programs; the replicate pass adds them",
     )
 
 
 def axis_name_of(ctx: LowerContext) -> str:
-    """The axis of `jax.pmap` that the replicas lie along.
+    """The name of the mapped axis of the replicas.
 
     Raises:
-        GraphError: there is none.
+        GraphError: the run has no replicas.
     """
     if ctx.axis_name is None:
         raise GraphError(
-            f"{ctx.node.op.name} has no replicas here: it runs under a data-parallel strategy only",
+            f"{ctx.node.op.name} needs a data-parallel strategy: this run has no replicas",
             source=ctx.node.source,
         )
     return ctx.axis_name
 
 
+def local_operator(name: str, signature: str, precision: str = "wide", **fields: Any) -> OpDef:
+    """An operator of local programs: it has neither a gradient nor a layout rule."""
+    return OpDef(
+        name=name,
+        signature=signature,
+        precision=precision,
+        differentiable=False,
+        layout=refuse_layout,
+        **fields,
+    )
+
+
 def _infer_all_reduce(ctx: InferContext, *types: TensorType, op: str) -> tuple[TensorType, ...]:
-    ctx.require(len(types) > 0, "needs an operand at least")
+    ctx.require(len(types) > 0, "needs at least one operand")
     for type in types:
         ctx.require(
             type.dtype == types[0].dtype,
@@ -75,7 +87,7 @@ def _lower_all_reduce(ctx: LowerContext, *xs: Any, op: str) -> tuple[Any, ...]:
 
 
 def _packed(reduce: Callable[[list[Any]], list[Any]], arrays: list[Any]) -> list[Any]:
-    """What `reduce` makes of the arrays, elementwise; small ones are given to it as one."""
+    """`reduce`, an elementwise function, of the arrays. Small arrays are packed into one."""
     small = [i for i, x in enumerate(arrays) if x.size * x.dtype.itemsize <= _PACKED]
     if len(small) < 2:
         return reduce(arrays)
@@ -89,22 +101,22 @@ def _packed(reduce: Callable[[list[Any]], list[Any]], arrays: list[Any]) -> list
 
 
 def _unpacked(flat: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
-    """The arrays that lie one after the other in `flat`."""
+    """The arrays that are stored one after the other in `flat`."""
     ends = np.cumsum([math.prod(shape) for shape in shapes])
     pieces = jnp.split(flat, [int(end) for end in ends[:-1]])
     return [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
 
 def _sent(x: Any, op: str) -> Any:
-    """The numbers that go between replicas for `x`."""
+    """The form in which the replicas exchange `x`."""
     if x.dtype == BOOL:  # any and all
         return x.astype(INT32)
     if op == "sum" or not is_floating(x.dtype):
         return x
     if x.dtype.itemsize < 4:  # float32 holds them all
         x = x.astype(FLOAT32)
-    # XLA's collectives may leave out NaN, which a reduction on one device never does. So they
-    # compare integers that are ordered as the numbers are, with NaN beyond the last of them.
+    # XLA's collectives may ignore NaN; a reduction on one device never does. So they compare
+    # integers in the same order as the floats, and NaN is beyond the last of them.
     integer = np.dtype(f"int{8 * x.dtype.itemsize}")
     nan = np.copysign(np.array(np.nan, x.dtype), 1 if op == "max" else -1).view(integer)
     bits = jnp.where(jnp.isnan(x), nan, lax.bitcast_convert_type(x, integer))
@@ -112,7 +124,7 @@ def _sent(x: Any, op: str) -> Any:
 
 
 def _received(y: Any, dtype: DType, op: str) -> Any:
-    """What `_sent` made of `dtype`, back in it."""
+    """Undoes `_sent` for values of `dtype`."""
     if op != "sum" and is_floating(dtype):
         wide = dtype if dtype.itemsize >= 4 else FLOAT32
         y = lax.bitcast_convert_type(_swap_order(y), wide)
@@ -120,7 +132,7 @@ def _received(y: Any, dtype: DType, op: str) -> Any:
 
 
 def _swap_order(bits: Any) -> Any:
-    """From a float's bits to an integer in the floats' order, and back: negative ones reversed."""
+    """Maps the bits of floats to integers in the same order, and back: reverses negative ones."""
     limits = np.iinfo(bits.dtype)
     return bits ^ ((bits >> (limits.bits - 1)) & limits.max)
 
@@ -133,8 +145,8 @@ def _infer_all_gather(ctx: InferContext, x: TensorType, *, axis: int, replicas: 
 
 
 def _lower_all_gather(ctx: LowerContext, x: Any, *, axis: int, replicas: int) -> Any:
-    # Along axis 0 and moved then: XLA:CPU would lay an operand out for a gather along another
-    # axis as its FFT cannot (RET_CHECK in fft_thunk.cc, JAX 0.10).
+    # Gather along axis 0, then move the axis: for other axes XLA:CPU chooses an operand layout that
+    # its FFT does not support (RET_CHECK in fft_thunk.cc, JAX 0.10).
     rows = lax.all_gather(jnp.moveaxis(x, axis, 0), axis_name_of(ctx), axis=0, tiled=True)
     return jnp.moveaxis(rows, 0, axis)
 
@@ -165,87 +177,71 @@ def _lower_on_replica_zero(ctx: LowerContext, x: Any) -> Any:
     return jnp.where(lax.axis_index(axis_name_of(ctx)) == 0, x, jnp.zeros_like(x))
 
 
-ALL_REDUCE = OpDef(
-    name="AllReduce",
-    signature="*xs -> *ys",
-    precision="wide",
+_PIECES = {"axis": AXIS, "replicas": POSITIVE}
+
+ALL_REDUCE = local_operator(
+    "AllReduce",
+    "*xs -> *ys",
     attrs={"op": Attr("str", check=_REDUCTIONS.__contains__, must='be "sum", "max" or "min"')},
     infer=_infer_all_reduce,
     lower=_lower_all_reduce,
-    differentiable=False,
-    layout=refuse_layout,
-    doc="The sum, maximum or minimum over the replicas of each of the operands, which have one "
-    "dtype and go together: Partial to Replicated. Real and bool dtypes; sums of complex ones too.",
+    doc="The sum, maximum or minimum over the replicas of each operand: Partial to Replicated. The "
+    "operands have one dtype and are exchanged together. Real and bool dtypes; sums also complex.",
 )
 
-REDUCE_SCATTER = OpDef(
-    name="ReduceScatter",
-    signature="x -> y",
-    precision="wide",
-    attrs={"axis": _AXIS, "replicas": _REPLICAS},
+REDUCE_SCATTER = local_operator(
+    "ReduceScatter",
+    "x -> y",
+    attrs=_PIECES,
     infer=_infer_shard_slice,
     lower=_lower_reduce_scatter,
-    differentiable=False,
-    layout=refuse_layout,
     doc="This replica's piece along `axis` of the sum of x over the replicas: Partial(sum) to "
-    "Sharded, for half of what the whole sum costs. Numeric dtypes.",
+    "Sharded, at half the cost of the whole sum. Numeric dtypes.",
 )
 
-ALL_GATHER = OpDef(
-    name="AllGather",
-    signature="x -> y",
-    precision="wide",
-    attrs={"axis": _AXIS, "replicas": _REPLICAS},
+ALL_GATHER = local_operator(
+    "AllGather",
+    "x -> y",
+    attrs=_PIECES,
     infer=_infer_all_gather,
     lower=_lower_all_gather,
-    differentiable=False,
-    layout=refuse_layout,
     cost=moves_only,
     doc="The pieces x of all replicas, joined along `axis` in replica order: Sharded to "
     "Replicated. All dtypes.",
 )
 
-SHARD_SLICE = OpDef(
-    name="ShardSlice",
-    signature="x -> y",
-    precision="wide",
-    attrs={"axis": _AXIS, "replicas": _REPLICAS},
+SHARD_SLICE = local_operator(
+    "ShardSlice",
+    "x -> y",
+    attrs=_PIECES,
     infer=_infer_shard_slice,
     lower=_lower_shard_slice,
-    differentiable=False,
-    layout=refuse_layout,
     cost=picks,
     doc="This replica's piece of x along `axis`: Replicated to Sharded, without communication. "
     "All dtypes.",
 )
 
-REPLICA_INDEX = OpDef(
-    name="ReplicaIndex",
-    signature="-> i",
-    precision="wide",
+REPLICA_INDEX = local_operator(
+    "ReplicaIndex",
+    "-> i",
     infer=lambda ctx: TensorType(INT32, ()),
     lower=lambda ctx: lax.axis_index(axis_name_of(ctx)),
-    differentiable=False,
-    layout=refuse_layout,
     cost=free,
     doc="The number of this replica, from 0: int32 scalar.",
 )
 
-ON_REPLICA_ZERO = OpDef(
-    name="OnReplicaZero",
-    signature="x -> y",
-    precision="wide",
+ON_REPLICA_ZERO = local_operator(
+    "OnReplicaZero",
+    "x -> y",
     infer=lambda ctx, x: x,
     lower=_lower_on_replica_zero,
-    differentiable=False,
-    layout=refuse_layout,
     cost=free,
     doc="x on replica 0, zeros on the others: Replicated to Partial(sum). Numeric dtypes.",
 )
 
 
 def all_reduce(x: Tensor, op: str = "sum") -> Tensor:
-    """`x` summed ("sum"), or its "max" or "min", over the replicas."""
+    """The "sum", "max" or "min" of `x` over the replicas."""
     return emit_one(ALL_REDUCE, (x,), op=op)
 
 
@@ -282,6 +278,6 @@ def on_replica_zero(x: Tensor) -> Tensor:
     return emit_one(ON_REPLICA_ZERO, (x,))
 
 
-# Those by which replicas send each other data.
+# The operators that send data between replicas.
 EXCHANGES: tuple[OpDef, ...] = (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER)
 OPS: tuple[OpDef, ...] = (*EXCHANGES, SHARD_SLICE, REPLICA_INDEX, ON_REPLICA_ZERO)

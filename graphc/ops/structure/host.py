@@ -1,4 +1,4 @@
-"""What runs on the host in the middle of a program: Python functions, and prints."""
+"""Operators that run on the host during a run: calls of Python functions, and prints."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _call_once(
     results: Sequence[jax.ShapeDtypeStruct],
     operands: Sequence[Any],
 ) -> tuple[Any, ...]:
-    """One call in a run: in program order on one device; from the first of several replicas."""
+    """One call in each run: in program order on one device, or from the first replica."""
     if ctx.axis_name is None:
         return through_words(partial(io_callback, ordered=True), function, results, operands)
 
@@ -71,9 +71,9 @@ def _refuse_gradient(
     ctx: GradientContext, node: Node, *adjoints: Tensor | None
 ) -> list[Tensor | None]:
     raise GradientError(
-        f"{node.op.name} {node.name!r}: Python cannot be differentiated",
+        f"{node.op.name} {node.name!r}: a Python function cannot be differentiated",
         source=node.source,
-        hint="put gc.stop_gradient around the operands, where their gradient does not matter",
+        hint="wrap the operands in gc.stop_gradient if their gradient does not matter",
     )
 
 
@@ -88,9 +88,9 @@ PY_CALLBACK = OpDef(
     lower=_lower_callback,
     gradient=_refuse_gradient,
     effects=Effects.HOST,
-    doc="A call of the Python `function` in each run that chooses it, in program order. Results "
-    "have the declared types. On several replicas the first one calls, with whole operands. All "
-    "dtypes.",
+    doc="A call of the Python `function` in each run that selects the node, in program order. The "
+    "results have the declared types. With several replicas, the first one calls, with whole "
+    "operands. All dtypes.",
 )
 
 PURE_CALLBACK = OpDef(
@@ -101,8 +101,8 @@ PURE_CALLBACK = OpDef(
     infer=_infer_callback,
     lower=_lower_pure_callback,
     gradient=_refuse_gradient,
-    doc="Calls of a Python `function` that only calculates: as often as results are needed, in "
-    "any order. All dtypes.",
+    doc="Calls of a Python `function` without side effects: as often as its results are needed, "
+    "in any order. All dtypes.",
 )
 
 
@@ -123,8 +123,8 @@ PRINT = OpDef(
     lower=_lower_print,
     differentiable=False,
     effects=Effects.HOST,
-    doc="Prints `template`, with the values of `xs` for its braces, in each run that chooses it. "
-    "All dtypes.",
+    doc="Prints `template`, with the values of `xs` in its braces, in each run that selects the "
+    "node. All dtypes.",
 )
 
 
@@ -135,30 +135,32 @@ def py_callback(
     pure: bool = False,
     name: str | None = None,
 ) -> Any:
-    """The results of a Python function, which is called with NumPy arrays while the program runs.
+    """Calls a Python function with NumPy arrays while the program runs.
 
-    A program that calls back waits for Python in each run, is kept in no cache and cannot be
-    saved; nor does it donate its state, which would be lost if `fn` raised.
+    Each run of such a program waits for Python. The program is not cached and cannot be saved. It
+    does not donate its state, which would be lost if `fn` raised.
 
     Args:
-        fn: `(*arrays) -> results`: arrays, or Python numbers, in the nest of `result_specs`.
-        result_specs: what it returns: a nest (tuples, lists, dicts) of `gc.TensorSpec`s, tensors,
-            arrays or anything with a shape and a dtype. Sizes are ints, or named sizes of the
-            graph. None where only the call matters.
+        fn: `(*arrays) -> results`. The results are arrays or Python numbers, nested like
+            `result_specs`.
+        result_specs: the types of the results: a nest (tuples, lists, dicts) of `gc.TensorSpec`s,
+            tensors, arrays or other objects with a shape and a dtype. Sizes are ints or named
+            sizes of the graph. None means that there are no results.
         args: tensors, variables, arrays or numbers.
-        pure: whether `fn` does nothing but calculate. It is then called as often as its results
-            are needed, perhaps never; otherwise once in each run that chooses it, in program
-            order (under a strategy: on the first replica).
-        name: of the node.
+        pure: whether `fn` has no side effects. If so, it is called as often as its results are
+            needed, perhaps never. Otherwise it is called once in each run that selects the node,
+            in program order (under a strategy: on the first replica).
+        name: the name of the node.
 
     Returns:
-        The nest of `result_specs`, with tensors. Without results: the node, to fetch, or for
-        `gc.control_dependencies`. In a loop's body it is called in each iteration.
+        Tensors, nested like `result_specs`. Without results: the node, to fetch or for
+        `gc.control_dependencies`. In the body of a loop, `fn` is called in each iteration.
 
     Raises:
-        AttributeValueError: `fn` is no function, or pure and without results.
-        ShapeError: a size that is not known. What `fn` raises, or returns of another type than
-            declared, fails the run: `ExecutionError`.
+        AttributeValueError: `fn` is not callable, or it is pure and has no results.
+        ShapeError: the size of a result is unknown.
+
+    If `fn` raises or returns another type than declared, the run raises `ExecutionError`.
 
     Source: `jax.experimental.io_callback`, `jax.pure_callback`.
     """
@@ -186,7 +188,7 @@ def py_callback(
 def _declared_type(spec: Any) -> TensorType:
     if not hasattr(spec, "shape") or not hasattr(spec, "dtype"):
         raise AttributeValueError(
-            f"py_callback: {spec!r} does not say a shape and a dtype",
+            f"py_callback: {spec!r} has no shape and dtype",
             source=current_source(),
             hint='declare results as gc.TensorSpec((2, 3), "float32")',
         )
@@ -202,7 +204,7 @@ def _declared_type(spec: Any) -> TensorType:
 def _on_arrays(
     fn: Callable[..., Any], tree: Any, types: Sequence[TensorType], source: Any
 ) -> Callable[..., list[Array]]:
-    """`fn` as a function that gives the list of its results, checked."""
+    """`fn` as a function that returns the list of its checked results."""
 
     def call(*values: Array) -> list[Array]:
         returned = fn(*values)
@@ -240,18 +242,18 @@ def _result(value: Any, type: TensorType, source: Any) -> Array:
 def print(template: Any, *args: Any, name: str | None = None) -> Node:
     """A node that prints while the program runs.
 
-    It prints in each run that chooses it: fetch it, or put what is fetched under
-    `with gc.control_dependencies([...])` with it. In a loop's body it prints in each iteration.
-    Several print in program order (under a strategy: the first replica, in any order).
+    It prints in each run that selects it: fetch the node, or build the fetched tensors under
+    `with gc.control_dependencies([node])`. In the body of a loop it prints in each iteration.
+    Several nodes print in program order (under a strategy: the first replica prints, in any order).
 
     Args:
-        template: as for `str.format`, with `{}`, `{0}` or `{:.3f}` for the values; or a value
-            to print alone.
-        args: tensors, variables, arrays or numbers, whose values are NumPy arrays.
-        name: of the node.
+        template: a template of `str.format`, with `{}`, `{0}` or `{:.3f}` for the values; or a
+            single value to print.
+        args: tensors, variables, arrays or numbers. They are formatted as NumPy arrays.
+        name: the name of the node.
 
     Raises:
-        AttributeValueError: the template and the values do not fit.
+        AttributeValueError: the template does not fit the number of values.
 
     Source: `jax.debug.print`.
     """
@@ -269,7 +271,7 @@ def print(template: Any, *args: Any, name: str | None = None) -> Node:
 
 
 class _AnyFormat:
-    """Stands for a value in a template that is tried: any format does."""
+    """A value for checking a template. It accepts every format."""
 
     def __format__(self, spec: str) -> str:
         return ""

@@ -1,7 +1,7 @@
 """64-bit values between a program and the host, as pairs of uint32.
 
-JAX hands a callback its arguments in threads of its own, where 64-bit mode is off: there it would
-cut them to 32 bits. A complex128 has two pairs.
+JAX calls a callback in its own threads, where 64-bit mode is off and 64-bit arguments would be
+truncated to 32 bits. A complex128 is two pairs.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def through_words(
     results: Sequence[jax.ShapeDtypeStruct],
     operands: Sequence[Any],
 ) -> tuple[Any, ...]:
-    """`call(function, results, *operands)`, with words where values are 64 bits wide.
+    """`call(function, results, *operands)`, with 64-bit values passed as words.
 
     Args:
-        call: one of JAX's callbacks; operands and results of it are narrow.
-        function: takes and gives arrays of the types of `operands` and `results`.
+        call: one of JAX's callbacks.
+        function: takes and returns arrays of the types of `operands` and `results`.
     """
     given = [np.dtype(x.dtype) for x in operands]
 
@@ -42,7 +42,7 @@ def through_words(
 
 
 def _extra(dtype: DType) -> tuple[int, ...]:
-    """The axes that a value's words have more."""
+    """The additional axes of a value's words."""
     if not is_64bit(dtype):
         return ()
     return (2, 2) if is_complex(dtype) else (2,)

@@ -1,8 +1,8 @@
-"""Operators that find where the first NaN or infinity was made; `CheckNumerics` inserts them.
+"""Operators that find the first node that produced NaN or infinity; `CheckNumerics` inserts them.
 
-A *fault* is i32[n]: what is wrong (1: an infinity was made, 2: a NaN, 3: an integer is out of its
-range, 0: nothing), that integer, and then the location: the place of a node in its program, and for
-each body around it the iteration and the place in that body.
+A *fault* is i32[n]. It holds the kind (1: an infinity was produced, 2: a NaN, 3: an integer is out
+of range, 0: no fault), that integer, and the location: the position of a node in its program, and
+for each body around it the iteration and the position in that body.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from graphc.ops.core.precision import wide, wide_integer
 
 _NUMBER = TensorType(INT32, ())
 INFINITE, NAN, OUTSIDE = 1, 2, 3
-HEAD = 2  # how many numbers of a fault precede its location
-# How a body gives its fault: one in each of several turns side by side; once; or with the turn
-# of a loop, the first in which there was one.
+HEAD = 2  # the number of elements of a fault before its location
+# The form of a body's fault: one for each of several parallel iterations; a single one; or the
+# first one in a loop, with its iteration.
 ROWS, ONCE, TURN = 0, 1, 2
 
 
@@ -37,8 +37,8 @@ def _lower_non_finite(ctx: LowerContext, x: Any) -> Any:
     if jnp.iscomplexobj(x):
         parts = (lax.real(x), lax.imag(x))
         return jnp.maximum(*[_lower_non_finite(ctx, part) for part in parts])
-    # One maximum, which XLA does in vectors; of numbers, since XLA's on CPU loses NaN in arrays of
-    # some ten thousand elements (jaxlib 0.10 to 0.12).
+    # A single maximum, which XLA vectorizes. It is taken over levels: on CPU, XLA's maximum loses
+    # NaN in arrays of about ten thousand elements (jaxlib 0.10 to 0.12).
     wider = lax.convert_element_type(x, wide(np.dtype(x.dtype)))
     levels = jnp.where(jnp.isnan(wider), NAN, jnp.where(jnp.isinf(wider), INFINITE, 0))
     return jnp.max(levels.astype(wider.dtype), initial=0).astype(INT32)
@@ -52,7 +52,7 @@ NON_FINITE = OpDef(
     lower=_lower_non_finite,
     differentiable=False,
     cost=times_operand(1),
-    doc="2 where x has a NaN, else 1 where it has an infinity, else 0. Floating and complex "
+    doc="2 if x contains NaN, else 1 if it contains an infinity, else 0. Floating and complex "
     "dtypes.",
 )
 
@@ -75,7 +75,7 @@ def _lower_out_of_range(ctx: LowerContext, x: Any, *, low: Any, high: Any) -> An
         for bounds, shift in ((low, 0), (high, 1))
     )
     above, below = wider > most, wider < least
-    # Maxima and minima partition well; positions of elements do not.
+    # Maxima and minima are cheap on several devices; positions of elements are not.
     value = jnp.where(
         jnp.any(above),
         jnp.max(jnp.where(above, wider, limits.dtype.type(limits.min))),
@@ -95,9 +95,9 @@ OUT_OF_RANGE = OpDef(
     lower=_lower_out_of_range,
     differentiable=False,
     cost=times_operand(2),
-    doc="Whether a value of x lies outside low <= x < high, and such a value: the greatest if that "
-    "is too great, otherwise the least (0 if there is none). A bound is one number, or one for "
-    "each place of the last axis.",
+    doc="Whether a value of x is outside low <= x < high, and such a value: the greatest one if it "
+    "is too great, else the least one (0 if there is none). A bound is one number, or one for "
+    "each index of the last axis.",
 )
 
 
@@ -150,13 +150,13 @@ def _in_rows(levels: Any, rows: Sequence[tuple[int, ...]], width: int) -> Any:
 
 
 def _table(rows: Sequence[Sequence[int]]) -> np.ndarray[Any, Any]:
-    """Rows of one length: shorter ones end in 0, which stands for nothing."""
+    """The rows padded with 0 to one length; index 0 means no tensor."""
     length = max(map(len, rows))
     return np.array([[*row, *[0] * (length - len(row))] for row in rows], np.int32)
 
 
 def _in_body(fault: Any, place: int, form: int, width: int) -> Any:
-    """The fault of a body as one of the program around it."""
+    """The fault of a body, as a fault of the program around it."""
     if form == ROWS:
         turn = jnp.argmax(fault[:, 0] > 0)
         fault = fault[turn]
@@ -173,10 +173,11 @@ FIRST_FAULT = OpDef(
     precision="wide",
     attrs={
         "rows": Attr(
-            "pairs", doc="for each node its place, how many levels it takes, those, those it gives"
+            "pairs",
+            doc="for each node: position, number of operand levels, these, result levels",
         ),
-        "ranges": Attr("ints", doc="the place of the node of each `OutOfRange`"),
-        "bodies": Attr("pairs", doc="for each fault of a body the node's place, and its form"),
+        "ranges": Attr("ints", doc="the position of the node of each `OutOfRange`"),
+        "bodies": Attr("pairs", doc="for each fault of a body: the node's position, and the form"),
         "width": Attr("int"),
     },
     infer=_infer_fault,
@@ -184,7 +185,7 @@ FIRST_FAULT = OpDef(
     differentiable=False,
     doc="The fault of the first node whose results are worse than its operands, or whose integers "
     "are out of range. The operands are levels (`NonFinite`), then results of `OutOfRange`, then "
-    "faults of bodies: rows, one fault, or one with its turn.",
+    "faults of bodies: rows, one fault, or one fault with its iteration.",
 )
 
 
@@ -206,7 +207,8 @@ KEEP_FAULT = OpDef(
     infer=_infer_keep,
     lower=_lower_keep,
     differentiable=False,
-    doc="In a loop: the fault that is kept, else that of this turn with its number; the next turn.",
+    doc="In a loop: the kept fault, or else the fault of this iteration with its number; and the "
+    "number of the next iteration.",
 )
 
 

@@ -1,4 +1,4 @@
-"""After and Fence: operators that constrain when XLA computes a value, not what it is."""
+"""After and Fence: operators that constrain when XLA computes a value. They do not change it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _lower_after(ctx: LowerContext, x: Any, *others: Any) -> Any:
 
 
 def _never(x: jax.Array) -> jax.Array:
-    """False, which XLA cannot know without the first element of x.
+    """False, but XLA cannot know this without the first element of x.
 
-    A barrier would not do: XLA drops barriers before it looks at the order.
+    A barrier is not enough: XLA drops barriers before it orders the instructions.
     """
     first = lax.reshape(lax.slice(x, (0,) * x.ndim, (1,) * x.ndim), ())
     if first.dtype == jnp.bool_ or jnp.issubdtype(first.dtype, jnp.integer):
         number = first.astype(jnp.int32)
-        return (number * number) & 3 == 2  # squares leave 0 or 1
+        return (number * number) & 3 == 2  # squares are 0 or 1 modulo 4
     number = jnp.real(first).astype(jnp.float32)
     return jnp.isnan(number) & jnp.isinf(number)
 
@@ -53,8 +53,8 @@ AFTER = OpDef(
     layout=_layout_after,
     fold=lambda x, *others: x,
     cost=free,
-    doc="The operand x, computed after `others`: XLA may then write it over what they are computed "
-    "from. One element of each of these is looked at. All dtypes and shapes.",
+    doc="The operand x, computed after `others`. XLA may then overwrite the operands of `others`. "
+    "One element of each of `others` is read. All dtypes and shapes.",
 )
 
 
@@ -67,14 +67,14 @@ FENCE = OpDef(
     name="Fence",
     signature="x -> y",
     precision="follow",
-    attrs={"number": Attr("int", doc="fences of one value with different numbers stay apart")},
+    attrs={"number": Attr("int", doc="fences of one value with different numbers are not merged")},
     infer=lambda ctx, x, *, number: x,
     lower=_lower_fence,
     gradient=lambda ctx, node, dy: [dy],
     layout=of_elements(moves(lambda ctx, node, axis: (axis, None))),
     cost=free,
-    doc="The operand, which XLA may not merge with x or look through: what is computed from it is "
-    "computed a second time, rather than kept for two uses. All dtypes. Source: "
+    doc="The operand as a value that XLA does not identify with x. Results computed from it are "
+    "computed a second time instead of being kept for two uses. All dtypes. Source: "
     "`jax.lax.optimization_barrier`.",
 )
 

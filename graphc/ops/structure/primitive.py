@@ -1,4 +1,4 @@
-"""`Primitive`: any primitive of JAX's as a node, for those that no operator of ours stands for."""
+"""`Primitive`: a node for any JAX primitive that has no operator in graphc."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.core.declared import ATTRS, checked, declared, structs
 from graphc.ops.structure.primitive_params import decode
 
-# Those whose parameters hold functions, which JAX's own function for the user puts there.
+# Primitives whose parameters hold functions. JAX's public functions supply them.
 _SCATTERS: Mapping[str, Callable[..., Any]] = {
     "scatter": lax.scatter,
     "scatter-add": lax.scatter_add,
@@ -34,12 +34,12 @@ _PRIMITIVES: Mapping[str, Any] = {
 
 
 def is_scatter(name: str) -> bool:
-    """Whether a primitive scatters, which `Primitive` knows without the function it holds."""
+    """Whether `name` is a scatter; `Primitive` needs no function parameters for these."""
     return name in _SCATTERS
 
 
 def is_known(name: str) -> bool:
-    """Whether JAX has a primitive of that name where everybody may reach it."""
+    """Whether JAX has a public primitive of this name."""
     return name in _PRIMITIVES
 
 
@@ -64,7 +64,7 @@ def _lower(
         raise LoweringError(
             f"Primitive {ctx.node.name!r}: JAX {jax.__version__} has no primitive {primitive!r}",
             source=ctx.node.source,
-            hint="run it with the JAX that it was imported with, or import it again",
+            hint="run it with the JAX version that it was imported with, or import it again",
         )
     results = known.bind(*values, **given_params)
     listed = results if known.multiple_results else [results]
@@ -83,8 +83,8 @@ PRIMITIVE = OpDef(
     },
     infer=_infer,
     lower=_lower,
-    doc="A primitive of JAX's. `gc.from_jax` makes it of what has no operator. Differentiated by "
-    "`jax.vjp`. All dtypes.",
+    doc="A JAX primitive. `gc.from_jax` uses it for primitives without an operator. Its gradient "
+    "is that of `jax.vjp`. All dtypes.",
 )
 
 OPS: tuple[OpDef, ...] = (PRIMITIVE,)

@@ -1,7 +1,7 @@
-"""Parameters of JAX's primitives as attributes of kind `attrs`, and back.
+"""Conversion between the parameters of JAX's primitives and attributes of kind `attrs`.
 
-Numbers, strings, dtypes, sizes, arrays and tuples stand as they are; members of an enumeration
-and records, both of JAX's public classes, as mappings that name their class.
+Numbers, strings, dtypes, sizes, arrays and tuples are unchanged. Enumeration members and records of
+JAX's public classes become mappings that name their class.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _CLASSES: Mapping[str, type] = {
 
 
 class NotPlain(Exception):
-    """A parameter that cannot be written: a function, a jaxpr, an object; the text says which."""
+    """A parameter that cannot be encoded, such as a function or a jaxpr. The text names it."""
 
 
 def encode(params: Mapping[str, Any], dim: Callable[[Any], Dim]) -> dict[str, Any]:
-    """The parameters as plain data; `dim` makes a dim of ours of one of JAX's.
+    """The parameters as plain data. `dim` converts JAX's dims to graphc's.
 
     Raises:
-        NotPlain: one of them cannot be written.
+        NotPlain: a parameter cannot be encoded.
     """
     return {name: _encode(name, value, dim) for name, value in params.items()}
 
@@ -59,7 +59,7 @@ def _encode(name: str, value: Any, dim: Callable[[Any], Dim]) -> Any:
 
 
 def _parts(value: Any) -> Mapping[str, Any]:
-    """What a member of an enumeration or a record is made of again."""
+    """The values from which an enumeration member or a record can be rebuilt."""
     if isinstance(value, enum.Enum):
         return {"member": value.name}
     if is_dataclass(value):
@@ -69,7 +69,7 @@ def _parts(value: Any) -> Mapping[str, Any]:
 
 
 def decode(params: Mapping[str, Any], dim: Callable[[Dim], Any]) -> dict[str, Any]:
-    """What `encode` was given; `dim` makes a dim of JAX's of one of ours."""
+    """Undoes `encode`. `dim` converts graphc's dims to JAX's."""
     return {name: _decode(value, dim) for name, value in params.items()}
 
 

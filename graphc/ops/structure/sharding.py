@@ -1,4 +1,4 @@
-"""Shard: how a tensor lies on a mesh of devices; and `shard`, which says so of variables too."""
+"""Shard: annotates how a tensor or a variable is distributed over a mesh of devices."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def _lower_shard(ctx: LowerContext, x: Any, *, spec: Spec) -> Any:
 
 
 def _layout_shard(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
-    """The spec is stated again, for the node must not be taken for one that would do the same to
-    any piece of x, or to x of another shape: mesh axes may not divide that."""
+    """The plan repeats the spec, so that no pass applies the node to a piece of x or to another
+    shape: mesh axes may not divide that."""
     return LayoutPlan([x], [x], None if isinstance(x, Partial) else node.attrs)
 
 
@@ -49,14 +49,14 @@ SHARD = OpDef(
     name="Shard",
     signature="x -> y",
     precision="follow",
-    attrs={"spec": Attr("spec", doc="for each axis the mesh axes that it is cut along")},
+    attrs={"spec": Attr("spec", doc="the mesh axes along which each axis is split")},
     infer=_infer_shard,
     lower=_lower_shard,
     gradient=lambda ctx, node, dy: [ctx.ops.shard(dy, node.attrs["spec"])],
     layout=_layout_shard,
     cost=free,
-    doc="The operand, cut over the devices of a mesh as `spec` says; without a mesh, the operand. "
-    "The adjoint lies likewise. All dtypes. Source: GSPMD (Xu et al. 2021), "
+    doc="The operand, split over the devices of a mesh by `spec`; without a mesh, the operand. "
+    "The adjoint is split in the same way. All dtypes. Source: GSPMD (Xu et al. 2021), "
     "`jax.lax.with_sharding_constraint`.",
 )
 
@@ -66,29 +66,29 @@ def shard(x: V, spec: Any, *, name: str | None = None) -> V: ...
 @overload
 def shard(x: Any, spec: Any, *, name: str | None = None) -> Tensor: ...
 def shard(x: Any, spec: Any, *, name: str | None = None) -> Any:
-    """Says how `x` lies on the devices of a `gc.devices.Mesh`; without one it means nothing.
+    """Annotates how `x` is distributed over a `gc.devices.Mesh`. Without a mesh it has no effect.
 
-    The program stays the same program: what each device then computes, and what they exchange,
-    XLA works out from such annotations (GSPMD: Xu et al. 2021), so that a few are enough. Those of
-    Megatron-LM (Shoeybi et al. 2019) for a layer of two products: `(None, "model")` for the first
-    kernel, `("model", None)` for the second one.
+    The annotation does not change the meaning of the program. XLA derives from a few annotations
+    what each device computes and what the devices exchange (GSPMD: Xu et al. 2021). Megatron-LM
+    (Shoeybi et al. 2019) annotates a layer of two products with `(None, "model")` for the first
+    kernel and `("model", None)` for the second.
 
     Args:
-        x: a tensor; or a variable, which is then kept so, before the graph's first run. What an
-            optimizer keeps for it in its shape, under its name, lies likewise unless it has an
-            annotation of its own.
-        spec: for each axis None (whole), the name of an axis of the mesh, or a tuple of such
-            names (cut along all of them); entries left out at the end are None.
+        x: a tensor; or a variable, before the graph's first run. The optimizer's slots of the
+            variable's shape, under its name, are distributed in the same way unless they have
+            their own annotation.
+        spec: for each axis None (not split), the name of a mesh axis, or a tuple of such names
+            (split along all of them). Missing entries at the end are None.
 
     Returns:
-        `x` with that annotation: a new tensor, or the variable itself.
+        `x` with the annotation: a new tensor, or the variable itself.
 
     Raises:
-        AttributeValueError: no such spec, or a mesh axis twice in it.
-        ShapeError: more entries than axes.
+        AttributeValueError: `spec` is invalid, or it names a mesh axis twice.
+        ShapeError: `spec` has more entries than `x` has axes.
         GraphFinalizedError: the graph of the variable has run.
 
-    Whether a mesh has these axes, and sizes divide by them, is checked when it is compiled.
+    Compilation checks that the mesh has these axes and that the sizes divide by them.
 
     >>> import graphc as gc
     >>> with gc.Graph() as g:

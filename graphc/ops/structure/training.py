@@ -1,8 +1,7 @@
-"""Marks of a training step: where its gradients begin and end, and what it updates.
+"""Markers of a training step: the start and end of its gradients, and its updates.
 
-`minimize` sets them, for passes that change how a step is calculated to find it by: the scale of
-the loss, micro-batches, float32 for all that comes after the gradients. They do nothing by
-themselves.
+`minimize` adds them, and passes find the step by them: loss scaling, micro-batches, and mixed
+precision, which uses float32 after the gradients. The markers compute nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ LOSS_ADJOINT = OpDef(
     differentiable=False,
     layout=same_layout,
     cost=free,
-    doc="The adjoint that the gradients of a training step begin with: the operand. Floating.",
+    doc="The operand, which is the adjoint of the loss of a training step. Floating.",
 )
 
 GRADIENTS = OpDef(
@@ -47,7 +46,7 @@ GRADIENTS = OpDef(
             "int",
             default=1,
             check=lambda count: count > 0,
-            must="be how many micro-batches they are summed over, at least 1",
+            must="be the number of micro-batches to sum over, at least 1",
         ),
     },
     infer=lambda ctx, *types, step, accumulate: types,
@@ -55,21 +54,21 @@ GRADIENTS = OpDef(
     gradient=lambda ctx, node, *adjoints: list(adjoints),
     layout=_each_as_it_lies,
     cost=free,
-    doc="The gradients of a training step, as they are: what comes before is calculated once for "
-    "each of `accumulate` micro-batches, where a pass sees to it. All dtypes.",
+    doc="The operands, which are the gradients of a training step. A pass may compute the nodes "
+    "before it once for each of `accumulate` micro-batches. All dtypes.",
 )
 
 
 def _infer_updated(ctx: InferContext, *types: TensorType, step: str) -> tuple[TensorType, ...]:
     count = len(types) // 2
-    ctx.require(len(types) == 2 * count, "as many new values as old ones are needed")
+    ctx.require(len(types) == 2 * count, "the numbers of old and new values differ")
     for old, new in zip(types[:count], types[count:], strict=True):
-        ctx.require(old == new, f"an old value is {old}, and the new one {new}")
+        ctx.require(old == new, f"an old value is {old}, but its new value is {new}")
     return types[count:]
 
 
 def _updated_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    """Old values in pieces where new ones are, and the other way round: their types are equal."""
+    """If an old or a new value is sharded, the old one is required in the same layout."""
     old, new = operands[: len(node.outputs)], operands[len(node.outputs) :]
     beside = [b if Sharded in (type(a), type(b)) else a for a, b in zip(old, new, strict=True)]
     return LayoutPlan([*beside, *new], new, fill={})
@@ -91,8 +90,8 @@ UPDATED = OpDef(
     gradient=_updated_gradient,
     layout=_updated_layout,
     cost=free,
-    doc="The new values of what a training step updates; operands are the old values, then the "
-    "new ones. All dtypes.",
+    doc="The new values of the state that a training step updates. The operands are the old "
+    "values, then the new ones. All dtypes.",
 )
 
 
@@ -104,12 +103,12 @@ def loss_adjoint(one: Tensor, step: str) -> Tensor:
 def step_gradients(
     gradients: Sequence[Tensor], step: str, accumulate: int = 1
 ) -> tuple[Tensor, ...]:
-    """`gradients`, marked as those of the training step `step`."""
+    """`gradients`, marked as the gradients of the training step `step`."""
     return emit_node(GRADIENTS, gradients, step=step, accumulate=accumulate).outputs
 
 
 def step_updates(old: Sequence[Tensor], new: Sequence[Tensor], step: str) -> tuple[Tensor, ...]:
-    """`new`, marked as what the training step `step` makes of `old`.
+    """`new`, marked as the values to which the training step `step` updates `old`.
 
     Raises:
         ShapeError: their types differ.

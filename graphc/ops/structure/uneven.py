@@ -1,6 +1,6 @@
-"""Pieces of a batch that does not divide by the replicas: padding behind the real rows.
+"""Pieces of a batch that does not divide by the number of replicas: padding follows the real rows.
 
-As the collectives, these stand in local programs only, where the replicate pass puts them.
+Like the collectives, these operators occur in local programs only; the replicate pass adds them.
 """
 
 from __future__ import annotations
@@ -12,22 +12,21 @@ from jax import lax
 from jax import numpy as jnp
 
 from graphc.ir.dtypes import DType, is_floating
-from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
+from graphc.ops.core.axes import AXIS
 from graphc.ops.core.cost_rules import moves_only, picks
 from graphc.ops.core.precision import greatest_finite, highest, lowest
-from graphc.ops.structure.collective import axis_name_of, refuse_layout
-
-_AXIS = Attr("int", check=lambda v: v >= 0, must="be counted from the front")
-_COUNT = Attr("int", check=lambda v: v > 0, must="be a positive int")
+from graphc.ops.structure.collective import POSITIVE, axis_name_of, local_operator
 
 
 def neutral(reduction: str, dtype: DType) -> Any:
-    """What leaves the "sum", "max" or "min" of others as it is."""
+    """The value that does not change the "sum", "max" or "min" of others."""
     if reduction == "sum":
         return np.zeros((), dtype)
     found = lowest(dtype) if reduction == "max" else highest(dtype)
-    if is_floating(dtype) and not np.isinf(found.astype(np.float32)):  # some 8-bit floats have none
+    # Some 8-bit floats have no infinity.
+    if is_floating(dtype) and not np.isinf(found.astype(np.float32)):
         found = dtype.type(greatest_finite(dtype) * (-1 if reduction == "max" else 1))
     return np.asarray(found, dtype)
 
@@ -71,33 +70,27 @@ def _lower_fill_padding(ctx: LowerContext, x: Any, fill: Any, *, axis: int, size
     return jnp.where(places < size, x, fill)
 
 
-PADDED_PIECE = OpDef(
-    name="PaddedPiece",
-    signature="x -> y",
-    precision="wide",
-    attrs={"axis": _AXIS, "replicas": _COUNT, "piece": _COUNT},
+PADDED_PIECE = local_operator(
+    "PaddedPiece",
+    "x -> y",
+    attrs={"axis": AXIS, "replicas": POSITIVE, "piece": POSITIVE},
     infer=_infer_padded_piece,
     lower=_lower_padded_piece,
-    differentiable=False,
-    layout=refuse_layout,
     cost=picks,
-    doc="This replica's piece of x, of `piece` elements along `axis`. Behind the last element of x "
-    "it is repeated: what is computed from padding is then no worse than what is computed from "
-    "x. All dtypes.",
+    doc="This replica's piece of x: `piece` elements along `axis`. The padding repeats the last "
+    "element of x, so that computing with it is as safe as computing with x. All dtypes.",
 )
 
-FILL_PADDING = OpDef(
-    name="FillPadding",
-    signature="x, fill -> y",
+FILL_PADDING = local_operator(
+    "FillPadding",
+    "x, fill -> y",
     precision="follow",
-    attrs={"axis": _AXIS, "size": _COUNT},
+    attrs={"axis": AXIS, "size": POSITIVE},
     infer=_infer_fill_padding,
     lower=_lower_fill_padding,
-    differentiable=False,
-    layout=refuse_layout,
     cost=moves_only,
-    doc="This replica's piece x of a value that has `size` elements along `axis`, with `fill`, "
-    "which broadcasts, in the place of what is behind them. All dtypes.",
+    doc="This replica's piece x of a value with `size` elements along `axis`. The elements after "
+    "these become `fill`, which is broadcast. All dtypes.",
 )
 
 OPS: tuple[OpDef, ...] = (PADDED_PIECE, FILL_PADDING)

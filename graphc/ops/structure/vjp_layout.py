@@ -1,4 +1,4 @@
-"""How the adjoints that `VJP` computes lie, told by the layout rule of the operator itself."""
+"""The layout rule of `VJP`, derived from the rule of the differentiated operator."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def differentiated(node: Node, catalogue: Mapping[str, OpDef]) -> Node:
 
 
 def vjp_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    """Each replica pulls back what its own pieces of the results come from.
+    """Each replica pulls back the adjoints of its own pieces of the results.
 
-    The adjoint of a piece is a piece. A whole operand that pieces of results come from gets a
-    term of its adjoint on every replica.
+    The adjoint of a sharded operand is sharded. For a replicated operand, each replica computes one
+    term of its adjoint.
     """
     own = differentiated(node, ctx.catalogue)
     if own.op.layout is None:
@@ -40,14 +40,14 @@ def vjp_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
     required = [REPLICATED if layout == SUM else layout for layout in plan.results]
     results = [lies[i] for i in node.attrs["wrt"]]
     local = None if plan.attrs is None else {"attrs": {**own.attrs, **plan.attrs}}
-    # Of sums over the batch padding is no part only if it is finite, which nobody knows here.
+    # Padding adds nothing to sums over the batch only if it is finite, which is unknown here.
     fill = None if SUM in results else _fill(plan)
     return LayoutPlan([*plan.operands, *required], results, local, fill=fill)
 
 
 def _fill(plan: LayoutPlan) -> Mapping[int, Fill] | None:
-    """Padding for which pulling back gives zeros: what adds nothing to results, and zeros for the
-    adjoints of padding."""
+    """Padding whose adjoint is zero: operands that add nothing to the results, and zeros as the
+    adjoints of the padding."""
     fill = plan.fill
     if fill is None:
         if not all(isinstance(layout, Sharded) for layout in plan.results):
@@ -58,7 +58,7 @@ def _fill(plan: LayoutPlan) -> Mapping[int, Fill] | None:
 
 
 def _adjoints(plan: LayoutPlan) -> Sequence[Layout] | None:
-    """Where the adjoints of the operands lie; None where pulling back by pieces would be wrong."""
+    """The layouts of the operands' adjoints; None where pulling back by pieces would be wrong."""
     cut = [isinstance(layout, Sharded) or layout == SUM for layout in plan.results]
     if plan.fold_replica or not all(cut):
         return None

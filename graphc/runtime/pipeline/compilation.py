@@ -37,7 +37,14 @@ from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.core.lazy import Lazy
 from graphc.runtime.feeds.feeds import bind_feeds
 from graphc.runtime.pipeline.request import CompileRequest
-from graphc.runtime.targets.backends import Backend, OneDevice, OnMesh, Partitioned, Replicas
+from graphc.runtime.targets.backends import (
+    Backend,
+    LoweringTask,
+    OneDevice,
+    OnMesh,
+    Partitioned,
+    Replicas,
+)
 from graphc.runtime.targets.jax_program import InJax, JaxProgram
 from graphc.runtime.targets.prepare import bind
 
@@ -243,7 +250,7 @@ class Compilation:
         # If a callback raises or a check fails, donated state would be lost.
         if calls_back(local) or options.check_numerics:
             options = replace(options, donate=False)
-        return self.backend.in_jax(local, layout, options, steps, budget)
+        return self.backend.in_jax(LoweringTask(local, layout, options, steps, budget))
 
 
 def _refuse_calls_back(program: Program) -> None:

@@ -13,8 +13,9 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import jax
 
 from graphc.errors import ExecutionError, MemoryLimitError
+from graphc.ir.costs import bytes_of
 from graphc.ir.program import Program
-from graphc.passes.core.peak import bytes_of, peak
+from graphc.passes.core.peak import peak
 from graphc.passes.manager import PassReport
 from graphc.passes.memory.recompute import Recompute
 

@@ -71,17 +71,10 @@ def compile(
         MemoryLimitError: the program does not fit into the memory of `machine`.
         CacheError: other users have access to the folder that `options.cache` names.
     """
-    return _begin(
-        graph,
-        fetches,
-        feeds,
-        strategy=strategy,
-        options=options,
-        soft=soft_placement,
-        log=log_placement,
-        steps=steps,
-        machine=machine,
-    ).wait()
+    step = _begin(
+        graph, fetches, feeds, strategy, options, soft_placement, log_placement, steps, machine
+    )
+    return step.wait()
 
 
 def compile_async(
@@ -103,15 +96,7 @@ def compile_async(
     the program, `result()` of the future raises the error.
     """
     step = _begin(
-        graph,
-        fetches,
-        feeds,
-        strategy=strategy,
-        options=options,
-        soft=soft_placement,
-        log=log_placement,
-        steps=steps,
-        machine=machine,
+        graph, fetches, feeds, strategy, options, soft_placement, log_placement, steps, machine
     )
     return in_background(step.wait)
 
@@ -120,7 +105,6 @@ def _begin(
     graph: Graph,
     fetches: Any,
     feeds: Mapping[Any, Any] | None,
-    *,
     strategy: Strategy | None,
     options: CompileOptions | None,
     soft: bool,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 
@@ -21,6 +21,24 @@ from graphc.runtime.targets.partitioned import on_devices
 from graphc.runtime.targets.prepare import Prepared
 from graphc.runtime.targets.replicated import on_replicas
 from graphc.runtime.targets.sharded import on_mesh
+
+
+class LoweringTask(NamedTuple):
+    """A physical program, and how to lower it.
+
+    Attributes:
+        program: the result of `Backend.physical`.
+        layout: the layout of the state.
+        options: see `CompileOptions`.
+        steps: the same value as for `Backend.physical`.
+        budget: of memory, see `passes.recompute`; None means no recomputation.
+    """
+
+    program: Program
+    layout: StateLayout
+    options: CompileOptions
+    steps: int | None
+    budget: int | None
 
 
 class Backend(Protocol):
@@ -45,19 +63,8 @@ class Backend(Protocol):
     def physical(self, program: Program, layout: StateLayout, steps: int | None) -> Program:
         """The program with the buffers of `layout` for state. If `steps` is given, it is a loop."""
 
-    def in_jax(
-        self,
-        program: Program,
-        layout: StateLayout,
-        options: CompileOptions,
-        steps: int | None,
-        budget: int | None,
-    ) -> InJax:
+    def in_jax(self, task: LoweringTask) -> InJax:
         """A physical program as a JAX function.
-
-        Args:
-            steps: the same value as for `physical`.
-            budget: of memory, see `passes.recompute`; None means no recomputation.
 
         Raises:
             LayoutError: the strategy cannot be followed.
@@ -86,14 +93,8 @@ class OneDevice(_Looping):
     def devices(self) -> Sequence[jax.Device]:
         return [self.device]
 
-    def in_jax(
-        self,
-        program: Program,
-        layout: StateLayout,
-        options: CompileOptions,
-        steps: int | None,
-        budget: int | None,
-    ) -> InJax:
+    def in_jax(self, task: LoweringTask) -> InJax:
+        program, layout, options, _, budget = task
         return on_one_device(program, layout, options, self.device, budget)
 
 
@@ -119,14 +120,8 @@ class Partitioned:
     def physical(self, program: Program, layout: StateLayout, steps: int | None) -> Program:
         return physical(program, layout)  # the host runs the steps
 
-    def in_jax(
-        self,
-        program: Program,
-        layout: StateLayout,
-        options: CompileOptions,
-        steps: int | None,
-        budget: int | None,
-    ) -> InJax:
+    def in_jax(self, task: LoweringTask) -> InJax:
+        program, layout, options, steps, _ = task
         return on_devices(program, layout, options, self.named, self.base, steps)
 
 
@@ -151,14 +146,8 @@ class Replicas(_Looping):
     def parallel(self) -> Mapping[str, Any]:
         return self.strategy.meaning()
 
-    def in_jax(
-        self,
-        program: Program,
-        layout: StateLayout,
-        options: CompileOptions,
-        steps: int | None,
-        budget: int | None,
-    ) -> InJax:
+    def in_jax(self, task: LoweringTask) -> InJax:
+        program, layout, options, _, budget = task
         return on_replicas(program, layout, options, self.strategy, self.sources, budget)
 
 
@@ -183,14 +172,8 @@ class OnMesh(_Looping):
     def parallel(self) -> Mapping[str, Any]:
         return self.strategy.meaning()
 
-    def in_jax(
-        self,
-        program: Program,
-        layout: StateLayout,
-        options: CompileOptions,
-        steps: int | None,
-        budget: int | None,
-    ) -> InJax:
+    def in_jax(self, task: LoweringTask) -> InJax:
+        program, layout, options, _, _ = task
         feeds = feed_specs(self.prepared.functional)
         lines = self.prepared.shard_sources
         return on_mesh(program, layout, options, self.strategy, feeds, lines)

@@ -88,10 +88,9 @@ def on_replicas(
     if options.check_numerics and _is_uneven(program, len(devices)):
         whole = dict.fromkeys(program.batch_axes, WHOLE)  # the padding may contain a NaN
         notes = [*notes, "numerics are checked, and the batch is uneven: each device has all of it"]
-    replicate = Replicate(len(devices), sources=sources, state_layouts=cut, input_layouts=whole)
-    start = time.perf_counter()
-    local = replicate.replicate(program)
-    tell_of("replicate", program, local.program, time.perf_counter() - start)
+    local = _replicated(
+        program, Replicate(len(devices), sources=sources, state_layouts=cut, input_layouts=whole)
+    )
     platform = devices[0].platform
     bucket_bytes = strategy.bucket_bytes_on(platform)
     exchanges = _exchanges(platform, len(devices), bucket_bytes, budget)
@@ -107,21 +106,21 @@ def on_replicas(
     wide = needs_x64(program)
     jitted, arguments = _jitted(program, local, order, options, devices)
     interface = interface_of(
-        program,
-        order,
-        layout,
-        options,
-        kind=REPLICATED,
-        wide=wide,
-        replicas=len(devices),
-        inputs=local.inputs,
-        outputs=local.outputs,
-        notes=(*notes, *local.notes),
-        checks=checks,
-    )
+        program, order, layout, options,
+        kind=REPLICATED, wide=wide, replicas=len(devices), inputs=local.inputs,
+        outputs=local.outputs, notes=(*notes, *local.notes), checks=checks,
+    )  # fmt: skip
     interface = replace(interface, homes=homes_of(interface.buffers, cut))
     joining = joining_options(platform, bucket_bytes)
     return JaxProgram(interface, devices, program, jitted, arguments, plain, report, joining)
+
+
+def _replicated(program: Program, replicate: Replicate) -> Local:
+    """The program of one replica. The step is reported to watchers of the passes."""
+    start = time.perf_counter()
+    local = replicate.replicate(program)
+    tell_of("replicate", program, local.program, time.perf_counter() - start)
+    return local
 
 
 def _exchanges(platform: str, replicas: int, bucket_bytes: int, budget: int | None) -> list[Pass]:

@@ -12,8 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from graphc.ir.dtypes import is_complex, is_floating
-from graphc.passes.core.lossless import float_info
+from graphc.ir.dtypes import float_info, is_complex, is_floating
 from graphc.passes.core.validate import tolerance_of
 from graphc.runtime.buffers.packing import pack, place_on, unpack
 from graphc.runtime.core.interrupts import uninterrupted

@@ -39,7 +39,7 @@ from graphc.runtime.step.compiler import (
     shape_of,
 )
 from graphc.runtime.step.executable import Executable
-from graphc.runtime.targets.prepare import prepare
+from graphc.runtime.targets.prepare import Prepared, prepare
 from graphc.runtime.tuning.estimates import Estimates
 from graphc.runtime.tuning.search import Search
 from graphc.runtime.tuning.tuning_report import Tuning
@@ -93,11 +93,7 @@ def tune(
     """
     begin = time.perf_counter()
     FORKING.use_devices()
-    if not isinstance(graph, Graph):
-        raise GraphError(
-            f"the first argument must be a graph, got {type(graph).__name__}",
-            hint="gc.tune(graph, fetches, feeds)",
-        )
+    _check_graph(graph)
     _check_number("seconds", seconds)
     if tolerance is not None:
         _check_number("tolerance", tolerance, above=False)
@@ -108,11 +104,7 @@ def tune(
     fetch_set = FetchSet.of(graph, fetches, by_tensor)
     given = {tensor: _as_fed(tensor, by_tensor[tensor]) for tensor in fetch_set.feeds}
     prepared = prepare(graph, fetch_set.nest.distinct, fetch_set.feeds, options)
-    if calls_back(prepared.functional):
-        raise GraphError(
-            "a program that calls back into Python is not tuned: each trial would call it",
-            hint="tune fetches that do without gc.print and host functions",
-        )
+    _refuse_callbacks(prepared)
     shapes = [shape_of(tensor, value) for tensor, value in given.items()]
     described = checked_machine(machine, "tune")
     request = CompileRequest(prepared, shapes, options, strategy, count, machine=described)
@@ -129,12 +121,27 @@ def tune(
     values = [
         _value(t, v, shape, count) for (t, v), shape in zip(given.items(), shapes, strict=True)
     ]
-
     search = Search(
         make, compilation, layout, initial_values(graph), values, tolerance, begin + seconds
     )
     graph.finalize()
     return search.run(progress)
+
+
+def _check_graph(graph: object) -> None:
+    if not isinstance(graph, Graph):
+        raise GraphError(
+            f"the first argument must be a graph, got {type(graph).__name__}",
+            hint="gc.tune(graph, fetches, feeds)",
+        )
+
+
+def _refuse_callbacks(prepared: Prepared) -> None:
+    if calls_back(prepared.functional):
+        raise GraphError(
+            "a program that calls back into Python is not tuned: each trial would call it",
+            hint="tune fetches that do without gc.print and host functions",
+        )
 
 
 def _tunable(options: CompileOptions | None) -> CompileOptions:

@@ -81,7 +81,7 @@ def test_a_while_that_fits() -> None:
         ("length=5}", "length=6}", "lengths of xs differ, 5 and 6"),
         ("condition(i: i32[], ", "condition(i: i32[], j: i32[], ", "takes 3 values, and gets 2"),
         ("condition(i: i32[], c: f32[3])", "condition(i: i32[], c: f32[4])", "differ, 3 and 4"),
-        ("return r0 = %1\n", "return r0 = %0\n", r"must give one bool, got i32\[\]"),
+        ("return r0 = %1\n", "return r0 = %0\n", r"must return one bool, got i32\[\]"),
         ("return r0 = %1\n", "return r0 = %1, r1 = %1\n", r"one bool, got bool\[\], bool\[\]"),
     ],
 )

@@ -128,7 +128,7 @@ def test_the_backward_loop_costs_what_the_forward_one_did(graph) -> None:
 def test_without_a_greatest_count_there_is_no_gradient(graph) -> None:
     w = gc.placeholder((), name="w")
     y = gc.while_loop(lambda c: c < 9.0, lambda c: c * 2.0, w)
-    with pytest.raises(GradientError, match="how many trips it makes at most") as caught:
+    with pytest.raises(GradientError, match="maximum number of iterations is not known") as caught:
         gc.gradients(y, w)
     line = test_without_a_greatest_count_there_is_no_gradient.__code__.co_firstlineno + 2
     assert f"test_while_loop.py:{line}" in str(caught.value)
@@ -175,7 +175,7 @@ def test_gradient_of_a_variable_that_the_loop_reads(graph) -> None:
 
 def test_a_condition_must_not_assign(graph) -> None:
     v = gc.variable(0.0, name="v")
-    with pytest.raises(GraphError, match="While: the condition assigns, draws"):
+    with pytest.raises(GraphError, match="While: the condition assigns a variable, draws"):
         gc.while_loop(lambda c: v.assign(v + 1.0) < 3.0, lambda c: c, 0.0)
 
 

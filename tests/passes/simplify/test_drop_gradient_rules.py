@@ -7,7 +7,7 @@ import numpy as np
 import graphc as gc
 from graphc.ir.program import Program
 from graphc.ops.control.custom_gradient import undifferentiable, with_gradient
-from graphc.passes.simplify.drop_gradient_rules import DropGradientRules
+from graphc.passes.simplify.drop_marks import DropGradientRules
 from tests.near import assert_near
 from tests.passes.check import check, check_stays
 
