@@ -13,7 +13,8 @@ from graphc.errors import AttributeValueError, GraphcError, GraphError
 from graphc.ir.dims import Shape, symbol
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.graph import Graph
-from graphc.ir.node import Operand, Tensor
+from graphc.ir.node import Tensor
+from graphc.ir.operand import Operand
 from graphc.ir.scopes import current_graph
 from graphc.ir.source import current_source
 from graphc.ops.core.emit import convert, emit

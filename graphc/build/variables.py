@@ -20,8 +20,9 @@ from graphc.errors import (
 from graphc.ir.dtypes import FLOAT32, DType, as_dtype, is_inexact, kind_of
 from graphc.ir.graph import Graph
 from graphc.ir.host_values import fitted, read
-from graphc.ir.node import Operand, Tensor, describe_tensors
+from graphc.ir.node import Tensor, describe_tensors
 from graphc.ir.opdef import Effects
+from graphc.ir.operand import Operand
 from graphc.ir.program import effects_of
 from graphc.ir.scopes import AMBIENT, current_graph, requested_device
 from graphc.ir.source import Source, current_source

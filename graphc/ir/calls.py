@@ -50,9 +50,9 @@ def explain_all(namespace: dict[str, Any], package: str) -> None:
             continue
         if value.__module__.startswith(package):
             home = vars(sys.modules[value.__module__])
-            known = home.get(value.__name__)
+            known: Any = home.get(value.__name__)
             if known is value:
-                home[value.__name__] = known = explained(value)
+                known = home[value.__name__] = explained(value)
             namespace[name] = known if inspect.unwrap(known) is value else explained(value)
 
 

@@ -70,12 +70,12 @@ class DimExpr:
             isinstance(other, DimExpr) and self._hash == other._hash and self.terms == other.terms
         )
 
-    def __add__(self, other: Dim) -> Dim:
+    def __add__(self, other: Any) -> Dim:
         if not isinstance(other, (int, DimExpr)):
             return _with_number("add", self, other)
         return _from_terms(self.terms + _terms(other))
 
-    def __mul__(self, other: Dim) -> Dim:
+    def __mul__(self, other: Any) -> Dim:
         if isinstance(other, int):  # by far the most frequent, and needs no sorting
             if other == 1:
                 return self
@@ -89,7 +89,7 @@ class DimExpr:
             tuple((tuple(sorted(a + b, key=str)), p * q) for a, p in self.terms for b, q in right)
         )
 
-    def __sub__(self, other: Dim) -> Dim:
+    def __sub__(self, other: Any) -> Dim:
         if not isinstance(other, (int, DimExpr)):
             return _with_number("subtract", self, other)
         return self + (-other)
@@ -97,12 +97,12 @@ class DimExpr:
     def __neg__(self) -> Dim:
         return self * -1
 
-    def __floordiv__(self, other: Dim) -> Dim:
+    def __floordiv__(self, other: Any) -> Dim:
         if not isinstance(other, (int, DimExpr)):
             return _with_number("floor_divide", self, other)
         return floor_division(self, other)
 
-    def __rsub__(self, other: int) -> Dim:
+    def __rsub__(self, other: Any) -> Dim:
         if not isinstance(other, int):
             return _with_number("subtract", other, self)
         return -self + other

@@ -27,7 +27,7 @@ Axes = int | Sequence[int] | None
 
 # The functions behind `x + y`, `x[i]`, `x.sum()` and `v.assign(t)`. `graphc.ops`, a higher layer,
 # fills the table once.
-_METHODS: dict[str, Callable[..., Any]] = {}
+_METHODS: dict[str, Callable[..., Tensor]] = {}
 
 
 def bind_methods(table: Mapping[str, Callable[..., Any]]) -> None:
@@ -395,7 +395,8 @@ class Operand(Uncopied):
         """The slices along the first axis, if its size is an int: those of `gc.unstack`."""
         shape = self.type.shape
         if shape and isinstance(shape[0], int):
-            return iter(_METHODS["unstack"](self))
+            slices: Any = _METHODS["unstack"](self)
+            return iter(slices)
         what = f"its first axis has the size {shape[0]}" if shape else "it is a scalar"
         raise GraphError(
             f"{self!r} cannot be iterated over while the graph is built: {what}",

@@ -13,8 +13,9 @@ from graphc.build.specs import TensorSpec
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
 from graphc.ir.dims import symbol
 from graphc.ir.graph import Graph
-from graphc.ir.node import Operand, Tensor, describe_tensors
+from graphc.ir.node import Tensor, describe_tensors
 from graphc.ir.opdef import Effects
+from graphc.ir.operand import Operand
 from graphc.ir.program import effects_of
 from graphc.ir.scopes import AMBIENT, building, control_inputs, name_scope
 from graphc.ir.source import current_source

@@ -26,10 +26,9 @@ from graphc.ops.arrays.gathering import fill_value_of
 from graphc.ops.arrays.indexing import scatter_add, take
 from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.arrays.slicing import slice_
-from graphc.ops.core.emit import constant, to_dtype
+from graphc.ops.core.emit import constant, dim_value, to_dtype
 from graphc.ops.elementwise.arithmetic import clip, maximum
 from graphc.ops.elementwise.comparison import greater_equal, less, logical_and, where
-from graphc.ops.structure.state import dim_value
 
 Axes = tuple[int, ...]
 _Label = tuple[str, int]

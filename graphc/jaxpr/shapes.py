@@ -12,7 +12,7 @@ from graphc.ops.arrays.joining import concatenate, split
 from graphc.ops.arrays.shape import broadcast_to, reshape, tile, transpose
 from graphc.ops.arrays.slicing import flip, pad_with, slice_
 from graphc.ops.arrays.stacking import stack, unstack
-from graphc.ops.structure.state import dim_value
+from graphc.ops.core.emit import dim_value
 
 
 def _reshape(eqn: Equation, x: Tensor) -> Tensor:

@@ -12,7 +12,8 @@ from jax.extend.core import InconclusiveDimensionOperation, Literal
 
 from graphc.errors import JaxImportError
 from graphc.ir.dtypes import is_64bit
-from graphc.ir.node import Operand, Tensor
+from graphc.ir.node import Tensor
+from graphc.ir.operand import Operand
 from graphc.ir.scopes import AMBIENT
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType

@@ -10,10 +10,9 @@ from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Rule, known_int
 from graphc.ops.arrays import dynamic_slicing
 from graphc.ops.arrays.slicing import slice_
-from graphc.ops.core.emit import to_dtype
+from graphc.ops.core.emit import dim_value, to_dtype
 from graphc.ops.elementwise.arithmetic import maximum
 from graphc.ops.elementwise.comparison import greater_equal, less_equal, logical_and
-from graphc.ops.structure.state import dim_value
 
 
 def dynamic_slice(x: Tensor, starts: Sequence[Tensor], sizes: Shape) -> Tensor:

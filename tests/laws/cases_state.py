@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from graphc.errors import DTypeError, GraphError
-from graphc.ops.core.emit import cast, constant, emit
-from graphc.ops.structure.state import DIM_VALUE, VJP, identity, stop_gradient
+from graphc.ops.core.emit import DIM_VALUE, cast, constant, emit
+from graphc.ops.structure.state import VJP, identity, stop_gradient
 from tests.laws.case import Bad, Case, In
 
 TABLE = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -244,7 +244,7 @@ def test_optimizers_that_cannot_refer_to_a_tensor():
         )
         with pytest.raises(gc.errors.JaxImportError, match="its state begins with a value of"):
             gc.minimize(gc.sum(v), begins)
-        with pytest.raises(gc.errors.JaxImportError, match="it makes the tensor .* whenever it"):
+        with pytest.raises(gc.errors.JaxImportError, match=r"it makes the tensor .* whenever it"):
             gc.minimize(gc.sum(v), optax.inject_hyperparams(optax.sgd)(learning_rate=rate))
 
 

@@ -21,14 +21,13 @@ from graphc.ops.arrays.joining import concatenate
 from graphc.ops.arrays.shape import broadcast_to, expand_dims, reshape, transpose
 from graphc.ops.control.scan import scan
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import convert, promote_inexact, to_dtype
+from graphc.ops.core.emit import convert, dim_value, promote_inexact, to_dtype
 from graphc.ops.core.precision import wide, wide_integer
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.arithmetic import add
 from graphc.ops.elementwise.comparison import greater, greater_equal, less, logical_and, where
 from graphc.ops.reductions.axiswise import argmax
 from graphc.ops.reductions.reduction import logsumexp, reduce_all, reduce_max, reduce_sum
-from graphc.ops.structure.state import dim_value
 
 __all__ = ["crf_log_likelihood", "crf_log_norm", "viterbi_decode"]
 

@@ -17,13 +17,12 @@ from graphc.ops.arrays.slicing import pad
 from graphc.ops.arrays.stacking import stack
 from graphc.ops.control.scan import scan
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import convert, to_dtype
+from graphc.ops.core.emit import convert, dim_value, to_dtype
 from graphc.ops.core.precision import wide, wide_integer
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.activation import log_softmax
 from graphc.ops.elementwise.comparison import equal, less, logical_or, not_equal, where
 from graphc.ops.reductions.reduction import logsumexp
-from graphc.ops.structure.state import dim_value
 
 __all__ = ["ctc_loss"]
 

@@ -7,14 +7,13 @@ from typing import Any
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import cast, convert, promote_operands
+from graphc.ops.core.emit import cast, convert, dim_value, promote_operands
 from graphc.ops.elementwise.activation import log_softmax
 from graphc.ops.elementwise.arithmetic import add, maximum, multiply
 from graphc.ops.elementwise.powers import square
 from graphc.ops.elementwise.transcendental import exp, softplus
 from graphc.ops.nn import loss
 from graphc.ops.reductions.reduction import reduce_mean, reduce_sum
-from graphc.ops.structure.state import dim_value
 
 __all__ = [
     "hinge_loss",

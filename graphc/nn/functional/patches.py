@@ -16,12 +16,11 @@ from graphc.ops.arrays.shape import expand_dims, reshape
 from graphc.ops.arrays.slicing import pad, slice_
 from graphc.ops.arrays.stacking import stack
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import constant, convert
+from graphc.ops.core.emit import constant, convert, dim_value
 from graphc.ops.elementwise.comparison import equal, isnan, logical_and, logical_or
 from graphc.ops.nn.pooling import max_pool
 from graphc.ops.nn.windows import sliding
 from graphc.ops.reductions.axiswise import argmax
-from graphc.ops.structure.state import dim_value
 
 __all__ = ["max_pool_with_argmax", "patches"]
 

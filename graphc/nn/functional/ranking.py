@@ -10,7 +10,7 @@ from graphc.ir.node import Tensor
 from graphc.ops.arrays.along_axis import take_along_axis
 from graphc.ops.arrays.shape import expand_dims
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import convert, to_dtype
+from graphc.ops.core.emit import convert, dim_value, to_dtype
 from graphc.ops.core.precision import wide_integer
 from graphc.ops.elementwise.comparison import (
     greater,
@@ -21,7 +21,6 @@ from graphc.ops.elementwise.comparison import (
     where,
 )
 from graphc.ops.reductions.reduction import reduce_sum
-from graphc.ops.structure.state import dim_value
 
 __all__ = ["in_top_k"]
 

@@ -13,11 +13,10 @@ from graphc.ops.arrays.creation import zeros
 from graphc.ops.arrays.scattering import put_along_axis
 from graphc.ops.arrays.shape import reshape
 from graphc.ops.core.checks import as_dims, refuse, same_shape
-from graphc.ops.core.emit import convert, to_dtype
+from graphc.ops.core.emit import convert, dim_value, to_dtype
 from graphc.ops.core.precision import wide_integer
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.comparison import less, where
-from graphc.ops.structure.state import dim_value
 
 __all__ = ["max_unpool"]
 

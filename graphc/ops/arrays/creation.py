@@ -19,9 +19,8 @@ from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import SHAPE, broadcast_to
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import moves_only
-from graphc.ops.core.emit import constant, convert, emit_one, to_dtype
+from graphc.ops.core.emit import constant, convert, dim_value, emit_one, to_dtype
 from graphc.ops.core.layout_rules import replicated
-from graphc.ops.structure.state import dim_value
 
 __all__ = ["arange", "full", "full_like", "iota", "ones", "ones_like", "zeros", "zeros_like"]
 

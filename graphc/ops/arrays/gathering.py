@@ -11,8 +11,9 @@ from jax import numpy as jnp
 from graphc.errors import DTypeError
 from graphc.ir.dims import Dim, Shape
 from graphc.ir.dtypes import BOOL, DType, is_integer, short_name
-from graphc.ir.node import Operand, Tensor
+from graphc.ir.node import Tensor
 from graphc.ir.opdef import Attr, InferContext
+from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import as_array, convert

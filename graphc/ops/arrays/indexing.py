@@ -40,12 +40,11 @@ from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import broadcast_axes
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import picks, times_operand
-from graphc.ops.core.emit import convert, emit_one, promote_operands, to_dtype
+from graphc.ops.core.emit import convert, dim_value, emit_one, promote_operands, to_dtype
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import summed, wide, wide_integer
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.arithmetic import remainder
-from graphc.ops.structure.state import dim_value
 
 __all__ = ["scatter_add", "take"]
 

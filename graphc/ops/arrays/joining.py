@@ -12,8 +12,9 @@ from jax import lax
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim, Shape
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
-from graphc.ir.node import Node, Operand, Tensor
+from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
+from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import ravel
 from graphc.ops.core.axes import normalize_axis

@@ -13,7 +13,8 @@ import numpy as np
 from graphc.errors import DTypeError
 from graphc.ir.dims import Dim, DimExpr, Shape
 from graphc.ir.dtypes import BOOL
-from graphc.ir.node import Operand, Tensor
+from graphc.ir.node import Tensor
+from graphc.ir.operand import Operand
 from graphc.ops.arrays.gathering import index_tensor
 from graphc.ops.arrays.gathering_nd import gather_at
 from graphc.ops.arrays.index_frames import index_vectors
@@ -22,9 +23,8 @@ from graphc.ops.arrays.shape import reshape
 from graphc.ops.arrays.slicing import flip, slice_
 from graphc.ops.core.broadcasting import joint_shape
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import as_array, convert
+from graphc.ops.core.emit import as_array, convert, dim_value
 from graphc.ops.core.ranges import in_range
-from graphc.ops.structure.state import dim_value
 
 _READ = "x[...]"  # what the user wrote, for errors
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from graphc.ir.dtypes import BOOL
-from graphc.ir.node import Operand, Tensor
+from graphc.ir.node import Tensor
+from graphc.ir.operand import Operand
 from graphc.ops.arrays.creation import full
 from graphc.ops.arrays.dynamic_slicing import dynamic_update_slice
 from graphc.ops.arrays.scattering import scatter
@@ -22,10 +23,9 @@ from graphc.ops.arrays.subscript import (
     windowed,
 )
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import convert, graph_of
+from graphc.ops.core.emit import convert, dim_value, graph_of
 from graphc.ops.elementwise.arithmetic import add, maximum, minimum, multiply
 from graphc.ops.elementwise.comparison import where
-from graphc.ops.structure.state import dim_value
 
 _MEETINGS = {"add": add, "mul": multiply, "min": minimum, "max": maximum}
 

@@ -35,9 +35,8 @@ from graphc.ops.control.scan import scan
 from graphc.ops.control.scan_gradient import BackwardScan
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import every_iteration
-from graphc.ops.core.emit import constant, convert, emit_node, graph_of, to_dtype
+from graphc.ops.core.emit import constant, convert, dim_value, emit_node, graph_of, to_dtype
 from graphc.ops.elementwise.comparison import less, logical_and, not_equal
-from graphc.ops.structure.state import dim_value
 
 __all__ = ["fori_loop", "while_loop"]
 

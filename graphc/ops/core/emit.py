@@ -35,9 +35,9 @@ from graphc.ir.dtypes import (
 from graphc.ir.graph import Graph
 from graphc.ir.host_values import fitted, host_array, number, python_kind
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, of_elements
-from graphc.ir.node import Node, Operand, Tensor
+from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
-from graphc.ir.operand import JaxValueError
+from graphc.ir.operand import JaxValueError, Operand
 from graphc.ir.program import Program
 from graphc.ir.scopes import AMBIENT, current_graph
 from graphc.ir.source import current_source

@@ -8,7 +8,8 @@ import numpy as np
 
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim, DimExpr, Shape, product
-from graphc.ir.node import Operand, Tensor
+from graphc.ir.node import Tensor
+from graphc.ir.operand import Operand
 from graphc.ops.arrays.indexing import take
 from graphc.ops.arrays.shape import moveaxis, reshape
 from graphc.ops.core.axes import normalize_axis

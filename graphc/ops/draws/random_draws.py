@@ -12,8 +12,9 @@ from graphc.errors import AttributeValueError
 from graphc.ir.dims import DimExpr, Shape
 from graphc.ir.dtypes import BOOL, FLOAT32, UINT32, DType, as_dtype, is_floating, is_integer
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
-from graphc.ir.node import Node, Operand, Tensor
+from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.operand import Operand
 from graphc.ir.scopes import AMBIENT
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType

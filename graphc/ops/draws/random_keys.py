@@ -18,8 +18,9 @@ from jax import lax
 from graphc.errors import AttributeValueError, GraphError
 from graphc.ir.dims import Shape
 from graphc.ir.dtypes import INT32, UINT32, DType, as_dtype
-from graphc.ir.node import Operand, Tensor
+from graphc.ir.node import Tensor
 from graphc.ir.opdef import Attr, Effects, InferContext, LowerContext, OpDef
+from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import moves_only, times_result

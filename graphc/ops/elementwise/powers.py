@@ -10,8 +10,9 @@ from jax import numpy as jnp
 
 from graphc.errors import AttributeValueError
 from graphc.ir.dtypes import is_inexact
-from graphc.ir.node import Node, Operand, Tensor
+from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, align, infer_inexact, infer_numeric, unbroadcast
 from graphc.ops.core.checks import refuse

@@ -27,7 +27,7 @@ def _infer_updates(
     whole = [type.shape == (height, width) for type in rest]
     ctx.require(all(whole[:states]), "states must have the shape of the product")
     sizes = isinstance(height, int) and isinstance(rows, int) and rows > 0
-    ctx.require(sizes and height % rows == 0, "rows must part the product's rows")  # type: ignore[operator]
+    ctx.require(sizes and height % rows == 0, "rows must part the product's rows")
     check_taken(ctx, [TensorType(a.dtype, (a.shape[0], rows)), b])
     (product,) = (t.type for t in ctx.regions[0].output_tensors())
     cut = [

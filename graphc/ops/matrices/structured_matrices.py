@@ -15,10 +15,9 @@ from graphc.ops.arrays.joining import concatenate, several
 from graphc.ops.arrays.shape import expand_dims, reshape
 from graphc.ops.arrays.slicing import flip, pad
 from graphc.ops.core.checks import refuse, same_shape
-from graphc.ops.core.emit import constant, convert, promote_operands
+from graphc.ops.core.emit import constant, convert, dim_value, promote_operands
 from graphc.ops.elementwise.arithmetic import multiply
 from graphc.ops.elementwise.complex_parts import conj
-from graphc.ops.structure.state import dim_value
 
 __all__ = ["block_diag", "circulant", "hadamard", "hankel", "hilbert", "khatri_rao", "toeplitz"]
 

@@ -18,11 +18,10 @@ from graphc.ops.arrays.shape import reshape
 from graphc.ops.core.axes import normalize_axes
 from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.cost_rules import times_operand
-from graphc.ops.core.emit import convert, emit, emit_one, promote_operands, to_dtype
+from graphc.ops.core.emit import convert, dim_value, emit, emit_one, promote_operands, to_dtype
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import wide
 from graphc.ops.reductions.reduction import reduce_mean
-from graphc.ops.structure.state import dim_value
 
 __all__ = ["batch_norm", "layer_norm", "moments"]
 

@@ -11,7 +11,7 @@ from graphc.ops.arrays.diagonals import diagonal
 from graphc.ops.arrays.joining import concatenate
 from graphc.ops.arrays.shape import squeeze, transpose
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import promote_inexact, to_dtype
+from graphc.ops.core.emit import dim_value, promote_inexact, to_dtype
 from graphc.ops.core.precision import wide
 from graphc.ops.elementwise.arithmetic import clip, divide, multiply
 from graphc.ops.elementwise.complex_parts import conj
@@ -19,7 +19,6 @@ from graphc.ops.elementwise.powers import sqrt
 from graphc.ops.matrices.matrix_product import matmul, outer
 from graphc.ops.numpy_api.rearranging import atleast_2d
 from graphc.ops.reductions.reduction import reduce_mean, reduce_sum
-from graphc.ops.structure.state import dim_value
 
 __all__ = ["corrcoef", "cov"]
 

@@ -12,7 +12,7 @@ from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.shape import broadcast_to, reshape
 from graphc.ops.arrays.stacking import stack
 from graphc.ops.core.checks import as_dims, refuse
-from graphc.ops.core.emit import convert, promote_inexact, to_dtype
+from graphc.ops.core.emit import convert, dim_value, promote_inexact, to_dtype
 from graphc.ops.core.precision import wide, wide_integer
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.arithmetic import floor_divide, multiply, remainder
@@ -20,7 +20,6 @@ from graphc.ops.elementwise.comparison import equal, less, where
 from graphc.ops.elementwise.powers import power
 from graphc.ops.elementwise.rounding import floor
 from graphc.ops.elementwise.transcendental import exp, log
-from graphc.ops.structure.state import dim_value
 
 __all__ = [
     "geomspace",

@@ -10,7 +10,8 @@ import numpy as np
 
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Shape
-from graphc.ir.node import Operand, Tensor
+from graphc.ir.node import Tensor
+from graphc.ir.operand import Operand
 from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.indexing import take
 from graphc.ops.arrays.joining import concatenate, split
@@ -20,9 +21,8 @@ from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import joint_shape
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import as_array, convert, to_dtype
+from graphc.ops.core.emit import as_array, convert, dim_value, to_dtype
 from graphc.ops.elementwise.arithmetic import remainder
-from graphc.ops.structure.state import dim_value
 
 __all__ = [
     "atleast_1d",

@@ -15,11 +15,10 @@ from graphc.ops.arrays.creation import full, ones
 from graphc.ops.arrays.scattering import scatter
 from graphc.ops.arrays.shape import reshape
 from graphc.ops.core.checks import as_dims, refuse, same_shape
-from graphc.ops.core.emit import convert, promote_inexact, to_dtype
+from graphc.ops.core.emit import convert, dim_value, promote_inexact, to_dtype
 from graphc.ops.core.precision import highest, lowest, wide, wide_integer
 from graphc.ops.elementwise.arithmetic import divide, maximum
 from graphc.ops.elementwise.comparison import where
-from graphc.ops.structure.state import dim_value
 
 __all__ = ["segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum"]
 

@@ -18,14 +18,13 @@ from graphc.ops.arrays.scattering import scatter
 from graphc.ops.arrays.shape import broadcast_to, ravel, reshape
 from graphc.ops.arrays.stacking import stack
 from graphc.ops.core.checks import as_dims, refuse
-from graphc.ops.core.emit import convert, promote_operands, to_dtype
+from graphc.ops.core.emit import convert, dim_value, promote_operands, to_dtype
 from graphc.ops.elementwise.comparison import equal, isnan, not_equal, where
 from graphc.ops.numpy_api.grids import unravel_index
 from graphc.ops.numpy_api.searching import searchsorted
 from graphc.ops.numpy_api.segments import segment_sum
 from graphc.ops.reductions.axiswise import cumsum
 from graphc.ops.reductions.sorting import argsort, sort
-from graphc.ops.structure.state import dim_value
 
 __all__ = [
     "argwhere",

@@ -11,12 +11,13 @@ import numpy as np
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim, product
 from graphc.ir.dtypes import INT32, DType, real_of
-from graphc.ir.node import Operand, Tensor
+from graphc.ir.node import Tensor
+from graphc.ir.operand import Operand
 from graphc.ops.arrays.along_axis import take_along_axis
 from graphc.ops.arrays.shape import broadcast_to, expand_dims, moveaxis, reshape, squeeze, transpose
 from graphc.ops.core.axes import normalize_axes, normalize_axis
 from graphc.ops.core.checks import is_static, refuse
-from graphc.ops.core.emit import as_array, constant, convert, promote_inexact, to_dtype
+from graphc.ops.core.emit import as_array, constant, convert, dim_value, promote_inexact, to_dtype
 from graphc.ops.core.precision import wide
 from graphc.ops.elementwise.arithmetic import divide, maximum, subtract
 from graphc.ops.elementwise.comparison import equal, isnan, not_equal, where
@@ -33,7 +34,6 @@ from graphc.ops.reductions.reduction import (
     reduce_variance,
 )
 from graphc.ops.reductions.sorting import sort
-from graphc.ops.structure.state import dim_value
 
 __all__ = [
     "average",

@@ -24,7 +24,7 @@ from graphc.ir.opdef import OpDef
 from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.axes import normalize_axes
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import convert, emit_one, promote_inexact, to_dtype
+from graphc.ops.core.emit import convert, dim_value, emit_one, promote_inexact, to_dtype
 from graphc.ops.core.precision import wide
 from graphc.ops.elementwise.arithmetic import add, divide, maximum, minimum, multiply
 from graphc.ops.elementwise.comparison import not_equal
@@ -40,7 +40,6 @@ from graphc.ops.reductions.reduction_rules import REDUCE_MIN as REDUCE_MIN
 from graphc.ops.reductions.reduction_rules import REDUCE_PROD as REDUCE_PROD
 from graphc.ops.reductions.reduction_rules import REDUCE_SUM as REDUCE_SUM
 from graphc.ops.reductions.reduction_rules import reduced_shape
-from graphc.ops.structure.state import dim_value
 
 __all__ = [
     "all",

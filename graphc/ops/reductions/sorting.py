@@ -13,8 +13,9 @@ from graphc.ir.costs import CostContext, dims_of, size_of
 from graphc.ir.dims import Dim, product
 from graphc.ir.dtypes import INT32
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
-from graphc.ir.node import Node, Operand, Tensor
+from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.along_axis import scatter_add_along_axis
 from graphc.ops.arrays.creation import iota, zeros_like

@@ -22,13 +22,13 @@ from graphc.ops.arrays.slicing import pad, slice_
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.checks import as_dims, refuse
-from graphc.ops.core.emit import emit_one, promote_inexact, to_dtype
+from graphc.ops.core.emit import dim_value, emit_one, promote_inexact, to_dtype
 from graphc.ops.core.layout_rules import map_axis
 from graphc.ops.elementwise.arithmetic import divide, multiply
 from graphc.ops.elementwise.comparison import equal, where
 from graphc.ops.elementwise.complex_parts import conj, real
 from graphc.ops.elementwise.powers import sqrt
-from graphc.ops.structure.state import dim_value, identity
+from graphc.ops.structure.state import identity
 
 _KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
 _MOST_AXES = 3  # the number that XLA transforms at once

@@ -18,10 +18,9 @@ from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.cost_rules import comparisons
-from graphc.ops.core.emit import convert, emit, promote_inexact
+from graphc.ops.core.emit import convert, dim_value, emit, promote_inexact
 from graphc.ops.core.precision import summed
 from graphc.ops.core.ranges import in_range
-from graphc.ops.structure.state import dim_value
 
 __all__ = ["ctc_beam_search"]
 

@@ -18,12 +18,11 @@ from graphc.ir.opdef import InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.broadcasting import require_one_dtype
-from graphc.ops.core.emit import convert, emit_one, promote_operands, to_dtype
+from graphc.ops.core.emit import convert, dim_value, emit_one, promote_operands, to_dtype
 from graphc.ops.core.precision import in_wider
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.arithmetic import divide, maximum, minimum
 from graphc.ops.elementwise.comparison import equal, where
-from graphc.ops.structure.state import dim_value
 
 __all__ = ["edit_distance"]
 
