@@ -205,5 +205,5 @@ class LayoutFlow:
 def _elements(tensor: Tensor) -> int:
     count = 1
     for dim in tensor.type.shape:
-        count *= dim  # type: ignore[assignment]  # the program is bound
+        count *= dim  # the program is bound
     return count

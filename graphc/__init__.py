@@ -86,24 +86,29 @@ if not TYPE_CHECKING:  # hidden from type checkers, which would take any name fo
         if home is None and _is_operator(name):
             home = "ops"
         if home is None:
+            if _is_private(name):
+                raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
             from graphc.ir.foreign_names import no_function
 
-            raise no_function(__name__, name, [] if name.startswith("_") else __dir__())
-        value = getattr(import_module(f"{__name__}.{home}"), name)
-        if home != "ops" and type(value) is FunctionType:
+            raise no_function(__name__, name, __dir__())
+        module = import_module(f"{__name__}.{home}")
+        value = getattr(module, name)
+        if type(value) is FunctionType and not hasattr(value, "is_explained"):
             from graphc.ir.calls import explained
 
             value = explained(value)
+            setattr(module, name, value)
         globals()[name] = value  # the next use does not come here
         return value
 
-    def _is_operator(name: str) -> bool:
+    def _is_private(name: str) -> bool:
         from importlib.util import find_spec
 
         # `from graphc import config` asks for the name too, and need not import the operators.
-        if name.startswith("_") or find_spec(f"{__name__}.{name}"):
-            return False
-        return name in import_module(f"{__name__}.ops").__all__
+        return name.startswith("_") or find_spec(f"{__name__}.{name}") is not None
+
+    def _is_operator(name: str) -> bool:
+        return not _is_private(name) and name in import_module(f"{__name__}.ops").__all__
 
     def __dir__() -> list[str]:
         return sorted(["__version__", *_HOMES, *import_module(f"{__name__}.ops").__all__])

@@ -27,6 +27,26 @@ def test_the_dtype_of_random_keys() -> None:
     assert str(jax.random.key(0, impl="rbg").dtype) != jax_internals.KEY_DTYPE
 
 
+def test_the_function_behind_operators_of_arrays() -> None:
+    asked = []
+
+    class Other:
+        @property
+        def __jax_array__(self) -> Any:
+            asked.append(sys._getframe(1).f_code.co_name)
+            raise AttributeError
+
+        def __radd__(self, other: Any) -> str:
+            return "ours"
+
+        __eq__ = __radd__  # type: ignore[assignment]
+        __hash__ = object.__hash__
+
+    assert jnp.ones(3) + Other() == "ours"
+    assert (jnp.ones(3) == Other()) == "ours"
+    assert asked == [jax_internals.ARRAY_OPERATOR] * 2
+
+
 EVENTS = """
 import json, sys
 import jax

@@ -45,15 +45,16 @@ def explain_all(namespace: dict[str, Any], package: str) -> None:
         namespace: the `globals()` of a module that collects names.
         package: functions defined elsewhere stay.
     """
-    for name, value in list(namespace.items()):
-        if name.startswith("_") or not inspect.isfunction(value) or hasattr(value, "is_explained"):
-            continue
-        if value.__module__.startswith(package):
-            home = vars(sys.modules[value.__module__])
-            known: Any = home.get(value.__name__)
-            if known is value:
-                known = home[value.__name__] = explained(value)
-            namespace[name] = known if inspect.unwrap(known) is value else explained(value)
+    found: dict[Any, Any] = {}
+    for name, value in namespace.items():
+        if not name.startswith("_") and inspect.isfunction(value):
+            if value.__module__.startswith(package) and not hasattr(value, "is_explained"):
+                found.setdefault(value, explained(value))
+    homes = [vars(sys.modules[name]) for name in {value.__module__ for value in found}]
+    for names in (namespace, *homes):
+        for name, value in names.items():
+            if inspect.isfunction(value) and value in found:
+                names[name] = found[value]
 
 
 def _misuse(

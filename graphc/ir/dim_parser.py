@@ -87,7 +87,8 @@ class _Parser:
         if token == "floordiv":
             self._take("(")
             numerator, denominator = self._parenthesised(",", ")")
-            return floor_division(numerator, denominator) * sign
+            quotient = floor_division(numerator, denominator)
+            return quotient if sign == 1 else -quotient
         return symbol(token) * sign
 
     def _parenthesised(self, *ends: str) -> list[Dim]:

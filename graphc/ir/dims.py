@@ -70,12 +70,12 @@ class DimExpr:
             isinstance(other, DimExpr) and self._hash == other._hash and self.terms == other.terms
         )
 
-    def __add__(self, other: Any) -> Dim:
+    def __add__(self, other: Any) -> Any:
         if not isinstance(other, (int, DimExpr)):
             return _with_number("add", self, other)
         return _from_terms(self.terms + _terms(other))
 
-    def __mul__(self, other: Any) -> Dim:
+    def __mul__(self, other: Any) -> Any:
         if isinstance(other, int):  # by far the most frequent, and needs no sorting
             if other == 1:
                 return self
@@ -89,20 +89,20 @@ class DimExpr:
             tuple((tuple(sorted(a + b, key=str)), p * q) for a, p in self.terms for b, q in right)
         )
 
-    def __sub__(self, other: Any) -> Dim:
+    def __sub__(self, other: Any) -> Any:
         if not isinstance(other, (int, DimExpr)):
             return _with_number("subtract", self, other)
-        return self + (-other)
+        return _from_terms(self.terms + _terms(-other))
 
-    def __neg__(self) -> Dim:
-        return self * -1
+    def __neg__(self) -> DimExpr:
+        return DimExpr(tuple((m, -c) for m, c in self.terms))
 
-    def __floordiv__(self, other: Any) -> Dim:
+    def __floordiv__(self, other: Any) -> Any:
         if not isinstance(other, (int, DimExpr)):
             return _with_number("floor_divide", self, other)
         return floor_division(self, other)
 
-    def __rsub__(self, other: Any) -> Dim:
+    def __rsub__(self, other: Any) -> Any:
         if not isinstance(other, int):
             return _with_number("subtract", other, self)
         return -self + other
@@ -269,7 +269,7 @@ def floor_division(numerator: Dim, denominator: Dim) -> Dim:
     if isinstance(numerator_rest, int):
         numerator_rest = DimExpr((((), numerator_rest),))
     atom = FloorDiv(numerator_rest, denominator)
-    return whole + DimExpr((((atom,), 1),))
+    return sum_of((whole, DimExpr((((atom,), 1),))))
 
 
 def substitute(dim: Dim, bindings: Mapping[str, Any]) -> Any:

@@ -19,6 +19,7 @@ from graphc.ir.dtypes import SHORT, DType
 from graphc.ir.foreign_names import no_attribute
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
+from graphc.jax_internals import ARRAY_OPERATOR
 
 if TYPE_CHECKING:
     from graphc.ir.node import Tensor
@@ -60,6 +61,8 @@ def _binary(name: str) -> Callable[[Any, Any], Tensor]:
         try:
             return _METHODS[name](self, other)
         except JaxValueError:
+            if _CAPTURE.get() is None:
+                raise
             return NotImplemented  # JAX's own operator asks `__jax_array__`
 
     return method
@@ -72,6 +75,8 @@ def _reflected(name: str) -> Callable[[Any, Any], Tensor]:
         try:
             return _METHODS[name](other, self)
         except JaxValueError:
+            if _CAPTURE.get() is None:
+                raise
             return NotImplemented
 
     return method
@@ -411,8 +416,8 @@ class Operand(Uncopied):
             f"{self!r} has no truth value while the graph is built",
             source=current_source(),
             hint="gc.cond(condition, f, g) chooses when the graph runs, gc.where(condition, a, b) "
-            "chooses elements, `&` and `|` combine conditions. `==` compares elements: use "
-            "`a is b` to ask whether two are the same tensor, and a set for `a in b`",
+            "chooses elements, `&` and `|` combine conditions. `==` compares elements: to ask "
+            "whether two are the same tensor use `a is b`, and a set for `a in b`",
         )
 
     def __array_function__(
@@ -429,11 +434,14 @@ class Operand(Uncopied):
     def __jax_array__(self) -> Callable[[], Any]:
         """JAX's functions look for it: `jnp.exp(x)`, and arithmetic with a value that JAX traces.
 
-        It raises instead of being absent: JAX's own errors do not say what to do.
+        Functions get an error, because JAX's own errors do not say what to do. For operators of
+        JAX's arrays the attribute is absent, so that those of tensors are asked.
         """
         capture = _CAPTURE.get()
         if capture is not None:
             return lambda: capture(self)
+        if sys._getframe(1).f_code.co_name == ARRAY_OPERATOR:
+            raise AttributeError("__jax_array__", name="__jax_array__", obj=self)
         raise GraphError(
             f"a function of JAX is called with {self!r}, which has no value while the graph is "
             "built",

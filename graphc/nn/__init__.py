@@ -3,8 +3,8 @@
 import typing
 
 from graphc import exports
-from graphc.ir.calls import explain_all
-from graphc.ir.foreign_names import no_function
+from graphc.ir.calls import explain_all as _explain_all
+from graphc.ir.foreign_names import no_function as _no_function
 from graphc.nn.functional.colors import *
 from graphc.nn.functional.convolutions import *
 from graphc.nn.functional.crf import *
@@ -50,7 +50,8 @@ from graphc.ops.tasks.morphology import *
 from graphc.ops.tasks.sampling import *
 from graphc.ops.tasks.suppression import *
 
-explain_all(globals(), "graphc")
+_explain_all(globals(), "graphc")
+ACTIVATIONS.update({name: globals()[name] for name in ACTIVATIONS if name in globals()})
 
 if not typing.TYPE_CHECKING:  # type checkers read the imports
     __all__ = [*exports.names(globals()), "initializers"]
@@ -59,4 +60,4 @@ if not typing.TYPE_CHECKING:  # type checkers read the imports
         return __all__
 
     def __getattr__(name: str) -> typing.NoReturn:
-        raise no_function(__name__, name, __all__)
+        raise _no_function(__name__, name, __all__)

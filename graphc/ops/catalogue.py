@@ -21,7 +21,7 @@ from graphc.ops.arrays import (
     unique_rows,
 )
 from graphc.ops.control import branching, calling, custom_gradient, mapping, scan, while_loops
-from graphc.ops.core import ranges
+from graphc.ops.core import emit, ranges
 from graphc.ops.draws import random_draws, random_keys, random_parametric
 from graphc.ops.elementwise import (
     activation,
@@ -180,3 +180,4 @@ CATALOGUE = Catalogue(op for family in FAMILIES for op in family.OPS)
 
 # The functions that build nodes, under one name: what gradient rules call as `ctx.ops`.
 FUNCTIONS = _collect(FAMILIES)
+FUNCTIONS.dim_value = emit.dim_value

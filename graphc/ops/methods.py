@@ -9,7 +9,7 @@ import numpy as np
 
 from graphc.errors import GraphError, nearest
 from graphc.ir.dims import bind_arithmetic
-from graphc.ir.operand import bind_methods
+from graphc.ir.operand import bind_methods, is_comparable
 from graphc.ir.source import current_source
 from graphc.ops.arrays.subscript import getitem
 from graphc.ops.arrays.updating import update
@@ -106,6 +106,8 @@ def _of_ufunc(
 ) -> Any:
     """What `numpy.add(x, y)` and the like are for a tensor; also `array + x`."""
     name = ufunc.__name__
+    if name in ("equal", "not_equal") and not all(map(is_comparable, args)):
+        return NotImplemented  # dates and the like equal no tensor
     if method != "__call__":
         raise GraphError(
             f"numpy.{name}.{method} does not take a tensor of a graph",

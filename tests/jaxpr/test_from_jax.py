@@ -20,6 +20,7 @@ from graphc.errors import (
     AttributeValueError,
     DTypeError,
     GradientError,
+    GraphError,
     GraphFinalizedError,
     JaxImportError,
     ShapeError,
@@ -357,7 +358,7 @@ def test_tensors_must_be_arguments() -> None:
         with pytest.raises(JaxImportError, match="returned <Tensor x:0") as caught:
             from_jax(lambda y: (y, x))(x)
         assert "test_from_jax.py" in str(caught.value)
-        with pytest.raises(TypeError) as raised:
+        with pytest.raises(GraphError, match="a function of JAX is called with <Tenso") as raised:
             from_jax(lambda y: jnp.sin(x) + y)(x)
         assert "tensors that it uses must be its arguments" in raised.value.__notes__[-1]
 

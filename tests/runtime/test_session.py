@@ -243,7 +243,7 @@ def test_superfluous_feeds() -> None:
         x = gc.placeholder((), name="x")
         unused = gc.placeholder((), name="unused")
         y = x + 1
-    s = gc.Session(g)
+    s = gc.Session(g, unused_feeds="error")
     with pytest.raises(FeedError, match="'unused' is fed, and nothing fetched depends on it"):
         s.run(y, {x: 1.0, unused: 2.0})
     assert s.run(y, {x: 1.0}) == 2

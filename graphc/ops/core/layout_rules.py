@@ -139,5 +139,5 @@ def moves(
 
 def local_dims(dims: Sequence[Dim], axis: int, replicas: int | Fraction) -> Shape:
     """The `dims` of one replica's piece if `axis` is sharded."""
-    piece = dims[axis] // replicas  # type: ignore[operator]  # of ints: the program is bound
+    piece = dims[axis] // replicas  # of ints: the program is bound
     return (*dims[:axis], piece, *dims[axis + 1 :])
