@@ -44,7 +44,8 @@ def test_the_function_behind_operators_of_arrays() -> None:
 
     assert jnp.ones(3) + Other() == "ours"
     assert (jnp.ones(3) == Other()) == "ours"
-    assert asked == [jax_internals.ARRAY_OPERATOR] * 2
+    assert len(asked) == 2
+    assert all(name.startswith(jax_internals.ARRAY_OPERATOR) for name in asked)
 
 
 EVENTS = """

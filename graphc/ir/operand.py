@@ -440,7 +440,7 @@ class Operand(Uncopied):
         capture = _CAPTURE.get()
         if capture is not None:
             return lambda: capture(self)
-        if sys._getframe(1).f_code.co_name == ARRAY_OPERATOR:
+        if sys._getframe(1).f_code.co_name.startswith(ARRAY_OPERATOR):
             raise AttributeError("__jax_array__", name="__jax_array__", obj=self)
         raise GraphError(
             f"a function of JAX is called with {self!r}, which has no value while the graph is "

@@ -106,7 +106,7 @@ def _of_ufunc(
 ) -> Any:
     """What `numpy.add(x, y)` and the like are for a tensor; also `array + x`."""
     name = ufunc.__name__
-    if name in ("equal", "not_equal") and not all(map(is_comparable, args)):
+    if name in ("equal", "not_equal") and not all(map(is_comparable, map(_scalar, args))):
         return NotImplemented  # dates and the like equal no tensor
     if method != "__call__":
         raise GraphError(
@@ -115,6 +115,11 @@ def _of_ufunc(
             hint="gc.sum, gc.cumsum and x.at[i].add do such work",
         )
     return _called(functions, "numpy", _UFUNCS.get(name, name), args, kwargs)
+
+
+def _scalar(value: Any) -> Any:
+    """NumPy's own operators give ufuncs an array without axes for a scalar."""
+    return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
 def _of_numpy(

@@ -79,7 +79,7 @@ _BY_MODULE: dict[str, list[OpDef]] = {}
 
 def record(function: Callable[..., Any]) -> OpDef:
     """The record of the operator that `function` declares."""
-    return _BY_FUNCTION[function]
+    return _BY_FUNCTION[inspect.unwrap(function, stop=_BY_FUNCTION.__contains__)]
 
 
 def declared(module: str) -> tuple[OpDef, ...]:
