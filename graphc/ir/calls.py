@@ -47,9 +47,10 @@ def explain_all(namespace: dict[str, Any], package: str) -> None:
     """
     found: dict[Any, Any] = {}
     for name, value in namespace.items():
-        if not name.startswith("_") and inspect.isfunction(value):
-            if value.__module__.startswith(package) and not hasattr(value, "is_explained"):
-                found.setdefault(value, explained(value))
+        if name.startswith("_") or not inspect.isfunction(value) or hasattr(value, "is_explained"):
+            continue
+        if value.__module__.startswith(package):
+            found.setdefault(value, explained(value))
     homes = [vars(sys.modules[name]) for name in {value.__module__ for value in found}]
     for names in (namespace, *homes):
         for name, value in names.items():

@@ -89,7 +89,7 @@ class _Parser:
             numerator, denominator = self._parenthesised(",", ")")
             quotient = floor_division(numerator, denominator)
             return quotient if sign == 1 else -quotient
-        return symbol(token) * sign
+        return symbol(token) if sign == 1 else -symbol(token)
 
     def _parenthesised(self, *ends: str) -> list[Dim]:
         """The dims in parentheses. Each is followed by its token from `ends`."""

@@ -19,6 +19,7 @@ from graphc.nn.functional.norms import *
 from graphc.nn.functional.patches import *
 from graphc.nn.functional.ranking import *
 from graphc.nn.functional.unpooling import *
+from graphc.nn.layers import activations as _activations
 from graphc.nn.layers import initializers as initializers
 from graphc.nn.layers.activations import *
 from graphc.nn.layers.conv_layers import *
@@ -51,7 +52,7 @@ from graphc.ops.tasks.sampling import *
 from graphc.ops.tasks.suppression import *
 
 _explain_all(globals(), "graphc")
-ACTIVATIONS.update({name: globals()[name] for name in ACTIVATIONS if name in globals()})
+_activations.ACTIVATIONS.update({name: globals()[name] for name in _activations.ACTIVATIONS})
 
 if not typing.TYPE_CHECKING:  # type checkers read the imports
     __all__ = [*exports.names(globals()), "initializers"]

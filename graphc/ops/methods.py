@@ -107,7 +107,7 @@ def _of_ufunc(
     """What `numpy.add(x, y)` and the like are for a tensor; also `array + x`."""
     name = ufunc.__name__
     if name in ("equal", "not_equal") and not all(map(is_comparable, map(_scalar, args))):
-        return NotImplemented  # dates and the like equal no tensor
+        return name == "not_equal"  # dates and the like equal no tensor
     if method != "__call__":
         raise GraphError(
             f"numpy.{name}.{method} does not take a tensor of a graph",

@@ -264,7 +264,8 @@ def test_encodings() -> None:
         (lambda x: nn.MultiHeadAttention(8, 2)(x, mask=x[0] > 0), ShapeError, "two axes may be"),
         (
             lambda x: nn.MultiHeadAttention(8, 2, dropout=0.5)(x),
-            AttributeValueError, "training must be True, False or a scalar tensor of bool, it is missing",
+            AttributeValueError,
+            "training must be True, False or a scalar tensor of bool, it is missing",
         ),
         (
             lambda x: nn.MultiHeadAttention(8, 2).with_cache(
