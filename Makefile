@@ -54,8 +54,10 @@ clean:
 
 # One stamp for each set of extras, so that an unchanged pyproject.toml installs nothing.
 $(VENV)/.installed-%: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing graphc and its dependencies ($*) into $(VENV): 1 to 3 minutes, once."
 	$(VENV)/bin/python -m pip install --quiet --editable '.[$*]'
 	touch $@
 
 $(VENV)/bin/python:
+	@echo "Creating the virtual environment $(VENV)."
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }

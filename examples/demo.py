@@ -24,6 +24,7 @@ import jax
 import numpy as np
 
 import graphc as gc
+from graphc.store.folder import default_folder
 
 HERE = Path(__file__).resolve().parent
 
@@ -44,6 +45,7 @@ def main() -> None:
     job = digits_cnn.build()
     strategy = gc.devices.DataParallel(DEVICES)
     session = gc.Session(job.graph, strategy=strategy)
+    print(f"compiled programs are kept in {default_folder()}; a second run loads them")
     print(f"training {job.graph.name} for {job.steps} steps on {DEVICES} devices")
     history = gc.train.fit(session, job)
     accuracy = job.evaluate(session)["test accuracy"]

@@ -28,6 +28,8 @@ from graphc.cli.shared_arguments import (
 from graphc.config import PIPELINES
 from graphc.errors import nearest
 
+_LONGEST_FORM = 200  # characters of a form that an error still shows
+
 
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
@@ -37,7 +39,9 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=formatter, allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        form = " ".join(self.format_usage().split()).removeprefix("usage: ")
+        form = f"; write {form}" if len(form) <= _LONGEST_FORM else ""
+        self.exit(2, f"{self.prog}: {message}{form} (see {self.prog} --help)\n")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -21,6 +21,7 @@ def run(options: argparse.Namespace) -> None:
     """Reads the inputs, runs once, and prints or writes the results."""
     model = load(options.artifact)
     point = _chosen(model, options.signature)
+    _check_names(point, options)
     inputs = _inputs(options.input)
     if point.updates_state:
         results, _ = point(model.state(), **inputs)
@@ -52,6 +53,22 @@ def _chosen(model: Model, name: str | None) -> EntryPoint:
             hint="choose one: --signature NAME",
         )
     return next(iter(model.signatures.values()))
+
+
+def _check_names(point: EntryPoint, options: argparse.Namespace) -> None:
+    """Refuses missing and unknown inputs with the whole command line that fits the signature."""
+    given = [name for name, _ in options.input]
+    missing = [name for name in point.inputs if name not in given]
+    unknown = [name for name in given if name not in point.inputs]
+    if not missing and not unknown:
+        return
+    form = ["graphc run", options.artifact, "--signature", point.name]
+    form += [f"--input {name}=FILE.npy" for name in point.inputs]
+    types = ", ".join(f"{name} {type.shown()}" for name, type in point.inputs.items())
+    what = f"no input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"
+    raise FeedError(
+        f"{point.name!r}: {what}; it takes {types or 'no inputs'}", hint=f"write {' '.join(form)}"
+    )
 
 
 def _inputs(pairs: Sequence[tuple[str, str]]) -> dict[str, Array]:

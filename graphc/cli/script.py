@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
@@ -31,14 +32,14 @@ def load_job(script: str, arguments: Sequence[str]) -> Job:
         GraphcError: no such file, no `build()`, or one that returns something else.
         ScriptError: the script raised something.
     """
-    module = _imported(script, arguments)
+    path = _checked(script)
+    names = _names_in(path)
+    if names is not None and "build" not in names:
+        raise _no_build(script, names)
+    module = _imported(script, path, arguments)
     build = getattr(module, "build", None)
     if not callable(build):
-        hint = nearest("build", [n for n, v in vars(module).items() if isfunction(v)]) or ""
-        raise GraphcError(
-            f"{script} has no function build()",
-            hint=hint if "mean" in hint else "define one that returns a gc.train.Job",
-        )
+        raise _no_build(script, [n for n, v in vars(module).items() if isfunction(v)])
     with code_of(script):
         job = build()
     if not isinstance(job, Job):
@@ -49,8 +50,38 @@ def load_job(script: str, arguments: Sequence[str]) -> Job:
     return _guarded(script, job)
 
 
-def _imported(script: str, arguments: Sequence[str]) -> ModuleType:
-    """The script as a module. Its folder comes first in `sys.path`, as when Python runs it."""
+def _no_build(script: str, names: Iterable[str]) -> GraphcError:
+    hint = nearest("build", names) or ""
+    return GraphcError(
+        f"{script} has no function build()",
+        hint=hint if "mean" in hint else "define one that returns a gc.train.Job",
+    )
+
+
+def _names_in(path: Path) -> set[str] | None:
+    """Every name that the file binds or mentions: a script without `build` is not run in vain.
+
+    None if the names are not known: the file is not Python, or `from m import *` brings names in.
+    """
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None  # running it gives the error
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.alias):
+            names.add(node.asname or node.name)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.add(node.value)  # globals()["build"] = ...
+    return None if "*" in names else names
+
+
+def _checked(script: str) -> Path:
+    """The path of a file that may be a Python script."""
     path = Path(script)
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
@@ -60,6 +91,11 @@ def _imported(script: str, arguments: Sequence[str]) -> ModuleType:
             f"script {script!r} is an archive of programs, as gc.save writes it",
             hint="give the Python file that it was made by",
         )
+    return path
+
+
+def _imported(script: str, path: Path, arguments: Sequence[str]) -> ModuleType:
+    """The script as a module. Its folder comes first in `sys.path`, as when Python runs it."""
     loader = SourceFileLoader(_MODULE, str(path.resolve()))  # whatever the file's name ends in
     spec = spec_from_file_location(_MODULE, path.resolve(), loader=loader)
     if spec is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from graphc.errors import (
     AttributeValueError,
@@ -22,6 +23,9 @@ from graphc.ir.scopes import AMBIENT, building, requested_device
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
+
+if TYPE_CHECKING:
+    from graphc.ir.picture import Picture
 
 T = TypeVar("T")
 
@@ -364,6 +368,36 @@ class Graph:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    def show(self, depth: int = 0, path: str | Path | None = None) -> Picture:
+        """A picture of the graph, which notebooks display; name scopes are folded into one box.
+
+        Args:
+            depth: how many levels of scopes are open: 0 shows the outermost scopes as boxes.
+            path: a file to write, `.svg` or `.html`.
+
+        Raises:
+            AttributeValueError: `depth` is not an int of at least 0.
+
+        >>> with Graph(name="empty") as graph: pass
+        >>> graph.show()
+        <Picture of empty: 0 nodes: a notebook shows it, save(path) writes HTML or SVG>
+        """
+        from graphc.ir.picture import picture
+
+        if type(depth) is not int or depth < 0:
+            raise AttributeValueError(
+                f"Graph.show: depth must be an int of at least 0, got {depth!r}",
+                source=current_source(),
+                hint="0 shows the outermost scopes; each level more opens one level of scopes",
+            )
+        shown = picture(self, depth)
+        if path is not None:
+            shown.save(path)
+        return shown
+
+    def _repr_html_(self) -> str:
+        return self.show()._repr_html_()
 
     def __repr__(self) -> str:
         return f"<Graph {self.name}: {len(self.nodes)} nodes, {len(self.variables)} variables" + (

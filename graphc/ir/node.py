@@ -49,7 +49,7 @@ class Tensor(Operand):
         return self.graph.producer(self)
 
     def __repr__(self) -> str:
-        return f"<Tensor {self.name or '?'} {self.type}>"
+        return f"<Tensor {self.name or '?'} {self.type.shown()}>"
 
 
 C = TypeVar("C")
@@ -133,7 +133,8 @@ def describe_tensors(tensors: Mapping[str, Tensor]) -> list[str]:
     rows = []
     for label, tensor in tensors.items():
         name, source = _name_and_source(tensor)
-        type_text = f"{tensor.type.dtype.name}[{', '.join(map(str, tensor.type.shape))}]"
+        sizes = tensor.type.shown().partition("[")[2]
+        type_text = f"{tensor.type.dtype.name}[{sizes}"
         rows.append((label, name, type_text, str(source or "")))
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(4)]
     return [

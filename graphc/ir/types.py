@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -41,8 +42,16 @@ class TensorType(NamedTuple):
         """The type with `function` applied to every dim."""
         return TensorType(self.dtype, tuple(function(d) for d in self.shape))
 
+    def shown(self) -> str:
+        """The type for people: `str`, but with `?` for the sizes of placeholders without a name."""
+        return _UNNAMED.sub("?", str(self))
+
     def __str__(self) -> str:
         return f"{short_name(self.dtype)}[{', '.join(map(str, self.shape))}]"
+
+
+_UNNAMED = re.compile(r"\bPlaceholder(_\d+)?_\d+\b")
+"""The names of the sizes of placeholders without a name; see `graphc.build.specs`."""
 
 
 def parse_type(text: str) -> TensorType:

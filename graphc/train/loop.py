@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from graphc.artifacts.signature import Signature
 from graphc.data import prefetching
-from graphc.errors import AttributeValueError, FeedError
+from graphc.errors import AttributeValueError, FeedError, GraphcError, UnknownNameError, nearest
 from graphc.ir.graph import Graph
 from graphc.ir.source import current_source
 from graphc.runtime.session import Session
@@ -43,7 +43,7 @@ class Job:
     signatures: Mapping[str, Signature] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class History:
     """The measurements of `fit`.
 
@@ -64,6 +64,50 @@ class History:
         """The mean time of a step in seconds, without the first step."""
         return self.seconds / max(self.steps - 1, 1)
 
+    def __repr__(self) -> str:
+        ends = [f"{name} {v[0]:.4g} to {v[-1]:.4g}" for name, v in self.metrics.items() if len(v)]
+        facts = [f"{self.steps} steps", *ends, f"{1e3 * self.step_seconds:.3g} ms a step"]
+        return f"<History: {', '.join(facts)}>"
+
+    def plot(self, *names: str) -> Any:
+        """A line for each metric over the steps, as a Matplotlib figure (extra `plot`).
+
+        Notebooks show the figure; `figure.savefig("history.png")` writes it to a file.
+
+        Args:
+            names: the metrics to show; all of them if none is given.
+
+        Raises:
+            UnknownNameError: there is no metric of that name.
+            GraphcError: Matplotlib is not installed.
+
+        >>> figure = fit(session, job).plot("loss")  # doctest: +SKIP
+        """
+        for name in names:
+            if name not in self.metrics:
+                raise UnknownNameError(
+                    f"History.plot: no metric {name!r}; it has {', '.join(self.metrics) or 'none'}",
+                    source=current_source(),
+                    hint=nearest(name, self.metrics),
+                )
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise GraphcError(
+                "History.plot needs Matplotlib, which is not installed",
+                source=current_source(),
+                hint="pip install 'graphc[plot]'",
+            ) from None
+        figure = Figure(figsize=(6, 4), layout="constrained")
+        axes = figure.subplots()
+        for name in names or self.metrics:
+            axes.plot(np.arange(1, self.steps + 1), self.metrics[name], label=name)
+        axes.set_xlabel("step")
+        axes.grid(alpha=0.3)
+        if self.metrics:
+            axes.legend()
+        return figure
+
 
 def fit(
     session: Session,
@@ -77,7 +121,7 @@ def fit(
 
     Args:
         steps: the number of steps, instead of the job's.
-        progress: show a progress bar on standard error.
+        progress: show a progress bar on standard error, if it is a terminal.
         prefetch: how many batches to prepare ahead on the device, in a separate thread; see
             `gc.data.prefetch`. With None, each batch is prepared when its step begins. No more
             batches are read than there are steps.
@@ -97,7 +141,7 @@ def fit(
     started = begin
     with (
         _stream(session, job.batches, count, prefetch) as batches,
-        tqdm(total=count, disable=not progress, unit="step", dynamic_ncols=True) as bar,
+        tqdm(total=count, disable=_hidden(progress), unit="step", dynamic_ncols=True) as bar,
     ):
         for step in range(count):
             feeds = next(batches, None)
@@ -127,6 +171,11 @@ def _stream(
         return
     with prefetching.prefetch(islice(batches, count), session, size=size) as stream:
         yield stream
+
+
+def _hidden(progress: bool) -> bool | None:
+    """`disable=` of tqdm; None hides the bar if standard error is no terminal."""
+    return None if progress else True
 
 
 def _wait(metrics: Mapping[str, Any]) -> None:

@@ -54,7 +54,7 @@ def test_the_processor_is_split_into_devices(script: Path, tmp_path: Path) -> No
     facts = json.loads(done.stdout)
     assert [device["name"] for device in facts["devices"]] == ["/device:CPU:0", "/device:CPU:1"]
     assert facts["evaluation"]["final loss"] < 0.01
-    assert "30/30" in done.stderr
+    assert done.stderr == ""  # no progress bar: standard error is no terminal
     assert facts["saved"]["bytes"] == saved.stat().st_size
 
 

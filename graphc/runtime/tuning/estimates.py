@@ -53,7 +53,7 @@ class Estimates:
         target, options = self._compilation.target, self._compilation.options
         variants = list(variants_for(self._step.program, target, options))
         found: list[tuple[float, Choice]] = []
-        with tqdm(variants, disable=not progress, unit="variant", ncols=100) as bar:
+        with tqdm(variants, disable=None if progress else True, unit="variant", ncols=100) as bar:
             for variant in bar:
                 bar.set_description(variant.choice.name)
                 self._try(variant.choice, found)

@@ -125,7 +125,9 @@ class Search:
         variants = variants_for(program, target, self._compilation.options)
         choices += [v.choice for v in variants if v.choice not in choices]
         found: list[Candidate] = []
-        bar = tqdm(total=len(choices) + 2, disable=not progress, unit="variant", ncols=100)
+        bar = tqdm(
+            total=len(choices) + 2, disable=None if progress else True, unit="variant", ncols=100
+        )
         with bar:
             for choice in choices:
                 bar.set_description(choice.name)
