@@ -10,7 +10,8 @@ from graphc.devices.libraries import installed
 from graphc.devices.topology import PLUGINS
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("guide", "devices", "architecture", "gpu", "passes", "reliability")
+FOR_NEWCOMERS = ("recipes", *(f"coming-from-{name}" for name in ("tensorflow", "keras", "pytorch")))
+PAGES = (*FOR_NEWCOMERS, "guide", "devices", "architecture", "gpu", "passes", "reliability")
 NEEDS_CUDA = pytest.mark.skipif(installed(PLUGINS) is None, reason="needs the extra `cuda`")
 
 
@@ -18,6 +19,10 @@ NEEDS_CUDA = pytest.mark.skipif(installed(PLUGINS) is None, reason="needs the ex
     "page",
     [
         "README.md",
+        "docs/recipes.md",
+        "docs/coming-from-tensorflow.md",
+        "docs/coming-from-keras.md",
+        "docs/coming-from-pytorch.md",
         pytest.param("docs/guide.md", marks=[pytest.mark.slow, pytest.mark.one_jax]),
         pytest.param("docs/devices.md", marks=[pytest.mark.slow, pytest.mark.one_jax]),
         pytest.param("docs/gpu.md", marks=[pytest.mark.gpu_compile, NEEDS_CUDA]),
