@@ -27,6 +27,7 @@ from graphc.nn.layers.linear import *
 from graphc.nn.layers.normalization import *
 from graphc.nn.layers.pool_layers import *
 from graphc.nn.layers.positions import *
+from graphc.nn.layers.regularizers import *
 from graphc.nn.layers.structure import *
 from graphc.nn.recurrent.cells import *
 from graphc.nn.recurrent.recurrent_layers import *

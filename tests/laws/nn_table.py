@@ -14,7 +14,10 @@ from tests.laws.case import Case, In
 BATCH = 4
 
 # Public names that compute nothing by themselves.
-NO_CASE = {"ACTIVATIONS", "AttentionCache", "Cell", "Layer", "Recurrent", "initializers"}
+NO_CASE = {
+    "ACTIVATIONS", "AttentionCache", "Candidates", "Cell", "L1", "L2", "Layer", "Recurrent",
+    "initializers",
+}  # fmt: skip
 
 
 def _in(*shape: int, dtype: str = "float32", **options: Any) -> In:
@@ -72,6 +75,10 @@ COLORS = _in(3, 3, 3, low=0.1, high=0.9)
 SEQUENCE = _in(5, 4)
 LENGTHS = _in(dtype="int32", values=[5, 3, 4, 1])
 MASK = _in(1, 5, 5, dtype="bool")
+
+def _penalised(layer: nn.Layer, x: Any) -> Any:
+    return layer(x) + nn.penalty(layer)
+
 
 LAYERS = (
     _layer("Dense", lambda: nn.Dense(5, activation="relu"), ROWS),
@@ -154,6 +161,18 @@ LOSSES = (
           LENGTHS),
     _case("crf_log_norm", nn.crf_log_norm, SEQUENCE, _weight(4, 4), LENGTHS),
     _case("masked_mean", lambda x, mask: nn.masked_mean(x, mask), _in(5), _in(5, dtype="bool")),
+    _case("weighted_cross_entropy",
+          lambda x, y: nn.weighted_cross_entropy(logits=x, labels=y, pos_weight=2.0),
+          ROWS, POSITIVE),
+    _case("nce_loss",
+          lambda w, b, x, y: nn.nce_loss(
+              weights=w, biases=b, inputs=x, labels=y, samples=3, seed=3),
+          _weight(7, 6), _weight(7), ROWS, _integers(7)),
+    _case("sampled_softmax_loss",
+          lambda w, b, x, y: nn.sampled_softmax_loss(
+              weights=w, biases=b, inputs=x, labels=y, samples=3, seed=3),
+          _weight(7, 6), _weight(7), ROWS, _integers(7, 2)),
+    _case("penalty", lambda x: _penalised(nn.Dense(3, kernel_regularizer="l2"), x), ROWS),
     _of_one("l2_loss", ROWS),
 )  # fmt: skip
 
@@ -179,6 +198,7 @@ FUNCTIONS = (
     _of_one("max_pool", IMAGE, 2),
     _of_one("patches", IMAGE, 3),
     _of_one("local_response_norm", IMAGE),
+    _of_one("l2_normalize", ROWS),
     _of_one("rotary_encoding", _in(5, 2, 4)),
     _of_one("dropout", ROWS, 0.5, seed=3),
     _case("smooth_labels", lambda x: nn.smooth_labels(x, 0.1), POSITIVE),
@@ -205,6 +225,10 @@ FUNCTIONS = (
     _case("conv2d_transpose", nn.conv2d_transpose, IMAGE, _weight(3, 3, 2, 4)),
     _case("conv3d_transpose", nn.conv3d_transpose, VOLUME, _weight(3, 3, 3, 2, 2)),
     _case("depthwise_conv", nn.depthwise_conv, IMAGE, _weight(3, 3, 4, 1)),
+    _case("bias_add", nn.bias_add, IMAGE, _weight(4)),
+    _case("depthwise_conv2d", nn.depthwise_conv2d, IMAGE, _weight(3, 3, 4, 1)),
+    _case("separable_conv2d", nn.separable_conv2d, IMAGE, _weight(3, 3, 4, 2),
+          _weight(1, 1, 8, 2)),
     _case("separable_conv", nn.separable_conv, IMAGE, _weight(3, 3, 4, 1), _weight(1, 1, 4, 2)),
     _case("dilation2d", nn.dilation2d, IMAGE, _weight(3, 3, 4)),
     _case("erosion2d", nn.erosion2d, IMAGE, _weight(3, 3, 4)),
@@ -217,8 +241,9 @@ FUNCTIONS = (
 
 # The results of these have no gradient: labels, places, masks, tables.
 WITHOUT_GRADIENT = {
-    "ctc_beam_search", "ctc_greedy_decode", "edit_distance", "in_top_k", "non_max_suppression",
-    "one_hot", "sequence_mask", "sinusoidal_encoding", "viterbi_decode",
+    "ctc_beam_search", "ctc_greedy_decode", "edit_distance", "in_top_k",
+    "log_uniform_candidate_sampler", "non_max_suppression", "one_hot", "sequence_mask",
+    "sinusoidal_encoding", "uniform_candidate_sampler", "viterbi_decode",
 }  # fmt: skip
 
 CASES: tuple[Case, ...] = (*LAYERS, *LOSSES, *FUNCTIONS)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from graphc.build.initializers import ForgetGateOnes, GlorotUniform, Orthogonal, Zeros
+from graphc.build.initializers import (
+    AnyInitializer,
+    ForgetGateOnes,
+    GlorotUniform,
+    Orthogonal,
+    Zeros,
+    as_initializer,
+)
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
-from graphc.ir.variable import Initializer
 from graphc.nn.layers.activations import Activation, as_activation
 from graphc.nn.layers.layer import Layer, features_of, positive
 from graphc.ops.arrays.creation import zeros
@@ -37,8 +43,7 @@ class Cell(Layer):
 
     Args:
         units: the size of the output and of each part of the state.
-        kernel_initializer, recurrent_initializer, bias_initializer: `(rng, shape, dtype) ->
-            array`.
+        kernel_initializer, recurrent_initializer, bias_initializer: as for `Dense`.
         name, dtype: see `Layer`.
 
     Calling it takes `x` [batch, features] and a state, and gives (`y` [batch, units], the new
@@ -56,17 +61,18 @@ class Cell(Layer):
     def __init__(
         self,
         units: int,
-        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
-        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
-        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
+        bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: Any = "float32",
     ) -> None:
         super().__init__(name, dtype)
         self.units = positive(type(self).__name__, "units", units)
-        self.kernel_initializer = kernel_initializer
-        self.recurrent_initializer = recurrent_initializer
-        self.bias_initializer = bias_initializer
+        kind = type(self).__name__
+        self.kernel_initializer = as_initializer(kernel_initializer, kind)
+        self.recurrent_initializer = as_initializer(recurrent_initializer, kind)
+        self.bias_initializer = as_initializer(bias_initializer, kind)
 
     def __call__(self, x: Any, state: State) -> tuple[Tensor, State]:
         with self.scope(x):
@@ -145,9 +151,9 @@ class SimpleRNNCell(Cell):
         self,
         units: int,
         activation: Activation | str | None = "tanh",
-        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
-        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
-        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
+        bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: Any = "float32",
     ) -> None:
@@ -201,9 +207,9 @@ class LSTMCell(Cell):
     def __init__(
         self,
         units: int,
-        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
-        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
-        bias_initializer: Initializer = ForgetGateOnes(),  # noqa: B008
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
+        bias_initializer: AnyInitializer = ForgetGateOnes(),  # noqa: B008
         name: str | None = None,
         dtype: Any = "float32",
     ) -> None:

@@ -6,11 +6,16 @@ from typing import Any, ClassVar
 
 import jax
 
-from graphc.build.initializers import ForgetGateOnes, GlorotUniform, Orthogonal, Zeros
+from graphc.build.initializers import (
+    AnyInitializer,
+    ForgetGateOnes,
+    GlorotUniform,
+    Orthogonal,
+    Zeros,
+)
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
-from graphc.ir.variable import Initializer
 from graphc.nn.functional.masks import as_lengths
 from graphc.nn.layers.activations import Activation
 from graphc.nn.layers.layer import Layer, check_rank
@@ -141,9 +146,9 @@ class _OfUnits(RNN):
         units: int,
         reverse: bool = False,
         return_sequences: bool = True,
-        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
-        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
-        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
+        bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: Any = "float32",
     ) -> None:
@@ -181,9 +186,9 @@ class LSTM(_OfUnits):
         units: int,
         reverse: bool = False,
         return_sequences: bool = True,
-        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
-        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
-        bias_initializer: Initializer = ForgetGateOnes(),  # noqa: B008
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
+        bias_initializer: AnyInitializer = ForgetGateOnes(),  # noqa: B008
         name: str | None = None,
         dtype: Any = "float32",
     ) -> None:
@@ -207,9 +212,9 @@ class SimpleRNN(RNN):
         activation: Activation | str | None = "tanh",
         reverse: bool = False,
         return_sequences: bool = True,
-        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
-        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
-        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
+        bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: Any = "float32",
     ) -> None:
