@@ -76,6 +76,7 @@ SEQUENCE = _in(5, 4)
 LENGTHS = _in(dtype="int32", values=[5, 3, 4, 1])
 MASK = _in(1, 5, 5, dtype="bool")
 
+
 def _penalised(layer: nn.Layer, x: Any) -> Any:
     return layer(x) + nn.penalty(layer)
 
@@ -120,6 +121,36 @@ LAYERS = (
     _case("TransformerBlock",
           lambda x, mask: nn.TransformerBlock(4, 2)(x, mask=mask, training=False),
           SEQUENCE, MASK, label="masked"),
+    _layer("SpatialDropout", lambda: nn.SpatialDropout(0.5), IMAGE, training=True),
+    _layer("GaussianNoise", lambda: nn.GaussianNoise(0.5), ROWS, training=True),
+    _layer("SpectralNorm", lambda: nn.SpectralNorm(nn.Dense(3)), ROWS, training=True),
+    _layer("SpectralNorm", lambda: nn.SpectralNorm(nn.Dense(3)), ROWS, label="applied",
+           training=False),
+    _layer("Reshape", lambda: nn.Reshape((4, -1)), IMAGE),
+    _layer("TimeDistributed", lambda: nn.TimeDistributed(nn.Conv1D(3, 2)), _in(3, 4, 2)),
+    _layer("UpSampling1D", nn.UpSampling1D, SIGNAL),
+    _layer("UpSampling2D", nn.UpSampling2D, IMAGE),
+    _layer("UpSampling2D", lambda: nn.UpSampling2D(2, "bilinear"), IMAGE, label="bilinear"),
+    _layer("UpSampling3D", nn.UpSampling3D, VOLUME),
+    _layer("ZeroPadding1D", nn.ZeroPadding1D, SIGNAL),
+    _layer("ZeroPadding2D", nn.ZeroPadding2D, IMAGE),
+    _layer("ZeroPadding3D", nn.ZeroPadding3D, VOLUME),
+    _layer("Cropping1D", nn.Cropping1D, SIGNAL),
+    _layer("Cropping2D", nn.Cropping2D, IMAGE),
+    _layer("Cropping3D", nn.Cropping3D, VOLUME),
+    _layer("AdditiveAttention", lambda: nn.AdditiveAttention(3), SEQUENCE, SEQUENCE),
+    _case("AdditiveAttention",
+          lambda x, source, mask: nn.AdditiveAttention(3)(x, source, mask[:, 0]),
+          SEQUENCE, SEQUENCE, MASK, label="masked"),
+    _layer("ConvLSTM1D", lambda: nn.ConvLSTM1D(3, 2), _in(3, 4, 2)),
+    _layer("ConvLSTM2D", lambda: nn.ConvLSTM2D(3, 2), _in(3, 4, 4, 2)),
+    _layer("ConvLSTM3D", lambda: nn.ConvLSTM3D(3, 2), _in(3, 4, 4, 4, 2)),
+    _case("ConvLSTM1DCell", lambda x, h, c: nn.ConvLSTM1DCell(3, 2)(x, (h, c))[0],
+          _in(4, 2), _in(3, 3), _in(3, 3)),
+    _case("ConvLSTM2DCell", lambda x, h, c: nn.ConvLSTM2DCell(3, 2)(x, (h, c))[0],
+          _in(4, 4, 2), _in(3, 3, 3), _in(3, 3, 3)),
+    _case("ConvLSTM3DCell", lambda x, h, c: nn.ConvLSTM3DCell(3, 2)(x, (h, c))[0],
+          _in(4, 4, 4, 2), _in(3, 3, 3, 3), _in(3, 3, 3, 3)),
     _layer("GRU", lambda: nn.GRU(3), SEQUENCE),
     _layer("LSTM", lambda: nn.LSTM(3), SEQUENCE),
     _layer("SimpleRNN", lambda: nn.SimpleRNN(3), SEQUENCE),

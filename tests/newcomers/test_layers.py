@@ -1,11 +1,13 @@
 """Layers and their options as newcomers write them."""
 
+import jax
 import numpy as np
+import optax
 import pytest
 
 import graphc as gc
 from graphc import nn
-from graphc.errors import AttributeValueError, GraphError, ShapeError
+from graphc.errors import AttributeValueError, DTypeError, GraphError, ShapeError
 from tests import near
 
 RNG = np.random.default_rng(0)
@@ -227,3 +229,301 @@ def test_strides_and_windows_may_be_given_for_all_axes(tf, own):
 def test_batch_and_channels_have_no_strides(make):
     with pytest.raises(AttributeValueError, match=r"(?s)must be 1 along batch and channels.*last"):
         run(make, normal(2, 6, 7, 2))
+
+
+# -- shapes ---------------------------------------------------------------------------------
+
+
+def test_reshape():
+    x = normal(2, 3, 4)
+    assert_near(run(nn.Reshape((2, -1)), x), x.reshape(2, 2, 6))
+    with gc.Graph():
+        assert nn.Reshape((-1, 2))(gc.placeholder((None, 3, 4))).shape[1:] == (6, 2)
+        with pytest.raises(AttributeValueError, match="the batch is not part"):
+            nn.Reshape((-1, -1, 2))
+        with pytest.raises(ShapeError):
+            nn.Reshape((5,))(gc.placeholder((None, 3, 4)))
+
+
+def test_upsampling():
+    x = normal(2, 3, 4, 2)
+    assert_near(run(nn.UpSampling2D((2, 3)), x), x.repeat(2, 1).repeat(3, 2))
+    assert_near(run(nn.UpSampling1D(3), x[0]), x[0].repeat(3, 1))
+    volume = normal(1, 2, 2, 2, 1)
+    assert_near(run(nn.UpSampling3D(), volume), volume.repeat(2, 1).repeat(2, 2).repeat(2, 3))
+    got = run(nn.UpSampling2D(2, "bilinear"), x)
+    assert_near(got, jax.image.resize(x, (2, 6, 8, 2), "bilinear"))
+    with pytest.raises(AttributeValueError, match="method must be"):
+        nn.UpSampling2D(2, "best")
+    with pytest.raises(AttributeValueError, match="size must be a positive int"):
+        nn.UpSampling2D(0)
+    with pytest.raises(ShapeError, match="rank 4"):
+        run(nn.UpSampling2D(), volume)
+
+
+@pytest.mark.parametrize(
+    ("amount", "pairs"),
+    [(1, ((1, 1), (1, 1))), ((1, 2), ((1, 1), (2, 2))), (((0, 1), (2, 0)), ((0, 1), (2, 0)))],
+)
+def test_padding_and_cropping(amount, pairs):
+    x = normal(2, 6, 7, 2)
+    padded = np.pad(x, ((0, 0), *pairs, (0, 0)))
+    assert_near(run(nn.ZeroPadding2D(amount), x), padded)
+    assert_near(run(nn.Cropping2D(amount), padded), x)
+
+
+def test_padding_and_cropping_of_other_ranks():
+    x, volume = normal(2, 5, 3), normal(1, 4, 4, 4, 1)
+    assert_near(run(nn.ZeroPadding1D((1, 2)), x), np.pad(x, ((0, 0), (1, 2), (0, 0))))
+    assert_near(run(nn.Cropping1D((1, 2)), x), x[:, 1:-2])
+    assert_near(run(nn.Cropping3D(), volume), volume[:, 1:-1, 1:-1, 1:-1])
+    padded = np.pad(volume, ((0, 0), *[(1, 1)] * 3, (0, 0)))
+    assert_near(run(nn.ZeroPadding3D(), volume), padded)
+    for wrong in (-1, (1,), "x", ((1, 2, 3), 1), 1.5):
+        with pytest.raises(AttributeValueError, match="the amount must be"):
+            nn.ZeroPadding2D(wrong)
+    with pytest.raises(ShapeError, match="nothing is left of 5 elements"):
+        run(nn.Cropping1D((2, 3)), x)
+
+
+def test_time_distributed():
+    x = normal(2, 3, 6, 2)
+    conv = nn.Conv1D(4, 2, kernel_initializer=0.5)
+
+    def both(x):
+        steps = gc.stack([conv(x[:, i]) for i in range(3)], axis=1)
+        return nn.TimeDistributed(conv)(x), steps
+
+    assert_near(*run(both, x))
+    assert_near(run(nn.TimeDistributed(gc.nn.relu), x), x.clip(0))
+    with gc.Graph():
+        layer = nn.TimeDistributed(nn.Sequential([nn.Dense(4), nn.Dropout(0.5)]))
+        y = layer(gc.placeholder((None, None, 3)), training=True)
+        assert y.shape[-1] == 4 and y.ndim == 3 and len(layer.variables) == 2
+        with pytest.raises(AttributeValueError, match="training must be"):
+            layer(gc.zeros((1, 2, 3)))
+        with pytest.raises(AttributeValueError, match="takes a layer or a function"):
+            nn.TimeDistributed(nn.Dense)
+        with pytest.raises(ShapeError, match="rank 2 or more"):
+            layer(gc.zeros((3,)), training=True)
+
+
+# -- noise ----------------------------------------------------------------------------------
+
+
+def test_spatial_dropout():
+    x = np.ones((40, 3, 2, 50), np.float32)
+    with gc.Graph(seed=2) as graph:
+        training = gc.placeholder((), "bool", name="training")
+        layer = nn.SpatialDropout(0.25)
+        fetches = [layer(x, True), layer(x, training), layer(x, False)]
+        with pytest.raises(AttributeValueError, match="training must be"):
+            layer(x)
+        with pytest.raises(ShapeError, match="rank 3 or more"):
+            layer(x[0, 0], True)
+    for fed in (True, False):
+        on, fed_on, off = map(np.asarray, gc.Session(graph).run(fetches, {"training": fed}))
+        assert (off == 1).all()
+        for dropped in [on, fed_on] if fed else [on]:
+            assert (dropped == dropped[:, :1, :1]).all()
+            assert set(np.unique(dropped)) == {0, np.float32(1 / 0.75)}
+            assert abs((dropped[:, 0, 0] == 0).mean() - 0.25) < 5 * (0.25 * 0.75 / 2000) ** 0.5
+        assert fed or (fed_on == 1).all()
+    with pytest.raises(AttributeValueError, match=r"rate must lie in \[0, 1\)"):
+        nn.SpatialDropout(1.0)
+
+
+def test_gaussian_noise():
+    x = np.full((100, 100), 3, np.float32)
+    with gc.Graph(seed=2) as graph:
+        layer = nn.GaussianNoise(0.5)
+        on, off = layer(x, True), layer(x, training=False)
+        fed = layer(x, gc.placeholder((), "bool", name="training"))
+        with pytest.raises(DTypeError, match="must be floating"):
+            layer(np.arange(3), True)
+    noisy, plain, switched = gc.Session(graph).run([on, off, fed], {"training": False})
+    assert (plain == 3).all() and (switched == 3).all()
+    assert abs(noisy.mean() - 3) < 5 * 0.5 / 100
+    assert abs(noisy.std() - 0.5) < 5 * 0.5 / 100 / 2**0.5
+    with pytest.raises(AttributeValueError, match="stddev must lie in"):
+        nn.GaussianNoise(-1)
+
+
+# -- spectral norm --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"), [(lambda: nn.Dense(4), (5, 6)), (lambda: nn.Conv2D(3, 2), (2, 5, 5, 4))]
+)
+def test_spectral_norm_divides_by_the_largest_singular_value(make, shape):
+    x = normal(*shape)
+    with gc.Graph(seed=1) as graph:
+        inner, plain = make(), make()
+        layer = nn.SpectralNorm(inner, iterations=5)
+        trained, served = layer(x, training=True), layer(x, training=False)
+        wanted = plain(x)
+        kernel, other = inner.variables[0], plain.variables[0]
+        names = {v.name.rpartition("/")[2] for v in layer.variables}
+        assert names == {"vector", "kernel", "bias"} and len(layer.trainable_variables) == 2
+        updates = graph.collection("updates")
+        assert len(updates) == 1
+        (gradient,) = gc.gradients(gc.sum(gc.square(served)), [kernel])
+    session = gc.Session(graph)
+    before = np.asarray(session.get(kernel.name))
+    for _ in range(30):
+        session.run([trained, *updates])
+    assert (np.asarray(session.get(kernel.name)) == before).all()
+    matrix = before.reshape(-1, before.shape[-1])
+    left, values, right = np.linalg.svd(matrix, full_matrices=False)
+    session.set(other.name, before / values[0])
+    # Power iteration has taken 150 steps: the ratio of two singular values to this power is left.
+    assert_near(session.run(served), session.run(wanted))
+    vector = np.asarray(session.get(next(v.name for v in layer.variables if "vector" in v.name)))
+    assert_near(abs(vector @ right[0]), 1)
+    # A multiple of the kernel gives the same, so the gradient has no part along the kernel.
+    got = np.asarray(session.run(gradient))
+    assert abs((got * before).sum()) < 1e-4 * np.linalg.norm(got) * np.linalg.norm(before)
+    assert np.abs(got).max() > 1e-3
+
+
+def test_spectral_norm_is_trained_and_switched():
+    x = normal(8, 5)
+    with gc.Graph(seed=1) as graph:
+        training = gc.placeholder((), "bool", name="training")
+        layer = nn.SpectralNorm(nn.Dense(3, name="dense"), name="norm")
+        loss = gc.reduce_mean(gc.square(layer(x, training) - 1))
+        step = gc.minimize(loss, optax.sgd(0.1))
+    session = gc.Session(graph)
+    start = session.values()
+    session.run(step, {"training": False})
+    assert (session.get("norm/vector") == start["norm/vector"]).all()
+    losses = [float(session.run([loss, step], {"training": True})[0]) for _ in range(20)]
+    assert losses[-1] < losses[0]
+    assert not (session.get("norm/vector") == start["norm/vector"]).all()
+
+
+def test_wrong_uses_of_spectral_norm():
+    with pytest.raises(AttributeValueError, match="takes a layer, got"):
+        nn.SpectralNorm(gc.nn.relu)
+    with gc.Graph():
+        x = gc.zeros((2, 3))
+        with pytest.raises(AttributeValueError, match="has no kernel of its own"):
+            nn.SpectralNorm(nn.LayerNorm())(x, training=True)
+        inner = nn.Dense(3)
+        layer = nn.SpectralNorm(inner)
+        with pytest.raises(AttributeValueError, match="training must be"):
+            layer(x)
+        with pytest.raises(GraphError, match="call the SpectralNorm"):
+            inner(x)
+        with pytest.raises(GraphError, match="has a wrapper already"):
+            nn.SpectralNorm(nn.SpectralNorm(nn.Dense(3)).layer)
+        with pytest.raises(GraphError, match="has been called"):
+            nn.SpectralNorm(_called(nn.Dense(3)))
+
+
+# -- additive attention ---------------------------------------------------------------------
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def test_additive_attention():
+    x, source = normal(2, 3, 4), normal(2, 5, 6)
+    mask = np.arange(5) < np.array([3, 0])[:, None]
+    with gc.Graph() as graph:
+        layer = nn.AdditiveAttention(7)
+        plain, masked = layer.with_weights(x, source), layer(x, source, mask[:, None, :])
+        one = layer.with_weights(x[:, 1], source)
+        weights = layer.variables
+        assert layer.output_type is not None
+    session = gc.Session(graph)
+    w, u, b, v = (np.asarray(session.get(v.name)) for v in weights)
+    scores = (np.tanh((x @ w)[:, :, None] + (source @ u + b)[:, None]) @ v)[..., 0]
+    y, attended = session.run(list(plain))
+    assert_near(attended, softmax(scores))
+    assert_near(y, softmax(scores) @ source)
+    limited = softmax(np.where(mask[:, None, :], scores, -1e9)) * mask[:, None, :]
+    assert_near(session.run(masked), limited @ source)
+    for got, want in zip(session.run(list(one)), (y, attended), strict=True):
+        assert_near(got, want[:, 1])
+    with gc.Graph():
+        layer = nn.AdditiveAttention(7)
+        with pytest.raises(ShapeError, match="the source must be"):
+            layer(x, source[0])
+        with pytest.raises(ShapeError, match=r"(?s)a bool of three axes.*mask\[:, None, :\]"):
+            layer(x, source, mask)
+
+
+# -- convolutional LSTM ---------------------------------------------------------------------
+
+
+def conv(x, w, strides, padding):
+    space = "DHW"[3 - (x.ndim - 2) :]
+    form = (f"N{space}C", f"{space}IO", f"N{space}C")
+    return np.asarray(
+        jax.lax.conv_general_dilated(x, w, (strides,) * len(space), padding, dimension_numbers=form)
+    )
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+@pytest.mark.parametrize(
+    ("layer", "space"), [(nn.ConvLSTM1D, (6,)), (nn.ConvLSTM2D, (6, 5)), (nn.ConvLSTM3D, (4, 5, 4))]
+)
+@pytest.mark.parametrize(("strides", "padding"), [(1, "same"), (2, "valid")])
+def test_conv_lstm(layer, space, strides, padding):
+    x = normal(2, 3, *space, 2)
+    lengths = np.array([3, 2])
+    with gc.Graph() as graph:
+        made = layer(4, 2, strides, padding)
+        y, state = made.with_state(x)
+        cut = made(x, lengths=lengths)
+        second, _ = made.with_state(x[:, 1:], made.with_state(x[:, :1])[1])
+        variables = made.variables
+        cell_y, _ = made.cell(x[:, 0], made.cell.initial_state(2, space=y.shape[2:-1]))
+    session = gc.Session(graph)
+    w, bias, u = (np.asarray(session.get(v.name)) for v in variables)
+    assert (bias[4:8] == 1).all() and bias.sum() == 4
+    projected = conv(x[:, 0], w, strides, padding.upper())
+    h = c = np.zeros((*projected.shape[:-1], 4), np.float32)
+    outputs = []
+    for t in range(3):
+        gates = conv(x[:, t], w, strides, padding.upper()) + bias + conv(h, u, 1, "SAME")
+        i, f, g, o = np.split(gates, 4, -1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+        outputs.append(h)
+    wanted = np.stack(outputs, 1)
+    got, last, shorter, later, first = session.run([y, state, cut, second, cell_y])
+    assert_near(got, wanted)
+    assert_near(last[0], h)
+    assert_near(last[1], c)
+    assert_near(first, wanted[:, 0])
+    assert_near(later, wanted[:, 1:])
+    wanted[1, 2] = 0
+    assert_near(shorter, wanted)
+
+
+def test_conv_lstm_in_both_directions_and_its_last_output():
+    x = normal(2, 3, 5, 5, 2)
+    with gc.Graph() as graph:
+        both = nn.Bidirectional(nn.ConvLSTM2D(3, 3, padding="same"))(x)
+        layer = nn.ConvLSTM2D(3, 3, return_sequences=False)
+        last, (h, _) = layer.with_state(x)
+        with pytest.raises(ShapeError, match=r"\[batch, time, height, width, features\] \(rank 5"):
+            layer(x[0])
+        with pytest.raises(AttributeValueError, match="needs the 2 spatial sizes"):
+            layer.initial_state(2)
+        with pytest.raises(ShapeError, match="the state must have the sizes of the outputs"):
+            layer(x, layer.initial_state(2, space=(1, 1)))
+        with pytest.raises(AttributeValueError, match="kernel_size must be"):
+            nn.ConvLSTM2D(3, (3, 3, 3))
+        with pytest.raises(AttributeValueError, match="filters must be"):
+            nn.ConvLSTM2D(0, 3)
+    assert both.shape == (2, 3, 5, 5, 6) and last.shape == (2, 3, 3, 3)
+    got, state = gc.Session(graph).run([last, h])
+    assert_near(got, state)

@@ -19,7 +19,6 @@ from graphc.build.initializers import (
 )
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
-from graphc.ir.variable import Variable
 from graphc.nn.functional.convolutions import conv1d_transpose, conv2d_transpose, conv3d_transpose
 from graphc.nn.layers.activations import Activation, as_activation
 from graphc.nn.layers.layer import Layer, check_rank, features_of, positive
@@ -104,7 +103,7 @@ class _Windowed(Layer):
         options = {"strides": self.strides, "padding": padding, "dilation": self.dilation}
         return self._finished(_CONV[self.rank](x, kernel, groups=groups, **options), filters)
 
-    def _kernel(self, groups: int, shape: tuple[int, ...]) -> Variable:
+    def _kernel(self, groups: int, shape: tuple[int, ...]) -> Any:
         """The kernel, whose initializer has to know the groups where it counts fans."""
         initializer = self.kernel_initializer
         if isinstance(initializer, _SCALED):

@@ -60,6 +60,7 @@ class Layer:
         self._scope = ""  # "encoder/dense/", once called
         self._own: dict[str, Variable] = {}
         self._regularizers: dict[str, Regularizer] = {}
+        self._views: dict[str, Callable[[Variable], Tensor]] = {}
         self._output: TensorType | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -143,8 +144,10 @@ class Layer:
         *,
         trainable: bool = True,
         regularizer: Regularizer | None = None,
-    ) -> Variable:
+    ) -> Any:
         """The layer's variable of this name, made if it is not there; for use inside `scope`.
+
+        Where a wrapper such as `SpectralNorm` is around the layer, a tensor made of it.
 
         Args:
             init, shape, trainable: see `gc.variable`.
@@ -167,7 +170,8 @@ class Layer:
                 source=current_source(),
                 hint="call it on inputs of one number of features, or make another layer",
             )
-        return found
+        view = self._views.get(name)
+        return found if view is None else view(found)
 
     def __str__(self) -> str:
         return f"{type(self).__name__} {self.name!r}"

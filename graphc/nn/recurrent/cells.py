@@ -57,6 +57,7 @@ class Cell(Layer):
 
     parts: ClassVar[int] = 1
     gates: ClassVar[int] = 1
+    space: ClassVar[int] = 0  # how many spatial axes there are between batch and features
 
     def __init__(
         self,
@@ -84,6 +85,10 @@ class Cell(Layer):
         part = zeros((batch, self.units), self.dtype if dtype is None else dtype)
         return part if self.parts == 1 else (part,) * self.parts
 
+    def first_state(self, projected: Tensor) -> State:
+        """The state to start from, for what `project` gave of sequences [batch, time, ...]."""
+        return self.initial_state(projected.shape[0], projected.dtype)
+
     def as_state(self, state: State) -> State:
         """`state` as tensors.
 
@@ -92,8 +97,8 @@ class Cell(Layer):
         """
         several = isinstance(state, (tuple, list))
         parts = list(state) if several else [state]
+        shape = f"[batch, {'..., ' if self.space else ''}{self.units}]"
         if several != (self.parts > 1) or len(parts) != self.parts:
-            shape = f"[batch, {self.units}]"
             wanted = f"one tensor {shape}" if self.parts == 1 else f"{self.parts} tensors {shape}"
             refuse(
                 f"{self}: the state must be {wanted}, got {state!r}",
@@ -102,9 +107,11 @@ class Cell(Layer):
             )
         tensors = [convert(part) for part in parts]
         for tensor in tensors:
-            if tensor.ndim != 2 or not same_shape(tensor.shape[1:], (self.units,), tensor):
+            if tensor.ndim != 2 + self.space or not same_shape(
+                tensor.shape[-1:], (self.units,), tensor
+            ):
                 refuse(
-                    f"{self}: the state must be of shape [batch, {self.units}], got {tensor.type}",
+                    f"{self}: the state must be of shape {shape}, got {tensor.type}",
                     state=tensor,
                 )
         return tuple(tensors) if several else tensors[0]

@@ -102,17 +102,18 @@ class RNN(Recurrent):
     def with_state(self, x: Any, state: State = None, lengths: Any = None) -> tuple[Tensor, State]:
         with self.scope(x):
             x = convert(x)
-            check_rank(self, x, (3,), "[batch, time, features] (rank 3)")
-            batch, time, _ = x.type.shape
+            space = self.cell.space
+            between = "".join(f"{size}, " for size in ("depth", "height", "width")[3 - space :])
+            layout = f"[batch, time, {between}features] (rank {3 + space})"
+            check_rank(self, x, (3 + space,), layout)
+            batch, time, *_ = x.type.shape
             counts = None
             if lengths is not None:
                 kind = type(self).__name__  # equal in layers of one kind, which may share a loop
                 counts = as_lengths(str(self), lengths, batch, time, of=kind)
             projected = self.cell.project(x)
-            if state is None:
-                first = self.cell.initial_state(batch, projected.dtype)
-            else:
-                first = self.cell.as_state(state)
+            cell = self.cell
+            first = cell.first_state(projected) if state is None else cell.as_state(state)
             xs = [swapaxes(projected, 0, 1)]
             if counts is not None:
                 xs.append(less(iota((time, 1), 0, counts.dtype), counts))
@@ -124,7 +125,7 @@ class RNN(Recurrent):
             following = self.cell.step(slices[0], state)
             y = self.cell.output(following)
             if len(slices) == 2:
-                counts = expand_dims(slices[1], 1)
+                counts = expand_dims(slices[1], tuple(range(1, y.ndim)))
                 following = jax.tree.map(lambda a, b: where(counts, a, b), following, state)
                 y = where(counts, y, 0)
             return following, y
