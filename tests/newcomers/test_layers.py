@@ -527,3 +527,11 @@ def test_conv_lstm_in_both_directions_and_its_last_output():
     assert both.shape == (2, 3, 5, 5, 6) and last.shape == (2, 3, 3, 3)
     got, state = gc.Session(graph).run([last, h])
     assert_near(got, state)
+
+
+def test_layers_and_functions_pad_alike_by_default():
+    x, w = normal(2, 6, 7, 2), normal(3, 3, 2, 3)
+    layer = run(nn.Conv2D(3, 3, kernel_initializer=w), x)
+    assert_near(layer, run(nn.conv2d, x, w))
+    up = run(nn.Conv2DTranspose(2, 3, kernel_initializer=w), layer)
+    assert_near(up, run(nn.conv2d_transpose, layer, w))

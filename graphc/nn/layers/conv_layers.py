@@ -126,7 +126,7 @@ class _Conv(_Windowed):
         filters: int,
         kernel_size: int | tuple[int, ...],
         strides: int | tuple[int, ...] = 1,
-        padding: Any = "same",
+        padding: Any = "valid",
         dilation: int | tuple[int, ...] = 1,
         groups: int = 1,
         activation: Activation | str | None = None,
@@ -185,7 +185,8 @@ class Conv2D(_Conv):
         filters: the number of features of the result.
         kernel_size: height and width, or one number for both.
         strides, dilation: for height and width, or one number for both; or (1, height, width, 1).
-        padding: "same", "valid", one int for all sides or ((top, bottom), (left, right)).
+        padding: "valid" (none, the default here and in `conv2d`), "same", one int for all sides or
+            ((top, bottom), (left, right)).
         groups: features and filters are cut into this many groups that do not see each other.
         activation, use_bias, kernel_initializer, bias_initializer: as for `Dense`.
         name, dtype: see `Layer`.
@@ -282,7 +283,7 @@ class _DepthwiseConv(_Windowed):
         self,
         kernel_size: int | tuple[int, ...],
         strides: int | tuple[int, ...] = 1,
-        padding: Any = "same",
+        padding: Any = "valid",
         dilation: int | tuple[int, ...] = 1,
         multiplier: int = 1,
         activation: Activation | str | None = None,
@@ -360,7 +361,7 @@ class SeparableConv2D(Layer):
         filters: int,
         kernel_size: int | tuple[int, int],
         strides: int | tuple[int, int] = 1,
-        padding: Any = "same",
+        padding: Any = "valid",
         dilation: int | tuple[int, int] = 1,
         multiplier: int = 1,
         activation: Activation | str | None = None,

@@ -315,16 +315,16 @@ class SpatialDropout(Layer):
 
     def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
-            x = _floating(self, x)
+            tensor = _floating(self, x)
             in_training = check_training(self, training)
-            check_rank(self, x, range(3, 100), "[batch, ..., features] (rank 3 or more)")
+            check_rank(self, tensor, range(3, 100), "[batch, ..., features] (rank 3 or more)")
             if in_training is False:
-                return x
-            shape = x.type.shape
+                return tensor
+            shape = tensor.type.shape
             between = (1,) * (len(shape) - 2)
-            kept = dropout(ones((shape[0], *between, shape[-1]), x.type.dtype), self.rate)
-            dropped = x * kept
-            return dropped if in_training is True else where(in_training, dropped, x)
+            kept = dropout(ones((shape[0], *between, shape[-1]), tensor.type.dtype), self.rate)
+            dropped = tensor * kept
+            return dropped if in_training is True else where(in_training, dropped, tensor)
 
 
 class GaussianNoise(Layer):
@@ -349,25 +349,25 @@ class GaussianNoise(Layer):
 
     def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
-            x = _floating(self, x)
+            tensor = _floating(self, x)
             in_training = check_training(self, training)
             if in_training is False:
-                return x
-            noise = normal(x.type.shape, 0.0, self.stddev, x.type.dtype)
-            noisy = x + to_dtype(noise, x.type.dtype)
-            return noisy if in_training is True else where(in_training, noisy, x)
+                return tensor
+            noise = normal(tensor.type.shape, 0.0, self.stddev, tensor.type.dtype)
+            noisy = tensor + to_dtype(noise, tensor.type.dtype)
+            return noisy if in_training is True else where(in_training, noisy, tensor)
 
 
 def _floating(layer: Layer, x: Any) -> Tensor:
-    x = convert(x)
-    if not is_floating(x.type.dtype):
+    tensor = convert(x)
+    if not is_floating(tensor.type.dtype):
         refuse(
-            f"{layer}: the input must be floating, got {x.type.dtype.name}",
+            f"{layer}: the input must be floating, got {tensor.type.dtype.name}",
             error=DTypeError,
             hint='gc.cast it to "float32"',
-            x=x,
+            x=tensor,
         )
-    return x
+    return tensor
 
 
 def _beside(x: Tensor, parameter: Variable) -> Tensor:

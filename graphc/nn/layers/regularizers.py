@@ -137,7 +137,7 @@ def _penalty_of(variable: Variable, regularizer: Regularizer) -> Tensor:
 
 
 def _check_rate(regularizer: L1 | L2) -> None:
-    rate = regularizer.rate
+    rate: Any = regularizer.rate
     if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not rate >= 0:
         refuse(
             f"{type(regularizer).__name__}: the rate must be a number of 0 or more, got {rate!r}",

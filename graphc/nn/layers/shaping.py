@@ -69,9 +69,9 @@ class _OfSpace(Layer):
     rank: ClassVar[int]
 
     def _taken(self, x: Any) -> Tensor:
-        x = convert(x)
-        check_rank(self, x, (self.rank + 2,), _LAYOUTS[self.rank])
-        return x
+        tensor = convert(x)
+        check_rank(self, tensor, (self.rank + 2,), _LAYOUTS[self.rank])
+        return tensor
 
 
 class _UpSampling(_OfSpace):
@@ -93,13 +93,13 @@ class _UpSampling(_OfSpace):
 
     def __call__(self, x: Any) -> Tensor:
         with self.scope(x):
-            x = self._taken(x)
+            y = self._taken(x)
             if self.method == "nearest":  # of sizes that need not be known
                 for axis, times in enumerate(self.size, 1):
-                    x = x if times == 1 else repeat(x, times, axis)
-                return x
-            sizes = zip(x.type.shape[1:-1], self.size, strict=True)
-            return resize(x, tuple(n * times for n, times in sizes), self.method)
+                    y = y if times == 1 else repeat(y, times, axis)
+                return y
+            sizes = zip(y.type.shape[1:-1], self.size, strict=True)
+            return resize(y, tuple(n * times for n, times in sizes), self.method)
 
 
 class UpSampling1D(_UpSampling):
@@ -179,12 +179,13 @@ class ZeroPadding3D(_ZeroPadding):
 class _Cropping(_Sides):
     def __call__(self, x: Any) -> Tensor:
         with self.scope(x):
-            x = self._taken(x)
-            for size, (low, high) in zip(x.type.shape[1:-1], self.amount, strict=True):
+            whole = self._taken(x)
+            for size, (low, high) in zip(whole.type.shape[1:-1], self.amount, strict=True):
                 if isinstance(size, int) and low + high >= size:
-                    refuse(f"{self}: nothing is left of {size} elements less {low} and {high}", x=x)
+                    what = f"nothing is left of {size} elements less {low} and {high}"
+                    refuse(f"{self}: {what}", x=whole)
             inner = [slice(low, -high or None) for low, high in self.amount]
-            return x[(slice(None), *inner)]
+            return whole[(slice(None), *inner)]
 
 
 class Cropping1D(_Cropping):

@@ -62,7 +62,7 @@ class SpectralNorm(Layer):
                 hint="wrap a layer where it is made: gc.nn.SpectralNorm(gc.nn.Dense(4))",
             )
         self.iterations = positive("SpectralNorm", "iterations", iterations)
-        self.layer = layer
+        self.layer: Any = layer
         self._training: bool | Tensor | None = None
         layer._views["kernel"] = self._normalized
 

@@ -21,6 +21,7 @@ from graphc.ops.arrays.creation import zeros
 from graphc.ops.arrays.joining import split
 from graphc.ops.core.checks import refuse, same_shape
 from graphc.ops.core.emit import convert
+from graphc.ops.elementwise.arithmetic import add
 from graphc.ops.elementwise.transcendental import sigmoid, tanh
 from graphc.ops.matrices.matrix_product import matmul
 
@@ -122,7 +123,8 @@ class Cell(Layer):
             x = convert(x)
             size = self.gates * self.units
             kernel = self.variable("kernel", self.kernel_initializer, (features_of(self, x), size))
-            return matmul(x, kernel) + self.variable("bias", self.bias_initializer, (size,))
+            bias = self.variable("bias", self.bias_initializer, (size,))
+            return add(matmul(x, kernel), bias)
 
     def output(self, state: State) -> Tensor:
         """The output of the step that led to `state`: its first part."""

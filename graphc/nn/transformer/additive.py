@@ -91,12 +91,12 @@ class AdditiveAttention(Layer):
             return (squeeze(y, 1), squeeze(weights, 1)) if one else (y, weights)
 
     def _checked(self, mask: Any) -> Tensor:
-        mask = convert(mask)
-        if mask.ndim != 3 or mask.dtype != BOOL:
+        seen = convert(mask)
+        if seen.ndim != 3 or seen.dtype != BOOL:
             refuse(
                 f"{self}: the mask must be a bool of three axes, [batch, steps, time] or sizes of "
-                f"1, got {mask.type}",
+                f"1, got {seen.type}",
                 hint="write [batch, time] as mask[:, None, :]",
-                mask=mask,
+                mask=seen,
             )
-        return mask
+        return seen
