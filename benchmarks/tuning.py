@@ -72,7 +72,7 @@ def convolutions(count: int = 2, channels: int = 32, batch: int = 16) -> Model:
 
     def network(x: gc.Tensor) -> gc.Tensor:
         for i in range(count):
-            x = gc.nn.relu(gc.nn.Conv2D(channels, (5, 5), name=f"conv{i}")(x))
+            x = gc.nn.relu(gc.nn.Conv2D(channels, (5, 5), name=f"conv{i}", padding="same")(x))
         return gc.reduce_mean(x, axis=(1, 2))
 
     name = f"{count} 5x5 convolutions of {channels} channels, 32x32 images, batch {batch}, adam"

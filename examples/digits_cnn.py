@@ -35,8 +35,8 @@ def make_layers(dtype: str) -> dict:
     """The layers; calling them twice shares their variables."""
     relu = gc.nn.relu
     return {
-        "conv1": gc.nn.Conv2D(32, 3, activation=relu, name="conv1", dtype=dtype),
-        "conv2": gc.nn.Conv2D(64, 3, activation=relu, name="conv2", dtype=dtype),
+        "conv1": gc.nn.Conv2D(32, 3, activation=relu, name="conv1", dtype=dtype, padding="same"),
+        "conv2": gc.nn.Conv2D(64, 3, activation=relu, name="conv2", dtype=dtype, padding="same"),
         "hidden": gc.nn.Dense(128, activation=relu, name="hidden", dtype=dtype),
         "out": gc.nn.Dense(10, name="out", dtype=dtype),
     }

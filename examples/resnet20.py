@@ -25,7 +25,13 @@ def conv(filters: int, size: int, stride: int = 1, name: str | None = None) -> g
     """A convolution as all of them are here: without a bias, batch norm brings one."""
     start = gc.nn.initializers.HeNormal()
     return gc.nn.Conv2D(
-        filters, size, strides=stride, use_bias=False, kernel_initializer=start, name=name
+        filters,
+        size,
+        strides=stride,
+        use_bias=False,
+        kernel_initializer=start,
+        name=name,
+        padding="same",
     )
 
 

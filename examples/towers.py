@@ -28,7 +28,7 @@ WEIGHT_DECAY = 1e-4
 def make_layers(dtype: str) -> list:
     """The layers: called by every tower, they make their variables in the first one."""
     return [
-        gc.nn.Conv2D(16, 3, activation=gc.nn.relu, name="conv", dtype=dtype),
+        gc.nn.Conv2D(16, 3, activation=gc.nn.relu, name="conv", dtype=dtype, padding="same"),
         gc.nn.MaxPool2D(2),
         gc.nn.Flatten(),
         gc.nn.Dense(64, activation=gc.nn.relu, name="hidden", dtype=dtype),

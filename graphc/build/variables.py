@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.build.initializers import as_initializer
 from graphc.build.specs import as_static_shape, check_name
 from graphc.errors import (
     AttributeValueError,
@@ -51,9 +52,10 @@ def variable(
 
     Args:
         init: the initial value: a number, nested lists or an array; an initializer of
-            `gc.nn.initializers`, or any function `(rng, shape, dtype) -> array`, called when
-            the value is first needed: by a program that uses the variable, or by a read; or
-            a tensor of the graph, computed from the initial values of other variables.
+            `gc.nn.initializers` or its name, such as "glorot_uniform"; any function
+            `(rng, shape, dtype) -> array`, called when the value is first needed: by a program
+            that uses the variable, or by a read; or a tensor of the graph, computed from the
+            initial values of other variables.
         shape: required for an initializer. Every size must be known. A single initial number fills
             the shape.
         dtype: by default that of the value; float32 for an initializer.
@@ -63,6 +65,7 @@ def variable(
     Raises:
         ShapeError: the shape is missing, a size is not known, or the initial value does not match.
         DTypeError: the dtype is invalid or not numeric.
+        AttributeValueError: an unknown name of an initializer.
         GraphError: no graph is being built, or an initial tensor depends on a feed.
         GraphFinalizedError: the graph has run.
     """
@@ -117,6 +120,8 @@ def _as_initial(
             source=source,
             hint=f"create an instance: {init.__name__}(...)",
         )
+    if isinstance(init, str):
+        init = as_initializer(init, what)
     if callable(init):
         if shape is None:
             raise ShapeError(

@@ -18,6 +18,7 @@ from graphc.nn.functional.nonlinear import *
 from graphc.nn.functional.norms import *
 from graphc.nn.functional.patches import *
 from graphc.nn.functional.ranking import *
+from graphc.nn.functional.sampled_losses import *
 from graphc.nn.functional.unpooling import *
 from graphc.nn.layers import activations as _activations
 from graphc.nn.layers import initializers as initializers
@@ -28,10 +29,15 @@ from graphc.nn.layers.linear import *
 from graphc.nn.layers.normalization import *
 from graphc.nn.layers.pool_layers import *
 from graphc.nn.layers.positions import *
+from graphc.nn.layers.regularizers import *
+from graphc.nn.layers.shaping import *
+from graphc.nn.layers.spectral import *
 from graphc.nn.layers.structure import *
 from graphc.nn.recurrent.cells import *
+from graphc.nn.recurrent.conv_lstm import *
 from graphc.nn.recurrent.recurrent_layers import *
 from graphc.nn.recurrent.recurrent_nets import *
+from graphc.nn.transformer.additive import *
 from graphc.nn.transformer.multi_head import *
 from graphc.nn.transformer.transformer import *
 from graphc.ops.arrays.along_axis import one_hot as one_hot

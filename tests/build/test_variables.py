@@ -145,7 +145,7 @@ def test_in_a_body_it_belongs_to_the_whole_graph() -> None:
             ShapeError,
             r"initial value has the shape \(2, 3\), not \(3, 2\)",
         ),
-        (lambda: variable("text"), DTypeError, r"'text' is not numeric"),
+        (lambda: variable("text"), AttributeValueError, "unknown initializer 'text'"),
         (lambda: variable(2**40), DTypeError, r"(?s)is out of range for int32.*wider"),
         (lambda: variable([1, 2**40]), DTypeError, r"out of range for int32"),
         (lambda: variable([1, -1], dtype="uint8"), DTypeError, r"out of range for uint8"),

@@ -26,7 +26,7 @@ def body(kind: str, x: Any) -> Any:
     if kind == "lstm":
         return gc.nn.LSTM(5, name="rnn", dtype="float64")(x)[:, -1]
     if kind == "conv":
-        h = gc.nn.Conv1D(5, 3, name="conv", dtype="float64")(x)
+        h = gc.nn.Conv1D(5, 3, name="conv", dtype="float64", padding="same")(x)
         return gc.reduce_mean(gc.nn.max_pool(gc.nn.relu(h)[:, :, None], (2, 1)), axis=(1, 2))
     if kind == "lookups in a loop":
         table = gc.variable(np.sin(np.arange(35.0)).reshape(7, 5), name="table")

@@ -316,7 +316,7 @@ def convolutional(norms: bool = False) -> Job:
         x = gc.placeholder((None, 4, 4, 24), "float64", name="x")
         h = x
         for i in range(2):
-            h = gc.nn.Conv2D(24 + i, 3, name=f"c{i}", dtype="float64")(h)
+            h = gc.nn.Conv2D(24 + i, 3, name=f"c{i}", dtype="float64", padding="same")(h)
             if norms:
                 h = gc.nn.BatchNorm(name=f"n{i}", dtype="float64")(h, training=True)
             h = gc.nn.relu(h)

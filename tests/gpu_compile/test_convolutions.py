@@ -142,7 +142,7 @@ def test_a_transposed_convolution(precision: str | None) -> None:
     """JAX makes convolutions with spread inputs of its gradients, and copies activations."""
     n, side, channels, dtype = 16, 28, 32, DTYPES[precision]
     text, ours = behind_a_pointwise_one(
-        gc.nn.Conv2DTranspose(64, 3, strides=2, use_bias=False, name="second"),
+        gc.nn.Conv2DTranspose(64, 3, strides=2, use_bias=False, name="second", padding="same"),
         (n, side, side, channels),
         precision,
     )
@@ -197,7 +197,9 @@ def test_a_block_of_a_resnet(precision: str | None, count: int) -> None:
         x = gc.placeholder((None, side, side, channels), name="x")
         h = first = gc.nn.Conv2D(channels, 1, use_bias=False, name="first")(x)
         for i in range(3):
-            h = gc.nn.Conv2D(channels, 3 if i == 1 else 1, use_bias=False, name=f"conv{i}")(h)
+            h = gc.nn.Conv2D(
+                channels, 3 if i == 1 else 1, use_bias=False, name=f"conv{i}", padding="same"
+            )(h)
             h = gc.nn.BatchNorm(name=f"norm{i}")(h, training=True)
             h = gc.nn.relu(h + first if i == 2 else h)
         loss = gc.reduce_mean(gc.square(gc.cast(h, "float32")))
@@ -249,11 +251,13 @@ def test_a_block_of_a_unet(precision: str | None) -> None:
     n, side, channels, dtype = 8, 32, 32, DTYPES[precision]
     with gc.Graph(seed=0) as graph:
         x = gc.placeholder((n, side, side, channels), name="x")
-        a = gc.nn.relu(gc.nn.Conv2D(channels, 3, use_bias=False, name="a")(x))
-        b = gc.nn.relu(gc.nn.Conv2D(64, 3, strides=2, use_bias=False, name="b")(a))
-        c = gc.nn.Conv2DTranspose(channels, 2, strides=2, use_bias=False, name="c")(b)
+        a = gc.nn.relu(gc.nn.Conv2D(channels, 3, use_bias=False, name="a", padding="same")(x))
+        b = gc.nn.relu(gc.nn.Conv2D(64, 3, strides=2, use_bias=False, name="b", padding="same")(a))
+        c = gc.nn.Conv2DTranspose(channels, 2, strides=2, use_bias=False, name="c", padding="same")(
+            b
+        )
         h = gc.concatenate([a, gc.nn.relu(c)], axis=3)
-        h = gc.nn.Conv2D(channels, 3, use_bias=False, name="d")(h)
+        h = gc.nn.Conv2D(channels, 3, use_bias=False, name="d", padding="same")(h)
         loss = gc.reduce_mean(gc.square(gc.cast(h, "float32")))
         train = gc.minimize(loss, optax.sgd(RATE), name="train")
     text, ours = compiled(graph, [train, loss], {x: x.shape}, precision)

@@ -45,8 +45,10 @@ def images() -> Model:
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((None, 32, 32, 16), name="x")
-        h = gc.nn.relu(gc.nn.BatchNorm(name="norm")(gc.nn.Conv2D(32, 3, name="a")(x), True))
-        h = gc.nn.Conv2DTranspose(16, 3, strides=2, name="b")(h)
+        h = gc.nn.relu(
+            gc.nn.BatchNorm(name="norm")(gc.nn.Conv2D(32, 3, name="a", padding="same")(x), True)
+        )
+        h = gc.nn.Conv2DTranspose(16, 3, strides=2, name="b", padding="same")(h)
         loss = gc.reduce_mean(gc.square(h))
         train = gc.minimize(loss, optax.adam(1e-3), name="train")
     return graph, [train, loss], {x: (32, 32, 32, 16)}

@@ -14,7 +14,10 @@ from tests.laws.case import Case, In
 BATCH = 4
 
 # Public names that compute nothing by themselves.
-NO_CASE = {"ACTIVATIONS", "AttentionCache", "Cell", "Layer", "Recurrent", "initializers"}
+NO_CASE = {
+    "ACTIVATIONS", "AttentionCache", "Candidates", "Cell", "L1", "L2", "Layer", "Recurrent",
+    "initializers",
+}  # fmt: skip
 
 
 def _in(*shape: int, dtype: str = "float32", **options: Any) -> In:
@@ -73,18 +76,23 @@ SEQUENCE = _in(5, 4)
 LENGTHS = _in(dtype="int32", values=[5, 3, 4, 1])
 MASK = _in(1, 5, 5, dtype="bool")
 
+
+def _penalised(layer: nn.Layer, x: Any) -> Any:
+    return layer(x) + nn.penalty(layer)
+
+
 LAYERS = (
     _layer("Dense", lambda: nn.Dense(5, activation="relu"), ROWS),
     _layer("Embedding", lambda: nn.Embedding(7, 3), _integers(7, 5)),
-    _layer("Conv1D", lambda: nn.Conv1D(6, 3), SIGNAL),
-    _layer("Conv2D", lambda: nn.Conv2D(6, 3), IMAGE),
-    _layer("Conv3D", lambda: nn.Conv3D(3, 3), VOLUME),
-    _layer("Conv1DTranspose", lambda: nn.Conv1DTranspose(6, 3, strides=2), SIGNAL),
-    _layer("Conv2DTranspose", lambda: nn.Conv2DTranspose(6, 3, strides=2), IMAGE),
-    _layer("Conv3DTranspose", lambda: nn.Conv3DTranspose(3, 3), VOLUME),
-    _layer("DepthwiseConv1D", lambda: nn.DepthwiseConv1D(3), SIGNAL),
-    _layer("DepthwiseConv2D", lambda: nn.DepthwiseConv2D(3), IMAGE),
-    _layer("SeparableConv2D", lambda: nn.SeparableConv2D(6, 3), IMAGE),
+    _layer("Conv1D", lambda: nn.Conv1D(6, 3, padding="same"), SIGNAL),
+    _layer("Conv2D", lambda: nn.Conv2D(6, 3, padding="same"), IMAGE),
+    _layer("Conv3D", lambda: nn.Conv3D(3, 3, padding="same"), VOLUME),
+    _layer("Conv1DTranspose", lambda: nn.Conv1DTranspose(6, 3, strides=2, padding="same"), SIGNAL),
+    _layer("Conv2DTranspose", lambda: nn.Conv2DTranspose(6, 3, strides=2, padding="same"), IMAGE),
+    _layer("Conv3DTranspose", lambda: nn.Conv3DTranspose(3, 3, padding="same"), VOLUME),
+    _layer("DepthwiseConv1D", lambda: nn.DepthwiseConv1D(3, padding="same"), SIGNAL),
+    _layer("DepthwiseConv2D", lambda: nn.DepthwiseConv2D(3, padding="same"), IMAGE),
+    _layer("SeparableConv2D", lambda: nn.SeparableConv2D(6, 3, padding="same"), IMAGE),
     _layer("MaxPool1D", nn.MaxPool1D, SIGNAL),
     _layer("MaxPool2D", nn.MaxPool2D, IMAGE),
     _layer("MaxPool3D", nn.MaxPool3D, VOLUME),
@@ -113,6 +121,36 @@ LAYERS = (
     _case("TransformerBlock",
           lambda x, mask: nn.TransformerBlock(4, 2)(x, mask=mask, training=False),
           SEQUENCE, MASK, label="masked"),
+    _layer("SpatialDropout", lambda: nn.SpatialDropout(0.5), IMAGE, training=True),
+    _layer("GaussianNoise", lambda: nn.GaussianNoise(0.5), ROWS, training=True),
+    _layer("SpectralNorm", lambda: nn.SpectralNorm(nn.Dense(3)), ROWS, training=True),
+    _layer("SpectralNorm", lambda: nn.SpectralNorm(nn.Dense(3)), ROWS, label="applied",
+           training=False),
+    _layer("Reshape", lambda: nn.Reshape((4, -1)), IMAGE),
+    _layer("TimeDistributed", lambda: nn.TimeDistributed(nn.Conv1D(3, 2)), _in(3, 4, 2)),
+    _layer("UpSampling1D", nn.UpSampling1D, SIGNAL),
+    _layer("UpSampling2D", nn.UpSampling2D, IMAGE),
+    _layer("UpSampling2D", lambda: nn.UpSampling2D(2, "bilinear"), IMAGE, label="bilinear"),
+    _layer("UpSampling3D", nn.UpSampling3D, VOLUME),
+    _layer("ZeroPadding1D", nn.ZeroPadding1D, SIGNAL),
+    _layer("ZeroPadding2D", nn.ZeroPadding2D, IMAGE),
+    _layer("ZeroPadding3D", nn.ZeroPadding3D, VOLUME),
+    _layer("Cropping1D", nn.Cropping1D, SIGNAL),
+    _layer("Cropping2D", nn.Cropping2D, IMAGE),
+    _layer("Cropping3D", nn.Cropping3D, VOLUME),
+    _layer("AdditiveAttention", lambda: nn.AdditiveAttention(3), SEQUENCE, SEQUENCE),
+    _case("AdditiveAttention",
+          lambda x, source, mask: nn.AdditiveAttention(3)(x, source, mask[:, 0]),
+          SEQUENCE, SEQUENCE, MASK, label="masked"),
+    _layer("ConvLSTM1D", lambda: nn.ConvLSTM1D(3, 2), _in(3, 4, 2)),
+    _layer("ConvLSTM2D", lambda: nn.ConvLSTM2D(3, 2), _in(3, 4, 4, 2)),
+    _layer("ConvLSTM3D", lambda: nn.ConvLSTM3D(3, 2), _in(3, 4, 4, 4, 2)),
+    _case("ConvLSTM1DCell", lambda x, h, c: nn.ConvLSTM1DCell(3, 2)(x, (h, c))[0],
+          _in(4, 2), _in(3, 3), _in(3, 3)),
+    _case("ConvLSTM2DCell", lambda x, h, c: nn.ConvLSTM2DCell(3, 2)(x, (h, c))[0],
+          _in(4, 4, 2), _in(3, 3, 3), _in(3, 3, 3)),
+    _case("ConvLSTM3DCell", lambda x, h, c: nn.ConvLSTM3DCell(3, 2)(x, (h, c))[0],
+          _in(4, 4, 4, 2), _in(3, 3, 3, 3), _in(3, 3, 3, 3)),
     _layer("GRU", lambda: nn.GRU(3), SEQUENCE),
     _layer("LSTM", lambda: nn.LSTM(3), SEQUENCE),
     _layer("SimpleRNN", lambda: nn.SimpleRNN(3), SEQUENCE),
@@ -154,6 +192,18 @@ LOSSES = (
           LENGTHS),
     _case("crf_log_norm", nn.crf_log_norm, SEQUENCE, _weight(4, 4), LENGTHS),
     _case("masked_mean", lambda x, mask: nn.masked_mean(x, mask), _in(5), _in(5, dtype="bool")),
+    _case("weighted_cross_entropy",
+          lambda x, y: nn.weighted_cross_entropy(logits=x, labels=y, pos_weight=2.0),
+          ROWS, POSITIVE),
+    _case("nce_loss",
+          lambda w, b, x, y: nn.nce_loss(
+              weights=w, biases=b, inputs=x, labels=y, samples=3, seed=3),
+          _weight(7, 6), _weight(7), ROWS, _integers(7)),
+    _case("sampled_softmax_loss",
+          lambda w, b, x, y: nn.sampled_softmax_loss(
+              weights=w, biases=b, inputs=x, labels=y, samples=3, seed=3),
+          _weight(7, 6), _weight(7), ROWS, _integers(7, 2)),
+    _case("penalty", lambda x: _penalised(nn.Dense(3, kernel_regularizer="l2"), x), ROWS),
     _of_one("l2_loss", ROWS),
 )  # fmt: skip
 
@@ -179,6 +229,7 @@ FUNCTIONS = (
     _of_one("max_pool", IMAGE, 2),
     _of_one("patches", IMAGE, 3),
     _of_one("local_response_norm", IMAGE),
+    _of_one("l2_normalize", ROWS),
     _of_one("rotary_encoding", _in(5, 2, 4)),
     _of_one("dropout", ROWS, 0.5, seed=3),
     _case("smooth_labels", lambda x: nn.smooth_labels(x, 0.1), POSITIVE),
@@ -205,6 +256,10 @@ FUNCTIONS = (
     _case("conv2d_transpose", nn.conv2d_transpose, IMAGE, _weight(3, 3, 2, 4)),
     _case("conv3d_transpose", nn.conv3d_transpose, VOLUME, _weight(3, 3, 3, 2, 2)),
     _case("depthwise_conv", nn.depthwise_conv, IMAGE, _weight(3, 3, 4, 1)),
+    _case("bias_add", nn.bias_add, IMAGE, _weight(4)),
+    _case("depthwise_conv2d", nn.depthwise_conv2d, IMAGE, _weight(3, 3, 4, 1)),
+    _case("separable_conv2d", nn.separable_conv2d, IMAGE, _weight(3, 3, 4, 2),
+          _weight(1, 1, 8, 2)),
     _case("separable_conv", nn.separable_conv, IMAGE, _weight(3, 3, 4, 1), _weight(1, 1, 4, 2)),
     _case("dilation2d", nn.dilation2d, IMAGE, _weight(3, 3, 4)),
     _case("erosion2d", nn.erosion2d, IMAGE, _weight(3, 3, 4)),
@@ -217,8 +272,9 @@ FUNCTIONS = (
 
 # The results of these have no gradient: labels, places, masks, tables.
 WITHOUT_GRADIENT = {
-    "ctc_beam_search", "ctc_greedy_decode", "edit_distance", "in_top_k", "non_max_suppression",
-    "one_hot", "sequence_mask", "sinusoidal_encoding", "viterbi_decode",
+    "ctc_beam_search", "ctc_greedy_decode", "edit_distance", "in_top_k",
+    "log_uniform_candidate_sampler", "non_max_suppression", "one_hot", "sequence_mask",
+    "sinusoidal_encoding", "uniform_candidate_sampler", "viterbi_decode",
 }  # fmt: skip
 
 CASES: tuple[Case, ...] = (*LAYERS, *LOSSES, *FUNCTIONS)

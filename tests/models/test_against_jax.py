@@ -46,7 +46,9 @@ def cross_entropy(logits, labels):
 
 def residual_block(h, filters, strides, name):
     def conv(kernel, strides, part, x):
-        return gc.nn.Conv2D(filters, kernel, strides, use_bias=False, name=part, dtype=F64)(x)
+        return gc.nn.Conv2D(
+            filters, kernel, strides, use_bias=False, name=part, dtype=F64, padding="same"
+        )(x)
 
     with gc.name_scope(name):
         y = conv(3, strides, "conv1", h)

@@ -30,7 +30,9 @@ def body(kind: str, x: Any) -> Any:
         steps = gc.transpose(x, (1, 0, 2))
         return gc.scan(lambda c, row: (gc.tanh(gc.matmul(c, w) + row), c), steps[0], steps)[0]
     if kind == "conv":
-        h = gc.nn.BatchNorm(name="norm")(gc.nn.Conv1D(16, 3, name="conv")(x), training=True)
+        h = gc.nn.BatchNorm(name="norm")(
+            gc.nn.Conv1D(16, 3, name="conv", padding="same")(x), training=True
+        )
         return gc.reduce_mean(gc.nn.relu(h), axis=1)
     if kind == "jax":
         k = gc.variable(np.cos(np.arange(128, dtype="f4")).reshape(8, 16), name="k")

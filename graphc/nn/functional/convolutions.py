@@ -5,13 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from graphc.ir.node import Tensor
-from graphc.ops.core.checks import is_static, refuse
+from graphc.ops.arrays.shape import reshape
+from graphc.ops.core.checks import is_static, refuse, same_shape
 from graphc.ops.core.emit import convert, emit_one, promote_operands
+from graphc.ops.elementwise.arithmetic import add
 from graphc.ops.matrices.matrix_product import matmul
 from graphc.ops.nn.conv import CONV_INPUT_GRADIENT, depthwise_conv
 from graphc.ops.nn.windows import Ints, Pairs, check_spatial, explicit_padding, per_axis
 
-__all__ = ["conv1d_transpose", "conv2d_transpose", "conv3d_transpose", "separable_conv"]
+__all__ = [
+    "bias_add",
+    "conv1d_transpose",
+    "conv2d_transpose",
+    "conv3d_transpose",
+    "depthwise_conv2d",
+    "separable_conv",
+    "separable_conv2d",
+]
 
 
 def conv1d_transpose(
@@ -152,3 +162,101 @@ def separable_conv(
     """
     places = depthwise_conv(x, depthwise, strides=strides, padding=padding, dilation=dilation)
     return matmul(places, pointwise, name=name)
+
+
+def depthwise_conv2d(
+    x: Any,
+    w: Any,
+    *,
+    strides: int | tuple[int, ...] = 1,
+    padding: Any = "valid",
+    dilation: int | tuple[int, ...] = 1,
+    name: str | None = None,
+) -> Tensor:
+    """`depthwise_conv` of images: each channel by itself.
+
+    Args:
+        x: [batch, height, width, channels], floating.
+        w: [rows, columns, channels, multiplier], promoted with `x`.
+        strides, padding, dilation: as in `conv2d`.
+        name: of the node.
+
+    Returns:
+        [batch, height', width', channels * multiplier], the results of a channel beside each
+        other.
+
+    Raises:
+        ShapeError, AttributeValueError: as `conv2d`; or channels that are not known.
+    """
+    x, w = convert(x), convert(w)
+    _check_depthwise("depthwise_conv2d", x, w)
+    return depthwise_conv(x, w, strides=strides, padding=padding, dilation=dilation, name=name)
+
+
+def separable_conv2d(
+    x: Any,
+    depthwise: Any,
+    pointwise: Any,
+    *,
+    strides: int | tuple[int, ...] = 1,
+    padding: Any = "valid",
+    dilation: int | tuple[int, ...] = 1,
+    name: str | None = None,
+) -> Tensor:
+    """`separable_conv` of images.
+
+    Args:
+        x: [batch, height, width, channels], floating.
+        depthwise: [rows, columns, channels, multiplier], as in `depthwise_conv2d`.
+        pointwise: [channels * multiplier, filters], or the same as a kernel of one element,
+            [1, 1, channels * multiplier, filters].
+        strides, padding, dilation: of the depthwise convolution, as in `conv2d`.
+        name: of the last node.
+
+    Returns:
+        [batch, height', width', filters].
+
+    Raises:
+        ShapeError, AttributeValueError: as `separable_conv`.
+    """
+    x, depthwise, pointwise = convert(x), convert(depthwise), convert(pointwise)
+    _check_depthwise("separable_conv2d", x, depthwise)
+    if pointwise.ndim == 4 and pointwise.shape[:2] == (1, 1):
+        pointwise = reshape(pointwise, pointwise.shape[2:])
+    if pointwise.ndim != 2:
+        refuse(
+            "separable_conv2d: pointwise must be [channels * multiplier, filters], or 1, 1 before "
+            "these",
+            pointwise=pointwise,
+        )
+    options = {"strides": strides, "padding": padding, "dilation": dilation}
+    return separable_conv(x, depthwise, pointwise, name=name, **options)
+
+
+def _check_depthwise(label: str, x: Tensor, w: Tensor) -> None:
+    check_spatial(label, x, 2)
+    if w.ndim != 4:
+        refuse(f"{label}: the kernel must be [rows, columns, channels, multiplier]", x=x, w=w)
+
+
+def bias_add(x: Any, bias: Any, *, name: str | None = None) -> Tensor:
+    """`x + bias`, a number for each channel.
+
+    Args:
+        x: [..., channels].
+        bias: [channels].
+        name: of the node.
+
+    Raises:
+        ShapeError: a bias of another shape; `+` would broadcast it.
+    """
+    x, bias = convert(x), convert(bias)
+    if x.ndim < 1 or bias.ndim != 1 or not same_shape(x.shape[-1:], bias.shape, x):
+        refuse(
+            f"bias_add: bias must be [{x.shape[-1] if x.ndim else 'channels'}], one number for "
+            f"each channel of x, got {bias.type}",
+            hint="x + bias broadcasts other shapes",
+            x=x,
+            bias=bias,
+        )
+    return add(x, bias, name=name)

@@ -23,6 +23,7 @@ __all__ = [
     "smooth_labels",
     "softmax_cross_entropy",
     "sparse_softmax_cross_entropy",
+    "weighted_cross_entropy",
 ]
 
 
@@ -111,6 +112,28 @@ def sigmoid_cross_entropy(*, logits: Any, labels: Any, name: str | None = None) 
         One loss per element.
     """
     return loss.sigmoid_cross_entropy(logits, labels, name=name)
+
+
+def weighted_cross_entropy(
+    *, logits: Any, labels: Any, pos_weight: Any, name: str | None = None
+) -> Tensor:
+    """`sigmoid_cross_entropy` where elements labelled 1 weigh `pos_weight`, elementwise.
+
+    Args:
+        logits: floating, any shape.
+        labels: in [0, 1], of a shape that broadcasts with it.
+        pos_weight: a number or tensor that broadcasts with it: above 1 it makes missed elements
+            (false negatives) rarer, below 1 false alarms.
+        name: of the node.
+
+    Returns:
+        One loss per element.
+
+    Source: TensorFlow's `weighted_cross_entropy_with_logits`.
+    """
+    logits, labels, weight = promote_operands(logits, labels, pos_weight)
+    missed = (1 + (weight - 1) * labels) * softplus(-logits)  # finite for logits of any size
+    return add((1 - labels) * logits, missed, name=name)
 
 
 def sigmoid_focal_loss(

@@ -11,12 +11,12 @@ from graphc.ops.arrays.shape import reshape
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.emit import convert, to_dtype
 from graphc.ops.core.precision import wide
-from graphc.ops.elementwise.arithmetic import add, multiply
+from graphc.ops.elementwise.arithmetic import add, maximum, multiply
 from graphc.ops.elementwise.powers import rsqrt, square
 from graphc.ops.nn.normalization import moments
-from graphc.ops.reductions.reduction import reduce_mean
+from graphc.ops.reductions.reduction import reduce_mean, reduce_sum
 
-__all__ = ["group_norm", "instance_norm", "rms_norm"]
+__all__ = ["group_norm", "instance_norm", "l2_normalize", "rms_norm"]
 
 
 def group_norm(
@@ -76,6 +76,42 @@ def instance_norm(
         refuse(f"instance_norm: x must be [batch, ..., channels], got {x.ndim} axes", x=x)
     mean, variance = moments(rows, tuple(range(1, x.ndim - 1)), keepdims=True)
     return _shifted(x, (rows - mean) * rsqrt(variance + epsilon), scale, offset, name)
+
+
+def l2_normalize(
+    x: Any,
+    axis: int | tuple[int, ...] | None = -1,
+    epsilon: float = 1e-12,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """`x` over its length along `axis`: vectors of length 1.
+
+    Args:
+        x: floating.
+        axis: one or several; None for all.
+        epsilon: the least squared length to divide by: shorter vectors stay shorter than 1.
+        name: of the last node.
+
+    Returns:
+        Of the shape and dtype of `x`; computed in float32 where that is narrower.
+
+    Raises:
+        DTypeError: `x` is not floating.
+
+    Source: TensorFlow's `math.l2_normalize`.
+    """
+    x = convert(x)
+    if not is_floating(x.dtype):
+        refuse(
+            f"l2_normalize: x must be floating, got {x.dtype.name}",
+            error=DTypeError,
+            hint='gc.cast it to "float32"',
+            x=x,
+        )
+    rows = to_dtype(x, wide(x.dtype))
+    squared = reduce_sum(square(rows), axis=axis, keepdims=True)
+    return to_dtype(multiply(rows, rsqrt(maximum(squared, epsilon)), name=name), x.dtype)
 
 
 def rms_norm(x: Any, scale: Any, epsilon: float = 1e-6, *, name: str | None = None) -> Tensor:

@@ -7,20 +7,23 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from graphc.build.initializers import (
+    AnyInitializer,
     GlorotNormal,
     GlorotUniform,
     HeNormal,
     HeUniform,
     LecunNormal,
+    LecunUniform,
     Zeros,
+    as_initializer,
 )
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
-from graphc.ir.variable import Initializer
 from graphc.nn.functional.convolutions import conv1d_transpose, conv2d_transpose, conv3d_transpose
 from graphc.nn.layers.activations import Activation, as_activation
 from graphc.nn.layers.layer import Layer, check_rank, features_of, positive
 from graphc.nn.layers.linear import Dense
+from graphc.nn.layers.regularizers import AnyRegularizer, as_regularizer
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
 from graphc.ops.nn.conv import conv1d, conv2d, conv3d
@@ -38,7 +41,7 @@ __all__ = [
     "SeparableConv2D",
 ]
 
-_SCALED = (GlorotNormal, GlorotUniform, HeNormal, HeUniform, LecunNormal)
+_SCALED = (GlorotNormal, GlorotUniform, HeNormal, HeUniform, LecunNormal, LecunUniform)
 _CONV: Final[dict[int, Callable[..., Tensor]]] = {1: conv1d, 2: conv2d, 3: conv3d}
 _TRANSPOSED: Final[dict[int, Callable[..., Tensor]]] = {
     1: conv1d_transpose,
@@ -65,10 +68,12 @@ class _Windowed(Layer):
         dilation: int | tuple[int, ...],
         activation: Activation | str | None,
         use_bias: bool,
-        kernel_initializer: Initializer,
-        bias_initializer: Initializer,
+        kernel_initializer: AnyInitializer,
+        bias_initializer: AnyInitializer,
         name: str | None,
         dtype: Any,
+        kernel_regularizer: AnyRegularizer,
+        bias_regularizer: AnyRegularizer,
     ) -> None:
         super().__init__(name, dtype)
         kind = type(self).__name__
@@ -78,8 +83,10 @@ class _Windowed(Layer):
         self.dilation = per_axis(kind, "dilation", dilation, self.rank)
         self.activation = as_activation(activation)
         self.use_bias = use_bias
-        self.kernel_initializer = kernel_initializer
-        self.bias_initializer = bias_initializer
+        self.kernel_initializer = as_initializer(kernel_initializer, kind)
+        self.bias_initializer = as_initializer(bias_initializer, kind)
+        self.kernel_regularizer = as_regularizer(kernel_regularizer, kind)
+        self.bias_regularizer = as_regularizer(bias_regularizer, kind)
 
     def _taken(self, x: Any) -> tuple[Tensor, int]:
         """The input, checked, and its number of features."""
@@ -92,20 +99,22 @@ class _Windowed(Layer):
             str(self), self.padding, x, self.kernel_size, self.strides, self.dilation
         )
         shape = (*self.kernel_size, features // groups, filters)
-        kernel = self.variable("kernel", self._scaled(groups), shape)
+        kernel = self._kernel(groups, shape)
         options = {"strides": self.strides, "padding": padding, "dilation": self.dilation}
         return self._finished(_CONV[self.rank](x, kernel, groups=groups, **options), filters)
 
-    def _scaled(self, groups: int) -> Initializer:
-        """The kernel's initializer, which has to know the groups where it counts fans."""
+    def _kernel(self, groups: int, shape: tuple[int, ...]) -> Any:
+        """The kernel, whose initializer has to know the groups where it counts fans."""
         initializer = self.kernel_initializer
-        return (
-            replace(initializer, groups=groups) if isinstance(initializer, _SCALED) else initializer
-        )
+        if isinstance(initializer, _SCALED):
+            initializer = replace(initializer, groups=groups)
+        return self.variable("kernel", initializer, shape, regularizer=self.kernel_regularizer)
 
     def _finished(self, y: Tensor, filters: int) -> Tensor:
         if self.use_bias:
-            y = y + self.variable("bias", self.bias_initializer, (filters,))
+            y = y + self.variable(
+                "bias", self.bias_initializer, (filters,), regularizer=self.bias_regularizer
+            )
         return y if self.activation is None else self.activation(y)
 
 
@@ -117,19 +126,23 @@ class _Conv(_Windowed):
         filters: int,
         kernel_size: int | tuple[int, ...],
         strides: int | tuple[int, ...] = 1,
-        padding: Any = "same",
+        padding: Any = "valid",
         dilation: int | tuple[int, ...] = 1,
         groups: int = 1,
         activation: Activation | str | None = None,
         use_bias: bool = True,
-        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
-        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: Any = "float32",
+        *,
+        kernel_regularizer: AnyRegularizer = None,
+        bias_regularizer: AnyRegularizer = None,
     ) -> None:
         window = (kernel_size, strides, padding, dilation)
         initializers = (kernel_initializer, bias_initializer)
-        super().__init__(*window, activation, use_bias, *initializers, name, dtype)
+        regularizers = (kernel_regularizer, bias_regularizer)
+        super().__init__(*window, activation, use_bias, *initializers, name, dtype, *regularizers)
         kind = type(self).__name__
         self.filters = positive(kind, "filters", filters)
         self.groups = positive(kind, "groups", groups)
@@ -171,11 +184,13 @@ class Conv2D(_Conv):
     Args:
         filters: the number of features of the result.
         kernel_size: height and width, or one number for both.
-        strides, dilation: for height and width, or one number for both.
-        padding: "same", "valid", one int for all sides or ((top, bottom), (left, right)).
+        strides, dilation: for height and width, or one number for both; or (1, height, width, 1).
+        padding: "valid" (none, the default here and in `conv2d`), "same", one int for all sides or
+            ((top, bottom), (left, right)).
         groups: features and filters are cut into this many groups that do not see each other.
         activation, use_bias, kernel_initializer, bias_initializer: as for `Dense`.
         name, dtype: see `Layer`.
+        kernel_regularizer, bias_regularizer: as for `Dense`.
 
     Calling it takes `x` [batch, height, width, features] and gives
     [batch, new height, new width, filters].
@@ -213,7 +228,7 @@ class _ConvTranspose(_Conv):
             shape = (*self.kernel_size, self.filters // self.groups, features)
             y = _TRANSPOSED[self.rank](
                 x,
-                self.variable("kernel", self._scaled(self.groups), shape),
+                self._kernel(self.groups, shape),
                 strides=self.strides,
                 padding=self.padding,
                 dilation=self.dilation,
@@ -268,19 +283,23 @@ class _DepthwiseConv(_Windowed):
         self,
         kernel_size: int | tuple[int, ...],
         strides: int | tuple[int, ...] = 1,
-        padding: Any = "same",
+        padding: Any = "valid",
         dilation: int | tuple[int, ...] = 1,
         multiplier: int = 1,
         activation: Activation | str | None = None,
         use_bias: bool = True,
-        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
-        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: Any = "float32",
+        *,
+        kernel_regularizer: AnyRegularizer = None,
+        bias_regularizer: AnyRegularizer = None,
     ) -> None:
         window = (kernel_size, strides, padding, dilation)
         initializers = (kernel_initializer, bias_initializer)
-        super().__init__(*window, activation, use_bias, *initializers, name, dtype)
+        regularizers = (kernel_regularizer, bias_regularizer)
+        super().__init__(*window, activation, use_bias, *initializers, name, dtype, *regularizers)
         self.multiplier = positive(type(self).__name__, "multiplier", multiplier)
 
     def __call__(self, x: Any) -> Tensor:
@@ -330,8 +349,9 @@ class SeparableConv2D(Layer):
         filters: the number of features of the result.
         kernel_size, strides, padding, dilation, multiplier: of the depthwise convolution.
         activation, use_bias: of the linear map, as for `Dense`.
-        kernel_initializer, bias_initializer: `(rng, shape, dtype) -> array`.
+        kernel_initializer, bias_initializer: as for `Dense`.
         name, dtype: see `Layer`.
+        kernel_regularizer, bias_regularizer: as for `Dense`; that of kernels is for both.
 
     Calling it, Raises: see `Conv2D`.
     """
@@ -341,24 +361,43 @@ class SeparableConv2D(Layer):
         filters: int,
         kernel_size: int | tuple[int, int],
         strides: int | tuple[int, int] = 1,
-        padding: Any = "same",
+        padding: Any = "valid",
         dilation: int | tuple[int, int] = 1,
         multiplier: int = 1,
         activation: Activation | str | None = None,
         use_bias: bool = True,
-        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
-        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: Any = "float32",
+        *,
+        kernel_regularizer: AnyRegularizer = None,
+        bias_regularizer: AnyRegularizer = None,
     ) -> None:
         super().__init__(name, dtype)
         window = (kernel_size, strides, padding, dilation)
         self.depthwise = DepthwiseConv2D(
-            *window, multiplier, None, False, kernel_initializer, name="depthwise", dtype=dtype
+            *window,
+            multiplier,
+            None,
+            False,
+            kernel_initializer,
+            name="depthwise",
+            dtype=dtype,
+            kernel_regularizer=kernel_regularizer,
         )
         initializers = (kernel_initializer, bias_initializer)
         positive("SeparableConv2D", "filters", filters)
-        self.pointwise = Dense(filters, activation, use_bias, *initializers, "pointwise", dtype)
+        self.pointwise = Dense(
+            filters,
+            activation,
+            use_bias,
+            *initializers,
+            "pointwise",
+            dtype,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+        )
 
     def __call__(self, x: Any) -> Tensor:
         with self.scope(x):

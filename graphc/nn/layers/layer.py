@@ -26,6 +26,9 @@ from graphc.ops.core.emit import convert, graph_of
 
 __all__ = ["Layer"]
 
+Regularizer = Callable[[Any], Any]
+"""Gives the penalty of a variable, a scalar tensor."""
+
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 """Where words of a class's name meet: Batch|Norm, LSTM|Cell."""
 
@@ -56,6 +59,8 @@ class Layer:
         self._graph: Graph | None = None
         self._scope = ""  # "encoder/dense/", once called
         self._own: dict[str, Variable] = {}
+        self._regularizers: dict[str, Regularizer] = {}
+        self._views: dict[str, Callable[[Variable], Tensor]] = {}
         self._output: TensorType | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -80,6 +85,13 @@ class Layer:
         """Its variables and those of the layers in its attributes; empty before the first call."""
         found = [v for layer in self.inner_layers for v in layer.variables]
         return list(dict.fromkeys([*self._own.values(), *found]))
+
+    @property
+    def regularized(self) -> dict[Variable, Regularizer]:
+        """What was given as `*_regularizer=`, for its variables and those of the layers in its
+        attributes; `gc.nn.penalty` adds up what they give."""
+        found = {v: r for layer in self.inner_layers for v, r in layer.regularized.items()}
+        return {self._own[name]: r for name, r in self._regularizers.items()} | found
 
     @property
     def inner_layers(self) -> list[Layer]:
@@ -125,9 +137,21 @@ class Layer:
             yield
 
     def variable(
-        self, name: str, init: Any, shape: tuple[int, ...], *, trainable: bool = True
-    ) -> Variable:
+        self,
+        name: str,
+        init: Any,
+        shape: tuple[int, ...],
+        *,
+        trainable: bool = True,
+        regularizer: Regularizer | None = None,
+    ) -> Any:
         """The layer's variable of this name, made if it is not there; for use inside `scope`.
+
+        Where a wrapper such as `SpectralNorm` is around the layer, a tensor made of it.
+
+        Args:
+            init, shape, trainable: see `gc.variable`.
+            regularizer: its penalty, for `regularized`.
 
         Raises:
             ShapeError: it is there with another shape.
@@ -136,6 +160,8 @@ class Layer:
         if found is None:
             found = variable(init, shape=shape, dtype=self.dtype, name=name, trainable=trainable)
             self._own[name] = found
+            if regularizer is not None:
+                self._regularizers[name] = regularizer
         elif found.type.shape != shape:
             raise ShapeError(
                 f"{self}: its {name} has the shape {found.type.shape} from the first call, "
@@ -144,7 +170,8 @@ class Layer:
                 source=current_source(),
                 hint="call it on inputs of one number of features, or make another layer",
             )
-        return found
+        view = self._views.get(name)
+        return found if view is None else view(found)
 
     def __str__(self) -> str:
         return f"{type(self).__name__} {self.name!r}"

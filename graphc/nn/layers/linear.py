@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from graphc.build.initializers import (
+    AnyInitializer,
     GlorotUniform,
     Uniform,
     Zeros,
+    as_initializer,
 )
 from graphc.errors import DTypeError
 from graphc.ir.dtypes import is_integer
 from graphc.ir.node import Tensor
-from graphc.ir.variable import Initializer
 from graphc.nn.layers.activations import Activation, as_activation
 from graphc.nn.layers.layer import Layer, features_of, positive
+from graphc.nn.layers.regularizers import AnyRegularizer, as_regularizer
 from graphc.ops.arrays.indexing import take_for
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
@@ -32,13 +34,18 @@ class Dense(Layer):
         units: the size of the last axis of the result.
         activation: a function of a tensor such as `gc.nn.relu`, or its name; None for none.
         use_bias: whether a bias is added.
-        kernel_initializer, bias_initializer: `(rng, shape, dtype) -> array`.
+        kernel_initializer, bias_initializer: a function `(rng, shape, dtype) -> array`, the name of
+            one of `gc.nn.initializers` such as "glorot_uniform", or a number.
         name, dtype: see `Layer`.
+        kernel_regularizer, bias_regularizer: the penalty that `gc.nn.penalty` adds up: a function
+            from a tensor to a scalar such as `gc.nn.L2(1e-4)`, "l1", "l2" or None. It does not
+            change the loss by itself.
 
     Calling it takes `x` [..., features] and gives [..., units].
 
     Raises:
-        AttributeValueError: `units` is not positive, or the activation not known.
+        AttributeValueError: `units` is not positive, or an activation, an initializer or a
+            regularizer not known.
         ShapeError: `x` has no axes, or a number of features that is not known or has changed.
     """
 
@@ -47,17 +54,22 @@ class Dense(Layer):
         units: int,
         activation: Activation | str | None = None,
         use_bias: bool = True,
-        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
-        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: Any = "float32",
+        *,
+        kernel_regularizer: AnyRegularizer = None,
+        bias_regularizer: AnyRegularizer = None,
     ) -> None:
         super().__init__(name, dtype)
         self.units = positive("Dense", "units", units)
         self.activation = as_activation(activation)
         self.use_bias = use_bias
-        self.kernel_initializer = kernel_initializer
-        self.bias_initializer = bias_initializer
+        self.kernel_initializer = as_initializer(kernel_initializer, "Dense")
+        self.bias_initializer = as_initializer(bias_initializer, "Dense")
+        self.kernel_regularizer = as_regularizer(kernel_regularizer, "Dense")
+        self.bias_regularizer = as_regularizer(bias_regularizer, "Dense")
 
     def __call__(self, x: Any) -> Tensor:
         with self.scope(x):
@@ -65,10 +77,17 @@ class Dense(Layer):
             if x.type.rank == 0:
                 refuse(f"{self}: the input must have a last axis of features", x=x)
             shape = (features_of(self, x), self.units)
-            kernel = self.variable("kernel", self.kernel_initializer, shape)
+            kernel = self.variable(
+                "kernel", self.kernel_initializer, shape, regularizer=self.kernel_regularizer
+            )
             y = matmul(x, kernel)
             if self.use_bias:
-                y = y + self.variable("bias", self.bias_initializer, (self.units,))
+                y = y + self.variable(
+                    "bias",
+                    self.bias_initializer,
+                    (self.units,),
+                    regularizer=self.bias_regularizer,
+                )
             return y if self.activation is None else self.activation(y)
 
 
@@ -82,13 +101,16 @@ class Embedding(Layer):
             the nearest in range (negative ones count from the end), and is an error in runs with
             `CompileOptions(check_numerics=True)`.
         features: the size of a row.
-        initializer: `(rng, shape, dtype) -> array`.
+        initializer: of the table, as for `Dense`.
         name, dtype: see `Layer`.
+        regularizer: the table's penalty, as for `Dense`. Its gradient has every row, not only
+            those that were looked up.
 
     Calling it takes integers `indices` [...] and gives [..., features].
 
     Raises:
-        AttributeValueError: `count` or `features` is not positive.
+        AttributeValueError: `count` or `features` is not positive, or an initializer or a
+            regularizer not known.
         DTypeError: `indices` are not integers.
     """
 
@@ -96,14 +118,17 @@ class Embedding(Layer):
         self,
         count: int,
         features: int,
-        initializer: Initializer = Uniform(),  # noqa: B008  (frozen)
+        initializer: AnyInitializer = Uniform(),  # noqa: B008  (frozen)
         name: str | None = None,
         dtype: Any = "float32",
+        *,
+        regularizer: AnyRegularizer = None,
     ) -> None:
         super().__init__(name, dtype)
         self.count = positive("Embedding", "count", count)
         self.features = positive("Embedding", "features", features)
-        self.initializer = initializer
+        self.initializer = as_initializer(initializer, "Embedding")
+        self.regularizer = as_regularizer(regularizer, "Embedding")
 
     def __call__(self, indices: Any) -> Tensor:
         with self.scope(indices):
@@ -115,7 +140,8 @@ class Embedding(Layer):
                     hint='gc.cast them to "int32"',
                     indices=indices,
                 )
-            table = self.variable("table", self.initializer, (self.count, self.features))
+            shape = (self.count, self.features)
+            table = self.variable("table", self.initializer, shape, regularizer=self.regularizer)
             return take_for("Embedding", table, indices)
 
 

@@ -1,26 +1,37 @@
-"""Layers that normalise, over the batch or each example by itself; and dropout."""
+"""Layers that normalise, over the batch or each example by itself; dropout and noise."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from graphc.build.initializers import Ones, Zeros
-from graphc.errors import AttributeValueError
+from graphc.errors import AttributeValueError, DTypeError
+from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
 from graphc.ir.scopes import current_graph
 from graphc.ir.variable import Variable
 from graphc.nn.functional.norms import group_norm, instance_norm, rms_norm
 from graphc.nn.layers.layer import Layer, check_rank, check_training, features_of, positive
+from graphc.ops.arrays.creation import ones
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, to_dtype
 from graphc.ops.core.precision import wide
-from graphc.ops.draws.random_draws import dropout
+from graphc.ops.draws.random_draws import dropout, normal
 from graphc.ops.elementwise.comparison import where
 from graphc.ops.nn.local_norm import local_batch_norm
 from graphc.ops.nn.normalization import batch_norm, batch_norm_training, layer_norm
 
-__all__ = ["BatchNorm", "Dropout", "GroupNorm", "InstanceNorm", "LayerNorm", "RMSNorm"]
+__all__ = [
+    "BatchNorm",
+    "Dropout",
+    "GaussianNoise",
+    "GroupNorm",
+    "InstanceNorm",
+    "LayerNorm",
+    "RMSNorm",
+    "SpatialDropout",
+]
 
 UPDATES = "updates"
 """The collection of assignments that belong to a training step without being its gradients."""
@@ -276,6 +287,87 @@ class Dropout(Layer):
                 return tensor
             dropped = dropout(tensor, self.rate)
             return dropped if in_training is True else where(in_training, dropped, tensor)
+
+
+class SpatialDropout(Layer):
+    """In training sets whole features of an example to zero and divides the others by `1 - rate`.
+
+    Neighbours in an image or a sequence are alike, so single elements hide little. Tompson et al.,
+    "Efficient object localization using convolutional networks", 2015.
+
+    Args:
+        rate: the probability of a zero, in [0, 1): a number or a scalar tensor.
+        name: see `Layer`.
+
+    Calling it takes `x` [batch, ..., features], floating, with any number of axes between, and
+    `training`, a bool or a scalar tensor of bool. It gives the shape of `x`.
+
+    Raises:
+        AttributeValueError: the rate is out of range, or `training` is no bool.
+        ShapeError: `x` has no axes between batch and features.
+        DTypeError: `x` is not floating.
+    """
+
+    def __init__(self, rate: Any, name: str | None = None) -> None:
+        super().__init__(name)
+        fits = isinstance(rate, Operand) or 0 <= rate < 1
+        self.rate: Any = _within("SpatialDropout", "rate", rate, fits, "[0, 1)")
+
+    def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
+        with self.scope(x):
+            tensor = _floating(self, x)
+            in_training = check_training(self, training)
+            check_rank(self, tensor, range(3, 100), "[batch, ..., features] (rank 3 or more)")
+            if in_training is False:
+                return tensor
+            shape = tensor.type.shape
+            between = (1,) * (len(shape) - 2)
+            kept = dropout(ones((shape[0], *between, shape[-1]), tensor.type.dtype), self.rate)
+            dropped = tensor * kept
+            return dropped if in_training is True else where(in_training, dropped, tensor)
+
+
+class GaussianNoise(Layer):
+    """In training adds normal numbers with mean 0.
+
+    Args:
+        stddev: their standard deviation, 0 or more: a number or a scalar tensor.
+        name: see `Layer`.
+
+    Calling it takes `x`, floating, and `training`, a bool or a scalar tensor of bool. It gives the
+    shape and dtype of `x`.
+
+    Raises:
+        AttributeValueError: the deviation is negative, or `training` is no bool.
+        DTypeError: `x` is not floating.
+    """
+
+    def __init__(self, stddev: Any, name: str | None = None) -> None:
+        super().__init__(name)
+        fits = isinstance(stddev, Operand) or stddev >= 0
+        self.stddev: Any = _within("GaussianNoise", "stddev", stddev, fits, "[0, inf)")
+
+    def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
+        with self.scope(x):
+            tensor = _floating(self, x)
+            in_training = check_training(self, training)
+            if in_training is False:
+                return tensor
+            noise = normal(tensor.type.shape, 0.0, self.stddev, tensor.type.dtype)
+            noisy = tensor + to_dtype(noise, tensor.type.dtype)
+            return noisy if in_training is True else where(in_training, noisy, tensor)
+
+
+def _floating(layer: Layer, x: Any) -> Tensor:
+    tensor = convert(x)
+    if not is_floating(tensor.type.dtype):
+        refuse(
+            f"{layer}: the input must be floating, got {tensor.type.dtype.name}",
+            error=DTypeError,
+            hint='gc.cast it to "float32"',
+            x=tensor,
+        )
+    return tensor
 
 
 def _beside(x: Tensor, parameter: Variable) -> Tensor:

@@ -67,7 +67,7 @@ class MaxPool2D(_Pool):
     """The largest element of each window of height and width.
 
     Args:
-        window: height and width, or one number for both.
+        window: height and width, or one number for both; or (1, height, width, 1).
         strides: between windows; by default the window, so that they do not overlap.
         padding: "same", "valid", one int for all sides or ((top, bottom), (left, right)).
         name: see `Layer`.

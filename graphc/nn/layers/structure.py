@@ -1,4 +1,4 @@
-"""Layers without variables of their own: `Sequential`, `Flatten`."""
+"""Layers without variables of their own: `Sequential`, `TimeDistributed`, `Flatten`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphc.ops.arrays.shape import reshape
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
 
-__all__ = ["Flatten", "Sequential"]
+__all__ = ["Flatten", "Sequential", "TimeDistributed"]
 
 
 class Sequential(Layer):
@@ -79,3 +79,44 @@ class Flatten(Layer):
             check_rank(self, x, range(1, 100), "[batch, ...] (rank 1 or more)")
             lead, *rest = x.type.shape
             return reshape(x, (lead, product(rest)))
+
+
+class TimeDistributed(Layer):
+    """A layer on every step of sequences, as if each step were an example of a larger batch.
+
+    Layers such as `Dense`, which take any number of axes before the features, do not need it.
+
+    Variables: the layer's.
+
+    Args:
+        layer: a layer, or a function of a tensor, that gives one tensor.
+        name: see `Layer`.
+
+    Calling it takes `x` [batch, time, ...], and `training` for a layer that takes it. It gives
+    [batch, time, ...].
+
+    Raises:
+        AttributeValueError: something that cannot be called; or `training` is missing.
+        ShapeError: `x` has fewer than two axes, or the layer's result has no batch.
+    """
+
+    def __init__(self, layer: Any, name: str | None = None) -> None:
+        super().__init__(name)
+        if not callable(layer) or isinstance(layer, type):
+            refuse(
+                f"TimeDistributed: takes a layer or a function, got {layer!r}",
+                error=AttributeValueError,
+                hint=f"make one: {layer.__name__}(...)" if isinstance(layer, type) else None,
+            )
+        self.layer = layer
+
+    def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
+        with self.scope(x):
+            x = convert(x)
+            check_rank(self, x, range(2, 100), "[batch, time, ...] (rank 2 or more)")
+            batch, time, *rest = x.type.shape
+            options = {"training": training} if _taken(self.layer, ["training"]) else {}
+            y = convert(self.layer(reshape(x, (batch * time, *rest)), **options))
+            if not y.ndim:
+                refuse(f"{self}: its layer gave a scalar, not a result for each step", result=y)
+            return reshape(y, (batch, time, *y.type.shape[1:]))

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from graphc.build.initializers import ForgetGateOnes, GlorotUniform, Orthogonal, Zeros
+from graphc.build.initializers import (
+    AnyInitializer,
+    ForgetGateOnes,
+    GlorotUniform,
+    Orthogonal,
+    Zeros,
+    as_initializer,
+)
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
-from graphc.ir.variable import Initializer
 from graphc.nn.layers.activations import Activation, as_activation
 from graphc.nn.layers.layer import Layer, features_of, positive
 from graphc.ops.arrays.creation import zeros
 from graphc.ops.arrays.joining import split
 from graphc.ops.core.checks import refuse, same_shape
 from graphc.ops.core.emit import convert
+from graphc.ops.elementwise.arithmetic import add
 from graphc.ops.elementwise.transcendental import sigmoid, tanh
 from graphc.ops.matrices.matrix_product import matmul
 
@@ -37,8 +44,7 @@ class Cell(Layer):
 
     Args:
         units: the size of the output and of each part of the state.
-        kernel_initializer, recurrent_initializer, bias_initializer: `(rng, shape, dtype) ->
-            array`.
+        kernel_initializer, recurrent_initializer, bias_initializer: as for `Dense`.
         name, dtype: see `Layer`.
 
     Calling it takes `x` [batch, features] and a state, and gives (`y` [batch, units], the new
@@ -52,21 +58,23 @@ class Cell(Layer):
 
     parts: ClassVar[int] = 1
     gates: ClassVar[int] = 1
+    space: ClassVar[int] = 0  # how many spatial axes there are between batch and features
 
     def __init__(
         self,
         units: int,
-        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
-        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
-        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
+        bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: Any = "float32",
     ) -> None:
         super().__init__(name, dtype)
         self.units = positive(type(self).__name__, "units", units)
-        self.kernel_initializer = kernel_initializer
-        self.recurrent_initializer = recurrent_initializer
-        self.bias_initializer = bias_initializer
+        kind = type(self).__name__
+        self.kernel_initializer = as_initializer(kernel_initializer, kind)
+        self.recurrent_initializer = as_initializer(recurrent_initializer, kind)
+        self.bias_initializer = as_initializer(bias_initializer, kind)
 
     def __call__(self, x: Any, state: State) -> tuple[Tensor, State]:
         with self.scope(x):
@@ -78,6 +86,10 @@ class Cell(Layer):
         part = zeros((batch, self.units), self.dtype if dtype is None else dtype)
         return part if self.parts == 1 else (part,) * self.parts
 
+    def first_state(self, projected: Tensor) -> State:
+        """The state to start from, for what `project` gave of sequences [batch, time, ...]."""
+        return self.initial_state(projected.shape[0], projected.dtype)
+
     def as_state(self, state: State) -> State:
         """`state` as tensors.
 
@@ -86,8 +98,8 @@ class Cell(Layer):
         """
         several = isinstance(state, (tuple, list))
         parts = list(state) if several else [state]
+        shape = f"[batch, {'..., ' if self.space else ''}{self.units}]"
         if several != (self.parts > 1) or len(parts) != self.parts:
-            shape = f"[batch, {self.units}]"
             wanted = f"one tensor {shape}" if self.parts == 1 else f"{self.parts} tensors {shape}"
             refuse(
                 f"{self}: the state must be {wanted}, got {state!r}",
@@ -96,9 +108,11 @@ class Cell(Layer):
             )
         tensors = [convert(part) for part in parts]
         for tensor in tensors:
-            if tensor.ndim != 2 or not same_shape(tensor.shape[1:], (self.units,), tensor):
+            if tensor.ndim != 2 + self.space or not same_shape(
+                tensor.shape[-1:], (self.units,), tensor
+            ):
                 refuse(
-                    f"{self}: the state must be of shape [batch, {self.units}], got {tensor.type}",
+                    f"{self}: the state must be of shape {shape}, got {tensor.type}",
                     state=tensor,
                 )
         return tuple(tensors) if several else tensors[0]
@@ -109,7 +123,8 @@ class Cell(Layer):
             x = convert(x)
             size = self.gates * self.units
             kernel = self.variable("kernel", self.kernel_initializer, (features_of(self, x), size))
-            return matmul(x, kernel) + self.variable("bias", self.bias_initializer, (size,))
+            bias = self.variable("bias", self.bias_initializer, (size,))
+            return add(matmul(x, kernel), bias)
 
     def output(self, state: State) -> Tensor:
         """The output of the step that led to `state`: its first part."""
@@ -145,9 +160,9 @@ class SimpleRNNCell(Cell):
         self,
         units: int,
         activation: Activation | str | None = "tanh",
-        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
-        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
-        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
+        bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: Any = "float32",
     ) -> None:
@@ -201,9 +216,9 @@ class LSTMCell(Cell):
     def __init__(
         self,
         units: int,
-        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
-        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
-        bias_initializer: Initializer = ForgetGateOnes(),  # noqa: B008
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
+        bias_initializer: AnyInitializer = ForgetGateOnes(),  # noqa: B008
         name: str | None = None,
         dtype: Any = "float32",
     ) -> None:

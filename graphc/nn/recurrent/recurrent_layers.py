@@ -6,11 +6,16 @@ from typing import Any, ClassVar
 
 import jax
 
-from graphc.build.initializers import ForgetGateOnes, GlorotUniform, Orthogonal, Zeros
+from graphc.build.initializers import (
+    AnyInitializer,
+    ForgetGateOnes,
+    GlorotUniform,
+    Orthogonal,
+    Zeros,
+)
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
-from graphc.ir.variable import Initializer
 from graphc.nn.functional.masks import as_lengths
 from graphc.nn.layers.activations import Activation
 from graphc.nn.layers.layer import Layer, check_rank
@@ -97,17 +102,18 @@ class RNN(Recurrent):
     def with_state(self, x: Any, state: State = None, lengths: Any = None) -> tuple[Tensor, State]:
         with self.scope(x):
             x = convert(x)
-            check_rank(self, x, (3,), "[batch, time, features] (rank 3)")
-            batch, time, _ = x.type.shape
+            space = self.cell.space
+            between = "".join(f"{size}, " for size in ("depth", "height", "width")[3 - space :])
+            layout = f"[batch, time, {between}features] (rank {3 + space})"
+            check_rank(self, x, (3 + space,), layout)
+            batch, time, *_ = x.type.shape
             counts = None
             if lengths is not None:
                 kind = type(self).__name__  # equal in layers of one kind, which may share a loop
                 counts = as_lengths(str(self), lengths, batch, time, of=kind)
             projected = self.cell.project(x)
-            if state is None:
-                first = self.cell.initial_state(batch, projected.dtype)
-            else:
-                first = self.cell.as_state(state)
+            cell = self.cell
+            first = cell.first_state(projected) if state is None else cell.as_state(state)
             xs = [swapaxes(projected, 0, 1)]
             if counts is not None:
                 xs.append(less(iota((time, 1), 0, counts.dtype), counts))
@@ -119,7 +125,7 @@ class RNN(Recurrent):
             following = self.cell.step(slices[0], state)
             y = self.cell.output(following)
             if len(slices) == 2:
-                counts = expand_dims(slices[1], 1)
+                counts = expand_dims(slices[1], tuple(range(1, y.ndim)))
                 following = jax.tree.map(lambda a, b: where(counts, a, b), following, state)
                 y = where(counts, y, 0)
             return following, y
@@ -141,9 +147,9 @@ class _OfUnits(RNN):
         units: int,
         reverse: bool = False,
         return_sequences: bool = True,
-        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
-        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
-        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
+        bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: Any = "float32",
     ) -> None:
@@ -181,9 +187,9 @@ class LSTM(_OfUnits):
         units: int,
         reverse: bool = False,
         return_sequences: bool = True,
-        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
-        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
-        bias_initializer: Initializer = ForgetGateOnes(),  # noqa: B008
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
+        bias_initializer: AnyInitializer = ForgetGateOnes(),  # noqa: B008
         name: str | None = None,
         dtype: Any = "float32",
     ) -> None:
@@ -207,9 +213,9 @@ class SimpleRNN(RNN):
         activation: Activation | str | None = "tanh",
         reverse: bool = False,
         return_sequences: bool = True,
-        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
-        recurrent_initializer: Initializer = Orthogonal(),  # noqa: B008
-        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
+        bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: Any = "float32",
     ) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from graphc.build.initializers import GlorotUniform, Zeros
+from graphc.build.initializers import AnyInitializer, GlorotUniform, Zeros
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
-from graphc.ir.variable import Initializer
 from graphc.nn.layers.layer import Layer, check_rank, check_training, positive
 from graphc.nn.layers.linear import Dense
 from graphc.nn.layers.positions import rotary_encoding
@@ -84,8 +83,8 @@ class MultiHeadAttention(Layer):
         rotary: bool = False,
         dropout: float = 0.0,
         use_bias: bool = True,
-        kernel_initializer: Initializer = GlorotUniform(),  # noqa: B008  (frozen)
-        bias_initializer: Initializer = Zeros(),  # noqa: B008
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: Any = "float32",
     ) -> None:

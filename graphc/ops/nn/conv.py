@@ -370,7 +370,8 @@ def conv2d(
     Args:
         x: [batch, height, width, channels], floating.
         w: [rows, columns, channels / groups, filters], promoted with `x`.
-        strides: steps of the window, one int or (vertical, horizontal).
+        strides: steps of the window, one int, (vertical, horizontal), or for all axes
+            (1, vertical, horizontal, 1).
         padding: "valid", "same", an int for all sides, or ((top, bottom), (left, right)).
             "same" gives ceil(size / stride) rows.
         dilation: steps between the taps of the kernel.

@@ -278,7 +278,8 @@ def max_pool(
 
     Args:
         x: [batch, ..., channels], real, with any number of spatial axes.
-        window: its size, one int or one for each spatial axis.
+        window: its size, one int or one for each spatial axis; or for all axes, with a 1 for batch
+            and channels.
         strides: steps of the window; by default the window itself.
         padding: "valid", "same", an int, or a pair (before, after) for each spatial axis.
         dilation: steps between the taps of the window.
@@ -309,7 +310,8 @@ def avg_pool(
 
     Args:
         x: [batch, ..., channels], floating, with any number of spatial axes.
-        window: its size, one int or one for each spatial axis.
+        window: its size, one int or one for each spatial axis; or for all axes, with a 1 for batch
+            and channels.
         strides: steps of the window; by default the window itself.
         padding: "valid", "same", an int, or a pair (before, after) for each spatial axis.
         count_include_pad: divide by the full window everywhere, padding counted as zeros;

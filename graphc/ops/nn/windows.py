@@ -52,10 +52,23 @@ PADDING = Attr(
 def per_axis(op: str, what: str, value: Any, rank: int) -> Ints:
     """`value` for each of `rank` spatial axes: one positive int for all, or one for each.
 
+    For all axes of [batch, ..., channels] there may be one too, as in TensorFlow: then the first
+    and the last are 1.
+
     Raises:
         AttributeValueError: neither.
     """
     ints = (value,) * rank if type(value) is int else value
+    if what != "kernel_size" and isinstance(ints, (tuple, list)) and len(ints) == rank + 2:
+        if ints[0] != 1 or ints[-1] != 1:
+            refuse(
+                f"{op}: {what} of {rank + 2} numbers must be 1 along batch and channels, the first "
+                f"and the last, got {value!r}",
+                error=AttributeValueError,
+                hint="channels are the last axis here: for [batch, channels, ...] gc.transpose "
+                "the input first",
+            )
+        ints = ints[1:-1]
     if (
         isinstance(ints, (tuple, list))
         and len(ints) == rank
@@ -91,6 +104,9 @@ def explicit_padding(
         return tuple(same_padding(op, x, *row) for row in rows)
     if type(padding) is int and padding >= 0:
         return ((padding, padding),) * rank
+    if isinstance(padding, (tuple, list)) and len(padding) == rank + 2:
+        ends = [list(p) if isinstance(p, tuple) else p for p in (padding[0], padding[-1])]
+        padding = padding[1:-1] if ends == [[0, 0]] * 2 else padding  # as in TensorFlow
     if isinstance(padding, Sequence) and not isinstance(padding, str) and len(padding) == rank:
         pairs = tuple(tuple(p) if isinstance(p, Sequence) else () for p in padding)
         if all(len(p) == 2 and all(type(i) is int and i >= 0 for i in p) for p in pairs):

@@ -42,7 +42,7 @@ def described(layer: nn.Layer) -> dict[str, str]:
             {"dense/kernel": "f64[3, 5]", "dense/bias": "f64[5]"},
         ),
         (
-            nn.Conv2D(6, 3), IMAGES, "f32[x_0, 8, 8, 6]",
+            nn.Conv2D(6, 3, padding="same"), IMAGES, "f32[x_0, 8, 8, 6]",
             {"conv2d/kernel": "f32[3, 3, 4, 6]", "conv2d/bias": "f32[6]"},
         ),
         (
@@ -172,7 +172,7 @@ def test_sequential_nests_names_and_passes_training_on() -> None:
     shared = nn.Dense(4, name="shared")
     model = nn.Sequential(
         [
-            nn.Conv2D(6, 3, name="conv"),
+            nn.Conv2D(6, 3, name="conv", padding="same"),
             nn.BatchNorm(),
             nn.relu,
             nn.Flatten(),
@@ -240,7 +240,7 @@ def test_first_called_in_a_body_the_variables_are_the_whole_graphs() -> None:
 def test_initializers_are_used_and_know_the_groups() -> None:
     layer = nn.Conv2D(
         8, 3, groups=4, kernel_initializer=initializers.HeNormal(),
-        bias_initializer=initializers.Constant(0.5),
+        bias_initializer=initializers.Constant(0.5), padding="same",
     )  # fmt: skip
     with Graph():
         layer(placeholder(IMAGES))
@@ -424,7 +424,7 @@ def test_another_graph_is_refused_where_there_are_variables() -> None:
 
 
 def test_a_failed_first_call_leaves_the_layer_usable() -> None:
-    layer = nn.Conv2D(4, 3)
+    layer = nn.Conv2D(4, 3, padding="same")
     with Graph(), pytest.raises(ShapeError):
         layer(placeholder((2, 4)))
     with Graph() as graph:

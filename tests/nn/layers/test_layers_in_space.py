@@ -57,7 +57,7 @@ def test_convolutions(rank: int) -> None:
     plain, up = getattr(nn, f"Conv{rank}D"), getattr(nn, f"Conv{rank}DTranspose")
     layers = [
         plain(6, 3, 2, "valid", groups=2, activation=nn.tanh, dtype=F64),
-        plain(3, (2, 3, 1)[:rank], use_bias=False, dtype=F64),
+        plain(3, (2, 3, 1)[:rank], padding="same", use_bias=False, dtype=F64),
         up(6, 3, 2, "same", dtype=F64),
         up(6, 3, 2, "valid", groups=2, use_bias=False, dtype=F64),
     ]
@@ -92,8 +92,8 @@ def test_convolutions(rank: int) -> None:
 
 def test_depthwise_and_separable() -> None:
     x = RNG.normal(size=(2, 6, 7, 4))
-    depthwise = nn.DepthwiseConv2D(3, multiplier=2, dtype=F64)
-    separable = nn.SeparableConv2D(5, 3, activation="relu", name="sep", dtype=F64)
+    depthwise = nn.DepthwiseConv2D(3, multiplier=2, dtype=F64, padding="same")
+    separable = nn.SeparableConv2D(5, 3, activation="relu", name="sep", dtype=F64, padding="same")
     (first, second), _ = values_of([depthwise, separable], x)
     assert described(depthwise) == {
         "depthwise_conv2d/kernel": (3, 3, 1, 8),
@@ -113,7 +113,7 @@ def test_depthwise_and_separable() -> None:
         assert_near(first, want, rtol=1e-9)
         want = jax.nn.relu(conv(x, deep, (1, 1), "SAME", groups=4) @ wide + shift)
         assert_near(second, want, rtol=1e-9, atol=1e-12)
-    sequence = nn.DepthwiseConv1D(3, dtype=F64)
+    sequence = nn.DepthwiseConv1D(3, dtype=F64, padding="same")
     (third,), (p,) = values_of([sequence], x[:, 0])
     with jax.enable_x64(True):
         want = conv(x[:, 0], p["kernel"], (1,), "SAME", groups=4) + p["bias"]
@@ -160,9 +160,19 @@ def test_the_kernels_initializer_counts_groups() -> None:
     with gc.Graph():
         x = gc.placeholder((None, 8, 8, 4))
         for layer, groups in [
-            (nn.Conv2D(8, 3, groups=2, kernel_initializer=initializers.HeNormal()), 2),
-            (nn.DepthwiseConv2D(3, kernel_initializer=initializers.HeNormal()), 4),
-            (nn.Conv2DTranspose(4, 3, groups=2, kernel_initializer=initializers.HeNormal()), 2),
+            (
+                nn.Conv2D(
+                    8, 3, groups=2, kernel_initializer=initializers.HeNormal(), padding="same"
+                ),
+                2,
+            ),
+            (nn.DepthwiseConv2D(3, kernel_initializer=initializers.HeNormal(), padding="same"), 4),
+            (
+                nn.Conv2DTranspose(
+                    4, 3, groups=2, kernel_initializer=initializers.HeNormal(), padding="same"
+                ),
+                2,
+            ),
         ]:
             layer(x)
             assert layer.variables[0].initial == initializers.HeNormal(groups=groups)
@@ -173,12 +183,13 @@ def test_sequential_takes_them_all() -> None:
         x = gc.placeholder((None, 8, 8, 3), name="x")
         model = nn.Sequential(
             [
-                nn.SeparableConv2D(4, 3), nn.GroupNorm(2), nn.relu, nn.MaxPool2D(),
-                nn.Conv2DTranspose(6, 3, 2), nn.InstanceNorm(), nn.AveragePool2D(),
-                nn.DepthwiseConv2D(3), nn.BatchNorm(), nn.Dropout(0.1), nn.Dense(8),
+                nn.SeparableConv2D(4, 3, padding="same"), nn.GroupNorm(2), nn.relu, nn.MaxPool2D(),
+                nn.Conv2DTranspose(6, 3, 2, padding="same"), nn.InstanceNorm(), nn.AveragePool2D(),
+                nn.DepthwiseConv2D(3, padding="same"), nn.BatchNorm(), nn.Dropout(0.1), nn.Dense(8),
                 lambda x: gc.reshape(x, (x.shape[0], 16, 8)),
                 nn.SinusoidalEncoding(), nn.TransformerBlock(8, 2, dropout=0.1), nn.RMSNorm(),
-                nn.Conv1D(4, 3), nn.StackedRNN([nn.Bidirectional(nn.GRU(2)), nn.LSTM(3)], 0.1),
+                nn.Conv1D(4, 3, padding="same"),
+                nn.StackedRNN([nn.Bidirectional(nn.GRU(2)), nn.LSTM(3)], 0.1),
                 nn.GlobalAveragePool(), nn.LayerNorm(), nn.Dense(5),
             ],
             name="model",
@@ -207,7 +218,8 @@ def test_summary() -> None:
     shared = nn.Dense(4, name="shared")
     model = nn.Sequential(
         [
-            nn.Conv1D(4, 3, use_bias=False), nn.BatchNorm(), nn.relu, shared, shared,
+            nn.Conv1D(4, 3, use_bias=False, padding="same"), nn.BatchNorm(), nn.relu,
+            shared, shared,
             nn.LSTM(2, return_sequences=False),
         ],
         name="model",

@@ -42,14 +42,17 @@ def shuffled(session: gc.Session) -> gc.Session:
 
 
 LAYERS: dict[str, tuple[Callable[[], Any], str]] = {
-    "conv": (lambda: gc.nn.Conv2D(5, 3, name="layer"), "Conv"),
+    "conv": (lambda: gc.nn.Conv2D(5, 3, name="layer", padding="same"), "Conv"),
     "conv, same, strided": (
         lambda: gc.nn.Conv2D(5, 3, strides=2, padding="same", name="layer"),
         "Conv",
     ),
-    "grouped": (lambda: gc.nn.Conv2D(6, 3, groups=2, name="layer"), "Conv"),
-    "depthwise": (lambda: gc.nn.DepthwiseConv2D(3, 2, name="layer"), "Conv"),
-    "transposed": (lambda: gc.nn.Conv2DTranspose(5, 3, name="layer"), "ConvInputGradient"),
+    "grouped": (lambda: gc.nn.Conv2D(6, 3, groups=2, name="layer", padding="same"), "Conv"),
+    "depthwise": (lambda: gc.nn.DepthwiseConv2D(3, 2, name="layer", padding="same"), "Conv"),
+    "transposed": (
+        lambda: gc.nn.Conv2DTranspose(5, 3, name="layer", padding="same"),
+        "ConvInputGradient",
+    ),
     "dense": (lambda: gc.nn.Dense(5, name="layer"), "MatMul"),
     "without a bias": (lambda: gc.nn.Dense(5, use_bias=False, name="layer"), "MatMul"),
 }
@@ -219,7 +222,9 @@ def test_under_a_strategy_and_in_many_steps() -> None:
     with gc.Graph() as g:
         x = gc.placeholder((None, 6, 6, 4), name="x")
         norm = gc.nn.BatchNorm(name="norm")
-        y = gc.nn.relu(norm(gc.nn.Conv2D(5, 3, name="layer")(x), training=True), name="y")
+        y = gc.nn.relu(
+            norm(gc.nn.Conv2D(5, 3, name="layer", padding="same")(x), training=True), name="y"
+        )
     frozen = gc.freeze(shuffled(gc.Session(g, options=OFF)), [x], [y])
     want = gc.Session(frozen, options=OFF).run("y", {"x": IMAGES})
     strategy = gc.devices.DataParallel(2)

@@ -1,0 +1,308 @@
+"""Losses of very many classes, calculated on a sample of them; and what draws the sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphc.errors import AttributeValueError, DTypeError
+from graphc.ir.dtypes import is_integer
+from graphc.ir.node import Tensor
+from graphc.ops.arrays.creation import iota, zeros_like
+from graphc.ops.arrays.indexing import take_for
+from graphc.ops.arrays.joining import concatenate
+from graphc.ops.arrays.shape import broadcast_to, expand_dims
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import cast, constant, convert, promote_operands, to_dtype
+from graphc.ops.core.ranges import in_range
+from graphc.ops.draws.distributions import gumbel
+from graphc.ops.draws.random_draws import uniform
+from graphc.ops.elementwise.arithmetic import minimum
+from graphc.ops.elementwise.comparison import equal, where
+from graphc.ops.elementwise.rounding import floor
+from graphc.ops.elementwise.transcendental import exp, expm1, log, log1p
+from graphc.ops.matrices.matrix_product import matmul
+from graphc.ops.nn import loss
+from graphc.ops.reductions.reduction import reduce_sum
+from graphc.ops.reductions.sorting import top_k
+from graphc.ops.structure.state import stop_gradient
+
+__all__ = [
+    "Candidates",
+    "log_uniform_candidate_sampler",
+    "nce_loss",
+    "sampled_softmax_loss",
+    "uniform_candidate_sampler",
+]
+
+
+class Candidates(NamedTuple):
+    """Classes that a sampler drew for a batch.
+
+    Attributes:
+        classes: i32[samples], those drawn.
+        true_counts: how often each of the labels is expected among them, in the labels' shape.
+        counts: f32[samples], the same of the classes drawn.
+    """
+
+    classes: Tensor
+    true_counts: Tensor
+    counts: Tensor
+
+
+def log_uniform_candidate_sampler(
+    labels: Any,
+    samples: int,
+    classes: int,
+    *,
+    unique: bool = True,
+    seed: Any = None,
+    name: str | None = None,
+) -> Candidates:
+    """Classes drawn with probability log((c + 2) / (c + 1)) / log(classes + 1), anew in every run.
+
+    That is Zipf's law for classes in the order of their frequency, the most frequent as 0.
+
+    Args:
+        labels: integers of any shape: the true classes, whose expected counts are wanted. They do
+            not change what is drawn.
+        samples: how many classes to draw.
+        classes: how many there are.
+        unique: whether no class is drawn twice. The expected count of a class is then the
+            probability that it is drawn, given the others; all classes are looked at in each run.
+        seed: see `gc.random.random_key`.
+        name: of the drawn classes.
+
+    Raises:
+        AttributeValueError: numbers that are not positive, or more samples than unique classes.
+        DTypeError: labels that are not integers.
+
+    Source: TensorFlow's `random.log_uniform_candidate_sampler`. Unique classes are drawn by
+    Gumbel's top-k: Kool, van Hoof & Welling, 2019, arXiv:1903.06059.
+    """
+    _check("log_uniform_candidate_sampler", samples, classes, unique)
+
+    def probability(of: Tensor) -> Tensor:
+        return log1p(1 / (to_dtype(of, np.dtype("float32")) + 1)) / float(np.log(classes + 1))
+
+    def drawn() -> Tensor:
+        power = exp(uniform((samples,), seed=seed) * float(np.log(classes + 1)))
+        return floor(power) - 1
+
+    sampler = "log_uniform_candidate_sampler"
+    return _sampled(sampler, labels, samples, classes, unique, seed, name, probability, drawn)
+
+
+def uniform_candidate_sampler(
+    labels: Any,
+    samples: int,
+    classes: int,
+    *,
+    unique: bool = True,
+    seed: Any = None,
+    name: str | None = None,
+) -> Candidates:
+    """Classes drawn with equal probability, anew in every run.
+
+    Args, Raises: as `log_uniform_candidate_sampler`.
+
+    Source: TensorFlow's `random.uniform_candidate_sampler`.
+    """
+    _check("uniform_candidate_sampler", samples, classes, unique)
+
+    def probability(of: Tensor) -> Tensor:
+        return zeros_like(to_dtype(of, np.dtype("float32"))) + 1 / classes
+
+    def drawn() -> Tensor:
+        return uniform((samples,), 0, classes, "int32", seed=seed)
+
+    sampler = "uniform_candidate_sampler"
+    return _sampled(sampler, labels, samples, classes, unique, seed, name, probability, drawn)
+
+
+def nce_loss(
+    *,
+    weights: Any,
+    biases: Any,
+    inputs: Any,
+    labels: Any,
+    samples: int,
+    candidates: Candidates | None = None,
+    remove_accidental_hits: bool = False,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Noise-contrastive estimation: tells the true classes from drawn ones, by logistic regression.
+
+    For training only; to evaluate, use the logits `inputs @ weights.T + biases` of all classes.
+
+    Args:
+        weights: [classes, features], floating: a vector for each class.
+        biases: [classes].
+        inputs: [batch, features].
+        labels: [batch], or [batch, n] for n true classes: integers in [0, classes).
+        samples: how many classes are drawn, for the whole batch.
+        candidates: those of a sampler for these labels; by default of
+            `log_uniform_candidate_sampler`.
+        remove_accidental_hits: whether a drawn class counts for nothing where it is a label.
+        seed: of the default sampler.
+        name: of the node.
+
+    Returns:
+        [batch]: one loss for each example.
+
+    Raises:
+        ShapeError: operands of other shapes.
+        AttributeValueError: see `log_uniform_candidate_sampler`.
+        DTypeError: labels that are not integers.
+
+    Source: Gutmann & Hyvärinen, 2010; TensorFlow's `nn.nce_loss`.
+    """
+    given = ("nce_loss", weights, biases, inputs, labels, samples, candidates)
+    logits, wanted = _sampled_logits(*given, remove_accidental_hits, seed)
+    return reduce_sum(loss.sigmoid_cross_entropy(logits, wanted), axis=-1, name=name)
+
+
+def sampled_softmax_loss(
+    *,
+    weights: Any,
+    biases: Any,
+    inputs: Any,
+    labels: Any,
+    samples: int,
+    candidates: Candidates | None = None,
+    remove_accidental_hits: bool = True,
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Cross-entropy of the softmax over the true classes and drawn ones, in place of all.
+
+    For training only; to evaluate, use `softmax_cross_entropy` of all classes.
+
+    Args:
+        weights, biases, inputs, ..., name: as in `nce_loss`.
+
+    Returns:
+        [batch]: one loss for each example.
+
+    Raises:
+        ShapeError, AttributeValueError, DTypeError: as `nce_loss`.
+
+    Source: Jean et al., 2014, arXiv:1412.2007; TensorFlow's `nn.sampled_softmax_loss`.
+    """
+    given = ("sampled_softmax_loss", weights, biases, inputs, labels, samples, candidates)
+    logits, wanted = _sampled_logits(*given, remove_accidental_hits, seed)
+    return loss.softmax_cross_entropy(logits, wanted, name=name)
+
+
+def _check(op: str, samples: Any, classes: Any, unique: bool) -> None:
+    for what, value in (("samples", samples), ("classes", classes)):
+        if type(value) is not int or value < 1:
+            refuse(
+                f"{op}: {what} must be an int of 1 or more, got {value!r}",
+                error=AttributeValueError,
+            )
+    if unique and samples > classes:
+        refuse(
+            f"{op}: cannot draw {samples} unique ones of {classes} classes",
+            error=AttributeValueError,
+            hint="draw fewer, or pass unique=False",
+        )
+
+
+def _sampled(
+    op: str,
+    labels: Any,
+    samples: int,
+    classes: int,
+    unique: bool,
+    seed: Any,
+    name: str | None,
+    probability: Callable[[Tensor], Tensor],
+    drawn: Callable[[], Tensor],
+) -> Candidates:
+    labels = _checked(op, labels, classes)
+    if not unique:
+        # Rounding may give a float of one more than the last class.
+        chosen = cast(minimum(drawn(), classes - 1), "int32", name=name)
+        expected = [probability(of) * samples for of in (labels, chosen)]
+    else:
+        # The classes whose first arrivals come soonest, where each arrives at the rate of its
+        # probability: as often as drawing again until the class is a new one gives them. Up to
+        # the time of the first arrival that is left out, exp(-last), a class has arrived with
+        # probability 1 - exp(-p * time).
+        every = log(probability(iota((classes,))))
+        scores, places = top_k(every + gumbel((classes,), seed=seed), min(samples + 1, classes))
+        chosen = cast(places[:samples], "int32", name=name)
+        if samples == classes:
+            expected = [probability(of) * 0 + 1 for of in (labels, chosen)]
+        else:
+            time = exp(-scores[samples])
+            expected = [-expm1(-probability(of) * time) for of in (labels, chosen)]
+    return Candidates(chosen, *expected)
+
+
+def _checked(op: str, labels: Any, classes: Any) -> Tensor:
+    labels = convert(labels)
+    if not is_integer(labels.dtype):
+        refuse(
+            f"{op}: labels must be integers, got {labels.dtype.name}",
+            error=DTypeError,
+            hint='gc.cast them to "int32"',
+            labels=labels,
+        )
+    return in_range(labels, 0, classes, "labels", of=op)
+
+
+def _sampled_logits(
+    op: str,
+    weights: Any,
+    biases: Any,
+    inputs: Any,
+    labels: Any,
+    samples: int,
+    candidates: Candidates | None,
+    remove_hits: bool,
+    seed: Any,
+) -> tuple[Tensor, Tensor]:
+    """Logits of the true and of the drawn classes [batch, n + samples], less the logarithms of
+    how often they are drawn; and the labels of these."""
+    weights, biases, inputs = promote_operands(weights, biases, inputs)
+    labels = convert(labels)
+    ranks = (weights.ndim, biases.ndim, inputs.ndim)
+    if ranks != (2, 1, 2) or labels.ndim not in (1, 2):
+        refuse(
+            f"{op}: takes weights [classes, features], biases [classes], inputs [batch, features] "
+            "and labels [batch] or [batch, n]",
+            weights=weights,
+            biases=biases,
+            inputs=inputs,
+            labels=labels,
+        )
+    classes = weights.shape[0]
+    if not isinstance(classes, int):
+        refuse(f"{op}: the number of classes must be known, got {classes!s}", weights=weights)
+    labels = _checked(op, labels, classes)
+    if labels.ndim == 1:
+        labels = expand_dims(labels, 1)
+    if candidates is None:
+        candidates = log_uniform_candidate_sampler(labels, samples, classes, seed=seed)
+    drawn, true_counts, counts = (stop_gradient(convert(part)) for part in candidates)
+    if true_counts.ndim == 1:
+        true_counts = expand_dims(true_counts, 1)
+    dtype = inputs.dtype
+
+    vectors = take_for(op, weights, labels)  # [batch, n, features]
+    true = reduce_sum(vectors * expand_dims(inputs, 1), axis=-1) + take_for(op, biases, labels)
+    true = true - to_dtype(log(true_counts), dtype)
+    others = matmul(inputs, take_for(op, weights, drawn).T) + take_for(op, biases, drawn)
+    others = others - to_dtype(log(counts), dtype)
+    if remove_hits:
+        hits = reduce_sum(cast(equal(expand_dims(labels, 2), drawn), "int32"), axis=1)
+        others = where(hits > 0, -1e9 if dtype.itemsize > 2 else -1e4, others)
+    number = labels.shape[1]
+    share = 1 / cast(constant(number) if isinstance(number, int) else convert(number), dtype)
+    wanted = concatenate([broadcast_to(share, true.shape), zeros_like(others)], axis=1)
+    return concatenate([true, others], axis=1), wanted

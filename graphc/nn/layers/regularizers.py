@@ -1,0 +1,150 @@
+"""Penalties for large weights, and their sum over layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from graphc.errors import AttributeValueError, GraphError, nearest
+from graphc.ir.node import Tensor
+from graphc.ir.source import current_source
+from graphc.ir.variable import Variable
+from graphc.nn.layers.layer import Layer, Regularizer
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import constant, convert, promote_operands, to_dtype
+from graphc.ops.core.precision import wide
+from graphc.ops.elementwise.arithmetic import absolute, add
+from graphc.ops.elementwise.powers import square
+from graphc.ops.reductions.reduction import reduce_sum
+from graphc.ops.structure.state import identity
+
+__all__ = ["L1", "L2", "penalty"]
+
+AnyRegularizer = Regularizer | str | None
+"""What every `*_regularizer=` of a layer takes."""
+
+
+@dataclass(frozen=True)
+class L1:
+    """The sum of the absolute values times `rate`: drives weights to zero.
+
+    Narrow dtypes are summed in float32.
+
+    Raises:
+        AttributeValueError: the rate is not a number of 0 or more.
+    """
+
+    rate: float = 0.01
+
+    def __post_init__(self) -> None:
+        _check_rate(self)
+
+    def __call__(self, x: Any) -> Tensor:
+        return reduce_sum(absolute(_widened(x))) * self.rate
+
+
+@dataclass(frozen=True)
+class L2:
+    """The sum of the squares times `rate`: keeps weights small.
+
+    Narrow dtypes are summed in float32. Not halved, unlike `gc.nn.l2_loss`.
+
+    Raises:
+        AttributeValueError: the rate is not a number of 0 or more.
+    """
+
+    rate: float = 0.01
+
+    def __post_init__(self) -> None:
+        _check_rate(self)
+
+    def __call__(self, x: Any) -> Tensor:
+        return reduce_sum(square(_widened(x))) * self.rate
+
+
+_NAMES: Final[dict[str, type[L1 | L2]]] = {"l1": L1, "l2": L2}
+
+
+def penalty(layers: Layer | Iterable[Layer], *, name: str | None = None) -> Tensor:
+    """The sum of the penalties of all variables of `layers` that were given a regularizer.
+
+    No layer and no optimizer adds it to the loss: write `loss = error + gc.nn.penalty(model)`. A
+    variable that two of the layers share counts once.
+
+    Args:
+        layers: one layer or several, which have been called; the layers in them count too.
+        name: of the last node.
+
+    Returns:
+        A scalar; 0 if no variable has a regularizer.
+
+    Raises:
+        GraphError: a layer has not been called, so its variables are not there.
+        AttributeValueError: something else among the layers.
+        ShapeError: a regularizer gave no scalar.
+    """
+    several = [layers] if isinstance(layers, Layer) else list(layers)
+    found: dict[Variable, Regularizer] = {}
+    for layer in several:
+        if not isinstance(layer, Layer):
+            refuse(f"penalty: takes layers, got {layer!r}", error=AttributeValueError)
+        if not layer.built:
+            raise GraphError(
+                f"penalty: {layer} has not been called, so it has no variables",
+                source=current_source(),
+                hint="call the model first, then ask for its penalty",
+            )
+        found |= layer.regularized
+    terms = [_penalty_of(variable, regularizer) for variable, regularizer in found.items()]
+    if not terms:
+        return constant(0.0, name=name)
+    total, *rest = promote_operands(*terms)
+    for term in rest[:-1]:
+        total = total + term
+    return add(total, rest[-1], name=name) if rest else identity(total, name=name)
+
+
+def as_regularizer(value: Any, of: str) -> Regularizer | None:
+    """`value` as a function of a tensor: "l1", "l2", a function, or None for none.
+
+    Raises:
+        AttributeValueError: a name that is not known, or something else.
+    """
+    if value is None or (callable(value) and not isinstance(value, type)):
+        return value
+    known = _NAMES.get(value.lower()) if isinstance(value, str) else None
+    if known is None:
+        raise AttributeValueError(
+            f"{of}: unknown regularizer {value!r}",
+            source=current_source(),
+            hint=nearest(value, _NAMES)
+            if isinstance(value, str)
+            else "pass a function of a tensor such as gc.nn.L2(1e-4)",
+        )
+    return known()
+
+
+def _penalty_of(variable: Variable, regularizer: Regularizer) -> Tensor:
+    result = convert(regularizer(variable))
+    if result.ndim:
+        refuse(
+            f"penalty: the regularizer of {variable.name!r} must give a scalar, got {result.type}",
+            hint="gc.reduce_sum its result",
+            penalty=result,
+        )
+    return result
+
+
+def _check_rate(regularizer: L1 | L2) -> None:
+    rate: Any = regularizer.rate
+    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not rate >= 0:
+        refuse(
+            f"{type(regularizer).__name__}: the rate must be a number of 0 or more, got {rate!r}",
+            error=AttributeValueError,
+        )
+
+
+def _widened(x: Any) -> Tensor:
+    x = convert(x)
+    return to_dtype(x, wide(x.dtype))

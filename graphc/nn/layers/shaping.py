@@ -1,0 +1,239 @@
+"""Layers that change shapes: reshaping, and larger or smaller images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from graphc.errors import AttributeValueError
+from graphc.ir.node import Tensor
+from graphc.nn.functional.images import resize
+from graphc.nn.layers.layer import Layer, check_rank
+from graphc.ops.arrays.shape import repeat, reshape
+from graphc.ops.arrays.slicing import pad
+from graphc.ops.core.checks import as_dims, refuse
+from graphc.ops.core.emit import convert
+from graphc.ops.nn.windows import Pairs, per_axis
+
+__all__ = [
+    "Cropping1D",
+    "Cropping2D",
+    "Cropping3D",
+    "Reshape",
+    "UpSampling1D",
+    "UpSampling2D",
+    "UpSampling3D",
+    "ZeroPadding1D",
+    "ZeroPadding2D",
+    "ZeroPadding3D",
+]
+
+_LAYOUTS: Final = {
+    1: "[batch, width, features] (rank 3)",
+    2: "[batch, height, width, features] (rank 4)",
+    3: "[batch, depth, height, width, features] (rank 5)",
+}
+
+
+class Reshape(Layer):
+    """The elements of each example under another shape: [batch, ...] to [batch, *shape].
+
+    Args:
+        shape: ints and named sizes, without the batch; one may be -1, which stands for the rest.
+        name: see `Layer`.
+
+    Raises:
+        AttributeValueError: a size is no size, or two are -1.
+        ShapeError: the input has no axes, or another number of elements.
+    """
+
+    def __init__(self, shape: Any, name: str | None = None) -> None:
+        super().__init__(name)
+        self.shape = as_dims("Reshape", shape)
+        if sum(size == -1 for size in self.shape) > 1:
+            refuse(
+                f"Reshape: more than one -1 in {self.shape}; the batch is not part of the shape",
+                error=AttributeValueError,
+            )
+
+    def __call__(self, x: Any) -> Tensor:
+        with self.scope(x):
+            x = convert(x)
+            check_rank(self, x, range(1, 100), "[batch, ...] (rank 1 or more)")
+            return reshape(x, (x.type.shape[0], *self.shape))
+
+
+class _OfSpace(Layer):
+    """What the layers for one number of spatial axes share."""
+
+    rank: ClassVar[int]
+
+    def _taken(self, x: Any) -> Tensor:
+        tensor = convert(x)
+        check_rank(self, tensor, (self.rank + 2,), _LAYOUTS[self.rank])
+        return tensor
+
+
+class _UpSampling(_OfSpace):
+    def __init__(
+        self,
+        size: int | tuple[int, ...] = 2,
+        method: str = "nearest",
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        kind = type(self).__name__
+        self.size = per_axis(kind, "size", size, self.rank)
+        if method not in ("nearest", "bilinear", "bicubic"):
+            refuse(
+                f'{kind}: method must be "nearest", "bilinear" or "bicubic", got {method!r}',
+                error=AttributeValueError,
+            )
+        self.method = method
+
+    def __call__(self, x: Any) -> Tensor:
+        with self.scope(x):
+            y = self._taken(x)
+            if self.method == "nearest":  # of sizes that need not be known
+                for axis, times in enumerate(self.size, 1):
+                    y = y if times == 1 else repeat(y, times, axis)
+                return y
+            sizes = zip(y.type.shape[1:-1], self.size, strict=True)
+            return resize(y, tuple(n * times for n, times in sizes), self.method)
+
+
+class UpSampling1D(_UpSampling):
+    """Each step of a sequence several times; see `UpSampling2D`."""
+
+    rank = 1
+
+
+class UpSampling2D(_UpSampling):
+    """Makes images larger by whole factors.
+
+    Args:
+        size: the factors of height and width, or one for both.
+        method: "nearest" repeats elements; "bilinear" and "bicubic" are those of `gc.nn.resize`,
+            and need known sizes.
+        name: see `Layer`.
+
+    Calling it takes `x` [batch, height, width, features] and gives
+    [batch, height * size, width * size, features].
+
+    Raises:
+        AttributeValueError: an option has a value it cannot have.
+        ShapeError: `x` is not of rank 4, or its sizes are not known where they must be.
+    """
+
+    rank = 2
+
+
+class UpSampling3D(_UpSampling):
+    """Makes volumes larger by whole factors; see `UpSampling2D`."""
+
+    rank = 3
+
+
+class _Sides(_OfSpace):
+    def __init__(self, amount: Any = 1, name: str | None = None) -> None:
+        super().__init__(name)
+        self.amount = _sides(type(self).__name__, amount, self.rank)
+
+
+class _ZeroPadding(_Sides):
+    def __call__(self, x: Any) -> Tensor:
+        with self.scope(x):
+            return pad(self._taken(x), ((0, 0), *self.amount, (0, 0)))
+
+
+class ZeroPadding1D(_ZeroPadding):
+    """Zeros before and after sequences; see `ZeroPadding2D`."""
+
+    rank = 1
+
+
+class ZeroPadding2D(_ZeroPadding):
+    """Zeros around images.
+
+    Args:
+        amount: how many rows and columns at each side: one int for all sides, one for the rows and
+            one for the columns, or ((top, bottom), (left, right)).
+        name: see `Layer`.
+
+    Calling it takes `x` [batch, height, width, features].
+
+    Raises:
+        AttributeValueError: an amount of another form.
+        ShapeError: `x` is not of rank 4.
+    """
+
+    rank = 2
+
+
+class ZeroPadding3D(_ZeroPadding):
+    """Zeros around volumes; see `ZeroPadding2D`."""
+
+    rank = 3
+
+
+class _Cropping(_Sides):
+    def __call__(self, x: Any) -> Tensor:
+        with self.scope(x):
+            whole = self._taken(x)
+            for size, (low, high) in zip(whole.type.shape[1:-1], self.amount, strict=True):
+                if isinstance(size, int) and low + high >= size:
+                    what = f"nothing is left of {size} elements less {low} and {high}"
+                    refuse(f"{self}: {what}", x=whole)
+            inner = [slice(low, -high or None) for low, high in self.amount]
+            return whole[(slice(None), *inner)]
+
+
+class Cropping1D(_Cropping):
+    """Sequences without their first and last steps; see `Cropping2D`."""
+
+    rank = 1
+
+
+class Cropping2D(_Cropping):
+    """The inner part of images.
+
+    Args:
+        amount: how many rows and columns to leave out at each side: as in `ZeroPadding2D`.
+        name: see `Layer`.
+
+    Calling it takes `x` [batch, height, width, features].
+
+    Raises:
+        AttributeValueError: an amount of another form.
+        ShapeError: `x` is not of rank 4, or nothing is left of it.
+    """
+
+    rank = 2
+
+
+class Cropping3D(_Cropping):
+    """The inner part of volumes; see `Cropping2D`."""
+
+    rank = 3
+
+
+def _sides(layer: str, value: Any, rank: int) -> Pairs:
+    """`value` as a pair (before, after) for each spatial axis."""
+    entries = value
+    if type(value) is int:
+        entries = (value,) * rank
+    elif rank == 1 and _is_pair(value):  # (before, after), as in Keras
+        entries = (value,)
+    if isinstance(entries, Sequence) and len(entries) == rank:
+        pairs = [(entry, entry) if type(entry) is int else entry for entry in entries]
+        if all(_is_pair(pair) and min(pair) >= 0 for pair in pairs):
+            return tuple((low, high) for low, high in pairs)
+    refuse(
+        f"{layer}: the amount must be an int of 0 or more, or an int or a pair (before, after) for "
+        f"each of {rank} spatial axes, got {value!r}",
+        error=AttributeValueError,
+    )
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and [type(n) for n in value] == [int, int]

@@ -1,0 +1,116 @@
+"""`SpectralNorm`: a layer whose kernel is divided by its largest singular value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.build.initializers import Normal
+from graphc.errors import AttributeValueError, GraphError
+from graphc.ir.node import Tensor
+from graphc.ir.scopes import current_graph
+from graphc.ir.source import current_source
+from graphc.ir.variable import Variable
+from graphc.nn.functional.norms import l2_normalize
+from graphc.nn.layers.layer import Layer, check_training, positive
+from graphc.nn.layers.normalization import UPDATES
+from graphc.nn.layers.structure import _taken
+from graphc.ops.arrays.shape import reshape
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert, to_dtype
+from graphc.ops.elementwise.comparison import where
+from graphc.ops.matrices.matrix_product import matmul
+from graphc.ops.reductions.reduction import reduce_sum
+from graphc.ops.structure.state import stop_gradient
+
+__all__ = ["SpectralNorm"]
+
+
+class SpectralNorm(Layer):
+    """A layer with its kernel over the kernel's largest singular value, which bounds its slope.
+
+    Miyato et al., "Spectral normalization for generative adversarial networks", 2018. The kernel is
+    a matrix of all axes but the last, and the last. Its greatest singular value is estimated by
+    power iteration: each call in training takes `iterations` steps from the vector that the step
+    before left. The assignments of the vector stand in the collection "updates", as those of
+    `BatchNorm`. The variable of the layer stays as it is, and is trained through the quotient.
+
+    Variables: the layer's, and `vector` [filters], which is not trainable.
+
+    Args:
+        layer: one with a variable `kernel`, such as `Dense` or `Conv2D`, not called yet.
+        iterations: of each call in training.
+        name: see `Layer`.
+
+    Calling it takes `x` and `training`, a bool or a scalar tensor of bool, and gives what the layer
+    gives.
+
+    Raises:
+        AttributeValueError: no layer or one without a kernel, `iterations` is not positive, or
+            `training` is no bool.
+        GraphError: the layer has been called without the wrapper.
+    """
+
+    def __init__(self, layer: Layer, iterations: int = 1, name: str | None = None) -> None:
+        if not isinstance(layer, Layer):
+            refuse(f"SpectralNorm: takes a layer, got {layer!r}", error=AttributeValueError)
+        super().__init__(name, layer.dtype)
+        if layer.built or layer._views:
+            raise GraphError(
+                f"SpectralNorm: {layer} "
+                + ("has been called" if layer.built else "has a wrapper already"),
+                source=current_source(),
+                hint="wrap a layer where it is made: gc.nn.SpectralNorm(gc.nn.Dense(4))",
+            )
+        self.iterations = positive("SpectralNorm", "iterations", iterations)
+        self.layer: Any = layer
+        self._training: bool | Tensor | None = None
+        layer._views["kernel"] = self._normalized
+
+    def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
+        with self.scope(x):
+            self._training = check_training(self, training)
+            options = {"training": training} if _taken(self.layer, ["training"]) else {}
+            try:
+                y = self.layer(x, **options)
+            finally:
+                self._training = None
+            if "vector" not in self._own:
+                refuse(
+                    f"{self}: {self.layer} has no kernel of its own",
+                    error=AttributeValueError,
+                    hint="wrap the layers in it that have one",
+                )
+            return convert(y)
+
+    def _normalized(self, kernel: Variable) -> Tensor:
+        """The kernel over its largest singular value."""
+        if self._training is None:
+            raise GraphError(
+                f"{self.layer} belongs to {self}",
+                source=current_source(),
+                hint="call the SpectralNorm, not the layer in it",
+            )
+        with self.scope(kernel):
+            whole = convert(kernel)
+            columns = whole.type.shape[-1]
+            assert isinstance(columns, int)  # a variable's sizes are known
+            matrix = reshape(whole, (-1, columns))
+            fixed = stop_gradient(matrix)
+            state = self.variable("vector", Normal(stddev=1.0), (columns,), trainable=False)
+            before = state.read()
+            right: Tensor = l2_normalize(before)
+            if self._training is not False:
+                trained = right
+                for _ in range(self.iterations):
+                    trained = l2_normalize(matmul(l2_normalize(matmul(fixed, trained)), fixed))
+                after = to_dtype(trained, state.type.dtype)
+                if self._training is not True:
+                    trained = where(self._training, trained, right)
+                    after = where(self._training, after, before)
+                right = stop_gradient(trained)
+                assigned = state.assign(stop_gradient(after))
+                graph = current_graph()
+                if graph.parent is None:  # what a body assigns, it assigns whenever it runs
+                    graph.add_to_collection(UPDATES, assigned)
+            left = stop_gradient(l2_normalize(matmul(fixed, right)))
+            return whole / reduce_sum(left * matmul(matrix, right))

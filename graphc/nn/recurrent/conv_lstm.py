@@ -1,0 +1,217 @@
+"""`ConvLSTM`: long short-term memory whose products are convolutions, for sequences of images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from graphc.build.initializers import AnyInitializer, ForgetGateOnes, GlorotUniform, Orthogonal
+from graphc.errors import AttributeValueError
+from graphc.ir.dims import Dim
+from graphc.ir.node import Tensor
+from graphc.nn.layers.layer import check_rank, features_of, positive
+from graphc.nn.recurrent.cells import LSTMCell, State
+from graphc.nn.recurrent.recurrent_layers import RNN
+from graphc.ops.arrays.creation import zeros
+from graphc.ops.arrays.shape import reshape
+from graphc.ops.core.checks import refuse, same_shape
+from graphc.ops.core.emit import convert
+from graphc.ops.nn.conv import conv1d, conv2d, conv3d
+from graphc.ops.nn.windows import explicit_padding, per_axis
+
+__all__ = [
+    "ConvLSTM1D",
+    "ConvLSTM1DCell",
+    "ConvLSTM2D",
+    "ConvLSTM2DCell",
+    "ConvLSTM3D",
+    "ConvLSTM3DCell",
+]
+
+_CONV: Final[dict[int, Callable[..., Tensor]]] = {1: conv1d, 2: conv2d, 3: conv3d}
+
+
+class _ConvLSTMCell(LSTMCell):
+    """A step of a `_ConvLSTM`, of any number of spatial axes."""
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: int | tuple[int, ...],
+        strides: int | tuple[int, ...] = 1,
+        padding: Any = "valid",
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
+        bias_initializer: AnyInitializer = ForgetGateOnes(),  # noqa: B008
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        kind = type(self).__name__
+        positive(kind, "filters", filters)
+        initializers = (kernel_initializer, recurrent_initializer, bias_initializer)
+        super().__init__(filters, *initializers, name, dtype)
+        self.kernel_size = per_axis(kind, "kernel_size", kernel_size, self.space)
+        self.strides = per_axis(kind, "strides", strides, self.space)
+        self.padding = padding
+
+    def initial_state(self, batch: Dim, dtype: Any = None, space: tuple[Dim, ...] = ()) -> State:
+        """Zeros for `batch` sequences, by default in the dtype of the variables.
+
+        Args:
+            batch: how many sequences.
+            dtype: of the state.
+            space: the sizes of the convolution's result, which the state has too.
+
+        Raises:
+            AttributeValueError: `space` has not one size for each spatial axis.
+        """
+        if len(space) != self.space:
+            refuse(
+                f"{self}: the state needs the {self.space} spatial sizes of the outputs, got "
+                f"space={space!r}",
+                error=AttributeValueError,
+                hint="leave the state out to start from zeros",
+            )
+        part = zeros((batch, *space, self.units), self.dtype if dtype is None else dtype)
+        return part, part
+
+    def first_state(self, projected: Tensor) -> State:
+        shape = projected.shape
+        return self.initial_state(shape[0], projected.dtype, tuple(shape[2:-1]))
+
+    def project(self, x: Any) -> Tensor:
+        """`conv(x, kernel) + bias`: of images [batch, ...] or of sequences [batch, time, ...]."""
+        with self.scope(x):
+            x = convert(x)
+            rank = self.space + 2
+            check_rank(self, x, (rank, rank + 1), f"images (rank {rank}) or sequences of them")
+            lead, size = x.shape[: x.ndim - rank + 1], self.gates * self.units
+            if x.ndim > rank:
+                x = reshape(x, (lead[0] * lead[1], *x.shape[2:]))
+            ones = (1,) * self.space
+            options = (self.kernel_size, self.strides, ones)
+            padding = explicit_padding(str(self), self.padding, x, *options)
+            shape = (*self.kernel_size, features_of(self, x), size)
+            kernel = self.variable("kernel", self.kernel_initializer, shape)
+            y = _CONV[self.space](x, kernel, strides=self.strides, padding=padding)
+            y = y + self.variable("bias", self.bias_initializer, (size,))
+            return y if len(lead) == 1 else reshape(y, (*lead, *y.shape[1:]))
+
+    def recur(self, h: Tensor) -> Tensor:
+        """The convolution of `h` with `recurrent_kernel`, of the sizes of `h`."""
+        shape = (*self.kernel_size, self.units, self.gates * self.units)
+        kernel = self.variable("recurrent_kernel", self.recurrent_initializer, shape)
+        return _CONV[self.space](h, kernel, padding="same")
+
+    def step(self, projected: Tensor, state: State) -> State:
+        for part in state:  # sizes of 1 would broadcast
+            if not same_shape(part.shape[:-1], projected.shape[:-1], projected):
+                refuse(
+                    f"{self}: the state must have the sizes of the outputs, "
+                    f"{projected.shape[:-1]}, got {part.type}",
+                    state=part,
+                )
+        return super().step(projected, state)
+
+
+class ConvLSTM1DCell(_ConvLSTMCell):
+    """One step of a `ConvLSTM1D`; see `ConvLSTM2DCell`, for one spatial axis."""
+
+    space = 1
+
+
+class ConvLSTM2DCell(_ConvLSTMCell):
+    """An `LSTMCell` whose products are convolutions: one step of a `ConvLSTM2D`.
+
+    Shi et al., "Convolutional LSTM network: a machine learning approach for precipitation
+    nowcasting", 2015, without its peepholes.
+
+    Variables: `kernel` [height, width, features, 4 * filters], `recurrent_kernel`
+    [height, width, filters, 4 * filters] and `bias` [4 * filters].
+
+    Args:
+        filters: the number of features of the output and of each part of the state.
+        kernel_size: height and width of both kernels, or one number for both.
+        strides, padding: of the convolution of the input, as for `Conv2D`; that of the state keeps
+            its sizes.
+        kernel_initializer, recurrent_initializer, bias_initializer: as for `Dense`; the bias of the
+            forget gate starts as ones.
+        name, dtype: see `Layer`.
+
+    Calling it takes `x` [batch, height, width, features] and a state, a tuple (h, c) of
+    [batch, new height, new width, filters], and gives (h, the new state).
+
+    Raises:
+        AttributeValueError: an option has a value it cannot have, or the state has not its parts.
+        ShapeError: `x` or the state is of another rank or size.
+    """
+
+    space = 2
+
+
+class ConvLSTM3DCell(_ConvLSTMCell):
+    """One step of a `ConvLSTM3D`; see `ConvLSTM2DCell`, for three spatial axes."""
+
+    space = 3
+
+
+class _ConvLSTM(RNN):
+    """An `RNN` of a `_ConvLSTMCell`."""
+
+    kind: ClassVar[type[_ConvLSTMCell]]
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: int | tuple[int, ...],
+        strides: int | tuple[int, ...] = 1,
+        padding: Any = "valid",
+        reverse: bool = False,
+        return_sequences: bool = True,
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
+        bias_initializer: AnyInitializer = ForgetGateOnes(),  # noqa: B008
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        window = (filters, kernel_size, strides, padding)
+        initializers = (kernel_initializer, recurrent_initializer, bias_initializer)
+        cell = self.kind(*window, *initializers, name="cell", dtype=dtype)
+        super().__init__(cell, reverse, return_sequences, name)
+
+    def initial_state(self, batch: Dim, dtype: Any = None, space: tuple[Dim, ...] = ()) -> State:
+        cell: Any = self.cell
+        return cell.initial_state(batch, dtype, space)
+
+
+class ConvLSTM1D(_ConvLSTM):
+    """Sequences of signals; see `ConvLSTM2D`, for one spatial axis."""
+
+    kind = ConvLSTM1DCell
+
+
+class ConvLSTM2D(_ConvLSTM):
+    """An `RNN` of a `ConvLSTM2DCell`, for sequences of images; its state is (h, c).
+
+    Variables: `cell/kernel`, `cell/recurrent_kernel` and `cell/bias`.
+
+    Args:
+        filters, kernel_size, strides, padding: see `ConvLSTM2DCell`.
+        reverse, return_sequences: see `RNN`.
+        kernel_initializer, ..., dtype: see `ConvLSTM2DCell`.
+
+    Calling it takes `x` [batch, time, height, width, features] and gives
+    [batch, time, new height, new width, filters], or [batch, new height, new width, filters] with
+    `return_sequences=False`; state and `lengths` as in `Recurrent.with_state`.
+
+    Raises:
+        AttributeValueError, ShapeError: as `ConvLSTM2DCell` and `RNN`.
+    """
+
+    kind = ConvLSTM2DCell
+
+
+class ConvLSTM3D(_ConvLSTM):
+    """Sequences of volumes; see `ConvLSTM2D`, for three spatial axes."""
+
+    kind = ConvLSTM3DCell

@@ -1,0 +1,102 @@
+"""`AdditiveAttention`: scores from a network of one hidden layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.build.initializers import AnyInitializer, GlorotUniform
+from graphc.ir.dtypes import BOOL
+from graphc.ir.node import Tensor
+from graphc.nn.layers.layer import Layer, check_rank, positive
+from graphc.nn.layers.linear import Dense
+from graphc.ops.arrays.shape import expand_dims, squeeze
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.emit import convert
+from graphc.ops.elementwise.activation import softmax
+from graphc.ops.elementwise.comparison import where
+from graphc.ops.elementwise.transcendental import tanh
+from graphc.ops.matrices.matrix_product import matmul
+
+__all__ = ["AdditiveAttention"]
+
+
+class AdditiveAttention(Layer):
+    """Means of the steps of a sequence, weighed by `softmax(tanh(query W + step U + b) @ v)`.
+
+    Bahdanau, Cho and Bengio, "Neural machine translation by jointly learning to align and
+    translate", 2015.
+
+    Variables: `query/kernel` [features, units], `key/kernel` [source features, units], `key/bias`
+    [units] and `score/kernel` [units, 1].
+
+    Args:
+        units: the size of the hidden layer.
+        kernel_initializer: as for `Dense`.
+        name, dtype: see `Layer`.
+
+    Calling it takes `x` [batch, steps, features], or [batch, features] for one step, such as the
+    state of a decoder; `source` [batch, time, source features]; and a `mask`, bool, that broadcasts
+    to [batch, steps, time] and is True where a step of the source may be seen: [batch, time] is
+    written mask[:, None, :]. It gives [batch, steps, source features], without the axis of steps if
+    `x` has none. A step that sees nothing gives zeros.
+
+    Raises:
+        AttributeValueError: `units` is not positive.
+        ShapeError: operands of other ranks.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(name, dtype)
+        self.units = positive("AdditiveAttention", "units", units)
+
+        def projection(units: int, use_bias: bool, name: str) -> Dense:
+            return Dense(units, None, use_bias, kernel_initializer, name=name, dtype=self.dtype)
+
+        self.query = projection(units, False, "query")
+        self.key = projection(units, True, "key")
+        self.score = projection(1, False, "score")
+
+    def __call__(self, x: Any, source: Any, mask: Any = None) -> Tensor:
+        return self.with_weights(x, source, mask)[0]
+
+    def with_weights(self, x: Any, source: Any, mask: Any = None) -> tuple[Tensor, Tensor]:
+        """The result, and the weights [batch, steps, time], or [batch, time] for one step."""
+        with self.scope(x, source):
+            x, source = convert(x), convert(source)
+            check_rank(self, x, (2, 3), "[batch, steps, features] or [batch, features]")
+            if source.ndim != 3:
+                refuse(
+                    f"{self}: the source must be [batch, time, features], got rank {source.ndim}",
+                    source=source,
+                )
+            one = x.ndim == 2
+            queries = expand_dims(self.query(x), 1 if one else 2)
+            queries = expand_dims(queries, 1) if one else queries  # [batch, steps, 1, units]
+            keys = expand_dims(self.key(source), 1)  # [batch, 1, time, units]
+            scores = squeeze(self.score(tanh(queries + keys)), -1)
+            if mask is None:
+                weights = softmax(scores)
+            else:
+                seen = self._checked(mask)
+                # A finite number, so that a step that sees nothing does not give NaN.
+                least = -1e9 if scores.dtype.itemsize > 2 else -1e4
+                weights = where(seen, softmax(where(seen, scores, least)), 0)
+            y = matmul(weights, source)
+            return (squeeze(y, 1), squeeze(weights, 1)) if one else (y, weights)
+
+    def _checked(self, mask: Any) -> Tensor:
+        seen = convert(mask)
+        if seen.ndim != 3 or seen.dtype != BOOL:
+            refuse(
+                f"{self}: the mask must be a bool of three axes, [batch, steps, time] or sizes of "
+                f"1, got {seen.type}",
+                hint="write [batch, time] as mask[:, None, :]",
+                mask=seen,
+            )
+        return seen
