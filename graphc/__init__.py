@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # for editors and type checkers: what the table says, and the
     from graphc.artifacts import load as load
     from graphc.artifacts import save as save
     from graphc.autodiff import gradients as gradients
+    from graphc.autodiff import hessian as hessian
+    from graphc.autodiff import jacobian as jacobian
     from graphc.build import Graph as Graph
     from graphc.build import TensorSpec as TensorSpec
     from graphc.build import add_to_collection as add_to_collection
@@ -60,7 +62,7 @@ if TYPE_CHECKING:  # for editors and type checkers: what the table says, and the
 _NAMES: Final[dict[str, str]] = {
     ".": "data devices errors nn passes train",
     "artifacts": "Limits Signature load save",
-    "autodiff": "gradients",
+    "autodiff": "gradients hessian jacobian",
     "build": (
         "Graph TensorSpec add_to_collection control_dependencies device name_scope placeholder "
         "trace trainable_variables variable"
