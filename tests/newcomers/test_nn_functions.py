@@ -168,7 +168,7 @@ def test_sampled_losses(hits, true):
     wanted = np.concatenate([np.full((4, true), 1 / true), np.zeros((4, 4))], 1)
 
     def losses(w, b, x):
-        given = {"weights": w, "biases": b, "inputs": x, "labels": labels, "samples": 4,
+        given = {"weights": w, "biases": b, "inputs": x, "labels": labels,
                  "candidates": candidates_of(labels), "remove_accidental_hits": hits}  # fmt: skip
         return nn.nce_loss(**given), nn.sampled_softmax_loss(**given)
 
@@ -204,6 +204,10 @@ def test_wrong_operands_of_sampled_losses():
         with pytest.raises(ShapeError, match=r"nce_loss: takes weights \[classes, features\]"):
             nn.nce_loss(weights=normal(7), biases=normal(7), inputs=normal(4, 5),
                         labels=[1, 2, 3, 4], samples=2)  # fmt: skip
+        for given in ({}, {"samples": 2, "candidates": candidates_of(np.array([1]))}):
+            with pytest.raises(AttributeValueError, match="takes samples= or candidates="):
+                nn.nce_loss(weights=normal(7, 5), biases=normal(7), inputs=normal(1, 5),
+                            labels=[1], **given)  # fmt: skip
         with pytest.raises(DTypeError, match="sampled_softmax_loss: labels must be integers"):
             nn.sampled_softmax_loss(weights=normal(7, 5), biases=normal(7), inputs=normal(4, 5),
                                     labels=normal(4), samples=2)  # fmt: skip

@@ -128,7 +128,7 @@ def nce_loss(
     biases: Any,
     inputs: Any,
     labels: Any,
-    samples: int,
+    samples: int | None = None,
     candidates: Candidates | None = None,
     remove_accidental_hits: bool = False,
     seed: Any = None,
@@ -143,9 +143,8 @@ def nce_loss(
         biases: [classes].
         inputs: [batch, features].
         labels: [batch], or [batch, n] for n true classes: integers in [0, classes).
-        samples: how many classes are drawn, for the whole batch.
-        candidates: those of a sampler for these labels; by default of
-            `log_uniform_candidate_sampler`.
+        samples: how many classes `log_uniform_candidate_sampler` draws, for the whole batch.
+        candidates: in place of these, those of another sampler for these labels.
         remove_accidental_hits: whether a drawn class counts for nothing where it is a label.
         seed: of the default sampler.
         name: of the node.
@@ -155,7 +154,8 @@ def nce_loss(
 
     Raises:
         ShapeError: operands of other shapes.
-        AttributeValueError: see `log_uniform_candidate_sampler`.
+        AttributeValueError: neither or both of `samples` and `candidates`, or see
+            `log_uniform_candidate_sampler`.
         DTypeError: labels that are not integers.
 
     Source: Gutmann & Hyvärinen, 2010; TensorFlow's `nn.nce_loss`.
@@ -171,7 +171,7 @@ def sampled_softmax_loss(
     biases: Any,
     inputs: Any,
     labels: Any,
-    samples: int,
+    samples: int | None = None,
     candidates: Candidates | None = None,
     remove_accidental_hits: bool = True,
     seed: Any = None,
@@ -262,7 +262,7 @@ def _sampled_logits(
     biases: Any,
     inputs: Any,
     labels: Any,
-    samples: int,
+    samples: int | None,
     candidates: Candidates | None,
     remove_hits: bool,
     seed: Any,
@@ -287,7 +287,13 @@ def _sampled_logits(
     labels = _checked(op, labels, classes)
     if labels.ndim == 1:
         labels = expand_dims(labels, 1)
+    if (samples is None) == (candidates is None):
+        refuse(
+            f"{op}: takes samples= or candidates=, one of the two",
+            error=AttributeValueError,
+        )
     if candidates is None:
+        assert samples is not None
         candidates = log_uniform_candidate_sampler(labels, samples, classes, seed=seed)
     drawn, true_counts, counts = (stop_gradient(convert(part)) for part in candidates)
     if true_counts.ndim == 1:
