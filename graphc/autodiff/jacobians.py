@@ -9,7 +9,7 @@ from typing import Any
 from graphc.autodiff.reverse import gradients
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
-from graphc.ops.arrays.creation import eye
+from graphc.ops.arrays.diagonals import eye
 from graphc.ops.arrays.shape import reshape
 from graphc.ops.control.scan import map_fn
 from graphc.ops.core.checks import refuse
@@ -44,21 +44,8 @@ def jacobian(f: Callable[[Tensor], Any], x: Any, *, name: str | None = None) -> 
     >>> gc.Session(graph).run(slopes).tolist()
     [[2.0, 0.0], [0.0, 6.0]]
     """
-    if not callable(f):
-        refuse(
-            f"jacobian: the first argument must be a function of a tensor, got {f!r}",
-            error=AttributeValueError,
-            hint="gc.jacobian(lambda x: ..., x)",
-        )
-    x = convert(x)
-    y = convert(f(x))
-    for label, tensor in (("x", x), ("f(x)", y)):
-        if not tensor.type.is_static:
-            refuse(f"jacobian: the sizes of {label} must be known, got {tensor.type.shown()}", x=x)
-    count = math.prod(y.type.sizes)
-    units = reshape(eye(count, dtype=y.dtype), (count, *y.type.shape))
-    rows = map_fn(lambda unit: gradients(f(x), x, unit, unconnected="zero"), units)
-    return reshape(rows, (*y.type.shape, *x.type.shape), name=name)
+    _check_function("jacobian", f)
+    return _jacobian(f, x, name)
 
 
 def hessian(f: Callable[[Tensor], Any], x: Any, *, name: str | None = None) -> Tensor:
@@ -82,10 +69,33 @@ def hessian(f: Callable[[Tensor], Any], x: Any, *, name: str | None = None) -> T
     [[6.0, 0.0], [0.0, 12.0]]
     """
 
+    _check_function("hessian", f)
+
     def slope(x: Tensor) -> Any:
         y = convert(f(x))
         if y.type.rank:
             refuse(f"hessian: f must give a scalar, got {y.type.shown()}", result=y)
         return gradients(y, x, unconnected="zero")
 
-    return jacobian(slope if callable(f) else f, x, name=name)
+    return _jacobian(slope, x, name)
+
+
+def _check_function(name: str, f: Any) -> None:
+    if not callable(f):
+        refuse(
+            f"{name}: the first argument must be a function of a tensor, got {f!r}",
+            error=AttributeValueError,
+            hint=f"gc.{name}(lambda x: ..., x)",
+        )
+
+
+def _jacobian(f: Callable[[Tensor], Any], x: Any, name: str | None) -> Tensor:
+    x = convert(x)
+    y = convert(f(x))
+    for label, tensor in (("x", x), ("f(x)", y)):
+        if not tensor.type.is_static:
+            refuse(f"jacobian: the sizes of {label} must be known, got {tensor.type.shown()}", x=x)
+    count = math.prod(y.type.sizes)
+    units = reshape(eye(count, dtype=y.dtype), (count, *y.type.shape))
+    rows = map_fn(lambda unit: gradients(f(x), x, unit, unconnected="zero"), units)
+    return reshape(rows, (*y.type.shape, *x.type.shape), name=name)

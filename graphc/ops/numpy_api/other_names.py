@@ -16,10 +16,16 @@ from graphc.ops.control.branching import cond
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, promote_operands
 from graphc.ops.elementwise.arithmetic import add, clip, maximum, multiply, subtract
-from graphc.ops.elementwise.comparison import greater, less, less_equal, logical_and, logical_or
+from graphc.ops.elementwise.comparison import (
+    greater,
+    less,
+    less_equal,
+    logical_and,
+    logical_or,
+    where,
+)
 from graphc.ops.elementwise.powers import sqrt, square
 from graphc.ops.numpy_api.searching import bincount
-from graphc.ops.numpy_api.select import where
 from graphc.ops.reductions.reduction import reduce_sum
 from graphc.ops.structure.state import identity
 
@@ -100,7 +106,7 @@ def add_n(tensors: Sequence[Any], *, name: str | None = None) -> Tensor:
 
     Source: tf.add_n.
     """
-    if isinstance(tensors, Operand) or not tensors:
+    if isinstance(tensors, Operand) or len(tensors) == 0:
         refuse(
             f"add_n: takes a list of at least one tensor, got {tensors!r}",
             error=AttributeValueError,
@@ -181,7 +187,7 @@ def matrix_band_part(x: Any, below: int, above: int, *, name: str | None = None)
     if x.type.rank < 2:
         refuse(f"matrix_band_part: x must have at least two axes, got {x.type}", x=x)
     for label, count in (("below", below), ("above", above)):
-        if isinstance(count, bool) or not isinstance(count, int):
+        if type(count) is not int:
             refuse(
                 f"matrix_band_part: {label} must be an int, got {count!r}",
                 error=AttributeValueError,
@@ -213,7 +219,7 @@ def confusion_matrix(
 
     Source: sklearn.metrics.confusion_matrix, tf.math.confusion_matrix.
     """
-    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 1:
+    if type(classes) is not int or classes < 1:
         refuse(
             f"confusion_matrix: classes must be an int of at least 1, got {classes!r}",
             error=AttributeValueError,
