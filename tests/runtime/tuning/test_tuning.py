@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc as garbage
+import io
 import math
 import os
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -415,12 +417,17 @@ def test_numbers_are_fed_to_scalars(table: Any) -> None:
     assert int(gc.Session(graph).run(y, {i: 2})) == 4
 
 
-def test_progress_is_shown(clock: Any, table: Any, capsys: Any) -> None:
+def test_progress_is_shown_on_terminals(clock: Any, table: Any, monkeypatch: Any) -> None:
     clock({"O2": 1.0, "O0": 0.5})
     table(FAST)
     model = Model()
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
     gc.tune(model.graph, model.fetches, model.feeds)
-    shown = capsys.readouterr().err
+    assert stream.getvalue() == ""
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    gc.tune(model.graph, model.fetches, model.feeds)
+    shown = stream.getvalue()
     assert "fast" in shown and "3/3" in shown and "0.50 of the time" in shown
 
 
