@@ -2830,7 +2830,7 @@ ROWS = [
         "file_no_signature",
         save_nosig,
         errors.ArgumentError,
-        ["save: missing a required argument: 'signatures'"],
+        ["save: missing a required", "'signatures'"],
         True,
     ),
     Row(
