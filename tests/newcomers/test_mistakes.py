@@ -337,7 +337,7 @@ ROWS = [
         errors.UnknownAttributeError,
         [
             "module 'graphc.nn' has no attribute 'Module'",
-            "known names: 'ACTIVATIONS', 'AttentionCache',",
+            "write gc.nn.Layer",
         ],
         True,
     ),
@@ -347,7 +347,7 @@ ROWS = [
         errors.UnknownAttributeError,
         [
             "module 'graphc.nn' has no attribute 'CrossEntropyLoss'",
-            "did you mean 'softmax_cross_entropy'?",
+            "write gc.nn.sparse_softmax_cross_entropy(",
         ],
         True,
     ),
@@ -357,7 +357,7 @@ ROWS = [
         errors.UnknownAttributeError,
         [
             "module 'graphc.nn' has no attribute 'MSELoss'",
-            "known names: 'ACTIVATIONS', 'AttentionCache',",
+            "write gc.reduce_mean((y - t) ** 2)",
         ],
         True,
     ),
@@ -382,14 +382,14 @@ ROWS = [
         "nn_BatchNormalization",
         lambda m: nn.BatchNormalization(),
         errors.UnknownAttributeError,
-        ["module 'graphc.nn' has no attribute 'BatchNormalization'", "did you mean 'BatchNorm'?"],
+        ["module 'graphc.nn' has no attribute 'BatchNormalization'", "write gc.nn.BatchNorm(...)"],
         True,
     ),
     Row(
         "nn_LayerNormalization",
         lambda m: nn.LayerNormalization(),
         errors.UnknownAttributeError,
-        ["module 'graphc.nn' has no attribute 'LayerNormalization'", "did you mean 'LayerNorm'?"],
+        ["module 'graphc.nn' has no attribute 'LayerNormalization'", "write gc.nn.LayerNorm()"],
         True,
     ),
     Row(
@@ -410,7 +410,7 @@ ROWS = [
         "nn_MaxPooling2D",
         lambda m: nn.MaxPooling2D(2),
         errors.UnknownAttributeError,
-        ["module 'graphc.nn' has no attribute 'MaxPooling2D'", "did you mean 'MaxPool2D'?"],
+        ["module 'graphc.nn' has no attribute 'MaxPooling2D'", "write gc.nn.MaxPool2D"],
         True,
     ),
     Row(
@@ -426,7 +426,7 @@ ROWS = [
         errors.UnknownAttributeError,
         [
             "module 'graphc.nn' has no attribute 'dynamic_rnn'",
-            "known names: 'ACTIVATIONS', 'AttentionCache',",
+            "write gc.nn.RNN(cell)",
         ],
         True,
     ),
@@ -1349,13 +1349,6 @@ ROWS = [
         True,
     ),
     Row(
-        "sh_pool_4",
-        lambda m: nn.max_pool(m.img, (1, 2, 2, 1)),
-        errors.AttributeValueError,
-        ["MaxPool: window must be a positive int or 2 of them, got (1,"],
-        True,
-    ),
-    Row(
         "sh_pool_big",
         lambda m: nn.max_pool(m.img, 9),
         errors.ShapeError,
@@ -1803,6 +1796,16 @@ ROWS = [
         lambda m: m.c + None,
         errors.DTypeError,
         ["None is not numeric", "pass a tensor, a variable, a number or an array of numbers"],
+        True,
+    ),
+    Row(
+        "dt_add_list",
+        lambda m: m.c + [m.c, "a"],  # noqa: RUF005
+        errors.GraphError,
+        [
+            "<Tensor Constant:0 f32[3, 4]> has no value while the graph is",
+            "run it: session.run(tensor)",
+        ],
         True,
     ),
     Row(
@@ -2773,6 +2776,16 @@ ROWS = [
         True,
     ),
     Row(
+        "cf_map_swapped",
+        lambda m: gc.map_fn(m.c, lambda x: x),
+        errors.DTypeError,
+        [
+            "is not numeric",
+            "pass a tensor, a variable, a number or an array of numbers",
+        ],
+        True,
+    ),
+    Row(
         "cf_switch_float",
         lambda m: gc.switch(m.c.sum(), [lambda: 1, lambda: 2]),
         errors.DTypeError,
@@ -2817,7 +2830,7 @@ ROWS = [
         "file_no_signature",
         save_nosig,
         errors.ArgumentError,
-        ["save: missing a required argument: 'signatures'"],
+        ["save: missing a required", "'signatures'"],
         True,
     ),
     Row(
@@ -2851,7 +2864,10 @@ ROWS = [
         "dev_many",
         lambda m: gc.Session(m.graph, strategy=gc.devices.DataParallel(999)),
         errors.DeviceError,
-        ["999 devices requested", "request no more than are available; or split the CPU into"],
+        [
+            "999 devices requested",
+            "request no more than are available; or split the CPU into",
+        ],
         True,
     ),
     Row(
@@ -2898,8 +2914,8 @@ ROWS = [
     Row(
         "var_shape_first",
         lambda m: gc.variable("w", shape=(3, 4)),
-        errors.DTypeError,
-        ["'w' is not numeric", "pass a tensor, a variable, a number or an array of numbers"],
+        errors.AttributeValueError,
+        ["unknown initializer 'w'", "known names: 'zeros', 'ones'"],
         True,
     ),
     Row(
