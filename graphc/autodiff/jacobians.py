@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from graphc.autodiff.reverse import gradients
-from graphc.errors import AttributeValueError
+from graphc.errors import AttributeValueError, GradientError
 from graphc.ir.node import Tensor
+from graphc.ir.types import TensorType
 from graphc.ops.arrays.diagonals import eye
 from graphc.ops.arrays.shape import reshape
+from graphc.ops.control.bodies import assigned_in, open_body
 from graphc.ops.control.scan import map_fn
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
@@ -24,7 +26,8 @@ def jacobian(f: Callable[[Tensor], Any], x: Any, *, name: str | None = None) -> 
     One gradient for each element of `f(x)`, in a loop: its program does not grow with the sizes.
 
     Args:
-        f: a function from a tensor to a floating tensor. It may use other tensors of the graph.
+        f: a function from a tensor to a floating tensor. It may use other tensors of the graph. It
+            is called twice, and must not assign. Random numbers in it differ from row to row.
         x: a floating tensor or variable.
 
     Returns:
@@ -34,7 +37,7 @@ def jacobian(f: Callable[[Tensor], Any], x: Any, *, name: str | None = None) -> 
     Raises:
         AttributeValueError: `f` is not a function.
         ShapeError: a size of `x` or `f(x)` is not known.
-        GradientError: `x` is not floating, or an operator cannot be differentiated.
+        GradientError: `x` is not floating, an operator cannot be differentiated, or `f` assigns.
 
     Source: jax.jacrev.
 
@@ -44,8 +47,7 @@ def jacobian(f: Callable[[Tensor], Any], x: Any, *, name: str | None = None) -> 
     >>> gc.Session(graph).run(slopes).tolist()
     [[2.0, 0.0], [0.0, 6.0]]
     """
-    _check_function("jacobian", f)
-    return _jacobian(f, x, name)
+    return _jacobian("jacobian", _checked("jacobian", f), x, name)
 
 
 def hessian(f: Callable[[Tensor], Any], x: Any, *, name: str | None = None) -> Tensor:
@@ -68,34 +70,48 @@ def hessian(f: Callable[[Tensor], Any], x: Any, *, name: str | None = None) -> T
     >>> gc.Session(graph).run(curves).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
     """
+    function = _checked("hessian", f)
 
-    _check_function("hessian", f)
-
-    def slope(x: Tensor) -> Any:
-        y = convert(f(x))
+    def gradient(x: Tensor) -> Any:
+        y = convert(function(x))
         if y.type.rank:
             refuse(f"hessian: f must give a scalar, got {y.type.shown()}", result=y)
         return gradients(y, x, unconnected="zero")
 
-    return _jacobian(slope, x, name)
+    return _jacobian("hessian", gradient, x, name)
 
 
-def _check_function(name: str, f: Any) -> None:
+def _checked(name: str, f: Any) -> Callable[[Tensor], Any]:
     if not callable(f):
         refuse(
             f"{name}: the first argument must be a function of a tensor, got {f!r}",
             error=AttributeValueError,
             hint=f"gc.{name}(lambda x: ..., x)",
         )
+    function: Callable[[Tensor], Any] = f
+    return function
 
 
-def _jacobian(f: Callable[[Tensor], Any], x: Any, name: str | None) -> Tensor:
+def _jacobian(op: str, f: Callable[[Tensor], Any], x: Any, name: str | None) -> Tensor:
     x = convert(x)
-    y = convert(f(x))
-    for label, tensor in (("x", x), ("f(x)", y)):
-        if not tensor.type.is_static:
-            refuse(f"jacobian: the sizes of {label} must be known, got {tensor.type.shown()}", x=x)
-    count = math.prod(y.type.sizes)
-    units = reshape(eye(count, dtype=y.dtype), (count, *y.type.shape))
+    type = _result_type(op, f, x)
+    for label, shape in (("x", x.type), ("f(x)", type)):
+        if not shape.is_static:
+            refuse(f"{op}: the sizes of {label} must be known, got {shape.shown()}", x=x)
+    count = math.prod(type.sizes)
+    units = reshape(eye(count, dtype=type.dtype), (count, *type.shape))
     rows = map_fn(lambda unit: gradients(f(x), x, unit, unconnected="zero"), units)
-    return reshape(rows, (*y.type.shape, *x.type.shape), name=name)
+    return reshape(rows, (*type.shape, *x.type.shape), name=name)
+
+
+def _result_type(op: str, f: Callable[[Tensor], Any], x: Tensor) -> TensorType:
+    """The type of `f(x)`, found in a body that is thrown away: the graph gets no nodes."""
+    with open_body(op) as body:
+        type = convert(f(x)).type
+    if assigned := assigned_in(body):
+        refuse(
+            f"{op}: f assigns {min(assigned)!r}, and would do so once for each row",
+            error=GradientError,
+            hint="compute the value that is assigned outside f",
+        )
+    return type

@@ -46,6 +46,13 @@ def test_elements_that_do_not_depend_are_zero():
     )
 
 
+def test_the_graph_gets_one_loop_and_no_dead_nodes():
+    with gc.Graph() as graph:
+        gc.jacobian(lambda x: gc.tanh(x) * 2, gc.constant(X))
+    ops = [node.op.name for node in graph.nodes]
+    assert ops.count("Scan") == 1 and "Tanh" not in ops
+
+
 def test_hessian():
     got = run(lambda: gc.hessian(lambda x: gc.reduce_sum(gc.sin(x)) * gc.reduce_sum(x**2), X))
     want = jax.hessian(lambda x: jnp.sum(jnp.sin(x)) * jnp.sum(x**2))(X)
@@ -58,6 +65,12 @@ def test_hessian():
         (lambda x: gc.jacobian(x, x), AttributeValueError, "must be a function of a tensor"),
         (lambda x: gc.hessian(x, x), AttributeValueError, "must be a function of a tensor"),
         (lambda x: gc.hessian(gc.sin, X), ShapeError, "f must give a scalar, got f32.3."),
+        (lambda x: gc.hessian(gc.sum, x), ShapeError, "hessian: the sizes of x must be known"),
+        (
+            lambda x: gc.jacobian(gc.variable(X, name="v").assign_add, X),
+            GradientError,
+            "f assigns 'v', and would do so once for each row",
+        ),
         (lambda x: gc.jacobian(gc.sin, x), ShapeError, "sizes of x must be known, got f32.x_0."),
         (lambda x: gc.jacobian(gc.negative, [1, 2]), GradientError, "int32"),
     ],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import graphc as gc
-from graphc.errors import AttributeValueError, ShapeError
+from graphc.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
 from tests import near
 
 A = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
@@ -18,7 +18,7 @@ def value(make):
 
 
 def assert_near(got, want):
-    near.assert_near(got, np.asarray(want), 1e-6, 1e-6)
+    near.assert_near(np.asarray(got), np.asarray(want), 1e-6, 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,35 @@ def assert_near(got, want):
             lambda: gc.confusion_matrix([0, 1], [0, 0], 2, np.array([0.5, 2], "f")),
             [[0.5, 0], [2, 0]],
         ),
+        (  # the number of the cell, 9998, is no int8
+            lambda: gc.confusion_matrix(np.int8([99]), np.int8([98]), 100)[99, 98],
+            1,
+        ),
+        (lambda: gc.confusion_matrix(np.int32([-1, 0]), np.int32([0, 0]), 2), [[1, 0], [0, 0]]),
+        (lambda: gc.add_n(t for t in (A, A)), 2 * A),
+        (lambda: gc.global_norm([A * 1e4, B * 1e4]), 1e4 * np.sqrt((A**2).sum() + (B**2).sum())),
+        (lambda: gc.clip_by_norm(np.float16([300, 400]), 5.0), [3, 4]),
+        (lambda: gc.clip_by_norm(np.complex64([3j, 4]), 1.0), [0.6j, 0.8]),
+        (lambda: gc.range(0.0, 1.0, 0.25), np.arange(0, 1, 0.25)),
+        (lambda: gc.boolean_mask(A, A[:, 0] > -5, 3), [*A[1:], np.zeros(4)]),
+        (
+            lambda: gc.stack(gc.dynamic_partition(A, [1, 0, 1], 2, 2)),
+            [[A[1], np.zeros(4)], [A[0], A[2]]],
+        ),
+        (lambda: gc.dynamic_stitch([[2, 0], [1]], [A[:2], A[2:]], 3), A[[1, 2, 0]]),
+        (lambda: gc.dynamic_stitch([0, [0, 1]], [A[0], A[1:]], 3), [A[1], A[2], np.zeros(4)]),
+        (
+            lambda: gc.reverse_sequence(A, [0, 2, 4]),
+            [A[0], [A[1, 1], A[1, 0], A[1, 2], A[1, 3]], A[2, ::-1]],
+        ),
+        (lambda: gc.reverse_sequence(A.T, [0, 2, 4], axis=0, batch_axis=1).T[2], A[2, ::-1]),
+        (lambda: gc.cumsum(A, 1, exclusive=True), np.cumsum(A, 1) - A),
+        (
+            lambda: gc.cumsum(A, 0, exclusive=True, reverse=True),
+            np.cumsum(A[::-1], 0)[::-1] - A,
+        ),
+        (lambda: gc.cumprod(A, 1, exclusive=True)[:, 1:], np.cumprod(A, 1)[:, :-1]),
+        (lambda: gc.cumprod(A, 1, exclusive=True)[:, 0], np.ones(3)),
     ],
 )
 def test_values(make, want):
@@ -63,11 +92,14 @@ def test_case_takes_the_first_true_condition(number, want):
     assert gc.Session(graph).run(y, {x: number}) == want
 
 
-def test_the_gradient_of_clip_by_norm_at_zero():
+def test_gradients_of_norms_at_zero():
     with gc.Graph() as graph:
         x = gc.placeholder((3,), name="x")
-        slope = gc.gradients(gc.clip_by_norm(x, 1.0), x)
-    assert_near(gc.Session(graph).run(slope, {x: np.zeros(3, "f")}), np.ones(3))
+        clipped = gc.gradients(gc.clip_by_norm(x, 0.5), x)
+        norm = gc.gradients(gc.global_norm([x, 2 * x]), x)
+    found = gc.Session(graph).run([clipped, norm], {x: np.zeros(3, "f")})
+    assert_near(found[0], np.ones(3))  # nothing is clipped
+    assert_near(found[1], np.zeros(3))
 
 
 def test_unknown_sizes():
@@ -84,9 +116,24 @@ def test_unknown_sizes():
         (lambda: gc.add_n(gc.constant(A)), AttributeValueError, "gc.sum adds the elements"),
         (lambda: gc.matrix_band_part(A[0], 0, 0), ShapeError, "at least two axes, got f32.4."),
         (lambda: gc.matrix_band_part(A, 0.5, 0), AttributeValueError, "below must be an int"),
+        (lambda: gc.add_n(3), AttributeValueError, "takes a list of at least one tensor, got 3"),
+        (lambda: gc.global_norm([]), AttributeValueError, "global_norm: takes a list"),
+        (lambda: gc.global_norm(gc.constant(A)), AttributeValueError, "gc.linalg.norm"),
         (lambda: gc.confusion_matrix([0], [0], 0), AttributeValueError, "at least 1, got 0"),
+        (lambda: gc.confusion_matrix([0, 1], [0], 2), ShapeError, "predictions must have the sha"),
+        (lambda: gc.confusion_matrix([0], [0], 2, [1.0, 2]), ShapeError, "weights must have"),
+        (lambda: gc.confusion_matrix([0.0], [0], 2), DTypeError, "labels must be integers"),
+        (lambda: gc.case({}, lambda: 1), AttributeValueError, "takes a list of pairs"),
+        (lambda: gc.case([True], lambda: 1), AttributeValueError, "takes a list of pairs"),
+        (lambda: gc.boolean_mask(A, A > 0), ArgumentError, "missing a required argument: 'size'"),
+        (lambda: gc.dynamic_partition(A, [0, 1, 0], 0, 3), AttributeValueError, "count must be"),
+        (lambda: gc.dynamic_stitch([], [], 3), AttributeValueError, "as many data as indices"),
+        (lambda: gc.dynamic_stitch([[0, 1]], [A], 3), ShapeError, "the shape of the indices"),
+        (lambda: gc.reverse_sequence(A, [1, 2]), ShapeError, "one length for each example"),
+        (lambda: gc.reverse_sequence(A, [1, 2, 3], 0), AttributeValueError, "must differ"),
     ],
 )
 def test_errors(make, error, match):
-    with gc.Graph(), pytest.raises(error, match=match):
+    with gc.Graph(), pytest.raises(error, match=match) as caught:
         make()
+    assert "test_other_names.py" in str(caught.value)

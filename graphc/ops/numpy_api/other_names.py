@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
 
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
@@ -11,22 +11,20 @@ from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
 from graphc.ops.arrays.creation import arange, full
 from graphc.ops.arrays.indexing import take
-from graphc.ops.arrays.shape import expand_dims, reshape
+from graphc.ops.arrays.shape import expand_dims
+from graphc.ops.arrays.stacking import stack
 from graphc.ops.control.branching import cond
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import convert, promote_operands
-from graphc.ops.elementwise.arithmetic import add, clip, maximum, multiply, subtract
+from graphc.ops.core.emit import convert, promote_operands, to_dtype
+from graphc.ops.elementwise.arithmetic import add, clip, multiply, subtract
 from graphc.ops.elementwise.comparison import (
     greater,
-    less,
     less_equal,
     logical_and,
-    logical_or,
     where,
 )
-from graphc.ops.elementwise.powers import sqrt, square
-from graphc.ops.numpy_api.searching import bincount
-from graphc.ops.reductions.reduction import reduce_sum
+from graphc.ops.elementwise.powers import square
+from graphc.ops.matrices.norms import vector_norm
 from graphc.ops.structure.state import identity
 
 __all__ = [
@@ -34,7 +32,6 @@ __all__ = [
     "case",
     "clip_by_norm",
     "clip_by_value",
-    "confusion_matrix",
     "fill",
     "gather",
     "global_norm",
@@ -80,24 +77,24 @@ def fill(shape: Any, value: Any, *, name: str | None = None) -> Tensor:
 
 
 def range(
-    start: Dim,
-    stop: Dim | None = None,
-    step: int = 1,
+    start: Dim | float,
+    stop: Dim | float | None = None,
+    step: float = 1,
     dtype: Any = None,
     *,
     name: str | None = None,
 ) -> Tensor:
-    """TensorFlow's name for `arange`: start, start + step, ... below `stop`.
+    """TensorFlow's name for `arange`: `start`, `start + step`, ... before `stop`.
 
     Raises:
-        AttributeValueError, ShapeError: see `arange`.
+        AttributeValueError: see `arange`.
 
     Source: tf.range.
     """
     return arange(start, stop, step, dtype, name=name)
 
 
-def add_n(tensors: Sequence[Any], *, name: str | None = None) -> Tensor:
+def add_n(tensors: Iterable[Any], *, name: str | None = None) -> Tensor:
     """The sum of several tensors. Dtypes promote and shapes broadcast, as in `add`.
 
     Raises:
@@ -106,13 +103,7 @@ def add_n(tensors: Sequence[Any], *, name: str | None = None) -> Tensor:
 
     Source: tf.add_n.
     """
-    if isinstance(tensors, Operand) or len(tensors) == 0:
-        refuse(
-            f"add_n: takes a list of at least one tensor, got {tensors!r}",
-            error=AttributeValueError,
-            hint="gc.sum adds the elements of one tensor",
-        )
-    total, *rest = map(convert, tensors)
+    total, *rest = _several("add_n", tensors, "gc.sum adds the elements of one tensor")
     if not rest:
         return identity(total, name=name)
     for term in rest[:-1]:
@@ -131,20 +122,22 @@ def squared_difference(x: Any, y: Any, *, name: str | None = None) -> Tensor:
     return square(subtract(x, y), name=name)
 
 
-def global_norm(tensors: Sequence[Any], *, name: str | None = None) -> Tensor:
+def global_norm(tensors: Iterable[Any], *, name: str | None = None) -> Tensor:
     """The Euclidean norm of all elements of several tensors, such as gradients: a scalar.
 
-    optax.clip_by_global_norm clips by it inside an optimizer.
+    `optax.clip_by_global_norm` clips by it inside an optimizer.
+
+    Returns:
+        A real number; the gradient where all elements are zero is 0.
 
     Raises:
-        AttributeValueError: there are no tensors.
-        DTypeError: complex numbers.
+        AttributeValueError: there are no tensors, or it is one tensor instead of several.
 
     Source: tf.linalg.global_norm.
     """
-    if isinstance(tensors, Operand):
-        tensors = [tensors]
-    return sqrt(add_n([reduce_sum(square(t)) for t in tensors]), name=name)
+    several = _several("global_norm", tensors, "gc.linalg.norm is the norm of one tensor")
+    norms = promote_operands(*(vector_norm(tensor) for tensor in several))
+    return vector_norm(stack(norms), name=name)
 
 
 def clip_by_norm(
@@ -153,8 +146,8 @@ def clip_by_norm(
     """`x`, scaled down where its Euclidean norm over `axis` is above `limit`.
 
     Args:
-        x: a floating tensor.
-        limit: a scalar, or a tensor that broadcasts with the norms.
+        x: floating or complex.
+        limit: a scalar, or a tensor that broadcasts with the norms, whose `axis` has size 1.
         axis: the axes of one vector; None for all axes.
 
     Raises:
@@ -162,11 +155,13 @@ def clip_by_norm(
 
     Source: tf.clip_by_norm.
     """
-    x, limit = promote_operands(x, limit)
-    squares = reduce_sum(square(x), axis, keepdims=True)
-    # The gradient of sqrt is infinite at 0, where nothing is clipped.
-    norm = sqrt(where(greater(squares, 0), squares, 1))
-    return multiply(x, limit / maximum(norm, limit), name=name)
+    x = convert(x)
+    norm = vector_norm(x, axis=axis, keepdims=True)
+    limit = to_dtype(convert(limit), norm.dtype)
+    over = greater(norm, limit)
+    # The divisor is 1 where nothing is clipped: a division by a norm of 0 has no gradient.
+    scale = where(over, limit / where(over, norm, 1), 1)
+    return multiply(x, scale, name=name)
 
 
 def matrix_band_part(x: Any, below: int, above: int, *, name: str | None = None) -> Tensor:
@@ -174,8 +169,8 @@ def matrix_band_part(x: Any, below: int, above: int, *, name: str | None = None)
 
     Args:
         x: a tensor of at least two axes.
-        below, above: how many diagonals below and above the main one are kept; -1 keeps all.
-            `triu(x)` is (0, -1), `tril(x)` is (-1, 0).
+        below, above: how many diagonals below and above the main one stay; a negative number
+            keeps all. `triu(x)` is (0, -1), `tril(x)` is (-1, 0).
 
     Raises:
         ShapeError: `x` has fewer than two axes.
@@ -185,7 +180,7 @@ def matrix_band_part(x: Any, below: int, above: int, *, name: str | None = None)
     """
     x = convert(x)
     if x.type.rank < 2:
-        refuse(f"matrix_band_part: x must have at least two axes, got {x.type}", x=x)
+        refuse(f"matrix_band_part: x must have at least two axes, got {x.type.shown()}", x=x)
     for label, count in (("below", below), ("above", above)):
         if type(count) is not int:
             refuse(
@@ -201,57 +196,47 @@ def matrix_band_part(x: Any, below: int, above: int, *, name: str | None = None)
     return identity(x, name=name) if keep is None else where(keep, x, 0, name=name)
 
 
-def confusion_matrix(
-    labels: Any, predictions: Any, classes: int, weights: Any = None, *, name: str | None = None
-) -> Tensor:
-    """How often each class is predicted as each: [labels, predictions], int32 or as `weights`.
-
-    Args:
-        labels, predictions: integers of one shape, from 0 to `classes` - 1. Examples with others
-            are not counted.
-        classes: the number of classes.
-        weights: what each example counts; 1 by default.
-
-    Raises:
-        AttributeValueError: `classes` is not an int of at least 1.
-        DTypeError: labels or predictions are not integers.
-        ShapeError: the shapes differ.
-
-    Source: sklearn.metrics.confusion_matrix, tf.math.confusion_matrix.
-    """
-    if type(classes) is not int or classes < 1:
-        refuse(
-            f"confusion_matrix: classes must be an int of at least 1, got {classes!r}",
-            error=AttributeValueError,
-        )
-    labels, predictions = promote_operands(labels, predictions)
-    outside = logical_or(
-        logical_or(less(labels, 0), less(predictions, 0)),
-        logical_or(greater(labels, classes - 1), greater(predictions, classes - 1)),
-    )
-    cell = where(outside, classes * classes, labels * classes + predictions)
-    if weights is not None:
-        weights = convert(weights).reshape(-1)
-    counts = bincount(cell.reshape(-1), classes * classes + 1, weights)
-    return reshape(counts[:-1], (classes, classes), name=name)
-
-
-def case(pairs: Sequence[tuple[Any, Callable[[], Any]]], default: Callable[[], Any]) -> Any:
+def case(pairs: Any, default: Callable[[], Any]) -> Any:
     """What the function of the first true condition gives, or else what `default` gives.
 
     Args:
-        pairs: conditions (scalars of bool), each with a function without arguments.
+        pairs: a list of pairs of a condition, a scalar of bool, and a function without arguments.
         default: called if no condition is true.
 
     Returns:
         What the functions return, all of one structure, with equal types; see `cond`.
 
     Raises:
+        AttributeValueError: `pairs` are not pairs of a condition and a function.
         ShapeError, DTypeError, GraphError: see `cond`.
 
     Source: tf.case.
     """
+    several = isinstance(pairs, (list, tuple))
+    if not several or not all(isinstance(p, (list, tuple)) and len(p) == 2 for p in pairs):
+        refuse(
+            f"case: takes a list of pairs (condition, function), got {pairs!r}",
+            error=AttributeValueError,
+            hint="gc.case([(x > 0, f), (x < 0, g)], default)",
+        )
     if not pairs:
         return default()
     (condition, function), *rest = pairs
     return cond(condition, function, lambda: case(rest, default))
+
+
+def _several(function: str, tensors: Any, hint: str) -> list[Tensor]:
+    if isinstance(tensors, Operand) or not isinstance(tensors, Iterable):
+        _refuse_number(function, tensors, hint)
+    found = [convert(tensor) for tensor in tensors]
+    if not found:
+        _refuse_number(function, tensors, hint)
+    return found
+
+
+def _refuse_number(function: str, tensors: Any, hint: str) -> NoReturn:
+    refuse(
+        f"{function}: takes a list of at least one tensor, got {tensors!r}",
+        error=AttributeValueError,
+        hint=hint,
+    )

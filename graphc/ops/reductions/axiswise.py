@@ -14,6 +14,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import reshape
+from graphc.ops.arrays.slicing import pad_with
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import (
     Adjoints,
@@ -230,33 +231,47 @@ def argmin(
 
 
 def cumsum(
-    x: Any, axis: int | None = None, *, reverse: bool = False, name: str | None = None
+    x: Any,
+    axis: int | None = None,
+    *,
+    reverse: bool = False,
+    exclusive: bool = False,
+    name: str | None = None,
 ) -> Tensor:
     """The sums of the elements up to each one along `axis`; `reverse` sums from the far end.
 
-    `axis` None flattens first. Bools are summed as int32; other dtypes stay.
+    `exclusive` leaves out the element itself: the first result is 0. `axis` None flattens first.
+    Bools are summed as int32; other dtypes stay.
 
     Raises:
         AttributeValueError: the axis is out of range.
 
     Source: numpy.cumsum.
     """
-    return _emit_cumulative(CUM_SUM, _countable(x), axis, reverse, name)
+    first = 0 if exclusive else None
+    return _emit_cumulative(CUM_SUM, _countable(x), axis, reverse, name, first)
 
 
 def cumprod(
-    x: Any, axis: int | None = None, *, reverse: bool = False, name: str | None = None
+    x: Any,
+    axis: int | None = None,
+    *,
+    reverse: bool = False,
+    exclusive: bool = False,
+    name: str | None = None,
 ) -> Tensor:
     """The products of the elements up to each one along `axis`; `reverse` from the far end.
 
-    `axis` None flattens first. Bools are multiplied as int32; other dtypes stay.
+    `exclusive` leaves out the element itself: the first result is 1. `axis` None flattens first.
+    Bools are multiplied as int32; other dtypes stay.
 
     Raises:
         AttributeValueError: the axis is out of range.
 
     Source: numpy.cumprod.
     """
-    return _emit_cumulative(CUM_PROD, _countable(x), axis, reverse, name)
+    first = 1 if exclusive else None
+    return _emit_cumulative(CUM_PROD, _countable(x), axis, reverse, name, first)
 
 
 def cummax(
@@ -314,11 +329,21 @@ def _countable(x: Any) -> Tensor:
 
 
 def _emit_cumulative(
-    op: OpDef, tensor: Tensor, axis: int | None, reverse: bool, name: str | None
+    op: OpDef,
+    tensor: Tensor,
+    axis: int | None,
+    reverse: bool,
+    name: str | None,
+    first: int | None = None,
 ) -> Tensor:
+    """With `first`, each result leaves out its own element; the first one is `first`."""
     if axis is None:
         tensor, axis = reshape(tensor, (-1,)), 0
     axis = normalize_axis(op.name, tensor, axis)
+    if first is not None:
+        shift = (-1, 1, 0) if reverse else (1, -1, 0)
+        pads = [shift if i == axis else (0, 0, 0) for i in range(tensor.ndim)]
+        tensor = pad_with(tensor, first, pads)
     return emit_one(op, (tensor,), name, axis=axis, reverse=bool(reverse))
 
 
