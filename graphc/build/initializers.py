@@ -8,17 +8,14 @@ float32 and rounded.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from graphc.errors import AttributeValueError, DTypeError, ShapeError, nearest
+from graphc.errors import AttributeValueError, DTypeError, ShapeError
 from graphc.ir.dtypes import is_floating
-from graphc.ir.operand import Operand
 from graphc.ir.source import current_source
-from graphc.ir.variable import Initializer
 
 __all__ = [
     "INITIALIZERS",
@@ -344,64 +341,3 @@ def _normal_of_variance(
 ) -> Array:
     stddev = math.sqrt(variance) / _TRUNCATED_STDDEV
     return _truncated(initializer, rng, shape, dtype, 0.0, stddev)
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-
-
-NAMES: Final[dict[str, Initializer]] = {
-    **{
-        _snake(name): cls()
-        for name, cls in INITIALIZERS.items()
-        if cls is not Constant  # it needs a value: a layer takes the number itself
-    },
-    "kaiming_normal": HeNormal(),
-    "kaiming_uniform": HeUniform(),
-    "random_normal": Normal(),
-    "random_uniform": Uniform(),
-    "xavier_normal": GlorotNormal(),
-    "xavier_uniform": GlorotUniform(),
-}
-"""What an initializer may be called in a string: the names of Keras, and those of PyTorch."""
-
-AnyInitializer = Initializer | str | float
-"""What `as_initializer` takes, and so every `*_initializer=` of a layer."""
-
-
-def as_initializer(value: Any, of: str) -> Any:
-    """`value` as an initializer: a function, a name such as "glorot_uniform", or a number for all
-    elements. Arrays and tensors, which `variable` takes too, stay as they are.
-
-    Args:
-        of: the layer or function that the user called, for errors.
-
-    Raises:
-        AttributeValueError: an unknown name, a class, or something else.
-    """
-    if isinstance(value, str):
-        known = NAMES.get(value) or NAMES.get(_snake(value))
-        if known is None:
-            raise AttributeValueError(
-                f"{of}: unknown initializer {value!r}",
-                source=current_source(),
-                hint="write the number itself: kernel_initializer=0.5"
-                if value.lower() == "constant"
-                else nearest(_snake(value), NAMES),
-            )
-        return known
-    if isinstance(value, type):
-        raise AttributeValueError(
-            f"{of}: {value.__name__} is a class",
-            source=current_source(),
-            hint=f"create an instance: {value.__name__}(...)",
-        )
-    if isinstance(value, int | float | complex | np.number):
-        return Constant(value.item() if isinstance(value, np.number) else value)
-    if callable(value) or isinstance(value, (Operand, np.ndarray)) or hasattr(value, "__array__"):
-        return value
-    raise AttributeValueError(
-        f"{of}: an initializer must be a function, a name, a number or an array, got {value!r}",
-        source=current_source(),
-        hint='gc.nn.initializers.HeNormal(), or its name "he_normal"',
-    )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.build.initializers import as_initializer
+from graphc.build.initializer_names import as_initializer
 from graphc.build.specs import as_static_shape, check_name
 from graphc.errors import (
     AttributeValueError,
@@ -114,14 +114,8 @@ def _as_initial(
         tensor = _initial_tensor(init, dtype, graph, what, source)
         _check_shape(tensor.type.shape, shape, what, source)
         return tensor.type, tensor
-    if isinstance(init, type):
-        raise AttributeValueError(
-            f"{what}: {init.__name__} is a class",
-            source=source,
-            hint=f"create an instance: {init.__name__}(...)",
-        )
-    if isinstance(init, str):
-        init = as_initializer(init, what)
+    if isinstance(init, (str, type)):
+        init = as_initializer(init, what)  # refuses a class
     if callable(init):
         if shape is None:
             raise ShapeError(

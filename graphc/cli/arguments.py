@@ -28,7 +28,7 @@ from graphc.cli.shared_arguments import (
 from graphc.config import PIPELINES
 from graphc.errors import nearest
 
-_LONGEST_FORM = 200  # characters of a form that an error still shows
+_LONGEST_FORM = 200  # characters: a longer usage text is left to --help
 
 
 class _Parser(argparse.ArgumentParser):
@@ -39,8 +39,8 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=formatter, allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
-        form = " ".join(self.format_usage().split()).removeprefix("usage: ")
-        form = f"; write {form}" if len(form) <= _LONGEST_FORM else ""
+        usage = " ".join(self.format_usage().split()).removeprefix("usage: ").replace("[-h] ", "")
+        form = f"; write {usage}" if len(usage) <= _LONGEST_FORM else ""
         self.exit(2, f"{self.prog}: {message}{form} (see {self.prog} --help)\n")
 
 

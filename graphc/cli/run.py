@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,7 +63,7 @@ def _check_names(point: EntryPoint, options: argparse.Namespace) -> None:
     unknown = [name for name in given if name not in point.inputs]
     if not missing and not unknown:
         return
-    form = ["graphc run", options.artifact, "--signature", point.name]
+    form = ["graphc run", shlex.quote(options.artifact), "--signature", point.name]
     form += [f"--input {name}=FILE.npy" for name in point.inputs]
     types = ", ".join(f"{name} {type.shown()}" for name, type in point.inputs.items())
     what = f"no input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"

@@ -33,9 +33,7 @@ def load_job(script: str, arguments: Sequence[str]) -> Job:
         ScriptError: the script raised something.
     """
     path = _checked(script)
-    names = _names_in(path)
-    if names is not None and "build" not in names:
-        raise _no_build(script, names)
+    _refuse_without_build(script, path)
     module = _imported(script, path, arguments)
     build = getattr(module, "build", None)
     if not callable(build):
@@ -50,34 +48,30 @@ def load_job(script: str, arguments: Sequence[str]) -> Job:
     return _guarded(script, job)
 
 
-def _no_build(script: str, names: Iterable[str]) -> GraphcError:
-    hint = nearest("build", names) or ""
+def _no_build(script: str, functions: Iterable[str]) -> GraphcError:
+    hint = nearest("build", functions) or ""
     return GraphcError(
         f"{script} has no function build()",
         hint=hint if "mean" in hint else "define one that returns a gc.train.Job",
     )
 
 
-def _names_in(path: Path) -> set[str] | None:
-    """Every name that the file binds or mentions: a script without `build` is not run in vain.
+def _refuse_without_build(script: str, path: Path) -> None:
+    """Refuses a script that never mentions `build`, before an hour of its own training.
 
-    None if the names are not known: the file is not Python, or `from m import *` brings names in.
+    A script may still bind the name in a way that cannot be seen here, with `from m import *`,
+    `exec` or `globals()`. Such a script runs, and `load_job` looks again.
     """
     try:
-        tree = ast.parse(path.read_bytes())
+        nodes = list(ast.walk(ast.parse(path.read_bytes())))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # running it gives the error
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            names.add(node.name)
-        elif isinstance(node, ast.Name):
-            names.add(node.id)
-        elif isinstance(node, ast.alias):
-            names.add(node.asname or node.name)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            names.add(node.value)  # globals()["build"] = ...
-    return None if "*" in names else names
+        return  # running it gives the error
+    functions = {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    names = {n.id for n in nodes if isinstance(n, ast.Name)}
+    imported = {n.asname or n.name for n in nodes if isinstance(n, ast.alias)}
+    classes = {n.name for n in nodes if isinstance(n, ast.ClassDef)}
+    if not {"build", "*", "exec", "globals"} & (functions | names | imported | classes):
+        raise _no_build(script, functions)
 
 
 def _checked(script: str) -> Path:

@@ -377,7 +377,8 @@ class Graph:
             path: a file to write, `.svg` or `.html`.
 
         Raises:
-            AttributeValueError: `depth` is not an int of at least 0.
+            AttributeValueError: `depth` is not an int of at least 0, or another ending of `path`.
+            GraphcError: the file cannot be written.
 
         >>> with Graph(name="empty") as graph: pass
         >>> graph.show()
@@ -385,12 +386,6 @@ class Graph:
         """
         from graphc.ir.picture import picture
 
-        if type(depth) is not int or depth < 0:
-            raise AttributeValueError(
-                f"Graph.show: depth must be an int of at least 0, got {depth!r}",
-                source=current_source(),
-                hint="0 shows the outermost scopes; each level more opens one level of scopes",
-            )
         shown = picture(self, depth)
         if path is not None:
             shown.save(path)

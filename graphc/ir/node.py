@@ -91,7 +91,7 @@ class Node(Uncopied):
         return replace(self, **changes)
 
     def __repr__(self) -> str:
-        outputs = ", ".join(str(t.type) for t in self.outputs)
+        outputs = ", ".join(t.type.shown() for t in self.outputs)
         return f"<Node {self.name or '?'} = {self.op.name} -> {outputs or 'nothing'}>"
 
 

@@ -1,16 +1,20 @@
 """A picture of a graph for notebooks and browsers: `graph.show()`.
 
 Nodes with a common name scope are one box. Boxes are placed in layers, from inputs to results.
+The bodies of loops and branches are not drawn.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from graphc.errors import AttributeValueError, GraphcError
+from graphc.ir.source import current_source
 
 if TYPE_CHECKING:
     from graphc.ir.graph import Graph
@@ -19,10 +23,10 @@ if TYPE_CHECKING:
 _MOST_BOXES = 300
 _WIDTH, _HEIGHT = 150, 40  # of a box, in pixels
 _GAP_X, _GAP_Y = 24, 46
-_COLORS = {"Placeholder": "#dbeafe", "ReadVariable": "#fef3c7", "AssignVariable": "#fee2e2"}
+_COLORS = {"Placeholder": "#dbeafe", "ReadVariable": "#fef3c7", "Assign": "#fee2e2"}
 _SCOPE_COLOR, _NODE_COLOR = "#e5e7eb", "#ffffff"
 
-# The mouse wheel zooms, dragging moves. Without scripts the picture stands still.
+# The mouse wheel zooms, dragging moves. Where scripts are off, the picture is fixed.
 _SCRIPT = """
 const svg = document.querySelector("svg"), box = svg.viewBox.baseVal;
 svg.addEventListener("wheel", e => {
@@ -61,9 +65,28 @@ class Picture:
         )
 
     def save(self, path: str | Path) -> None:
-        """Writes the SVG if the name ends in `.svg`, and otherwise the page."""
-        path = Path(path)
-        path.write_text(self.svg if path.suffix == ".svg" else self.html(), encoding="utf-8")
+        """Writes the SVG, or the page if the name ends in `.html`.
+
+        Raises:
+            AttributeValueError: the name has another ending.
+            GraphcError: the file cannot be written.
+        """
+        ending = Path(path).suffix.lower()
+        if ending not in (".svg", ".html"):
+            raise AttributeValueError(
+                f"a picture of a graph is .svg or .html, got {str(path)!r}",
+                source=current_source(),
+                hint='write picture.save("graph.svg")',
+            )
+        try:
+            text = self.svg if ending == ".svg" else self.html()
+            Path(path).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise GraphcError(
+                f"cannot write {str(path)!r}: {error.strerror or error}",
+                source=current_source(),
+                hint="give a file in a folder that exists",
+            ) from error
 
     def _repr_html_(self) -> str:
         page = escape(self.html(), quote=True)
@@ -79,7 +102,7 @@ class _Box:
 
     title: str
     nodes: list[Node] = field(default_factory=list)
-    inputs: dict[_Box, str] = field(default_factory=dict)  # producer -> type of its first tensor
+    inputs: dict[_Box, str] = field(default_factory=dict)  # producer -> what it gives first
     layer: int = 0
     x: float = 0.0
 
@@ -89,7 +112,13 @@ class _Box:
 
 
 def picture(graph: Graph, depth: int) -> Picture:
-    """The picture of `graph`, with scopes open to `depth` levels; 0 shows only outermost scopes."""
+    """The picture of `graph`; see `Graph.show`."""
+    if type(depth) is not int or depth < 0:
+        raise AttributeValueError(
+            f"Graph.show: depth must be an int of at least 0, got {depth!r}",
+            source=current_source(),
+            hint="0 shows the outermost scopes; each level more opens one level of scopes",
+        )
     boxes = _boxes(graph, depth)
     left_out = len(boxes) - _MOST_BOXES
     boxes = boxes[:_MOST_BOXES]
@@ -112,12 +141,21 @@ def _boxes(graph: Graph, depth: int) -> list[_Box]:
         box = by_title.setdefault(title, _Box(title))
         box.nodes.append(node)
         box_of[node] = box
-        for tensor in node.inputs:
-            producer = graph.find_producer(tensor)
-            source = None if producer is None else box_of.get(producer)
+        for producer, text in _producers(graph, node):
+            source = box_of.get(producer)
             if source is not None and source is not box:
-                box.inputs.setdefault(source, tensor.type.shown())
+                box.inputs.setdefault(source, text)
     return list(by_title.values())
+
+
+def _producers(graph: Graph, node: Node) -> Iterator[tuple[Node, str]]:
+    """The nodes that run before `node`, with what they give it."""
+    for tensor in node.inputs:
+        producer = graph.find_producer(tensor)
+        if producer is not None:
+            yield producer, tensor.type.shown()
+    for name in node.control_inputs:
+        yield graph.node(name), "runs before it"
 
 
 def _place(boxes: list[_Box]) -> None:
@@ -198,15 +236,11 @@ def _rectangle(box: _Box) -> str:
 
 
 def _facts(box: _Box) -> str:
-    """What the mouse shows over a box: a node's line, or how many nodes of each operator."""
+    """The tooltip: a node and the user's line, or how many nodes each operator has."""
     if not box.title.endswith("/"):
         return f"{box.nodes[0]!r}\n{box.nodes[0].source or ''}".strip()
     counts = Counter(node.op.name for node in box.nodes).most_common(12)
-    return "\n".join([box.title, *_rows(counts)])
-
-
-def _rows(counts: Iterable[tuple[Any, int]]) -> list[str]:
-    return [f"{count} x {name}" for name, count in counts]
+    return "\n".join([box.title, *(f"{count} x {name}" for name, count in counts)])
 
 
 def _short(text: str) -> str:

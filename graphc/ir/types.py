@@ -43,7 +43,11 @@ class TensorType(NamedTuple):
         return TensorType(self.dtype, tuple(function(d) for d in self.shape))
 
     def shown(self) -> str:
-        """The type for people: `str`, but with `?` for the sizes of placeholders without a name."""
+        """The type as messages show it: `?` stands for sizes of placeholders without a name.
+
+        >>> parse_type("f32[Placeholder_0, 4]").shown()
+        'f32[?, 4]'
+        """
         return _UNNAMED.sub("?", str(self))
 
     def __str__(self) -> str:

@@ -10,13 +10,13 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from graphc.artifacts.signature import Signature
 from graphc.data import prefetching
 from graphc.errors import AttributeValueError, FeedError, GraphcError, UnknownNameError, nearest
 from graphc.ir.graph import Graph
 from graphc.ir.source import current_source
+from graphc.runtime.core.progress import progress_bar
 from graphc.runtime.session import Session
 
 
@@ -141,7 +141,7 @@ def fit(
     started = begin
     with (
         _stream(session, job.batches, count, prefetch) as batches,
-        tqdm(total=count, disable=_hidden(progress), unit="step", dynamic_ncols=True) as bar,
+        progress_bar(progress, count, "step", dynamic_ncols=True) as bar,
     ):
         for step in range(count):
             feeds = next(batches, None)
@@ -171,11 +171,6 @@ def _stream(
         return
     with prefetching.prefetch(islice(batches, count), session, size=size) as stream:
         yield stream
-
-
-def _hidden(progress: bool) -> bool | None:
-    """`disable=` of tqdm; None hides the bar if standard error is no terminal."""
-    return None if progress else True
 
 
 def _wait(metrics: Mapping[str, Any]) -> None:

@@ -535,3 +535,20 @@ def test_layers_and_functions_pad_alike_by_default():
     assert_near(layer, run(nn.conv2d, x, w))
     up = run(nn.Conv2DTranspose(2, 3, kernel_initializer=w), layer)
     assert_near(up, run(nn.conv2d_transpose, layer, w))
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: nn.Dropout("a"), r"Dropout: rate must lie in \[0, 1\), got 'a'"),
+        (lambda: nn.SpatialDropout(None), r"rate must lie in \[0, 1\), got None"),
+        (lambda: nn.GaussianNoise(float("nan")), r"stddev must lie in \[0, inf\), got nan"),
+        (lambda: nn.LayerNorm(epsilon="1"), r"epsilon must lie in \(0, inf\), got '1'"),
+        (lambda: nn.penalty(3), "penalty: takes layers, got 3"),
+        (lambda: nn.penalty([3]), "penalty: takes layers, got 3"),
+    ],
+)
+def test_numbers_that_are_none(make, match):
+    with gc.Graph(), pytest.raises(AttributeValueError, match=match) as caught:
+        make()
+    assert "test_layers.py" in str(caught.value)

@@ -131,7 +131,7 @@ def test_all_classes_are_drawn_surely():
 
 def test_wrong_samples():
     with gc.Graph():
-        with pytest.raises(AttributeValueError, match="cannot draw 6 unique ones of 5 classes"):
+        with pytest.raises(AttributeValueError, match="cannot draw 6 different classes of 5"):
             nn.uniform_candidate_sampler([1], 6, 5)
         with pytest.raises(AttributeValueError, match="samples must be an int of 1 or more"):
             nn.log_uniform_candidate_sampler([1], 0, 5)
@@ -205,7 +205,7 @@ def test_wrong_operands_of_sampled_losses():
             nn.nce_loss(weights=normal(7), biases=normal(7), inputs=normal(4, 5),
                         labels=[1, 2, 3, 4], samples=2)  # fmt: skip
         for given in ({}, {"samples": 2, "candidates": candidates_of(np.array([1]))}):
-            with pytest.raises(AttributeValueError, match="takes samples= or candidates="):
+            with pytest.raises(AttributeValueError, match="takes either samples= or candidates="):
                 nn.nce_loss(weights=normal(7, 5), biases=normal(7), inputs=normal(1, 5),
                             labels=[1], **given)  # fmt: skip
         with pytest.raises(DTypeError, match="sampled_softmax_loss: labels must be integers"):

@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import graphc as gc
-from graphc.errors import AttributeValueError, UnknownNameError
+from graphc.errors import AttributeValueError, GraphcError, UnknownNameError
 from graphc.ir.types import parse_type
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -88,6 +88,27 @@ def test_the_picture_is_written_and_shown_in_notebooks(network, tmp_path):
     assert picture.svg in (tmp_path / "net.html").read_text()
     assert re.match('<iframe srcdoc="&lt;!DOCTYPE html&gt;', network._repr_html_())
     assert repr(picture).startswith("<Picture of net:")
+
+
+def test_a_step_hangs_on_what_it_runs(tmp_path):
+    with gc.Graph() as graph:
+        v = gc.variable(1.0, name="v")
+        bump = v.assign_add(1.0)
+        gc.group(bump, name="step")
+    assert f"{bump.node.name} to step: runs before it" in arrows(graph.show(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "match"),
+    [
+        ("net.png", AttributeValueError, "a picture of a graph is .svg or .html, got"),
+        ("missing/net.svg", GraphcError, "cannot write .*No such file"),
+    ],
+)
+def test_files_that_cannot_be_written(network, tmp_path, name, error, match):
+    with pytest.raises(error, match=match) as caught:
+        network.show(path=tmp_path / name)
+    assert "test_pictures.py" in str(caught.value) and not list(tmp_path.iterdir())
 
 
 def test_names_cannot_break_the_page():

@@ -117,13 +117,13 @@ def sigmoid_cross_entropy(*, logits: Any, labels: Any, name: str | None = None) 
 def weighted_cross_entropy(
     *, logits: Any, labels: Any, pos_weight: Any, name: str | None = None
 ) -> Tensor:
-    """`sigmoid_cross_entropy` where elements labelled 1 weigh `pos_weight`, elementwise.
+    """`sigmoid_cross_entropy` that multiplies the term of the label 1 by `pos_weight`, elementwise.
 
     Args:
         logits: floating, any shape.
         labels: in [0, 1], of a shape that broadcasts with it.
-        pos_weight: a number or tensor that broadcasts with it: above 1 it makes missed elements
-            (false negatives) rarer, below 1 false alarms.
+        pos_weight: a number or tensor that broadcasts with it. Above 1, the model gives fewer false
+            negatives; below 1, fewer false positives.
         name: of the node.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Losses of very many classes, calculated on a sample of them; and what draws the sample."""
+"""Losses over very many classes, computed on a sample of them, and the samplers."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Candidates(NamedTuple):
     """Classes that a sampler drew for a batch.
 
     Attributes:
-        classes: i32[samples], those drawn.
-        true_counts: how often each of the labels is expected among them, in the labels' shape.
-        counts: f32[samples], the same of the classes drawn.
+        classes: i32[samples], the classes drawn.
+        true_counts: the expected number of draws of each label, in the shape of the labels.
+        counts: f32[samples], the expected number of draws of each class drawn.
     """
 
     classes: Tensor
@@ -66,12 +66,12 @@ def log_uniform_candidate_sampler(
     That is Zipf's law for classes in the order of their frequency, the most frequent as 0.
 
     Args:
-        labels: integers of any shape: the true classes, whose expected counts are wanted. They do
-            not change what is drawn.
+        labels: integers of any shape: the true classes. They only say which expected counts to
+            compute, and do not change what is drawn.
         samples: how many classes to draw.
-        classes: how many there are.
+        classes: how many classes there are.
         unique: whether no class is drawn twice. The expected count of a class is then the
-            probability that it is drawn, given the others; all classes are looked at in each run.
+            probability that it is drawn. Each run takes time in proportion to `classes`.
         seed: see `gc.random.random_key`.
         name: of the drawn classes.
 
@@ -144,8 +144,8 @@ def nce_loss(
         inputs: [batch, features].
         labels: [batch], or [batch, n] for n true classes: integers in [0, classes).
         samples: how many classes `log_uniform_candidate_sampler` draws, for the whole batch.
-        candidates: in place of these, those of another sampler for these labels.
-        remove_accidental_hits: whether a drawn class counts for nothing where it is a label.
+        candidates: what another sampler drew for these labels, instead of `samples`.
+        remove_accidental_hits: whether to ignore a drawn class for the examples it is a label of.
         seed: of the default sampler.
         name: of the node.
 
@@ -177,7 +177,7 @@ def sampled_softmax_loss(
     seed: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """Cross-entropy of the softmax over the true classes and drawn ones, in place of all.
+    """Cross-entropy of the softmax over the true classes and drawn ones, instead of all classes.
 
     For training only; to evaluate, use `softmax_cross_entropy` of all classes.
 
@@ -206,7 +206,7 @@ def _check(op: str, samples: Any, classes: Any, unique: bool) -> None:
             )
     if unique and samples > classes:
         refuse(
-            f"{op}: cannot draw {samples} unique ones of {classes} classes",
+            f"{op}: cannot draw {samples} different classes of {classes}",
             error=AttributeValueError,
             hint="draw fewer, or pass unique=False",
         )
@@ -229,9 +229,9 @@ def _sampled(
         chosen = cast(minimum(drawn(), classes - 1), "int32", name=name)
         expected = [probability(of) * samples for of in (labels, chosen)]
     else:
-        # The classes whose first arrivals come soonest, where each arrives at the rate of its
-        # probability: as often as drawing again until the class is a new one gives them. Up to
-        # the time of the first arrival that is left out, exp(-last), a class has arrived with
+        # Gumbel's top-k: each class arrives after an exponential time with rate p, and the first
+        # `samples` arrivals are drawn. This gives the distribution of drawing without replacement.
+        # Before the time of the first class left out, exp(-score), a class arrives with
         # probability 1 - exp(-p * time).
         every = log(probability(iota((classes,))))
         scores, places = top_k(every + gumbel((classes,), seed=seed), min(samples + 1, classes))
@@ -267,8 +267,8 @@ def _sampled_logits(
     remove_hits: bool,
     seed: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Logits of the true and of the drawn classes [batch, n + samples], less the logarithms of
-    how often they are drawn; and the labels of these."""
+    """Logits of the true and of the drawn classes [batch, n + samples], minus the logarithms of
+    their expected counts; and the labels of these logits."""
     weights, biases, inputs = promote_operands(weights, biases, inputs)
     labels = convert(labels)
     ranks = (weights.ndim, biases.ndim, inputs.ndim)
@@ -289,8 +289,9 @@ def _sampled_logits(
         labels = expand_dims(labels, 1)
     if (samples is None) == (candidates is None):
         refuse(
-            f"{op}: takes samples= or candidates=, one of the two",
+            f"{op}: takes either samples= or candidates=",
             error=AttributeValueError,
+            hint="samples=64 draws from the log-uniform distribution",
         )
     if candidates is None:
         assert samples is not None

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
+from graphc.build.initializer_names import AnyInitializer, as_initializer
 from graphc.build.initializers import (
-    AnyInitializer,
     GlorotNormal,
     GlorotUniform,
     HeNormal,
@@ -15,7 +15,6 @@ from graphc.build.initializers import (
     LecunNormal,
     LecunUniform,
     Zeros,
-    as_initializer,
 )
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor

@@ -88,8 +88,8 @@ class Layer:
 
     @property
     def regularized(self) -> dict[Variable, Regularizer]:
-        """What was given as `*_regularizer=`, for its variables and those of the layers in its
-        attributes; `gc.nn.penalty` adds up what they give."""
+        """Variable -> its regularizer, for the variables of this layer and of the layers in its
+        attributes. `gc.nn.penalty` adds up the penalties."""
         found = {v: r for layer in self.inner_layers for v, r in layer.regularized.items()}
         return {self._own[name]: r for name, r in self._regularizers.items()} | found
 
@@ -145,13 +145,13 @@ class Layer:
         trainable: bool = True,
         regularizer: Regularizer | None = None,
     ) -> Any:
-        """The layer's variable of this name, made if it is not there; for use inside `scope`.
+        """The layer's variable of this name. The first call makes it. For use inside `scope`.
 
-        Where a wrapper such as `SpectralNorm` is around the layer, a tensor made of it.
+        If a wrapper such as `SpectralNorm` replaces the variable, the result is its tensor.
 
         Args:
             init, shape, trainable: see `gc.variable`.
-            regularizer: its penalty, for `regularized`.
+            regularizer: gives the penalty of the variable; see `regularized`.
 
         Raises:
             ShapeError: it is there with another shape.

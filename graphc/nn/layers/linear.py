@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphc.build.initializers import (
-    AnyInitializer,
-    GlorotUniform,
-    Uniform,
-    Zeros,
-    as_initializer,
-)
+from graphc.build.initializer_names import AnyInitializer, as_initializer
+from graphc.build.initializers import GlorotUniform, Uniform, Zeros
 from graphc.errors import DTypeError
 from graphc.ir.dtypes import is_integer
 from graphc.ir.node import Tensor
@@ -45,7 +40,7 @@ class Dense(Layer):
 
     Raises:
         AttributeValueError: `units` is not positive, or an activation, an initializer or a
-            regularizer not known.
+            regularizer is not known.
         ShapeError: `x` has no axes, or a number of features that is not known or has changed.
     """
 
@@ -103,14 +98,14 @@ class Embedding(Layer):
         features: the size of a row.
         initializer: of the table, as for `Dense`.
         name, dtype: see `Layer`.
-        regularizer: the table's penalty, as for `Dense`. Its gradient has every row, not only
-            those that were looked up.
+        regularizer: of the table, as for `Dense`. The gradient of the penalty covers every row, not
+            only those that were looked up.
 
     Calling it takes integers `indices` [...] and gives [..., features].
 
     Raises:
         AttributeValueError: `count` or `features` is not positive, or an initializer or a
-            regularizer not known.
+            regularizer is not known.
         DTypeError: `indices` are not integers.
     """
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
 
 from graphc.build.initializers import Ones, Zeros
 from graphc.errors import AttributeValueError, DTypeError
@@ -32,6 +35,12 @@ __all__ = [
     "RMSNorm",
     "SpatialDropout",
 ]
+
+Interval = tuple[str, Callable[[Any], bool]]
+_UNIT: Final[Interval] = ("[0, 1]", lambda v: 0 <= v <= 1)
+_RATE: Final[Interval] = ("[0, 1)", lambda v: 0 <= v < 1)
+_POSITIVE: Final[Interval] = ("(0, inf)", lambda v: v > 0)
+_NOT_NEGATIVE: Final[Interval] = ("[0, inf)", lambda v: v >= 0)
 
 UPDATES = "updates"
 """The collection of assignments that belong to a training step without being its gradients."""
@@ -63,7 +72,7 @@ class BatchNorm(Layer):
     computed, and the tensor chooses one in each run.
 
     Raises:
-        AttributeValueError: an option is out of range, or `training` is no bool.
+        AttributeValueError: an option is out of range, or `training` is not a bool.
         ShapeError: `x` has fewer than two axes, or its features have changed.
     """
 
@@ -78,8 +87,8 @@ class BatchNorm(Layer):
     ) -> None:
         super().__init__(name, dtype)
         self.local = local
-        self.momentum = _within("BatchNorm", "momentum", momentum, 0 <= momentum <= 1, "[0, 1]")
-        self.epsilon = _within("BatchNorm", "epsilon", epsilon, epsilon > 0, "(0, inf)")
+        self.momentum = _within("BatchNorm", "momentum", momentum, _UNIT)
+        self.epsilon = _within("BatchNorm", "epsilon", epsilon, _POSITIVE)
 
     def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
@@ -137,7 +146,7 @@ class LayerNorm(Layer):
         self, epsilon: float = 1e-5, name: str | None = None, dtype: Any = "float32"
     ) -> None:
         super().__init__(name, dtype)
-        self.epsilon = _within("LayerNorm", "epsilon", epsilon, epsilon > 0, "(0, inf)")
+        self.epsilon = _within("LayerNorm", "epsilon", epsilon, _POSITIVE)
 
     def __call__(self, x: Any) -> Tensor:
         with self.scope(x):
@@ -171,7 +180,7 @@ class RMSNorm(Layer):
         self, epsilon: float = 1e-6, name: str | None = None, dtype: Any = "float32"
     ) -> None:
         super().__init__(name, dtype)
-        self.epsilon = _within("RMSNorm", "epsilon", epsilon, epsilon > 0, "(0, inf)")
+        self.epsilon = _within("RMSNorm", "epsilon", epsilon, _POSITIVE)
 
     def __call__(self, x: Any) -> Tensor:
         with self.scope(x):
@@ -210,7 +219,7 @@ class GroupNorm(Layer):
     ) -> None:
         super().__init__(name, dtype)
         self.groups = positive("GroupNorm", "groups", groups)
-        self.epsilon = _within("GroupNorm", "epsilon", epsilon, epsilon > 0, "(0, inf)")
+        self.epsilon = _within("GroupNorm", "epsilon", epsilon, _POSITIVE)
 
     def __call__(self, x: Any) -> Tensor:
         with self.scope(x):
@@ -246,7 +255,7 @@ class InstanceNorm(Layer):
         self, epsilon: float = 1e-5, name: str | None = None, dtype: Any = "float32"
     ) -> None:
         super().__init__(name, dtype)
-        self.epsilon = _within("InstanceNorm", "epsilon", epsilon, epsilon > 0, "(0, inf)")
+        self.epsilon = _within("InstanceNorm", "epsilon", epsilon, _POSITIVE)
 
     def __call__(self, x: Any) -> Tensor:
         with self.scope(x):
@@ -271,13 +280,12 @@ class Dropout(Layer):
     `x`.
 
     Raises:
-        AttributeValueError: the rate is out of range, or `training` is no bool.
+        AttributeValueError: the rate is out of range, or `training` is not a bool.
     """
 
     def __init__(self, rate: Any, name: str | None = None) -> None:
         super().__init__(name)
-        fits = isinstance(rate, Operand) or 0 <= rate < 1
-        self.rate: Any = _within("Dropout", "rate", rate, fits, "[0, 1)")
+        self.rate: Any = _within("Dropout", "rate", rate, _RATE, tensors=True)
 
     def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
@@ -303,15 +311,14 @@ class SpatialDropout(Layer):
     `training`, a bool or a scalar tensor of bool. It gives the shape of `x`.
 
     Raises:
-        AttributeValueError: the rate is out of range, or `training` is no bool.
+        AttributeValueError: the rate is out of range, or `training` is not a bool.
         ShapeError: `x` has no axes between batch and features.
         DTypeError: `x` is not floating.
     """
 
     def __init__(self, rate: Any, name: str | None = None) -> None:
         super().__init__(name)
-        fits = isinstance(rate, Operand) or 0 <= rate < 1
-        self.rate: Any = _within("SpatialDropout", "rate", rate, fits, "[0, 1)")
+        self.rate: Any = _within("SpatialDropout", "rate", rate, _RATE, tensors=True)
 
     def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
@@ -338,14 +345,13 @@ class GaussianNoise(Layer):
     shape and dtype of `x`.
 
     Raises:
-        AttributeValueError: the deviation is negative, or `training` is no bool.
+        AttributeValueError: the deviation is negative, or `training` is not a bool.
         DTypeError: `x` is not floating.
     """
 
     def __init__(self, stddev: Any, name: str | None = None) -> None:
         super().__init__(name)
-        fits = isinstance(stddev, Operand) or stddev >= 0
-        self.stddev: Any = _within("GaussianNoise", "stddev", stddev, fits, "[0, inf)")
+        self.stddev: Any = _within("GaussianNoise", "stddev", stddev, _NOT_NEGATIVE, tensors=True)
 
     def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
@@ -375,7 +381,11 @@ def _beside(x: Tensor, parameter: Variable) -> Tensor:
     return to_dtype(parameter, wide(x.type.dtype))
 
 
-def _within(layer: str, what: str, value: float, fits: bool, words: str) -> float:
-    if not fits:
+def _within(layer: str, what: str, value: Any, interval: Interval, tensors: bool = False) -> Any:
+    """`value`, a number in the interval. With `tensors`, tensors pass unchecked."""
+    if tensors and isinstance(value, Operand):
+        return value
+    words, fits = interval
+    if not isinstance(value, (int, float, np.number)) or not fits(value):
         refuse(f"{layer}: {what} must lie in {words}, got {value!r}", error=AttributeValueError)
     return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,8 +26,27 @@ AnyRegularizer = Regularizer | str | None
 
 
 @dataclass(frozen=True)
-class L1:
-    """The sum of the absolute values times `rate`: drives weights to zero.
+class _Penalty:
+    rate: float = 0.01
+
+    def __post_init__(self) -> None:
+        rate: Any = self.rate
+        if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not rate >= 0:
+            refuse(
+                f"{type(self).__name__}: the rate must be a number of 0 or more, got {rate!r}",
+                error=AttributeValueError,
+            )
+
+    def __call__(self, x: Any) -> Tensor:
+        x = convert(x)
+        return reduce_sum(self._of_elements(to_dtype(x, wide(x.dtype)))) * self.rate
+
+    def _of_elements(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class L1(_Penalty):
+    """The sum of the absolute values times `rate`. It makes weights zero that have little effect.
 
     Narrow dtypes are summed in float32.
 
@@ -35,17 +54,11 @@ class L1:
         AttributeValueError: the rate is not a number of 0 or more.
     """
 
-    rate: float = 0.01
-
-    def __post_init__(self) -> None:
-        _check_rate(self)
-
-    def __call__(self, x: Any) -> Tensor:
-        return reduce_sum(absolute(_widened(x))) * self.rate
+    def _of_elements(self, x: Tensor) -> Tensor:
+        return absolute(x)
 
 
-@dataclass(frozen=True)
-class L2:
+class L2(_Penalty):
     """The sum of the squares times `rate`: keeps weights small.
 
     Narrow dtypes are summed in float32. Not halved, unlike `gc.nn.l2_loss`.
@@ -54,13 +67,8 @@ class L2:
         AttributeValueError: the rate is not a number of 0 or more.
     """
 
-    rate: float = 0.01
-
-    def __post_init__(self) -> None:
-        _check_rate(self)
-
-    def __call__(self, x: Any) -> Tensor:
-        return reduce_sum(square(_widened(x))) * self.rate
+    def _of_elements(self, x: Tensor) -> Tensor:
+        return square(x)
 
 
 _NAMES: Final[dict[str, type[L1 | L2]]] = {"l1": L1, "l2": L2}
@@ -84,7 +92,8 @@ def penalty(layers: Layer | Iterable[Layer], *, name: str | None = None) -> Tens
         AttributeValueError: something else among the layers.
         ShapeError: a regularizer gave no scalar.
     """
-    several = [layers] if isinstance(layers, Layer) else list(layers)
+    given: Any = layers
+    several = list(given) if isinstance(given, (list, tuple, set, Iterator)) else [given]
     found: dict[Variable, Regularizer] = {}
     for layer in several:
         if not isinstance(layer, Layer):
@@ -134,17 +143,3 @@ def _penalty_of(variable: Variable, regularizer: Regularizer) -> Tensor:
             penalty=result,
         )
     return result
-
-
-def _check_rate(regularizer: L1 | L2) -> None:
-    rate: Any = regularizer.rate
-    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not rate >= 0:
-        refuse(
-            f"{type(regularizer).__name__}: the rate must be a number of 0 or more, got {rate!r}",
-            error=AttributeValueError,
-        )
-
-
-def _widened(x: Any) -> Tensor:
-    x = convert(x)
-    return to_dtype(x, wide(x.dtype))

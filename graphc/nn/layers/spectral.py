@@ -13,7 +13,7 @@ from graphc.ir.variable import Variable
 from graphc.nn.functional.norms import l2_normalize
 from graphc.nn.layers.layer import Layer, check_training, positive
 from graphc.nn.layers.normalization import UPDATES
-from graphc.nn.layers.structure import _taken
+from graphc.nn.layers.structure import parameters_of
 from graphc.ops.arrays.shape import reshape
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, to_dtype
@@ -26,13 +26,13 @@ __all__ = ["SpectralNorm"]
 
 
 class SpectralNorm(Layer):
-    """A layer with its kernel over the kernel's largest singular value, which bounds its slope.
+    """A layer whose kernel is divided by the kernel's largest singular value.
 
-    Miyato et al., "Spectral normalization for generative adversarial networks", 2018. The kernel is
-    a matrix of all axes but the last, and the last. Its greatest singular value is estimated by
-    power iteration: each call in training takes `iterations` steps from the vector that the step
-    before left. The assignments of the vector stand in the collection "updates", as those of
-    `BatchNorm`. The variable of the layer stays as it is, and is trained through the quotient.
+    Miyato et al., "Spectral normalization for generative adversarial networks", 2018. The last axis
+    of the kernel is the columns of the matrix, all other axes together are its rows. Power
+    iteration estimates the largest singular value: each call in training takes `iterations` steps
+    and stores the vector for the next call. The assignments of the vector are in the collection
+    "updates", as those of `BatchNorm` are. The layer's variable is trained; it is not divided.
 
     Variables: the layer's, and `vector` [filters], which is not trainable.
 
@@ -46,7 +46,7 @@ class SpectralNorm(Layer):
 
     Raises:
         AttributeValueError: no layer or one without a kernel, `iterations` is not positive, or
-            `training` is no bool.
+            `training` is not a bool.
         GraphError: the layer has been called without the wrapper.
     """
 
@@ -69,7 +69,7 @@ class SpectralNorm(Layer):
     def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
             self._training = check_training(self, training)
-            options = {"training": training} if _taken(self.layer, ["training"]) else {}
+            options = {"training": training} if "training" in parameters_of(self.layer) else {}
             try:
                 y = self.layer(x, **options)
             finally:
@@ -92,8 +92,7 @@ class SpectralNorm(Layer):
             )
         with self.scope(kernel):
             whole = convert(kernel)
-            columns = whole.type.shape[-1]
-            assert isinstance(columns, int)  # a variable's sizes are known
+            columns = whole.type.sizes[-1]
             matrix = reshape(whole, (-1, columns))
             fixed = stop_gradient(matrix)
             state = self.variable("vector", Normal(stddev=1.0), (columns,), trainable=False)

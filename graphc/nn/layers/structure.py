@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from graphc.errors import AttributeValueError
@@ -50,17 +50,16 @@ class Sequential(Layer):
         with self.scope(x):
             y = convert(x)
             for layer in self.layers:
-                y = layer(y, **{name: options[name] for name in _taken(layer, options)})
+                y = layer(y, **{k: v for k, v in options.items() if k in parameters_of(layer)})
             return y
 
 
-def _taken(layer: Callable[..., Any], names: Iterable[str]) -> list[str]:
-    """Those of `names` that are parameters of the layer."""
+def parameters_of(layer: Callable[..., Any]) -> Collection[str]:
+    """The names of the layer's parameters; none if it is a builtin without a signature."""
     try:
-        parameters = inspect.signature(layer).parameters
-    except (TypeError, ValueError):  # built in, without a signature
-        return []
-    return [name for name in names if name in parameters]
+        return inspect.signature(layer).parameters
+    except (TypeError, ValueError):
+        return ()
 
 
 class Flatten(Layer):
@@ -115,7 +114,7 @@ class TimeDistributed(Layer):
             x = convert(x)
             check_rank(self, x, range(2, 100), "[batch, time, ...] (rank 2 or more)")
             batch, time, *rest = x.type.shape
-            options = {"training": training} if _taken(self.layer, ["training"]) else {}
+            options = {"training": training} if "training" in parameters_of(self.layer) else {}
             y = convert(self.layer(reshape(x, (batch * time, *rest)), **options))
             if not y.ndim:
                 refuse(f"{self}: its layer gave a scalar, not a result for each step", result=y)

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from graphc.build.initializers import (
-    AnyInitializer,
-    ForgetGateOnes,
-    GlorotUniform,
-    Orthogonal,
-    Zeros,
-    as_initializer,
-)
+from graphc.build.initializer_names import AnyInitializer, as_initializer
+from graphc.build.initializers import ForgetGateOnes, GlorotUniform, Orthogonal, Zeros
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
@@ -51,7 +45,7 @@ class Cell(Layer):
     state).
 
     Raises:
-        AttributeValueError: `units` is not positive, or the state has not its parts.
+        AttributeValueError: `units` is not positive, or parts of the state are missing.
         ShapeError: a number of features that is not known or has changed, or a state of
             another shape.
     """

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
-from graphc.build.initializers import AnyInitializer, ForgetGateOnes, GlorotUniform, Orthogonal
+from graphc.build.initializer_names import AnyInitializer
+from graphc.build.initializers import ForgetGateOnes, GlorotUniform, Orthogonal
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
@@ -142,7 +143,8 @@ class ConvLSTM2DCell(_ConvLSTMCell):
     [batch, new height, new width, filters], and gives (h, the new state).
 
     Raises:
-        AttributeValueError: an option has a value it cannot have, or the state has not its parts.
+        AttributeValueError: an option has a value it cannot have, or parts of the state are
+            missing.
         ShapeError: `x` or the state is of another rank or size.
     """
 

@@ -6,13 +6,8 @@ from typing import Any, ClassVar
 
 import jax
 
-from graphc.build.initializers import (
-    AnyInitializer,
-    ForgetGateOnes,
-    GlorotUniform,
-    Orthogonal,
-    Zeros,
-)
+from graphc.build.initializer_names import AnyInitializer
+from graphc.build.initializers import ForgetGateOnes, GlorotUniform, Orthogonal, Zeros
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from graphc.build.initializers import AnyInitializer, GlorotUniform, Zeros
+from graphc.build.initializer_names import AnyInitializer
+from graphc.build.initializers import GlorotUniform, Zeros
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor

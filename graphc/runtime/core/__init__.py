@@ -1,1 +1,2 @@
-"""What all of the runtime uses: lazy values, counters, threads, signals, forks, failures."""
+"""What all of the runtime uses: lazy values, counters, threads, signals, forks, failures, progress
+bars."""

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 
 import jax
-from tqdm import tqdm
 
 from graphc.devices.machine import Gpu
 from graphc.errors import GraphcError
+from graphc.runtime.core.progress import progress_bar
 from graphc.runtime.hlo.hlo_cost import timeline
 from graphc.runtime.pipeline.compilation import Compilation
 from graphc.runtime.pipeline.executable_cache import CacheBackend
@@ -53,10 +53,11 @@ class Estimates:
         target, options = self._compilation.target, self._compilation.options
         variants = list(variants_for(self._step.program, target, options))
         found: list[tuple[float, Choice]] = []
-        with tqdm(variants, disable=None if progress else True, unit="variant", ncols=100) as bar:
-            for variant in bar:
+        with progress_bar(progress, len(variants), "variant", ncols=100) as bar:
+            for variant in variants:
                 bar.set_description(variant.choice.name)
                 self._try(variant.choice, found)
+                bar.update()
         best = self._combined(sorted((each for each in found), key=lambda each: each[0]))
         ratio, choice = (1.0, None) if best is None else best
         return Tuning(

@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-from tqdm import tqdm
 
 from graphc.errors import GraphcError
 from graphc.ir.fingerprint import fingerprint
 from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.core.progress import progress_bar
 from graphc.runtime.pipeline.compilation import Compilation
 from graphc.runtime.pipeline.executable_cache import CacheBackend, CacheSlot, Found, cache_for
 from graphc.runtime.pipeline.stages import Stages
@@ -125,10 +125,7 @@ class Search:
         variants = variants_for(program, target, self._compilation.options)
         choices += [v.choice for v in variants if v.choice not in choices]
         found: list[Candidate] = []
-        bar = tqdm(
-            total=len(choices) + 2, disable=None if progress else True, unit="variant", ncols=100
-        )
-        with bar:
+        with progress_bar(progress, len(choices) + 2, "variant", ncols=100) as bar:
             for choice in choices:
                 bar.set_description(choice.name)
                 self._try(choice, found)

@@ -1,0 +1,18 @@
+"""Progress bars on standard error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tqdm import tqdm
+
+
+def progress_bar(shown: bool, total: int, unit: str, **options: Any) -> tqdm[Any]:
+    """A bar of `total` units, shown only if standard error is a terminal.
+
+    Args:
+        shown: False for no bar even there.
+        options: of tqdm.
+    """
+    hidden = None if shown else True  # None: tqdm asks whether there is a terminal
+    return tqdm(total=total, unit=unit, disable=hidden, **options)
