@@ -54,7 +54,7 @@ clean:
 
 # One stamp for each set of extras, so that an unchanged pyproject.toml installs nothing.
 $(VENV)/.installed-%: pyproject.toml | $(VENV)/bin/python
-	@echo "Installing graphc and its dependencies ($*) into $(VENV): 1 to 3 minutes, once."
+	@echo "Installing graphc and its dependencies ($*) into $(VENV). This takes 1 to 3 minutes, once; the CUDA libraries take longer."
 	$(VENV)/bin/python -m pip install --quiet --editable '.[$*]'
 	touch $@
 

@@ -8,23 +8,9 @@ import optax
 import pytest
 
 import graphc as gc
-from tests import near
-
-
-def assert_near(got, want):
-    """Float32 results of a few operations."""
-    got, want = np.asarray(got), np.asarray(want)
-    near.assert_near(got, want, 1e-5, 1e-6)
-
+from tests.newcomers.running import assert_near, run
 
 A = np.arange(12, dtype=np.float32).reshape(3, 4) / 7 - 0.5
-
-
-def value(make, *arrays):
-    """What `make` gives for tensors of these arrays."""
-    with gc.Graph() as graph:
-        result = make(*map(gc.constant, arrays))
-    return np.asarray(gc.Session(graph).run(result))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +63,7 @@ def value(make, *arrays):
     ],
 )
 def test_methods_are_those_of_numpy(method):
-    assert_near(value(method, A), method(A))
+    assert_near(run(method, A), method(A))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +91,7 @@ def test_methods_are_those_of_numpy(method):
     ],
 )
 def test_functions_of_numpy_take_tensors(function):
-    assert_near(value(function, A), function(A))
+    assert_near(run(function, A), function(A))
 
 
 def test_numpy_does_not_write_a_tensor_into_an_array():

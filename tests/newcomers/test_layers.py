@@ -8,25 +8,13 @@ import pytest
 import graphc as gc
 from graphc import nn
 from graphc.errors import AttributeValueError, DTypeError, GraphError, ShapeError
-from tests import near
+from tests.newcomers.running import assert_near, run
 
 RNG = np.random.default_rng(0)
 
 
-def assert_near(got, want):
-    """Float32 results of a few operations."""
-    near.assert_near(np.asarray(got), np.asarray(want), 1e-5, 1e-6)
-
-
 def normal(*shape):
     return RNG.normal(size=shape).astype(np.float32)
-
-
-def run(make, *arrays, seed=0):
-    """What `make` gives for tensors of these arrays."""
-    with gc.Graph(seed=seed) as graph:
-        result = make(*map(gc.constant, arrays))
-    return gc.Session(graph).run(result)
 
 
 # -- initializers ---------------------------------------------------------------------------

@@ -8,25 +8,13 @@ from jax import numpy as jnp
 import graphc as gc
 from graphc import nn
 from graphc.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
-from tests import near
+from tests.newcomers.running import assert_near, run
 
 RNG = np.random.default_rng(1)
 
 
-def assert_near(got, want):
-    """Float32 results of sums of a few dozen terms."""
-    near.assert_near(np.asarray(got), np.asarray(want), 1e-5, 1e-6)
-
-
 def normal(*shape):
     return RNG.normal(size=shape).astype(np.float32)
-
-
-def run(make, *arrays, seed=0):
-    """What `make` gives for tensors of these arrays."""
-    with gc.Graph(seed=seed) as graph:
-        result = make(*map(gc.constant, arrays))
-    return gc.Session(graph).run(result)
 
 
 def test_bias_add():
@@ -77,7 +65,7 @@ def test_weighted_cross_entropy():
         got = run(
             lambda x, z, w=weight: nn.weighted_cross_entropy(logits=x, labels=z, pos_weight=w), x, z
         )
-        near.assert_near(got, wanted, 1e-5, 1e-6)
+        assert_near(got, wanted)
     far = run(
         lambda x: nn.weighted_cross_entropy(logits=x, labels=[1.0, 0.0], pos_weight=2.0),
         np.array([-1e4, 1e4], np.float32),

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from graphc.errors import DTypeError
-from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Tensor
 from graphc.ops.arrays.stacking import stack
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, to_dtype
+from graphc.ops.core.operands import as_floating
 from graphc.ops.core.precision import wide
 from graphc.ops.elementwise.arithmetic import (
     add,
@@ -241,14 +240,7 @@ def adjust_hue(x: Any, delta: Any, *, name: str | None = None) -> Tensor:
 
 def _floating(what: str, x: Any) -> tuple[Tensor, Tensor]:
     """`x`, and `x` in the dtype to compute in."""
-    x = convert(x)
-    if not is_floating(x.dtype):
-        refuse(
-            f"{what}: x must be floating, got {x.dtype.name}",
-            error=DTypeError,
-            hint="cast it, and divide it by its maximum value",
-            x=x,
-        )
+    x = as_floating(what, "x", x, "cast it, and divide it by its maximum value")
     return x, to_dtype(x, wide(x.dtype))
 
 

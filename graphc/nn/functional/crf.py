@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import DTypeError
-from graphc.ir.dtypes import INT32, DType, is_floating, is_integer
+from graphc.ir.dtypes import INT32, DType, is_floating
 from graphc.ir.node import Tensor
 from graphc.nn.functional.masks import as_lengths, sequence_mask
 from graphc.ops.arrays.along_axis import take_along_axis
@@ -21,7 +21,8 @@ from graphc.ops.arrays.joining import concatenate
 from graphc.ops.arrays.shape import broadcast_to, expand_dims, reshape, transpose
 from graphc.ops.control.scan import scan
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import convert, dim_value, promote_inexact, to_dtype
+from graphc.ops.core.emit import dim_value, promote_inexact, to_dtype
+from graphc.ops.core.operands import as_integers
 from graphc.ops.core.precision import wide, wide_integer
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.arithmetic import add
@@ -55,13 +56,7 @@ def crf_log_likelihood(
     Source: Lafferty, McCallum & Pereira, Conditional random fields, 2001.
     """
     x, moves, sizes, dtype = _operands("crf_log_likelihood", scores, transitions, lengths)
-    given = convert(tags)
-    if not is_integer(given.dtype):
-        refuse(
-            f"crf_log_likelihood: tags must be integers, got {given.dtype.name}",
-            error=DTypeError,
-            tags=given,
-        )
+    given = as_integers("crf_log_likelihood", "tags", tags)
     pairs = zip(given.shape, x.shape, strict=False)
     if given.ndim != 2 or any(
         isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs

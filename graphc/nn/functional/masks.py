@@ -6,12 +6,13 @@ from typing import Any
 
 from graphc.errors import DTypeError
 from graphc.ir.dims import Dim
-from graphc.ir.dtypes import BOOL, INT32, is_integer
+from graphc.ir.dtypes import BOOL, INT32
 from graphc.ir.node import Tensor
 from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.shape import broadcast_to, expand_dims
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, to_dtype
+from graphc.ops.core.operands import as_integers
 from graphc.ops.core.precision import wide, wide_integer
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.arithmetic import divide, maximum
@@ -55,14 +56,8 @@ def as_lengths(
     Raises:
         DTypeError, ShapeError: they are not, in the name of `what`.
     """
-    counts = convert(lengths)
+    counts = as_integers(what, "lengths", lengths)
     shape = counts.type.shape
-    if not is_integer(counts.type.dtype):
-        refuse(
-            f"{what}: lengths must be integers, got {counts.type.dtype.name}",
-            error=DTypeError,
-            lengths=counts,
-        )
     if batch is not None and (
         len(shape) != 1
         or (isinstance(batch, int) and isinstance(shape[0], int) and shape[0] != batch)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphc.errors import DTypeError
-from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Tensor
 from graphc.ops.arrays.shape import reshape
 from graphc.ops.core.checks import as_dims, refuse
-from graphc.ops.core.emit import convert, to_dtype
+from graphc.ops.core.emit import to_dtype
+from graphc.ops.core.operands import as_floating
 from graphc.ops.core.precision import wide
 from graphc.ops.elementwise.arithmetic import add, maximum, multiply
 from graphc.ops.elementwise.powers import rsqrt, square
@@ -101,14 +100,7 @@ def l2_normalize(
 
     Source: TensorFlow's `math.l2_normalize`.
     """
-    x = convert(x)
-    if not is_floating(x.dtype):
-        refuse(
-            f"l2_normalize: x must be floating, got {x.dtype.name}",
-            error=DTypeError,
-            hint='gc.cast it to "float32"',
-            x=x,
-        )
+    x = as_floating("l2_normalize", "x", x)
     rows = to_dtype(x, wide(x.dtype))
     squared = reduce_sum(square(rows), axis=axis, keepdims=True)
     return to_dtype(multiply(rows, rsqrt(maximum(squared, epsilon)), name=name), x.dtype)
@@ -139,9 +131,7 @@ def rms_norm(x: Any, scale: Any, epsilon: float = 1e-6, *, name: str | None = No
 
 def _rows(what: str, x: Any) -> tuple[Tensor, Tensor]:
     """`x`, and `x` in the dtype to compute in."""
-    x = convert(x)
-    if not is_floating(x.dtype):
-        refuse(f"{what}: x must be floating, got {x.dtype.name}", error=DTypeError, x=x)
+    x = as_floating(what, "x", x)
     if x.ndim < 2:
         refuse(f"{what}: x must be [batch, ..., channels], got {x.ndim} axes", x=x)
     return x, to_dtype(x, wide(x.dtype))

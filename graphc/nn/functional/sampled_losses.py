@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphc.errors import AttributeValueError, DTypeError
-from graphc.ir.dtypes import is_integer
+from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
 from graphc.ops.arrays.creation import iota, zeros_like
 from graphc.ops.arrays.indexing import take_for
@@ -16,6 +15,7 @@ from graphc.ops.arrays.joining import concatenate
 from graphc.ops.arrays.shape import broadcast_to, expand_dims
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import cast, constant, convert, promote_operands, to_dtype
+from graphc.ops.core.operands import as_integers
 from graphc.ops.core.ranges import in_range
 from graphc.ops.draws.distributions import gumbel
 from graphc.ops.draws.random_draws import uniform
@@ -245,15 +245,7 @@ def _sampled(
 
 
 def _checked(op: str, labels: Any, classes: Any) -> Tensor:
-    labels = convert(labels)
-    if not is_integer(labels.dtype):
-        refuse(
-            f"{op}: labels must be integers, got {labels.dtype.name}",
-            error=DTypeError,
-            hint='gc.cast them to "int32"',
-            labels=labels,
-        )
-    return in_range(labels, 0, classes, "labels", of=op)
+    return in_range(as_integers(op, "labels", labels), 0, classes, "labels", of=op)
 
 
 def _sampled_logits(

@@ -6,8 +6,6 @@ from typing import Any
 
 from graphc.build.initializer_names import AnyInitializer, as_initializer
 from graphc.build.initializers import GlorotUniform, Uniform, Zeros
-from graphc.errors import DTypeError
-from graphc.ir.dtypes import is_integer
 from graphc.ir.node import Tensor
 from graphc.nn.layers.activations import Activation, as_activation
 from graphc.nn.layers.layer import Layer, features_of, positive
@@ -15,6 +13,7 @@ from graphc.nn.layers.regularizers import AnyRegularizer, as_regularizer
 from graphc.ops.arrays.indexing import take_for
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
+from graphc.ops.core.operands import as_integers
 from graphc.ops.matrices.matrix_product import matmul
 
 __all__ = ["Dense", "Embedding", "embedding_lookup"]
@@ -127,14 +126,7 @@ class Embedding(Layer):
 
     def __call__(self, indices: Any) -> Tensor:
         with self.scope(indices):
-            indices = convert(indices)
-            if not is_integer(indices.type.dtype):
-                refuse(
-                    f"{self}: indices must be integers, got {indices.type.dtype.name}",
-                    error=DTypeError,
-                    hint='gc.cast them to "int32"',
-                    indices=indices,
-                )
+            indices = as_integers(self, "indices", indices)
             shape = (self.count, self.features)
             table = self.variable("table", self.initializer, shape, regularizer=self.regularizer)
             return take_for("Embedding", table, indices)

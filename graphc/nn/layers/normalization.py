@@ -8,8 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from graphc.build.initializers import Ones, Zeros
-from graphc.errors import AttributeValueError, DTypeError
-from graphc.ir.dtypes import is_floating
+from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
 from graphc.ir.scopes import current_graph
@@ -19,6 +18,7 @@ from graphc.nn.layers.layer import Layer, check_rank, check_training, features_o
 from graphc.ops.arrays.creation import ones
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, to_dtype
+from graphc.ops.core.operands import as_floating
 from graphc.ops.core.precision import wide
 from graphc.ops.draws.random_draws import dropout, normal
 from graphc.ops.elementwise.comparison import where
@@ -322,7 +322,7 @@ class SpatialDropout(Layer):
 
     def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
-            tensor = _floating(self, x)
+            tensor = as_floating(self, "x", x)
             in_training = check_training(self, training)
             check_rank(self, tensor, range(3, 100), "[batch, ..., features] (rank 3 or more)")
             if in_training is False:
@@ -355,25 +355,13 @@ class GaussianNoise(Layer):
 
     def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
-            tensor = _floating(self, x)
+            tensor = as_floating(self, "x", x)
             in_training = check_training(self, training)
             if in_training is False:
                 return tensor
             noise = normal(tensor.type.shape, 0.0, self.stddev, tensor.type.dtype)
             noisy = tensor + to_dtype(noise, tensor.type.dtype)
             return noisy if in_training is True else where(in_training, noisy, tensor)
-
-
-def _floating(layer: Layer, x: Any) -> Tensor:
-    tensor = convert(x)
-    if not is_floating(tensor.type.dtype):
-        refuse(
-            f"{layer}: the input must be floating, got {tensor.type.dtype.name}",
-            error=DTypeError,
-            hint='gc.cast it to "float32"',
-            x=tensor,
-        )
-    return tensor
 
 
 def _beside(x: Tensor, parameter: Variable) -> Tensor:

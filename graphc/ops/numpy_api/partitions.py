@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from graphc.errors import AttributeValueError, DTypeError
+from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
-from graphc.ir.dtypes import INT32, is_integer
+from graphc.ir.dtypes import INT32
 from graphc.ir.node import Tensor
 from graphc.ops.arrays.along_axis import take_along_axis
 from graphc.ops.arrays.creation import iota, zeros
@@ -17,6 +17,7 @@ from graphc.ops.arrays.shape import broadcast_to, reshape
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.checks import refuse, same_shape
 from graphc.ops.core.emit import convert, promote_operands, to_dtype
+from graphc.ops.core.operands import as_integers
 from graphc.ops.elementwise.comparison import (
     equal,
     less,
@@ -75,7 +76,7 @@ def dynamic_partition(x: Any, partitions: Any, count: int, size: Dim) -> list[Te
 
     Source: tf.dynamic_partition.
     """
-    groups = _integers("dynamic_partition", "partitions", partitions)
+    groups = as_integers("dynamic_partition", "partitions", partitions)
     _check_count("dynamic_partition", "count", count)
     return [extract(equal(groups, i), x, size) for i in np.arange(count).tolist()]
 
@@ -102,7 +103,7 @@ def dynamic_stitch(
             f"dynamic_stitch: takes as many data as indices, got {len(data)} and {len(indices)}",
             error=AttributeValueError,
         )
-    places = [_integers("dynamic_stitch", "indices", i) for i in indices]
+    places = [as_integers("dynamic_stitch", "indices", i) for i in indices]
     values = promote_operands(*data)
     row = values[0].shape[places[0].ndim :]
     for place, value in zip(places, values, strict=True):
@@ -136,7 +137,7 @@ def reverse_sequence(
 
     Source: tf.reverse_sequence.
     """
-    x, counts = convert(x), _integers("reverse_sequence", "lengths", lengths)
+    x, counts = convert(x), as_integers("reverse_sequence", "lengths", lengths)
     axis = normalize_axis("reverse_sequence", x, axis)
     batch_axis = normalize_axis("reverse_sequence", x, batch_axis)
     if axis == batch_axis:
@@ -170,8 +171,8 @@ def confusion_matrix(
     Source: sklearn.metrics.confusion_matrix, tf.math.confusion_matrix.
     """
     _check_count("confusion_matrix", "classes", classes)
-    labels = _integers("confusion_matrix", "labels", labels)
-    predictions = _integers("confusion_matrix", "predictions", predictions)
+    labels = as_integers("confusion_matrix", "labels", labels)
+    predictions = as_integers("confusion_matrix", "predictions", predictions)
     _require_shape("confusion_matrix", "predictions", predictions, labels)
     # A narrow dtype does not hold the number of a cell.
     labels, predictions = to_dtype(labels, INT32), to_dtype(predictions, INT32)
@@ -183,18 +184,6 @@ def confusion_matrix(
         weights = reshape(weights, (-1,))
     counts = bincount(reshape(cell, (-1,)), classes * classes + 1, weights)
     return reshape(counts[:-1], (classes, classes), name=name)
-
-
-def _integers(function: str, label: str, value: Any) -> Tensor:
-    tensor = convert(value)
-    if not is_integer(tensor.dtype):
-        refuse(
-            f"{function}: {label} must be integers, got {tensor.dtype.name}",
-            error=DTypeError,
-            hint='gc.cast them to "int32"',
-            x=tensor,
-        )
-    return tensor
 
 
 def _check_count(function: str, label: str, value: Any) -> None:

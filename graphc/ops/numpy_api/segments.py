@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphc.errors import DTypeError
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import INT32, short_name
 from graphc.ir.node import Tensor
@@ -16,6 +15,7 @@ from graphc.ops.arrays.scattering import scatter
 from graphc.ops.arrays.shape import reshape
 from graphc.ops.core.checks import as_dims, refuse, same_shape
 from graphc.ops.core.emit import convert, dim_value, promote_inexact, to_dtype
+from graphc.ops.core.operands import as_integers
 from graphc.ops.core.precision import highest, lowest, wide, wide_integer
 from graphc.ops.elementwise.arithmetic import divide, maximum
 from graphc.ops.elementwise.comparison import where
@@ -26,9 +26,7 @@ __all__ = ["segment_max", "segment_mean", "segment_min", "segment_prod", "segmen
 def _reduce(
     op: str, data: Tensor, segment_ids: Any, num_segments: Dim, start: Any, name: str | None
 ) -> Tensor:
-    ids = convert(segment_ids)
-    if ids.dtype.kind not in "iu":
-        refuse(f"segments: ids must be integers, got {ids.dtype.name}", error=DTypeError, ids=ids)
+    ids = as_integers("segments", "ids", segment_ids)
     if not same_shape(data.shape[: ids.ndim], ids.shape, data):
         refuse(
             "segments: the data must have a row for each id",

@@ -1,0 +1,18 @@
+"""What the tests of this folder share."""
+
+import numpy as np
+
+import graphc as gc
+from tests import near
+
+
+def assert_near(got, want):
+    """Float32 results of sums of a few dozen terms."""
+    near.assert_near(np.asarray(got), np.asarray(want), 1e-5, 1e-6)
+
+
+def run(make, *arrays, seed=0):
+    """What `make` gives for tensors of these arrays."""
+    with gc.Graph(seed=seed) as graph:
+        result = make(*map(gc.constant, arrays))
+    return gc.Session(graph).run(result)
