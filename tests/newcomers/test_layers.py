@@ -390,6 +390,28 @@ def test_spectral_norm_is_trained_and_switched():
     assert not (session.get("norm/vector") == start["norm/vector"]).all()
 
 
+def test_the_vectors_of_spectral_norm_count_as_constants():
+    x = normal(4, 5)
+    with gc.Graph(seed=1) as graph:
+        inner = nn.Dense(3, use_bias=False)
+        layer = nn.SpectralNorm(inner, name="norm")
+        loss = gc.sum(gc.square(layer(x, training=True)))
+        slope = gc.gradients(loss, inner.variables[0])
+    session = gc.Session(graph)
+    values = session.values()
+    kernel, vector = (values[v.name] for v in (inner.variables[0], graph.variables["norm/vector"]))
+
+    def unit(v):
+        return v / jax.numpy.linalg.norm(v)
+
+    def wanted(w):
+        right = jax.lax.stop_gradient(unit(unit(w @ unit(vector)) @ w))
+        left = jax.lax.stop_gradient(unit(w @ right))
+        return ((x @ (w / (left @ w @ right))) ** 2).sum()
+
+    assert_near(session.run(slope), jax.grad(wanted)(kernel))
+
+
 def test_wrong_uses_of_spectral_norm():
     with pytest.raises(AttributeValueError, match="takes a layer, got"):
         nn.SpectralNorm(gc.nn.relu)
@@ -540,3 +562,23 @@ def test_numbers_that_are_none(make, match):
     with gc.Graph(), pytest.raises(AttributeValueError, match=match) as caught:
         make()
     assert "test_layers.py" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "sizes"),
+    [
+        (lambda: nn.Conv1D(2, 3), (6,)),
+        (lambda: nn.Conv2D(2, 3), (6, 6)),
+        (lambda: nn.Conv3D(2, 3), (6, 6, 6)),
+        (lambda: nn.DepthwiseConv1D(3), (6,)),
+        (lambda: nn.DepthwiseConv2D(3), (6, 6)),
+        (lambda: nn.SeparableConv2D(2, 3), (6, 6)),
+        (lambda: nn.Conv2DTranspose(2, 3), (10, 10)),
+        (lambda: nn.MaxPool2D(3, strides=1), (6, 6)),
+        (lambda: nn.AveragePool2D(3, strides=1), (6, 6)),
+    ],
+)
+def test_nothing_is_padded_by_default(make, sizes):
+    with gc.Graph():
+        x = gc.placeholder((None, *(8,) * len(sizes), 4), name="x")
+        assert make()(x).shape[1:-1] == sizes

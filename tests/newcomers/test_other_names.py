@@ -102,6 +102,13 @@ def test_gradients_of_norms_at_zero():
     assert_near(found[1], np.zeros(3))
 
 
+def test_clipping_zeros_divides_by_nothing():
+    with gc.Graph() as graph:
+        clipped = gc.clip_by_norm(gc.placeholder((3,), name="x"), 0.5)
+    session = gc.Session(graph, options=gc.CompileOptions(check_numerics=True))
+    assert_near(session.run(clipped, {"x": np.zeros(3, "f")}), np.zeros(3))
+
+
 def test_unknown_sizes():
     with gc.Graph() as graph:
         x = gc.placeholder((None, None), name="x")

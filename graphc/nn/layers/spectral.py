@@ -94,7 +94,7 @@ class SpectralNorm(Layer):
             whole = convert(kernel)
             columns = whole.type.sizes[-1]
             matrix = reshape(whole, (-1, columns))
-            fixed = stop_gradient(matrix)
+            fixed = stop_gradient(matrix)  # the vectors count as constants
             state = self.variable("vector", Normal(stddev=1.0), (columns,), trainable=False)
             before = state.read()
             right: Tensor = l2_normalize(before)
@@ -106,10 +106,10 @@ class SpectralNorm(Layer):
                 if self._training is not True:
                     trained = where(self._training, trained, right)
                     after = where(self._training, after, before)
-                right = stop_gradient(trained)
-                assigned = state.assign(stop_gradient(after))
+                right = trained
+                assigned = state.assign(after)
                 graph = current_graph()
                 if graph.parent is None:  # what a body assigns, it assigns whenever it runs
                     graph.add_to_collection(UPDATES, assigned)
-            left = stop_gradient(l2_normalize(matmul(fixed, right)))
+            left = l2_normalize(matmul(fixed, right))
             return whole / reduce_sum(left * matmul(matrix, right))
