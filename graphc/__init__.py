@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # for editors and type checkers: what the table says, and the
     from graphc import nn as nn
     from graphc import passes as passes
     from graphc import train as train
+    from graphc import typing as typing
     from graphc.artifacts import Limits as Limits
     from graphc.artifacts import Signature as Signature
     from graphc.artifacts import load as load
@@ -60,7 +61,7 @@ if TYPE_CHECKING:  # for editors and type checkers: what the table says, and the
 # The public names that are not operators, by their home: the submodule that has them, "." for
 # those that are submodules themselves.
 _NAMES: Final[dict[str, str]] = {
-    ".": "data devices errors nn passes train",
+    ".": "data devices errors nn passes train typing",
     "artifacts": "Limits Signature load save",
     "autodiff": "gradients hessian jacobian",
     "build": (

@@ -13,7 +13,7 @@ OPTION = "jax_disable_most_optimizations"
 
 
 def fusions_as_users() -> dict[str, bool]:
-    """XLA options for what does not go in the quick way that tests/conftest.py chose for fusions:
+    """XLA options for what does not go in the quick way that conftest.py chose for fusions:
     that makes NaN of tiny negative numbers as 8-bit floats without a negative zero."""
     return {FUSIONS: True} if f"{FUSIONS}=false" in os.environ["XLA_FLAGS"] else {}
 
@@ -21,7 +21,7 @@ def fusions_as_users() -> dict[str, bool]:
 @contextmanager
 def optimised() -> Iterator[None]:
     """What is compiled inside is compiled as for users, with all optimisations; elsewhere in the
-    tests LLVM makes few (tests/conftest.py). As context or decorator."""
+    tests LLVM makes few (conftest.py). As context or decorator."""
     jax.config.update(OPTION, False)
     try:
         yield

@@ -214,7 +214,9 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     assert info.value.obj is gc  # Python's "Did you mean: 'matmul'?" looks here
 
 
-@pytest.mark.parametrize("name", ["methods", "arrays", "catalogue", "typing", "unique_rows", "_x"])
+@pytest.mark.parametrize(
+    "name", ["methods", "arrays", "catalogue", "structure", "unique_rows", "_x"]
+)
 def test_what_is_not_public_in_the_operators_is_not_in_the_facade(name: str) -> None:
     with pytest.raises(AttributeError, match=f"no attribute '{name}'"):
         getattr(gc, name)

@@ -16,11 +16,12 @@ from graphc.ops.control.bodies import assigned_in, open_body
 from graphc.ops.control.scan import map_fn
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
+from graphc.typing import TensorLike
 
 __all__ = ["hessian", "jacobian"]
 
 
-def jacobian(f: Callable[[Tensor], Any], x: Any, *, name: str | None = None) -> Tensor:
+def jacobian(f: Callable[[Tensor], Any], x: TensorLike, *, name: str | None = None) -> Tensor:
     """The derivative of each element of `f(x)` with respect to each element of `x`.
 
     One gradient for each element of `f(x)`, in a loop: its program does not grow with the sizes.
@@ -50,7 +51,7 @@ def jacobian(f: Callable[[Tensor], Any], x: Any, *, name: str | None = None) -> 
     return _jacobian("jacobian", _checked("jacobian", f), x, name)
 
 
-def hessian(f: Callable[[Tensor], Any], x: Any, *, name: str | None = None) -> Tensor:
+def hessian(f: Callable[[Tensor], Any], x: TensorLike, *, name: str | None = None) -> Tensor:
     """The second derivatives of the scalar `f(x)`: a tensor of the shape of `x` twice.
 
     Args:

@@ -13,6 +13,7 @@ from graphc.ir.dims import Dim, DimExpr, Shape
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.graph import Graph
 from graphc.ir.source import current_source
+from graphc.typing import TensorLike
 
 
 def as_dim(dim: Any, what: str) -> Dim | None:
@@ -110,7 +111,7 @@ class TensorSpec:
         object.__setattr__(self, "dtype", as_dtype(self.dtype))
 
     @classmethod
-    def of(cls, value: Any) -> TensorSpec:
+    def of(cls, value: TensorLike) -> TensorSpec:
         """`value` as a spec: itself, or the spec of an array or of a `jax.ShapeDtypeStruct`.
 
         Raises:

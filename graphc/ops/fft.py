@@ -32,6 +32,7 @@ from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import constant, convert
 from graphc.ops.elementwise.complex_parts import conj
 from graphc.ops.scipy_api.fourier import as_complex, transform
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = [
     "fft",
@@ -69,35 +70,60 @@ _SWAPPED = {None: "forward", "backward": "forward", "forward": "backward", "orth
 
 
 def fft(
-    x: Any, n: Size = None, axis: int = -1, norm: Norm = "backward", *, name: str | None = None
+    x: TensorLike,
+    n: Size = None,
+    axis: int = -1,
+    norm: Norm = "backward",
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """The discrete Fourier transform along an axis. Source: numpy.fft.fft."""
     return transform("FFT", x, None if n is None else (n,), (axis,), norm, name)
 
 
 def ifft(
-    x: Any, n: Size = None, axis: int = -1, norm: Norm = "backward", *, name: str | None = None
+    x: TensorLike,
+    n: Size = None,
+    axis: int = -1,
+    norm: Norm = "backward",
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """The inverse of `fft`. Source: numpy.fft.ifft."""
     return transform("IFFT", x, None if n is None else (n,), (axis,), norm, name)
 
 
 def rfft(
-    x: Any, n: Size = None, axis: int = -1, norm: Norm = "backward", *, name: str | None = None
+    x: TensorLike,
+    n: Size = None,
+    axis: int = -1,
+    norm: Norm = "backward",
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """The first n // 2 + 1 elements of the `fft` of real numbers. Source: numpy.fft.rfft."""
     return transform("RFFT", x, None if n is None else (n,), (axis,), norm, name)
 
 
 def irfft(
-    x: Any, n: Size = None, axis: int = -1, norm: Norm = "backward", *, name: str | None = None
+    x: TensorLike,
+    n: Size = None,
+    axis: int = -1,
+    norm: Norm = "backward",
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """The inverse of `rfft`; the result is real. Source: numpy.fft.irfft."""
     return transform("IRFFT", x, None if n is None else (n,), (axis,), norm, name)
 
 
 def hfft(
-    x: Any, n: Size = None, axis: int = -1, norm: Norm = "backward", *, name: str | None = None
+    x: TensorLike,
+    n: Size = None,
+    axis: int = -1,
+    norm: Norm = "backward",
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """The `fft` of a Hermitian signal; `x` is its first half. The result is real.
 
@@ -107,14 +133,19 @@ def hfft(
 
 
 def ihfft(
-    x: Any, n: Size = None, axis: int = -1, norm: Norm = "backward", *, name: str | None = None
+    x: TensorLike,
+    n: Size = None,
+    axis: int = -1,
+    norm: Norm = "backward",
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """The inverse of `hfft`; `x` is real. Source: numpy.fft.ihfft."""
     return conj(rfft(x, n, axis, _SWAPPED.get(norm, norm)), name=name)
 
 
 def fft2(
-    x: Any,
+    x: TensorLike,
     s: Sizes = None,
     axes: Axes = (-2, -1),
     norm: Norm = "backward",
@@ -126,14 +157,19 @@ def fft2(
 
 
 def fftn(
-    x: Any, s: Sizes = None, axes: Axes = None, norm: Norm = "backward", *, name: str | None = None
+    x: TensorLike,
+    s: Sizes = None,
+    axes: Axes = None,
+    norm: Norm = "backward",
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """The transform over several axes. Source: numpy.fft.fftn."""
     return transform("FFT", x, s, axes, norm, name)
 
 
 def ifft2(
-    x: Any,
+    x: TensorLike,
     s: Sizes = None,
     axes: Axes = (-2, -1),
     norm: Norm = "backward",
@@ -145,14 +181,19 @@ def ifft2(
 
 
 def ifftn(
-    x: Any, s: Sizes = None, axes: Axes = None, norm: Norm = "backward", *, name: str | None = None
+    x: TensorLike,
+    s: Sizes = None,
+    axes: Axes = None,
+    norm: Norm = "backward",
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """The inverse transform over several axes. Source: numpy.fft.ifftn."""
     return transform("IFFT", x, s, axes, norm, name)
 
 
 def rfft2(
-    x: Any,
+    x: TensorLike,
     s: Sizes = None,
     axes: Axes = (-2, -1),
     norm: Norm = "backward",
@@ -164,7 +205,12 @@ def rfft2(
 
 
 def rfftn(
-    x: Any, s: Sizes = None, axes: Axes = None, norm: Norm = "backward", *, name: str | None = None
+    x: TensorLike,
+    s: Sizes = None,
+    axes: Axes = None,
+    norm: Norm = "backward",
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """`fftn` of real numbers. Only the lower half along the last of `axes` is returned.
 
@@ -174,7 +220,7 @@ def rfftn(
 
 
 def irfft2(
-    x: Any,
+    x: TensorLike,
     s: Sizes = None,
     axes: Axes = (-2, -1),
     norm: Norm = "backward",
@@ -186,13 +232,20 @@ def irfft2(
 
 
 def irfftn(
-    x: Any, s: Sizes = None, axes: Axes = None, norm: Norm = "backward", *, name: str | None = None
+    x: TensorLike,
+    s: Sizes = None,
+    axes: Axes = None,
+    norm: Norm = "backward",
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """The inverse of `rfftn`; the result is real. Source: numpy.fft.irfftn."""
     return transform("IRFFT", x, s, axes, norm, name)
 
 
-def fftshift(x: Any, axes: int | Sequence[int] | None = None, *, name: str | None = None) -> Tensor:
+def fftshift(
+    x: TensorLike, axes: int | Sequence[int] | None = None, *, name: str | None = None
+) -> Tensor:
     """Moves element 0 along each of `axes` (by default all) to the middle.
 
     Source: numpy.fft.fftshift.
@@ -201,7 +254,7 @@ def fftshift(x: Any, axes: int | Sequence[int] | None = None, *, name: str | Non
 
 
 def ifftshift(
-    x: Any, axes: int | Sequence[int] | None = None, *, name: str | None = None
+    x: TensorLike, axes: int | Sequence[int] | None = None, *, name: str | None = None
 ) -> Tensor:
     """The inverse of `fftshift`. Source: numpy.fft.ifftshift."""
     return _turned(x, axes, name, back=True)
@@ -216,7 +269,9 @@ def _turned(x: Any, axes: Any, name: str | None, *, back: bool) -> Tensor:
     return tensor
 
 
-def fftfreq(n: int, d: float = 1.0, dtype: Any = "float32", *, name: str | None = None) -> Tensor:
+def fftfreq(
+    n: int, d: float = 1.0, dtype: DTypeLike = "float32", *, name: str | None = None
+) -> Tensor:
     """The frequencies [n] of an `fft` of `n` samples with distance `d`.
 
     Raises:
@@ -227,7 +282,9 @@ def fftfreq(n: int, d: float = 1.0, dtype: Any = "float32", *, name: str | None 
     return constant(np.fft.fftfreq(_count("fftfreq", n), d), dtype, name=name)
 
 
-def rfftfreq(n: int, d: float = 1.0, dtype: Any = "float32", *, name: str | None = None) -> Tensor:
+def rfftfreq(
+    n: int, d: float = 1.0, dtype: DTypeLike = "float32", *, name: str | None = None
+) -> Tensor:
     """The frequencies [n // 2 + 1] of an `rfft` of `n` samples with distance `d`.
 
     Raises:

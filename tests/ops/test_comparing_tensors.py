@@ -1,7 +1,7 @@
 """`==` of tensors compares elements: it gives a node, and never silently a Python bool.
 
 That graphc itself never compares tensors with `==`, which would add nodes to users' graphs, is a
-law for the whole suite: `no_comparison_inside` in tests/conftest.py.
+law for the whole suite: `no_comparison_inside` in conftest.py.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def value_fn(x: Any, prefix: str, params: Any, grad_fn: Any = None) -> Any:
 
 
 # optax computes their warm-up in float32, which XLA rounds otherwise in two programs on JAX 0.12
-# where its optimisations are off (tests/conftest.py): these are compiled as for users.
+# where its optimisations are off (conftest.py): these are compiled as for users.
 OPTIMISED = ["schedule_free"]
 QUICK = [label for label in TRANSFORMATIONS if label not in OPTIMISED]
 

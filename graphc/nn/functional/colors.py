@@ -29,6 +29,7 @@ from graphc.ops.elementwise.arithmetic import (
 from graphc.ops.elementwise.comparison import equal, greater, where
 from graphc.ops.matrices.contraction import dot_general
 from graphc.ops.reductions.reduction import reduce_max, reduce_mean, reduce_min
+from graphc.typing import TensorLike
 
 __all__ = [
     "adjust_brightness",
@@ -58,7 +59,7 @@ _YIQ = np.array(
 )
 
 
-def rgb_to_hsv(x: Any, *, name: str | None = None) -> Tensor:
+def rgb_to_hsv(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Red, green and blue as hue, saturation and value.
 
     Args:
@@ -94,7 +95,7 @@ def rgb_to_hsv(x: Any, *, name: str | None = None) -> Tensor:
     return to_dtype(stack([hue, saturation, value], -1, name=name), x.dtype)
 
 
-def hsv_to_rgb(x: Any, *, name: str | None = None) -> Tensor:
+def hsv_to_rgb(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Hue, saturation and value as red, green and blue: undoes `rgb_to_hsv`.
 
     Args:
@@ -119,7 +120,7 @@ def hsv_to_rgb(x: Any, *, name: str | None = None) -> Tensor:
     return to_dtype(stack(parts, -1, name=name), x.dtype)
 
 
-def rgb_to_grayscale(x: Any, *, name: str | None = None) -> Tensor:
+def rgb_to_grayscale(x: TensorLike, *, name: str | None = None) -> Tensor:
     """The brightness of red, green and blue: [..., 3] to [..., 1] (BT.601).
 
     Raises:
@@ -130,7 +131,7 @@ def rgb_to_grayscale(x: Any, *, name: str | None = None) -> Tensor:
     return _mixed("rgb_to_grayscale", x, _LUMA[None], name)
 
 
-def rgb_to_yuv(x: Any, *, name: str | None = None) -> Tensor:
+def rgb_to_yuv(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Red, green and blue [..., 3] as luma and two differences of colour (PAL).
 
     Errors as of `rgb_to_hsv`. Source: TensorFlow's `tf.image.rgb_to_yuv`.
@@ -138,12 +139,12 @@ def rgb_to_yuv(x: Any, *, name: str | None = None) -> Tensor:
     return _mixed("rgb_to_yuv", x, _YUV, name)
 
 
-def yuv_to_rgb(x: Any, *, name: str | None = None) -> Tensor:
+def yuv_to_rgb(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Undoes `rgb_to_yuv`."""
     return _mixed("yuv_to_rgb", x, np.linalg.inv(_YUV), name)
 
 
-def rgb_to_yiq(x: Any, *, name: str | None = None) -> Tensor:
+def rgb_to_yiq(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Red, green and blue [..., 3] as luma and two differences of colour (NTSC).
 
     Errors as of `rgb_to_hsv`. Source: TensorFlow's `tf.image.rgb_to_yiq`.
@@ -151,7 +152,7 @@ def rgb_to_yiq(x: Any, *, name: str | None = None) -> Tensor:
     return _mixed("rgb_to_yiq", x, _YIQ, name)
 
 
-def yiq_to_rgb(x: Any, *, name: str | None = None) -> Tensor:
+def yiq_to_rgb(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Undoes `rgb_to_yiq`."""
     return _mixed("yiq_to_rgb", x, np.linalg.inv(_YIQ), name)
 
@@ -159,13 +160,13 @@ def yiq_to_rgb(x: Any, *, name: str | None = None) -> Tensor:
 # -- adjusting ------------------------------------------------------------------------------
 
 
-def adjust_brightness(x: Any, delta: Any, *, name: str | None = None) -> Tensor:
+def adjust_brightness(x: TensorLike, delta: TensorLike, *, name: str | None = None) -> Tensor:
     """`x`, floating, plus `delta`, a number or what broadcasts to `x`."""
     x, rows = _floating("adjust_brightness", x)
     return to_dtype(add(rows, to_dtype(delta, rows.dtype), name=name), x.dtype)
 
 
-def adjust_contrast(x: Any, factor: Any, *, name: str | None = None) -> Tensor:
+def adjust_contrast(x: TensorLike, factor: TensorLike, *, name: str | None = None) -> Tensor:
     """Multiplies the differences of `x` from the mean of each channel of each image by `factor`.
 
     Args:
@@ -190,7 +191,7 @@ def adjust_contrast(x: Any, factor: Any, *, name: str | None = None) -> Tensor:
     return to_dtype(add(far, mean, name=name), x.dtype)
 
 
-def adjust_saturation(x: Any, factor: Any, *, name: str | None = None) -> Tensor:
+def adjust_saturation(x: TensorLike, factor: TensorLike, *, name: str | None = None) -> Tensor:
     """`x` with its saturation multiplied by `factor` and clipped to [0, 1].
 
     Args:
@@ -215,7 +216,7 @@ def adjust_saturation(x: Any, factor: Any, *, name: str | None = None) -> Tensor
     return to_dtype(subtract(value, (value - rows) * scale, name=name), x.dtype)
 
 
-def adjust_hue(x: Any, delta: Any, *, name: str | None = None) -> Tensor:
+def adjust_hue(x: TensorLike, delta: TensorLike, *, name: str | None = None) -> Tensor:
     """`x` with `delta` added to its hue, of which 1 is the whole circle.
 
     Args:

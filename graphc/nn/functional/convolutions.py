@@ -12,6 +12,7 @@ from graphc.ops.elementwise.arithmetic import add
 from graphc.ops.matrices.matrix_product import matmul
 from graphc.ops.nn.conv import CONV_INPUT_GRADIENT, depthwise_conv
 from graphc.ops.nn.windows import Ints, Pairs, check_spatial, explicit_padding, per_axis
+from graphc.typing import Padding, TensorLike
 
 __all__ = [
     "bias_add",
@@ -25,11 +26,11 @@ __all__ = [
 
 
 def conv1d_transpose(
-    x: Any,
-    w: Any,
+    x: TensorLike,
+    w: TensorLike,
     *,
     strides: int | tuple[int] = 1,
-    padding: Any = "valid",
+    padding: Padding = "valid",
     dilation: int | tuple[int] = 1,
     groups: int = 1,
     name: str | None = None,
@@ -43,11 +44,11 @@ def conv1d_transpose(
 
 
 def conv2d_transpose(
-    x: Any,
-    w: Any,
+    x: TensorLike,
+    w: TensorLike,
     *,
     strides: int | tuple[int, int] = 1,
-    padding: Any = "valid",
+    padding: Padding = "valid",
     dilation: int | tuple[int, int] = 1,
     groups: int = 1,
     name: str | None = None,
@@ -79,11 +80,11 @@ def conv2d_transpose(
 
 
 def conv3d_transpose(
-    x: Any,
-    w: Any,
+    x: TensorLike,
+    w: TensorLike,
     *,
     strides: int | tuple[int, int, int] = 1,
-    padding: Any = "valid",
+    padding: Padding = "valid",
     dilation: int | tuple[int, int, int] = 1,
     groups: int = 1,
     name: str | None = None,
@@ -133,12 +134,12 @@ def _padding(label: str, padding: Any, x: Tensor, reaches: Ints, steps: Ints) ->
 
 
 def separable_conv(
-    x: Any,
-    depthwise: Any,
-    pointwise: Any,
+    x: TensorLike,
+    depthwise: TensorLike,
+    pointwise: TensorLike,
     *,
     strides: int | tuple[int, ...] = 1,
-    padding: Any = "valid",
+    padding: Padding = "valid",
     dilation: int | tuple[int, ...] = 1,
     name: str | None = None,
 ) -> Tensor:
@@ -165,11 +166,11 @@ def separable_conv(
 
 
 def depthwise_conv2d(
-    x: Any,
-    w: Any,
+    x: TensorLike,
+    w: TensorLike,
     *,
     strides: int | tuple[int, ...] = 1,
-    padding: Any = "valid",
+    padding: Padding = "valid",
     dilation: int | tuple[int, ...] = 1,
     name: str | None = None,
 ) -> Tensor:
@@ -194,12 +195,12 @@ def depthwise_conv2d(
 
 
 def separable_conv2d(
-    x: Any,
-    depthwise: Any,
-    pointwise: Any,
+    x: TensorLike,
+    depthwise: TensorLike,
+    pointwise: TensorLike,
     *,
     strides: int | tuple[int, ...] = 1,
-    padding: Any = "valid",
+    padding: Padding = "valid",
     dilation: int | tuple[int, ...] = 1,
     name: str | None = None,
 ) -> Tensor:
@@ -229,8 +230,15 @@ def separable_conv2d(
             "these",
             pointwise=pointwise,
         )
-    options = {"strides": strides, "padding": padding, "dilation": dilation}
-    return separable_conv(x, depthwise, pointwise, name=name, **options)
+    return separable_conv(
+        x,
+        depthwise,
+        pointwise,
+        strides=strides,
+        padding=padding,
+        dilation=dilation,
+        name=name,
+    )
 
 
 def _check_depthwise(label: str, x: Tensor, w: Tensor) -> None:
@@ -239,7 +247,7 @@ def _check_depthwise(label: str, x: Tensor, w: Tensor) -> None:
         refuse(f"{label}: the kernel must be [rows, columns, channels, multiplier]", x=x, w=w)
 
 
-def bias_add(x: Any, bias: Any, *, name: str | None = None) -> Tensor:
+def bias_add(x: TensorLike, bias: TensorLike, *, name: str | None = None) -> Tensor:
     """`x + bias`, a number for each channel.
 
     Args:

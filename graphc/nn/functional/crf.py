@@ -29,12 +29,18 @@ from graphc.ops.elementwise.arithmetic import add
 from graphc.ops.elementwise.comparison import greater, greater_equal, less, logical_and, where
 from graphc.ops.reductions.axiswise import argmax
 from graphc.ops.reductions.reduction import logsumexp, reduce_all, reduce_max, reduce_sum
+from graphc.typing import TensorLike
 
 __all__ = ["crf_log_likelihood", "crf_log_norm", "viterbi_decode"]
 
 
 def crf_log_likelihood(
-    scores: Any, tags: Any, transitions: Any, lengths: Any = None, *, name: str | None = None
+    scores: TensorLike,
+    tags: TensorLike,
+    transitions: TensorLike,
+    lengths: TensorLike | None = None,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """The logarithm of the probability of the tags of each sequence.
 
@@ -67,7 +73,11 @@ def crf_log_likelihood(
 
 
 def crf_log_norm(
-    scores: Any, transitions: Any, lengths: Any = None, *, name: str | None = None
+    scores: TensorLike,
+    transitions: TensorLike,
+    lengths: TensorLike | None = None,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """The logarithm of the sum of the exponentials of the scores of all possible tag sequences,
     [batch].
@@ -79,7 +89,11 @@ def crf_log_norm(
 
 
 def viterbi_decode(
-    scores: Any, transitions: Any, lengths: Any = None, *, name: str | None = None
+    scores: TensorLike,
+    transitions: TensorLike,
+    lengths: TensorLike | None = None,
+    *,
+    name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The tags of each sequence with the highest score, and that score.
 

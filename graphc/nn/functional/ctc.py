@@ -23,6 +23,7 @@ from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.activation import log_softmax
 from graphc.ops.elementwise.comparison import equal, less, logical_or, not_equal, where
 from graphc.ops.reductions.reduction import logsumexp
+from graphc.typing import TensorLike
 
 __all__ = ["ctc_loss"]
 
@@ -31,10 +32,10 @@ _NEVER = -1e30  # the logarithm of 0, finite: a difference of two of them is not
 
 def ctc_loss(
     *,
-    logits: Any,
-    labels: Any,
-    logit_lengths: Any = None,
-    label_lengths: Any = None,
+    logits: TensorLike,
+    labels: TensorLike,
+    logit_lengths: TensorLike | None = None,
+    label_lengths: TensorLike | None = None,
     blank: int = 0,
     name: str | None = None,
 ) -> Tensor:

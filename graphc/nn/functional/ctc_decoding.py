@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphc.errors import AttributeValueError, DTypeError
 from graphc.ir.dtypes import INT32, is_floating
 from graphc.ir.node import Tensor
@@ -18,12 +16,17 @@ from graphc.ops.elementwise.comparison import logical_and, logical_not, not_equa
 from graphc.ops.reductions.axiswise import argmax
 from graphc.ops.reductions.reduction import reduce_max, reduce_sum
 from graphc.ops.reductions.sorting import argsort
+from graphc.typing import TensorLike
 
 __all__ = ["ctc_greedy_decode"]
 
 
 def ctc_greedy_decode(
-    logits: Any, lengths: Any = None, blank: int = 0, *, name: str | None = None
+    logits: TensorLike,
+    lengths: TensorLike | None = None,
+    blank: int = 0,
+    *,
+    name: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The labels of the single most likely alignment: repeated classes are merged, and blanks are
     removed.

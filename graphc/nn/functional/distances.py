@@ -6,7 +6,6 @@ The elementwise ones give one loss per element; average it with `gc.reduce_mean`
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from graphc.ir.node import Tensor
 from graphc.ops.core.emit import promote_inexact, to_dtype
@@ -16,6 +15,7 @@ from graphc.ops.elementwise.comparison import equal, where
 from graphc.ops.elementwise.powers import rsqrt, sqrt, square
 from graphc.ops.elementwise.transcendental import exp, log, softplus
 from graphc.ops.reductions.reduction import reduce_sum
+from graphc.typing import TensorLike
 
 __all__ = [
     "absolute_error",
@@ -32,20 +32,24 @@ __all__ = [
 _EPSILON = 1e-12  # the least squared length of a vector
 
 
-def squared_error(*, predictions: Any, labels: Any, name: str | None = None) -> Tensor:
+def squared_error(
+    *, predictions: TensorLike, labels: TensorLike, name: str | None = None
+) -> Tensor:
     """(predictions - labels)^2, elementwise; shapes broadcast."""
     predictions, labels = promote_inexact(predictions, labels)
     return square(predictions - labels, name=name)
 
 
-def absolute_error(*, predictions: Any, labels: Any, name: str | None = None) -> Tensor:
+def absolute_error(
+    *, predictions: TensorLike, labels: TensorLike, name: str | None = None
+) -> Tensor:
     """|predictions - labels|, elementwise; shapes broadcast."""
     predictions, labels = promote_inexact(predictions, labels)
     return absolute(predictions - labels, name=name)
 
 
 def huber_loss(
-    *, predictions: Any, labels: Any, delta: float = 1.0, name: str | None = None
+    *, predictions: TensorLike, labels: TensorLike, delta: float = 1.0, name: str | None = None
 ) -> Tensor:
     """Half the squared error where the error is at most `delta`, linear beyond.
 
@@ -57,14 +61,18 @@ def huber_loss(
     return multiply(error - near * 0.5, near, name=name)
 
 
-def log_cosh_loss(*, predictions: Any, labels: Any, name: str | None = None) -> Tensor:
+def log_cosh_loss(
+    *, predictions: TensorLike, labels: TensorLike, name: str | None = None
+) -> Tensor:
     """log(cosh(predictions - labels)), elementwise, without overflow; shapes broadcast."""
     predictions, labels = promote_inexact(predictions, labels)
     error = predictions - labels
     return subtract(error + softplus(error * -2), math.log(2), name=name)
 
 
-def poisson_loss(*, log_predictions: Any, labels: Any, name: str | None = None) -> Tensor:
+def poisson_loss(
+    *, log_predictions: TensorLike, labels: TensorLike, name: str | None = None
+) -> Tensor:
     """exp(log_predictions) - labels * log_predictions: -log of the Poisson probability of counts.
 
     Elementwise; shapes broadcast. A term that depends on the labels only, log(labels!), is left
@@ -75,7 +83,12 @@ def poisson_loss(*, log_predictions: Any, labels: Any, name: str | None = None) 
 
 
 def cosine_similarity(
-    x: Any, y: Any, axis: int = -1, epsilon: float = _EPSILON, *, name: str | None = None
+    x: TensorLike,
+    y: TensorLike,
+    axis: int = -1,
+    epsilon: float = _EPSILON,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """The cosine of the angle between vectors.
 
@@ -102,7 +115,7 @@ def _cosine(x: Tensor, y: Tensor, axis: int, epsilon: float, name: str | None = 
 
 
 def cosine_distance(
-    *, predictions: Any, labels: Any, axis: int = -1, name: str | None = None
+    *, predictions: TensorLike, labels: TensorLike, axis: int = -1, name: str | None = None
 ) -> Tensor:
     """1 - `cosine_similarity`, without `axis`."""
     x, y = promote_inexact(predictions, labels)
@@ -110,7 +123,7 @@ def cosine_distance(
 
 
 def kl_divergence(
-    *, log_predictions: Any, labels: Any, axis: int = -1, name: str | None = None
+    *, log_predictions: TensorLike, labels: TensorLike, axis: int = -1, name: str | None = None
 ) -> Tensor:
     """The Kullback-Leibler divergence of a distribution from predicted logarithms of one.
 
@@ -132,9 +145,9 @@ def kl_divergence(
 
 def triplet_loss(
     *,
-    anchors: Any,
-    positives: Any,
-    negatives: Any,
+    anchors: TensorLike,
+    positives: TensorLike,
+    negatives: TensorLike,
     margin: float = 1.0,
     epsilon: float = 1e-6,
     name: str | None = None,

@@ -17,13 +17,14 @@ from graphc.ops.core.emit import convert, promote_inexact, to_dtype
 from graphc.ops.matrices.contraction import dot_general
 from graphc.ops.reductions.reduction import reduce_max, reduce_mean
 from graphc.ops.structure.state import identity
+from graphc.typing import TensorLike
 
 __all__ = ["depth_to_space", "global_avg_pool", "global_max_pool", "resize", "space_to_depth"]
 
 Array = np.ndarray[Any, Any]
 
 
-def space_to_depth(x: Any, block: int, *, name: str | None = None) -> Tensor:
+def space_to_depth(x: TensorLike, block: int, *, name: str | None = None) -> Tensor:
     """Turns blocks of positions into channels of one position.
 
     Args:
@@ -54,7 +55,7 @@ def space_to_depth(x: Any, block: int, *, name: str | None = None) -> Tensor:
     return reshape(moved, shape, name=name)
 
 
-def depth_to_space(x: Any, block: int, *, name: str | None = None) -> Tensor:
+def depth_to_space(x: TensorLike, block: int, *, name: str | None = None) -> Tensor:
     """Turns channels of one position into blocks of positions: undoes `space_to_depth`.
 
     Args:
@@ -84,13 +85,13 @@ def depth_to_space(x: Any, block: int, *, name: str | None = None) -> Tensor:
     return reshape(moved, (x.shape[0], *[size * block for size in sizes], left), name=name)
 
 
-def global_avg_pool(x: Any, *, name: str | None = None) -> Tensor:
+def global_avg_pool(x: TensorLike, *, name: str | None = None) -> Tensor:
     """The mean of `x` [batch, ..., channels] over its spatial axes: [batch, channels]."""
     x = convert(x)
     return reduce_mean(x, axis=tuple(range(1, x.ndim - 1)), name=name)
 
 
-def global_max_pool(x: Any, *, name: str | None = None) -> Tensor:
+def global_max_pool(x: TensorLike, *, name: str | None = None) -> Tensor:
     """The maximum of `x` [batch, ..., channels] over its spatial axes: [batch, channels]."""
     x = convert(x)
     return reduce_max(x, axis=tuple(range(1, x.ndim - 1)), name=name)
@@ -100,7 +101,7 @@ def global_max_pool(x: Any, *, name: str | None = None) -> Tensor:
 
 
 def resize(
-    x: Any,
+    x: TensorLike,
     size: int | Sequence[int],
     method: str = "bilinear",
     *,

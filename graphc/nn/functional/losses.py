@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
 from graphc.ops.core.checks import refuse
@@ -14,6 +12,7 @@ from graphc.ops.elementwise.powers import square
 from graphc.ops.elementwise.transcendental import exp, softplus
 from graphc.ops.nn import loss
 from graphc.ops.reductions.reduction import reduce_mean, reduce_sum
+from graphc.typing import TensorLike
 
 __all__ = [
     "hinge_loss",
@@ -28,7 +27,7 @@ __all__ = [
 
 
 def softmax_cross_entropy(
-    *, logits: Any, labels: Any, label_smoothing: float = 0.0, name: str | None = None
+    *, logits: TensorLike, labels: TensorLike, label_smoothing: float = 0.0, name: str | None = None
 ) -> Tensor:
     """Cross-entropy of the softmax of `logits` against distributions, over the last axis.
 
@@ -50,7 +49,7 @@ def softmax_cross_entropy(
 
 
 def sparse_softmax_cross_entropy(
-    *, logits: Any, labels: Any, label_smoothing: float = 0.0, name: str | None = None
+    *, logits: TensorLike, labels: TensorLike, label_smoothing: float = 0.0, name: str | None = None
 ) -> Tensor:
     """Cross-entropy of the softmax of `logits` against class numbers.
 
@@ -76,7 +75,7 @@ def sparse_softmax_cross_entropy(
     return add(sharp * (1 - label_smoothing), even * label_smoothing, name=name)
 
 
-def smooth_labels(labels: Any, smoothing: float, *, name: str | None = None) -> Tensor:
+def smooth_labels(labels: TensorLike, smoothing: float, *, name: str | None = None) -> Tensor:
     """labels * (1 - smoothing) + smoothing / classes: no class is ever certain.
 
     Args:
@@ -100,7 +99,9 @@ def _check_smoothing(smoothing: float) -> None:
         refuse(f"label smoothing must lie in [0, 1], got {smoothing!r}", error=AttributeValueError)
 
 
-def sigmoid_cross_entropy(*, logits: Any, labels: Any, name: str | None = None) -> Tensor:
+def sigmoid_cross_entropy(
+    *, logits: TensorLike, labels: TensorLike, name: str | None = None
+) -> Tensor:
     """Cross-entropy of the sigmoid of `logits` against probabilities, elementwise.
 
     Args:
@@ -115,7 +116,7 @@ def sigmoid_cross_entropy(*, logits: Any, labels: Any, name: str | None = None) 
 
 
 def weighted_cross_entropy(
-    *, logits: Any, labels: Any, pos_weight: Any, name: str | None = None
+    *, logits: TensorLike, labels: TensorLike, pos_weight: TensorLike, name: str | None = None
 ) -> Tensor:
     """`sigmoid_cross_entropy` that multiplies the term of the label 1 by `pos_weight`, elementwise.
 
@@ -138,8 +139,8 @@ def weighted_cross_entropy(
 
 def sigmoid_focal_loss(
     *,
-    logits: Any,
-    labels: Any,
+    logits: TensorLike,
+    labels: TensorLike,
     gamma: float = 2.0,
     alpha: float | None = None,
     name: str | None = None,
@@ -170,7 +171,7 @@ def sigmoid_focal_loss(
     return multiply(focal, labels * alpha + (1 - labels) * (1 - alpha), name=name)
 
 
-def hinge_loss(*, logits: Any, labels: Any, name: str | None = None) -> Tensor:
+def hinge_loss(*, logits: TensorLike, labels: TensorLike, name: str | None = None) -> Tensor:
     """max(1 - logits * labels, 0), elementwise.
 
     Args:
@@ -182,7 +183,7 @@ def hinge_loss(*, logits: Any, labels: Any, name: str | None = None) -> Tensor:
     return maximum(1 - logits * labels, 0, name=name)
 
 
-def l2_loss(x: Any, *, name: str | None = None) -> Tensor:
+def l2_loss(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Half the sum of the squares of `x`, a scalar: for weight decay."""
     half = square(convert(x)) * 0.5
     return reduce_sum(half, name=name)

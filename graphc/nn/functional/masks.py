@@ -18,11 +18,12 @@ from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.arithmetic import divide, maximum
 from graphc.ops.elementwise.comparison import less, where
 from graphc.ops.reductions.reduction import reduce_sum
+from graphc.typing import TensorLike
 
 __all__ = ["masked_mean", "sequence_mask"]
 
 
-def sequence_mask(lengths: Any, size: Dim, *, name: str | None = None) -> Tensor:
+def sequence_mask(lengths: TensorLike, size: Dim, *, name: str | None = None) -> Tensor:
     """Which of `size` steps are within each length.
 
     Args:
@@ -71,7 +72,7 @@ def as_lengths(
     return to_dtype(counts, wide_integer(counts.type.dtype))
 
 
-def masked_mean(x: Any, mask: Any, *, name: str | None = None) -> Tensor:
+def masked_mean(x: TensorLike, mask: TensorLike, *, name: str | None = None) -> Tensor:
     """The mean of the elements of `x` where `mask` is True; 0 where it is True nowhere.
 
     Args:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphc.ir.node import Tensor
 from graphc.ops.arrays.joining import split
 from graphc.ops.core.axes import normalize_axis
@@ -14,6 +12,7 @@ from graphc.ops.elementwise.arithmetic import absolute, clip, divide, multiply, 
 from graphc.ops.elementwise.comparison import greater_equal, where
 from graphc.ops.elementwise.powers import sqrt, square
 from graphc.ops.elementwise.transcendental import sigmoid, softplus, tanh
+from graphc.typing import TensorLike
 
 __all__ = [
     "celu",
@@ -34,7 +33,7 @@ _SELU_ALPHA = 1.6732632423543772
 _SELU_SCALE = 1.0507009873554805
 
 
-def celu(x: Any, alpha: float = 1.0, *, name: str | None = None) -> Tensor:
+def celu(x: TensorLike, alpha: float = 1.0, *, name: str | None = None) -> Tensor:
     """x where it is positive, `alpha` * (exp(x / alpha) - 1) elsewhere.
 
     Source: Barron, 2017, arXiv:1704.07483.
@@ -42,7 +41,7 @@ def celu(x: Any, alpha: float = 1.0, *, name: str | None = None) -> Tensor:
     return multiply(elu(divide(x, alpha)), alpha, name=name)
 
 
-def selu(x: Any, *, name: str | None = None) -> Tensor:
+def selu(x: TensorLike, *, name: str | None = None) -> Tensor:
     """1.0507 * elu(x, 1.6733): keeps mean 0 and variance 1 through dense layers.
 
     Source: Klambauer et al., 2017, arXiv:1706.02515.
@@ -50,34 +49,34 @@ def selu(x: Any, *, name: str | None = None) -> Tensor:
     return multiply(elu(x, _SELU_ALPHA), _SELU_SCALE, name=name)
 
 
-def hard_sigmoid(x: Any, *, name: str | None = None) -> Tensor:
+def hard_sigmoid(x: TensorLike, *, name: str | None = None) -> Tensor:
     """min(max(x + 3, 0), 6) / 6. Source: Howard et al., 2019, arXiv:1905.02244."""
     return divide(relu6(convert(x) + 3), 6, name=name)
 
 
-def hard_silu(x: Any, *, name: str | None = None) -> Tensor:
+def hard_silu(x: TensorLike, *, name: str | None = None) -> Tensor:
     """x * hard_sigmoid(x) (hard swish). Source: Howard et al., 2019, arXiv:1905.02244."""
     x = convert(x)
     return multiply(x, hard_sigmoid(x), name=name)
 
 
-def hard_tanh(x: Any, *, name: str | None = None) -> Tensor:
+def hard_tanh(x: TensorLike, *, name: str | None = None) -> Tensor:
     """min(max(x, -1), 1)."""
     return clip(x, -1, 1, name=name)
 
 
-def log_sigmoid(x: Any, *, name: str | None = None) -> Tensor:
+def log_sigmoid(x: TensorLike, *, name: str | None = None) -> Tensor:
     """The logarithm of sigmoid(x), exact for large negative x too."""
     return negative(softplus(negative(x)), name=name)
 
 
-def mish(x: Any, *, name: str | None = None) -> Tensor:
+def mish(x: TensorLike, *, name: str | None = None) -> Tensor:
     """x * tanh(softplus(x)). Source: Misra, 2019, arXiv:1908.08681."""
     x = convert(x)
     return multiply(x, tanh(softplus(x)), name=name)
 
 
-def prelu(x: Any, alpha: Any, *, name: str | None = None) -> Tensor:
+def prelu(x: TensorLike, alpha: TensorLike, *, name: str | None = None) -> Tensor:
     """x where it is at least 0, `alpha` * x elsewhere; `alpha` is trained.
 
     Args:
@@ -90,13 +89,13 @@ def prelu(x: Any, alpha: Any, *, name: str | None = None) -> Tensor:
     return where(greater_equal(x, 0), x, alpha * x, name=name)
 
 
-def softsign(x: Any, *, name: str | None = None) -> Tensor:
+def softsign(x: TensorLike, *, name: str | None = None) -> Tensor:
     """x / (1 + |x|)."""
     x = convert(x)
     return divide(x, absolute(x) + 1, name=name)
 
 
-def squareplus(x: Any, b: float = 4.0, *, name: str | None = None) -> Tensor:
+def squareplus(x: TensorLike, b: float = 4.0, *, name: str | None = None) -> Tensor:
     """(x + sqrt(x^2 + b)) / 2, a softplus without exponentials.
 
     Source: Barron, 2021, arXiv:2112.11687.
@@ -105,12 +104,12 @@ def squareplus(x: Any, b: float = 4.0, *, name: str | None = None) -> Tensor:
     return multiply(x + sqrt(square(x) + b), 0.5, name=name)
 
 
-def swish(x: Any, *, name: str | None = None) -> Tensor:
+def swish(x: TensorLike, *, name: str | None = None) -> Tensor:
     """`silu` by its other name."""
     return silu(x, name=name)
 
 
-def glu(x: Any, axis: int = -1, *, name: str | None = None) -> Tensor:
+def glu(x: TensorLike, axis: int = -1, *, name: str | None = None) -> Tensor:
     """The first half of `x` along `axis` times the sigmoid of the second.
 
     Raises:

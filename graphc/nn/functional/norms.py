@@ -14,12 +14,19 @@ from graphc.ops.elementwise.arithmetic import add, maximum, multiply
 from graphc.ops.elementwise.powers import rsqrt, square
 from graphc.ops.nn.normalization import moments
 from graphc.ops.reductions.reduction import reduce_mean, reduce_sum
+from graphc.typing import TensorLike
 
 __all__ = ["group_norm", "instance_norm", "l2_normalize", "rms_norm"]
 
 
 def group_norm(
-    x: Any, groups: int, scale: Any, offset: Any, epsilon: float = 1e-5, *, name: str | None = None
+    x: TensorLike,
+    groups: int,
+    scale: TensorLike,
+    offset: TensorLike,
+    epsilon: float = 1e-5,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """Each group of channels of each example with mean 0 and variance 1, times scale plus offset.
 
@@ -51,7 +58,12 @@ def group_norm(
 
 
 def instance_norm(
-    x: Any, scale: Any, offset: Any, epsilon: float = 1e-5, *, name: str | None = None
+    x: TensorLike,
+    scale: TensorLike,
+    offset: TensorLike,
+    epsilon: float = 1e-5,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """Each channel of each example with mean 0 and variance 1, times scale plus offset.
 
@@ -78,7 +90,7 @@ def instance_norm(
 
 
 def l2_normalize(
-    x: Any,
+    x: TensorLike,
     axis: int | tuple[int, ...] | None = -1,
     epsilon: float = 1e-12,
     *,
@@ -106,7 +118,9 @@ def l2_normalize(
     return to_dtype(multiply(rows, rsqrt(maximum(squared, epsilon)), name=name), x.dtype)
 
 
-def rms_norm(x: Any, scale: Any, epsilon: float = 1e-6, *, name: str | None = None) -> Tensor:
+def rms_norm(
+    x: TensorLike, scale: TensorLike, epsilon: float = 1e-6, *, name: str | None = None
+) -> Tensor:
     """`x` over the root of the mean of its squares along the last axis, times scale.
 
     Args:

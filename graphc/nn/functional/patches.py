@@ -21,6 +21,7 @@ from graphc.ops.elementwise.comparison import equal, isnan, logical_and, logical
 from graphc.ops.nn.pooling import max_pool
 from graphc.ops.nn.windows import sliding
 from graphc.ops.reductions.axiswise import argmax
+from graphc.typing import Padding, TensorLike
 
 __all__ = ["max_pool_with_argmax", "patches"]
 
@@ -28,10 +29,10 @@ Window = int | tuple[int, ...]
 
 
 def patches(
-    x: Any,
+    x: TensorLike,
     window: Window,
     strides: Window | None = None,
-    padding: Any = "valid",
+    padding: Padding = "valid",
     dilation: Window = 1,
     *,
     name: str | None = None,
@@ -64,10 +65,10 @@ def patches(
 
 
 def max_pool_with_argmax(
-    x: Any,
+    x: TensorLike,
     window: Window,
     strides: Window | None = None,
-    padding: Any = "valid",
+    padding: Padding = "valid",
     dilation: Window = 1,
     *,
     name: str | None = None,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphc.errors import AttributeValueError, DTypeError
 from graphc.ir.dtypes import INT32, is_floating, is_integer
 from graphc.ir.node import Tensor
@@ -21,11 +19,12 @@ from graphc.ops.elementwise.comparison import (
     where,
 )
 from graphc.ops.reductions.reduction import reduce_sum
+from graphc.typing import TensorLike
 
 __all__ = ["in_top_k"]
 
 
-def in_top_k(labels: Any, scores: Any, k: int, *, name: str | None = None) -> Tensor:
+def in_top_k(labels: TensorLike, scores: TensorLike, k: int, *, name: str | None = None) -> Tensor:
     """Whether fewer than `k` classes have a higher score than the correct class.
 
     Args:

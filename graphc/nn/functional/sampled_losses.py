@@ -28,6 +28,7 @@ from graphc.ops.nn import loss
 from graphc.ops.reductions.reduction import reduce_sum
 from graphc.ops.reductions.sorting import top_k
 from graphc.ops.structure.state import stop_gradient
+from graphc.typing import Seed, TensorLike, TensorTree
 
 __all__ = [
     "Candidates",
@@ -53,12 +54,12 @@ class Candidates(NamedTuple):
 
 
 def log_uniform_candidate_sampler(
-    labels: Any,
+    labels: TensorLike,
     samples: int,
     classes: int,
     *,
     unique: bool = True,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Candidates:
     """Classes drawn with probability log((c + 2) / (c + 1)) / log(classes + 1), anew in every run.
@@ -96,12 +97,12 @@ def log_uniform_candidate_sampler(
 
 
 def uniform_candidate_sampler(
-    labels: Any,
+    labels: TensorLike,
     samples: int,
     classes: int,
     *,
     unique: bool = True,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Candidates:
     """Classes drawn with equal probability, anew in every run.
@@ -124,14 +125,14 @@ def uniform_candidate_sampler(
 
 def nce_loss(
     *,
-    weights: Any,
-    biases: Any,
-    inputs: Any,
-    labels: Any,
+    weights: TensorLike,
+    biases: TensorLike,
+    inputs: TensorTree,
+    labels: TensorLike,
     samples: int | None = None,
     candidates: Candidates | None = None,
     remove_accidental_hits: bool = False,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Noise-contrastive estimation: tells the true classes from drawn ones, by logistic regression.
@@ -167,14 +168,14 @@ def nce_loss(
 
 def sampled_softmax_loss(
     *,
-    weights: Any,
-    biases: Any,
-    inputs: Any,
-    labels: Any,
+    weights: TensorLike,
+    biases: TensorLike,
+    inputs: TensorTree,
+    labels: TensorLike,
     samples: int | None = None,
     candidates: Candidates | None = None,
     remove_accidental_hits: bool = True,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Cross-entropy of the softmax over the true classes and drawn ones, instead of all classes.

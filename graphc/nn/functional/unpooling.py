@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from graphc.errors import DTypeError
 from graphc.ir.dims import product
@@ -17,12 +16,13 @@ from graphc.ops.core.emit import convert, dim_value, to_dtype
 from graphc.ops.core.precision import wide_integer
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.comparison import less, where
+from graphc.typing import TensorLike
 
 __all__ = ["max_unpool"]
 
 
 def max_unpool(
-    y: Any, places: Any, size: int | Sequence[int], *, name: str | None = None
+    y: TensorLike, places: TensorLike, size: int | Sequence[int], *, name: str | None = None
 ) -> Tensor:
     """Puts the maxima back at their positions, with 0 elsewhere: undoes `max_pool_with_argmax`.
 

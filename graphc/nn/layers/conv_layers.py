@@ -27,6 +27,7 @@ from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
 from graphc.ops.nn.conv import conv1d, conv2d, conv3d
 from graphc.ops.nn.windows import explicit_padding, per_axis
+from graphc.typing import DTypeLike, Padding, TensorLike
 
 __all__ = [
     "Conv1D",
@@ -360,7 +361,7 @@ class SeparableConv2D(Layer):
         filters: int,
         kernel_size: int | tuple[int, int],
         strides: int | tuple[int, int] = 1,
-        padding: Any = "valid",
+        padding: Padding = "valid",
         dilation: int | tuple[int, int] = 1,
         multiplier: int = 1,
         activation: Activation | str | None = None,
@@ -368,7 +369,7 @@ class SeparableConv2D(Layer):
         kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
         bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
         *,
         kernel_regularizer: AnyRegularizer = None,
         bias_regularizer: AnyRegularizer = None,
@@ -398,6 +399,6 @@ class SeparableConv2D(Layer):
             bias_regularizer=bias_regularizer,
         )
 
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             return self.pointwise(self.depthwise(x))

@@ -23,6 +23,7 @@ from graphc.ir.variable import Variable
 from graphc.nn.layers.summary import summary_of
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, graph_of
+from graphc.typing import DTypeLike, TensorLike, TensorTree
 
 __all__ = ["Layer"]
 
@@ -52,7 +53,7 @@ class Layer:
         AttributeValueError, DTypeError: not a name, not a dtype.
     """
 
-    def __init__(self, name: str | None = None, dtype: Any = "float32") -> None:
+    def __init__(self, name: str | None = None, dtype: DTypeLike = "float32") -> None:
         own = _WORDS.sub("_", type(self).__name__).lower()
         self._base = own if name is None else check_name(name, type(self).__name__)
         self.dtype = as_dtype(dtype)
@@ -117,7 +118,7 @@ class Layer:
         return summary_of(self)
 
     @contextmanager
-    def scope(self, *operands: Any) -> Iterator[None]:
+    def scope(self, *operands: TensorLike) -> Iterator[None]:
         """The layer's name scope, in the graph being built or else that of the operands.
 
         Raises:
@@ -139,7 +140,7 @@ class Layer:
     def variable(
         self,
         name: str,
-        init: Any,
+        init: TensorTree,
         shape: tuple[int, ...],
         *,
         trainable: bool = True,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphc.build.initializer_names import AnyInitializer, as_initializer
 from graphc.build.initializers import GlorotUniform, Uniform, Zeros
 from graphc.ir.node import Tensor
@@ -15,6 +13,7 @@ from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
 from graphc.ops.core.operands import as_integers
 from graphc.ops.matrices.matrix_product import matmul
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["Dense", "Embedding", "embedding_lookup"]
 
@@ -51,7 +50,7 @@ class Dense(Layer):
         kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
         bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
         *,
         kernel_regularizer: AnyRegularizer = None,
         bias_regularizer: AnyRegularizer = None,
@@ -65,7 +64,7 @@ class Dense(Layer):
         self.kernel_regularizer = as_regularizer(kernel_regularizer, "Dense")
         self.bias_regularizer = as_regularizer(bias_regularizer, "Dense")
 
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             x = convert(x)
             if x.type.rank == 0:
@@ -114,7 +113,7 @@ class Embedding(Layer):
         features: int,
         initializer: AnyInitializer = Uniform(),  # noqa: B008  (frozen)
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
         *,
         regularizer: AnyRegularizer = None,
     ) -> None:
@@ -124,7 +123,7 @@ class Embedding(Layer):
         self.initializer = as_initializer(initializer, "Embedding")
         self.regularizer = as_regularizer(regularizer, "Embedding")
 
-    def __call__(self, indices: Any) -> Tensor:
+    def __call__(self, indices: TensorLike) -> Tensor:
         with self.scope(indices):
             indices = as_integers(self, "indices", indices)
             shape = (self.count, self.features)
@@ -132,7 +131,7 @@ class Embedding(Layer):
             return take_for("Embedding", table, indices)
 
 
-def embedding_lookup(table: Any, indices: Any, *, name: str | None = None) -> Tensor:
+def embedding_lookup(table: TensorLike, indices: TensorLike, *, name: str | None = None) -> Tensor:
     """The rows of `table` at `indices`.
 
     Args:

@@ -24,6 +24,7 @@ from graphc.ops.draws.random_draws import dropout, normal
 from graphc.ops.elementwise.comparison import where
 from graphc.ops.nn.local_norm import local_batch_norm
 from graphc.ops.nn.normalization import batch_norm, batch_norm_training, layer_norm
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = [
     "BatchNorm",
@@ -81,7 +82,7 @@ class BatchNorm(Layer):
         momentum: float = 0.9,
         epsilon: float = 1e-5,
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
         *,
         local: bool = False,
     ) -> None:
@@ -90,7 +91,7 @@ class BatchNorm(Layer):
         self.momentum = _within("BatchNorm", "momentum", momentum, _UNIT)
         self.epsilon = _within("BatchNorm", "epsilon", epsilon, _POSITIVE)
 
-    def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
+    def __call__(self, x: TensorLike, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
             x = convert(x)
             in_training = check_training(self, training)
@@ -143,12 +144,12 @@ class LayerNorm(Layer):
     """
 
     def __init__(
-        self, epsilon: float = 1e-5, name: str | None = None, dtype: Any = "float32"
+        self, epsilon: float = 1e-5, name: str | None = None, dtype: DTypeLike = "float32"
     ) -> None:
         super().__init__(name, dtype)
         self.epsilon = _within("LayerNorm", "epsilon", epsilon, _POSITIVE)
 
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             x = convert(x)
             check_rank(self, x, range(1, 100), "[..., features] (rank 1 or more)")
@@ -177,12 +178,12 @@ class RMSNorm(Layer):
     """
 
     def __init__(
-        self, epsilon: float = 1e-6, name: str | None = None, dtype: Any = "float32"
+        self, epsilon: float = 1e-6, name: str | None = None, dtype: DTypeLike = "float32"
     ) -> None:
         super().__init__(name, dtype)
         self.epsilon = _within("RMSNorm", "epsilon", epsilon, _POSITIVE)
 
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             x = convert(x)
             check_rank(self, x, range(2, 100), "[batch, ..., features] (rank 2 or more)")
@@ -215,13 +216,13 @@ class GroupNorm(Layer):
         groups: int,
         epsilon: float = 1e-5,
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         super().__init__(name, dtype)
         self.groups = positive("GroupNorm", "groups", groups)
         self.epsilon = _within("GroupNorm", "epsilon", epsilon, _POSITIVE)
 
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             x = convert(x)
             check_rank(self, x, range(2, 100), "[batch, ..., features] (rank 2 or more)")
@@ -252,12 +253,12 @@ class InstanceNorm(Layer):
     """
 
     def __init__(
-        self, epsilon: float = 1e-5, name: str | None = None, dtype: Any = "float32"
+        self, epsilon: float = 1e-5, name: str | None = None, dtype: DTypeLike = "float32"
     ) -> None:
         super().__init__(name, dtype)
         self.epsilon = _within("InstanceNorm", "epsilon", epsilon, _POSITIVE)
 
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             x = convert(x)
             check_rank(self, x, range(3, 100), "[batch, ..., features] (rank 3 or more)")
@@ -283,11 +284,11 @@ class Dropout(Layer):
         AttributeValueError: the rate is out of range, or `training` is not a bool.
     """
 
-    def __init__(self, rate: Any, name: str | None = None) -> None:
+    def __init__(self, rate: TensorLike, name: str | None = None) -> None:
         super().__init__(name)
         self.rate: Any = _within("Dropout", "rate", rate, _RATE, tensors=True)
 
-    def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
+    def __call__(self, x: TensorLike, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
             tensor = convert(x)
             in_training = check_training(self, training)
@@ -316,11 +317,11 @@ class SpatialDropout(Layer):
         DTypeError: `x` is not floating.
     """
 
-    def __init__(self, rate: Any, name: str | None = None) -> None:
+    def __init__(self, rate: TensorLike, name: str | None = None) -> None:
         super().__init__(name)
         self.rate: Any = _within("SpatialDropout", "rate", rate, _RATE, tensors=True)
 
-    def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
+    def __call__(self, x: TensorLike, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
             tensor = as_floating(self, "x", x)
             in_training = check_training(self, training)
@@ -349,11 +350,11 @@ class GaussianNoise(Layer):
         DTypeError: `x` is not floating.
     """
 
-    def __init__(self, stddev: Any, name: str | None = None) -> None:
+    def __init__(self, stddev: TensorLike, name: str | None = None) -> None:
         super().__init__(name)
         self.stddev: Any = _within("GaussianNoise", "stddev", stddev, _NOT_NEGATIVE, tensors=True)
 
-    def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
+    def __call__(self, x: TensorLike, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
             tensor = as_floating(self, "x", x)
             in_training = check_training(self, training)

@@ -19,15 +19,16 @@ from graphc.ops.core.emit import convert, to_dtype
 from graphc.ops.core.precision import wide
 from graphc.ops.elementwise.arithmetic import add
 from graphc.ops.elementwise.transcendental import cos, sin
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["SinusoidalEncoding", "rotary_encoding", "sinusoidal_encoding"]
 
 
 def sinusoidal_encoding(
-    positions: Any,
+    positions: TensorLike,
     features: int,
     base: float = 10000.0,
-    dtype: Any = FLOAT32,
+    dtype: DTypeLike = FLOAT32,
     *,
     name: str | None = None,
 ) -> Tensor:
@@ -57,7 +58,11 @@ def sinusoidal_encoding(
 
 
 def rotary_encoding(
-    x: Any, positions: Any = None, base: float = 10000.0, *, name: str | None = None
+    x: TensorLike,
+    positions: TensorLike | None = None,
+    base: float = 10000.0,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """Turns pairs of features by angles that grow with the position.
 
@@ -121,7 +126,7 @@ class SinusoidalEncoding(Layer):
         super().__init__(name)
         self.base = base
 
-    def __call__(self, x: Any, start: Any = 0) -> Tensor:
+    def __call__(self, x: TensorLike, start: TensorLike = 0) -> Tensor:
         with self.scope(x):
             x = convert(x)
             check_rank(self, x, (3,), "[batch, time, features] (rank 3)")

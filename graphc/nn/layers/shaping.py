@@ -14,6 +14,7 @@ from graphc.ops.arrays.slicing import pad
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.emit import convert
 from graphc.ops.nn.windows import Pairs, per_axis
+from graphc.typing import ShapeLike, TensorLike
 
 __all__ = [
     "Cropping1D",
@@ -47,7 +48,7 @@ class Reshape(Layer):
         ShapeError: the input has no axes, or another number of elements.
     """
 
-    def __init__(self, shape: Any, name: str | None = None) -> None:
+    def __init__(self, shape: ShapeLike, name: str | None = None) -> None:
         super().__init__(name)
         self.shape = as_dims("Reshape", shape)
         if sum(size == -1 for size in self.shape) > 1:
@@ -56,7 +57,7 @@ class Reshape(Layer):
                 error=AttributeValueError,
             )
 
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             x = convert(x)
             check_rank(self, x, range(1, 100), "[batch, ...] (rank 1 or more)")

@@ -21,6 +21,7 @@ from graphc.ops.elementwise.comparison import where
 from graphc.ops.matrices.matrix_product import matmul
 from graphc.ops.reductions.reduction import reduce_sum
 from graphc.ops.structure.state import stop_gradient
+from graphc.typing import TensorLike
 
 __all__ = ["SpectralNorm"]
 
@@ -66,7 +67,7 @@ class SpectralNorm(Layer):
         self._training: bool | Tensor | None = None
         layer._views["kernel"] = self._normalized
 
-    def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
+    def __call__(self, x: TensorLike, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
             self._training = check_training(self, training)
             options = {"training": training} if "training" in parameters_of(self.layer) else {}

@@ -13,6 +13,7 @@ from graphc.nn.layers.layer import Layer, check_rank
 from graphc.ops.arrays.shape import reshape
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
+from graphc.typing import TensorLike
 
 __all__ = ["Flatten", "Sequential", "TimeDistributed"]
 
@@ -44,7 +45,10 @@ class Sequential(Layer):
                 )
 
     def __call__(
-        self, x: Any, training: bool | Tensor | None = None, lengths: Any = None
+        self,
+        x: TensorLike,
+        training: bool | Tensor | None = None,
+        lengths: TensorLike | None = None,
     ) -> Tensor:
         options = {"training": training, "lengths": lengths}
         with self.scope(x):
@@ -72,7 +76,7 @@ class Flatten(Layer):
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
 
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             x = convert(x)
             check_rank(self, x, range(1, 100), "[batch, ...] (rank 1 or more)")
@@ -109,7 +113,7 @@ class TimeDistributed(Layer):
             )
         self.layer = layer
 
-    def __call__(self, x: Any, training: bool | Tensor | None = None) -> Tensor:
+    def __call__(self, x: TensorLike, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
             x = convert(x)
             check_rank(self, x, range(2, 100), "[batch, time, ...] (rank 2 or more)")

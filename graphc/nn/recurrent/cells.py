@@ -18,6 +18,7 @@ from graphc.ops.core.emit import convert
 from graphc.ops.elementwise.arithmetic import add
 from graphc.ops.elementwise.transcendental import sigmoid, tanh
 from graphc.ops.matrices.matrix_product import matmul
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["Cell", "GRUCell", "LSTMCell", "SimpleRNNCell"]
 
@@ -61,7 +62,7 @@ class Cell(Layer):
         recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
         bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         super().__init__(name, dtype)
         self.units = positive(type(self).__name__, "units", units)
@@ -70,12 +71,12 @@ class Cell(Layer):
         self.recurrent_initializer = as_initializer(recurrent_initializer, kind)
         self.bias_initializer = as_initializer(bias_initializer, kind)
 
-    def __call__(self, x: Any, state: State) -> tuple[Tensor, State]:
+    def __call__(self, x: TensorLike, state: State) -> tuple[Tensor, State]:
         with self.scope(x):
             following = self.step(self.project(x), self.as_state(state))
             return self.output(following), following
 
-    def initial_state(self, batch: Dim, dtype: Any = None) -> State:
+    def initial_state(self, batch: Dim, dtype: DTypeLike | None = None) -> State:
         """Zeros for `batch` sequences, by default in the dtype of the variables."""
         part = zeros((batch, self.units), self.dtype if dtype is None else dtype)
         return part if self.parts == 1 else (part,) * self.parts
@@ -111,7 +112,7 @@ class Cell(Layer):
                 )
         return tuple(tensors) if several else tensors[0]
 
-    def project(self, x: Any) -> Tensor:
+    def project(self, x: TensorLike) -> Tensor:
         """`x @ kernel + bias`, of any number of steps: [..., features] to [..., gates * units]."""
         with self.scope(x):
             x = convert(x)
@@ -158,7 +159,7 @@ class SimpleRNNCell(Cell):
         recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
         bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         super().__init__(
             units, kernel_initializer, recurrent_initializer, bias_initializer, name, dtype
@@ -214,7 +215,7 @@ class LSTMCell(Cell):
         recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
         bias_initializer: AnyInitializer = ForgetGateOnes(),  # noqa: B008
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         super().__init__(
             units, kernel_initializer, recurrent_initializer, bias_initializer, name, dtype

@@ -21,6 +21,7 @@ from graphc.ops.control.scan import scan
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
 from graphc.ops.elementwise.comparison import less, where
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["GRU", "LSTM", "RNN", "Recurrent", "SimpleRNN"]
 
@@ -34,10 +35,14 @@ class Recurrent(Layer):
     can go on.
     """
 
-    def __call__(self, x: Any, state: State = None, lengths: Any = None) -> Tensor:
+    def __call__(
+        self, x: TensorLike, state: State = None, lengths: TensorLike | None = None
+    ) -> Tensor:
         return self.with_state(x, state, lengths)[0]
 
-    def with_state(self, x: Any, state: State = None, lengths: Any = None) -> tuple[Tensor, State]:
+    def with_state(
+        self, x: TensorLike, state: State = None, lengths: TensorLike | None = None
+    ) -> tuple[Tensor, State]:
         """The outputs, and the state after the last step.
 
         Args:
@@ -51,7 +56,7 @@ class Recurrent(Layer):
         """
         raise NotImplementedError
 
-    def initial_state(self, batch: Dim, dtype: Any = None) -> State:
+    def initial_state(self, batch: Dim, dtype: DTypeLike | None = None) -> State:
         """Zeros for `batch` sequences, by default in the dtype of the variables."""
         raise NotImplementedError
 
@@ -94,7 +99,9 @@ class RNN(Recurrent):
         self.reverse = reverse
         self.return_sequences = return_sequences
 
-    def with_state(self, x: Any, state: State = None, lengths: Any = None) -> tuple[Tensor, State]:
+    def with_state(
+        self, x: TensorLike, state: State = None, lengths: TensorLike | None = None
+    ) -> tuple[Tensor, State]:
         with self.scope(x):
             x = convert(x)
             space = self.cell.space
@@ -128,7 +135,7 @@ class RNN(Recurrent):
         last, stacked = scan(turn, first, xs, reverse=self.reverse)
         return swapaxes(stacked, 0, 1), last
 
-    def initial_state(self, batch: Dim, dtype: Any = None) -> State:
+    def initial_state(self, batch: Dim, dtype: DTypeLike | None = None) -> State:
         return self.cell.initial_state(batch, dtype)
 
 
@@ -186,7 +193,7 @@ class LSTM(_OfUnits):
         recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
         bias_initializer: AnyInitializer = ForgetGateOnes(),  # noqa: B008
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         initializers = (kernel_initializer, recurrent_initializer, bias_initializer)
         super().__init__(units, reverse, return_sequences, *initializers, name, dtype)
@@ -212,7 +219,7 @@ class SimpleRNN(RNN):
         recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
         bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         initializers = (kernel_initializer, recurrent_initializer, bias_initializer)
         cell = SimpleRNNCell(units, activation, *initializers, name="cell", dtype=dtype)

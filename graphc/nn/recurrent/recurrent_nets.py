@@ -18,6 +18,7 @@ from graphc.nn.recurrent.recurrent_layers import RNN, Recurrent
 from graphc.ops.arrays.joining import concatenate
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["Bidirectional", "StackedRNN"]
 
@@ -59,7 +60,9 @@ class Bidirectional(Recurrent):
         self.forward = forward
         self.backward = backward
 
-    def with_state(self, x: Any, state: State = None, lengths: Any = None) -> tuple[Tensor, State]:
+    def with_state(
+        self, x: TensorLike, state: State = None, lengths: TensorLike | None = None
+    ) -> tuple[Tensor, State]:
         with self.scope(x):
             x = convert(x)
             before, after = _states(self, state, 2)
@@ -69,7 +72,7 @@ class Bidirectional(Recurrent):
                 b, after = self.backward.with_state(x, after, lengths)
             return concatenate([a, b], -1), (before, after)
 
-    def initial_state(self, batch: Dim, dtype: Any = None) -> State:
+    def initial_state(self, batch: Dim, dtype: DTypeLike | None = None) -> State:
         return tuple(rnn.initial_state(batch, dtype) for rnn in (self.forward, self.backward))
 
 
@@ -104,18 +107,18 @@ class StackedRNN(Recurrent):
 
     def __call__(
         self,
-        x: Any,
+        x: TensorLike,
         state: State = None,
-        lengths: Any = None,
+        lengths: TensorLike | None = None,
         training: bool | Tensor | None = None,
     ) -> Tensor:
         return self.with_state(x, state, lengths, training)[0]
 
     def with_state(
         self,
-        x: Any,
+        x: TensorLike,
         state: State = None,
-        lengths: Any = None,
+        lengths: TensorLike | None = None,
         training: bool | Tensor | None = None,
     ) -> tuple[Tensor, State]:
         with self.scope(x):
@@ -128,7 +131,7 @@ class StackedRNN(Recurrent):
                 states.append(last)
             return y, tuple(states)
 
-    def initial_state(self, batch: Dim, dtype: Any = None) -> State:
+    def initial_state(self, batch: Dim, dtype: DTypeLike | None = None) -> State:
         return tuple(rnn.initial_state(batch, dtype) for rnn in self.layers)
 
 

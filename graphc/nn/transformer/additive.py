@@ -17,6 +17,7 @@ from graphc.ops.elementwise.activation import softmax
 from graphc.ops.elementwise.comparison import where
 from graphc.ops.elementwise.transcendental import tanh
 from graphc.ops.matrices.matrix_product import matmul
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["AdditiveAttention"]
 
@@ -51,7 +52,7 @@ class AdditiveAttention(Layer):
         units: int,
         kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         super().__init__(name, dtype)
         self.units = positive("AdditiveAttention", "units", units)
@@ -63,10 +64,12 @@ class AdditiveAttention(Layer):
         self.key = projection(units, True, "key")
         self.score = projection(1, False, "score")
 
-    def __call__(self, x: Any, source: Any, mask: Any = None) -> Tensor:
+    def __call__(self, x: TensorLike, source: TensorLike, mask: TensorLike | None = None) -> Tensor:
         return self.with_weights(x, source, mask)[0]
 
-    def with_weights(self, x: Any, source: Any, mask: Any = None) -> tuple[Tensor, Tensor]:
+    def with_weights(
+        self, x: TensorLike, source: TensorLike, mask: TensorLike | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The result, and the weights [batch, steps, time], or [batch, time] for one step."""
         with self.scope(x, source):
             x, source = convert(x), convert(source)

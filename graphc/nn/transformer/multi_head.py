@@ -21,6 +21,7 @@ from graphc.ops.core.emit import convert
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.comparison import less_equal, where
 from graphc.ops.nn.attention import attention
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["AttentionCache", "MultiHeadAttention"]
 
@@ -87,7 +88,7 @@ class MultiHeadAttention(Layer):
         kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
         bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         super().__init__(name, dtype)
         kind = "MultiHeadAttention"
@@ -116,7 +117,11 @@ class MultiHeadAttention(Layer):
         self.out = projection("out", units)
 
     def __call__(
-        self, x: Any, source: Any = None, mask: Any = None, training: bool | Tensor | None = None
+        self,
+        x: TensorLike,
+        source: TensorLike | None = None,
+        mask: TensorLike | None = None,
+        training: bool | Tensor | None = None,
     ) -> Tensor:
         with self.scope(x):
             x = convert(x)
@@ -133,7 +138,7 @@ class MultiHeadAttention(Layer):
                 y = attended(self.dropout if in_training else 0.0)
             return self._joined(y)
 
-    def with_cache(self, x: Any, cache: AttentionCache) -> tuple[Tensor, AttentionCache]:
+    def with_cache(self, x: TensorLike, cache: AttentionCache) -> tuple[Tensor, AttentionCache]:
         """The results of steps that follow those in the cache, and the cache with them.
 
         Equal to the last results of a call on all the steps at once, outside training.
@@ -175,7 +180,7 @@ class MultiHeadAttention(Layer):
             y = where(length <= key.type.shape[1], y, float("nan"))
             return y, AttentionCache(key, value, length)
 
-    def empty_cache(self, batch: Dim, room: Dim, dtype: Any = None) -> AttentionCache:
+    def empty_cache(self, batch: Dim, room: Dim, dtype: DTypeLike | None = None) -> AttentionCache:
         """A cache without steps, by default in the dtype of the variables.
 
         Args:

@@ -14,6 +14,7 @@ from graphc.nn.layers.normalization import Dropout, LayerNorm
 from graphc.nn.transformer.multi_head import AttentionCache, MultiHeadAttention
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["TransformerBlock"]
 
@@ -59,7 +60,7 @@ class TransformerBlock(Layer):
         norm_first: bool = True,
         norm: Callable[..., Any] = LayerNorm,
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         super().__init__(name, dtype)
         self.units = positive("TransformerBlock", "units", units)
@@ -81,14 +82,16 @@ class TransformerBlock(Layer):
         self.network_norm = norm(name="network_norm", dtype=dtype)
         self.dropout = Dropout(dropout) if dropout else None
 
-    def __call__(self, x: Any, mask: Any = None, training: bool | Tensor | None = None) -> Tensor:
+    def __call__(
+        self, x: TensorLike, mask: TensorLike | None = None, training: bool | Tensor | None = None
+    ) -> Tensor:
         with self.scope(x):
             x = self._checked(x)
             taken = self.attention_norm(x) if self.norm_first else x
             mixed = self.attention(taken, mask=mask, training=training)
             return self._rest(x, mixed, training)
 
-    def with_cache(self, x: Any, cache: AttentionCache) -> tuple[Tensor, AttentionCache]:
+    def with_cache(self, x: TensorLike, cache: AttentionCache) -> tuple[Tensor, AttentionCache]:
         """The results of steps that follow those in the cache, and the cache with them.
 
         See `MultiHeadAttention.with_cache`.
@@ -99,7 +102,7 @@ class TransformerBlock(Layer):
             mixed, cache = self.attention.with_cache(taken, cache)
             return self._rest(x, mixed, training=False), cache
 
-    def empty_cache(self, batch: Dim, room: Dim, dtype: Any = None) -> AttentionCache:
+    def empty_cache(self, batch: Dim, room: Dim, dtype: DTypeLike | None = None) -> AttentionCache:
         """A cache without steps: see `MultiHeadAttention.empty_cache`."""
         return self.attention.empty_cache(batch, room, dtype)
 

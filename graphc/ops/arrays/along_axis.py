@@ -49,6 +49,7 @@ from graphc.ops.core.emit import convert, promote_operands
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import summed, wide
 from graphc.ops.core.ranges import in_range
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["one_hot", "take_along_axis"]
 
@@ -136,7 +137,12 @@ def _fold_take_along(x: Any, indices: Any, *, axis: int, mode: str) -> Any:
     cost=picks,
 )
 def take_along_axis(
-    x: Any, indices: Any, axis: int = -1, mode: str | None = None, *, name: str | None = None
+    x: TensorLike,
+    indices: TensorLike,
+    axis: int = -1,
+    mode: str | None = None,
+    *,
+    name: str | None = None,
 ) -> Given:
     """The elements of `x` at `indices` along `axis`; the other axes go in step.
 
@@ -334,7 +340,12 @@ DEPTH = Attr(
     fold=_fold_one_hot,
 )
 def one_hot(
-    indices: Any, depth: Dim, dtype: Any = FLOAT32, axis: int = -1, *, name: str | None = None
+    indices: TensorLike,
+    depth: Dim,
+    dtype: DTypeLike = FLOAT32,
+    axis: int = -1,
+    *,
+    name: str | None = None,
 ) -> Given:
     """1 at each index along a new axis of size `depth`, 0 elsewhere.
 

@@ -21,6 +21,7 @@ from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import moves_only
 from graphc.ops.core.emit import constant, convert, dim_value, emit_one, to_dtype
 from graphc.ops.core.layout_rules import replicated
+from graphc.typing import DTypeLike, ShapeLike, TensorLike
 
 __all__ = ["arange", "full", "full_like", "iota", "ones", "ones_like", "zeros", "zeros_like"]
 
@@ -55,7 +56,9 @@ IOTA = OpDef(
 )
 
 
-def iota(shape: Any, axis: int = 0, dtype: Any = INT32, *, name: str | None = None) -> Tensor:
+def iota(
+    shape: ShapeLike, axis: int = 0, dtype: DTypeLike = INT32, *, name: str | None = None
+) -> Tensor:
     """A tensor of `shape` whose elements are their index along `axis` (counted from 0).
 
     Raises:
@@ -73,7 +76,7 @@ def arange(
     start: Dim | float,
     stop: Dim | float | None = None,
     step: float = 1,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     name: str | None = None,
 ) -> Tensor:
@@ -125,7 +128,13 @@ def _float_range(start: Any, stop: Any, step: Any, dtype: Any, name: str | None)
     return constant(np.arange(*numbers).astype(as_dtype(dtype)), name=name)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
+def full(
+    shape: ShapeLike,
+    fill_value: TensorLike,
+    dtype: DTypeLike | None = None,
+    *,
+    name: str | None = None,
+) -> Tensor:
     """A tensor of `shape` (ints and named sizes) that holds `fill_value` everywhere.
 
     Args:
@@ -142,28 +151,34 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, name: str | None = N
     return broadcast_to(value, dims, name=name)
 
 
-def zeros(shape: Any, dtype: Any = FLOAT32, *, name: str | None = None) -> Tensor:
+def zeros(shape: ShapeLike, dtype: DTypeLike = FLOAT32, *, name: str | None = None) -> Tensor:
     """Zeros of `shape` (ints and named sizes). All dtypes. Source: numpy.zeros."""
     return full(shape, 0, dtype, name=name)
 
 
-def ones(shape: Any, dtype: Any = FLOAT32, *, name: str | None = None) -> Tensor:
+def ones(shape: ShapeLike, dtype: DTypeLike = FLOAT32, *, name: str | None = None) -> Tensor:
     """Ones of `shape` (ints and named sizes). All dtypes. Source: numpy.ones."""
     return full(shape, 1, dtype, name=name)
 
 
-def full_like(x: Any, fill_value: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
+def full_like(
+    x: TensorLike,
+    fill_value: TensorLike,
+    dtype: DTypeLike | None = None,
+    *,
+    name: str | None = None,
+) -> Tensor:
     """`fill_value` in the shape of `x`, and its dtype by default. Source: numpy.full_like."""
     x = convert(x)
     return full(x.type.shape, fill_value, x.type.dtype if dtype is None else dtype, name=name)
 
 
-def zeros_like(x: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
+def zeros_like(x: TensorLike, dtype: DTypeLike | None = None, *, name: str | None = None) -> Tensor:
     """Zeros in the shape of `x`, and its dtype by default. Source: numpy.zeros_like."""
     return full_like(x, 0, dtype, name=name)
 
 
-def ones_like(x: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
+def ones_like(x: TensorLike, dtype: DTypeLike | None = None, *, name: str | None = None) -> Tensor:
     """Ones in the shape of `x`, and its dtype by default. Source: numpy.ones_like."""
     return full_like(x, 1, dtype, name=name)
 

@@ -20,6 +20,7 @@ from graphc.ops.core.emit import cast, convert, graph_of, promote_operands
 from graphc.ops.elementwise.arithmetic import multiply
 from graphc.ops.elementwise.comparison import equal, greater_equal, where
 from graphc.ops.elementwise.powers import power
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["diag", "diagflat", "diagonal", "eye", "kron", "tri", "tril", "triu", "vander"]
 
@@ -34,7 +35,7 @@ def eye(
     rows: Dim,
     columns: Dim | None = None,
     k: int = 0,
-    dtype: Any = FLOAT32,
+    dtype: DTypeLike = FLOAT32,
     *,
     name: str | None = None,
 ) -> Tensor:
@@ -57,7 +58,7 @@ def tri(
     rows: Dim,
     columns: Dim | None = None,
     k: int = 0,
-    dtype: Any = FLOAT32,
+    dtype: DTypeLike = FLOAT32,
     *,
     name: str | None = None,
 ) -> Tensor:
@@ -66,14 +67,14 @@ def tri(
     return cast(_below(first, second, k), dtype, name=name)
 
 
-def tril(x: Any, k: int = 0, *, name: str | None = None) -> Tensor:
+def tril(x: TensorLike, k: int = 0, *, name: str | None = None) -> Tensor:
     """The matrices [..., m, n] with zeros above the diagonal `k`. Source: numpy.tril."""
     matrices = _matrices("tril", x)
     rows, columns = matrices.shape[-2:]
     return where(_below(rows, columns, k), matrices, 0, name=name)
 
 
-def triu(x: Any, k: int = 0, *, name: str | None = None) -> Tensor:
+def triu(x: TensorLike, k: int = 0, *, name: str | None = None) -> Tensor:
     """The matrices [..., m, n] with zeros below the diagonal `k`. Source: numpy.triu."""
     matrices = _matrices("triu", x)
     rows, columns = matrices.shape[-2:]
@@ -93,7 +94,7 @@ def _places(size: Dim, k: int) -> Tensor:
     return index_vectors([along + max(-k, 0), along + max(k, 0)], (size,))
 
 
-def diagonal(x: Any, k: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+def diagonal(x: TensorLike, k: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """The elements of the diagonal `k` of two axes, along a new last axis.
 
     Args:
@@ -138,7 +139,7 @@ def _length(rows: Dim, columns: Dim, k: int) -> Dim:
     return size
 
 
-def diagflat(x: Any, k: int = 0) -> Tensor:
+def diagflat(x: TensorLike, k: int = 0) -> Tensor:
     """A matrix with the elements of `x`, raveled, on the diagonal `k`. Source: numpy.diagflat."""
     values = ravel(x)
     size = values.shape[0]
@@ -146,7 +147,7 @@ def diagflat(x: Any, k: int = 0) -> Tensor:
     return scatter_at(matrix, _places(size, k), values, "set", (0, 1))
 
 
-def diag(x: Any, k: int = 0) -> Tensor:
+def diag(x: TensorLike, k: int = 0) -> Tensor:
     """The diagonal `k` of a matrix, or the matrix with a vector on it.
 
     Raises:
@@ -162,7 +163,7 @@ def diag(x: Any, k: int = 0) -> Tensor:
     return diagonal(x, k)
 
 
-def kron(a: Any, b: Any) -> Tensor:
+def kron(a: TensorLike, b: TensorLike) -> Tensor:
     """Kronecker's product: `b`, times each element of `a`, in its place. Source: numpy.kron."""
     a, b = promote_operands(a, b)
     rank = max(a.ndim, b.ndim)
@@ -172,7 +173,7 @@ def kron(a: Any, b: Any) -> Tensor:
     return reshape(multiply(left, right), [m * n for m, n in zip(*shapes, strict=True)])
 
 
-def vander(x: Any, columns: int | None = None, increasing: bool = False) -> Tensor:
+def vander(x: TensorLike, columns: int | None = None, increasing: bool = False) -> Tensor:
     """The powers of the elements of a vector, as rows: by default the greatest first.
 
     Raises:

@@ -21,6 +21,7 @@ from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import moves_only, picks
 from graphc.ops.core.emit import convert, emit_one, promote_operands, to_dtype
 from graphc.ops.core.layout_rules import SUM, local_dims, replicated
+from graphc.typing import TensorLike
 
 __all__ = ["dynamic_slice", "dynamic_update_slice"]
 
@@ -120,7 +121,7 @@ DYNAMIC_SLICE = OpDef(
 
 
 def dynamic_slice(
-    x: Any, starts: Sequence[Any], sizes: Sequence[Dim], *, name: str | None = None
+    x: TensorLike, starts: Sequence[TensorLike], sizes: Sequence[Dim], *, name: str | None = None
 ) -> Tensor:
     """The window of `x` of `sizes` at `starts`, which the graph may compute.
 
@@ -209,7 +210,7 @@ DYNAMIC_UPDATE_SLICE = OpDef(
 
 
 def dynamic_update_slice(
-    x: Any, update: Any, starts: Sequence[Any], *, name: str | None = None
+    x: TensorLike, update: TensorLike, starts: Sequence[TensorLike], *, name: str | None = None
 ) -> Tensor:
     """`x` with `update` in the place of its window at `starts`, which the graph may compute.
 

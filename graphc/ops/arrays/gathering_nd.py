@@ -20,6 +20,7 @@ from graphc.ops.core.cost_rules import picks
 from graphc.ops.core.emit import convert, emit_one
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.ranges import in_range
+from graphc.typing import TensorLike
 
 __all__ = ["gather_nd"]
 
@@ -120,8 +121,8 @@ def vector_axes(op: str, indices: Tensor, batch_dims: int) -> Axes:
 
 
 def gather_nd(
-    x: Any,
-    indices: Any,
+    x: TensorLike,
+    indices: TensorLike,
     batch_dims: int = 0,
     mode: str | None = None,
     *,

@@ -11,6 +11,7 @@ from graphc.ir.dtypes import INT32
 from graphc.ir.node import Tensor
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import constant, convert
+from graphc.typing import TensorLike
 
 __all__ = ["diag_indices", "tril_indices", "tril_indices_from", "triu_indices", "triu_indices_from"]
 
@@ -37,7 +38,7 @@ def triu_indices(rows: int, k: int = 0, columns: int | None = None) -> Pair:
     return _pair(np.triu_indices(rows, k, columns))
 
 
-def tril_indices_from(x: Any, k: int = 0) -> Pair:
+def tril_indices_from(x: TensorLike, k: int = 0) -> Pair:
     """`tril_indices` of a matrix of known sizes.
 
     Raises:
@@ -48,7 +49,7 @@ def tril_indices_from(x: Any, k: int = 0) -> Pair:
     return tril_indices(*_sizes("tril_indices_from", x, k))
 
 
-def triu_indices_from(x: Any, k: int = 0) -> Pair:
+def triu_indices_from(x: TensorLike, k: int = 0) -> Pair:
     """`triu_indices` of a matrix of known sizes.
 
     Raises:

@@ -45,6 +45,7 @@ from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import summed, wide, wide_integer
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.arithmetic import remainder
+from graphc.typing import TensorLike
 
 __all__ = ["scatter_add", "take"]
 
@@ -132,8 +133,8 @@ TAKE = OpDef(
 
 
 def take(
-    x: Any,
-    indices: Any,
+    x: TensorLike,
+    indices: TensorLike,
     axis: int | None = 0,
     mode: str | None = None,
     *,
@@ -275,9 +276,9 @@ SCATTER_ADD = OpDef(
 
 
 def scatter_add(
-    operand: Any,
-    indices: Any,
-    updates: Any,
+    operand: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
     axis: int = 0,
     mode: str = "drop",
     *,

@@ -23,6 +23,7 @@ from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import moves_only, picks
 from graphc.ops.core.emit import convert, emit, emit_one, promote_operands
 from graphc.ops.core.layout_rules import SUM, moves, replicated
+from graphc.typing import TensorLike
 
 __all__ = ["concat", "concatenate", "split"]
 
@@ -137,7 +138,9 @@ SPLIT = OpDef(
 )
 
 
-def concatenate(tensors: Sequence[Any], axis: int | None = 0, *, name: str | None = None) -> Tensor:
+def concatenate(
+    tensors: Sequence[TensorLike], axis: int | None = 0, *, name: str | None = None
+) -> Tensor:
     """The tensors joined along `axis`; dtypes promote. `axis` None ravels them first.
 
     Raises:
@@ -167,7 +170,7 @@ def several(op: str, tensors: Sequence[Any]) -> list[Tensor]:
 
 
 def split(
-    x: Any, sections_or_sizes: Any, axis: int = 0, *, name: str | None = None
+    x: TensorLike, sections_or_sizes: int | Sequence[Dim], axis: int = 0, *, name: str | None = None
 ) -> tuple[Tensor, ...]:
     """`x` cut along `axis`: into a number of equal pieces, or into pieces of given sizes.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphc.ir.node import Tensor
 from graphc.ops.arrays.indexing import scatter_add
 from graphc.ops.arrays.scattering_nd import scatter_at, updates_for
@@ -11,14 +9,15 @@ from graphc.ops.arrays.shape import broadcast_to, expand_dims, moveaxis
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.checks import known_alike
 from graphc.ops.core.emit import convert
+from graphc.typing import TensorLike
 
 __all__ = ["put_along_axis", "scatter"]
 
 
 def scatter(
-    operand: Any,
-    indices: Any,
-    updates: Any,
+    operand: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
     axis: int = 0,
     op: str = "set",
     mode: str = "drop",
@@ -49,9 +48,9 @@ def scatter(
 
 
 def put_along_axis(
-    operand: Any,
-    indices: Any,
-    updates: Any,
+    operand: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
     axis: int = -1,
     op: str = "set",
     mode: str = "drop",

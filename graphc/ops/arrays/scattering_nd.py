@@ -24,6 +24,7 @@ from graphc.ops.core.cost_rules import times_operand
 from graphc.ops.core.emit import convert, emit_one, promote_types, to_dtype
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import wide
+from graphc.typing import TensorLike
 
 __all__ = ["scatter_nd"]
 
@@ -280,9 +281,9 @@ def updates_for(op: str, target: Tensor, updates: Any) -> Tensor:
 
 
 def scatter_nd(
-    operand: Any,
-    indices: Any,
-    updates: Any,
+    operand: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
     op: str = "set",
     batch_dims: int = 0,
     mode: str = "drop",

@@ -29,6 +29,7 @@ from graphc.ops.core.checks import as_dims, insertion_axis, refuse
 from graphc.ops.core.cost_rules import free, moves_only
 from graphc.ops.core.emit import convert, emit_one
 from graphc.ops.core.layout_rules import local_dims, moves
+from graphc.typing import ShapeLike, TensorLike
 
 __all__ = [
     "broadcast_to",
@@ -129,7 +130,7 @@ RESHAPE = OpDef(
 )
 
 
-def reshape(x: Any, shape: Any, *, name: str | None = None) -> Tensor:
+def reshape(x: TensorLike, shape: ShapeLike, *, name: str | None = None) -> Tensor:
     """The elements of `x`, in row-major order, under `shape`. All dtypes.
 
     Args:
@@ -172,12 +173,12 @@ def _rest(x: Tensor, known: Shape, shape: Shape) -> Dim:
     return (total // common) // (divisor // common)
 
 
-def ravel(x: Any, *, name: str | None = None) -> Tensor:
+def ravel(x: TensorLike, *, name: str | None = None) -> Tensor:
     """`x` as one axis, in row-major order. All dtypes. Source: numpy.ravel."""
     return reshape(x, (-1,), name=name)
 
 
-def flatten(x: Any, start_axis: int = 0, *, name: str | None = None) -> Tensor:
+def flatten(x: TensorLike, start_axis: int = 0, *, name: str | None = None) -> Tensor:
     """`x` with the axes from `start_axis` on merged into one; `start_axis=1` keeps the batch.
 
     Raises:
@@ -188,7 +189,7 @@ def flatten(x: Any, start_axis: int = 0, *, name: str | None = None) -> Tensor:
     return reshape(x, (*x.type.shape[:axis], product(x.type.shape[axis:])), name=name)
 
 
-def expand_dims(x: Any, axis: int | Sequence[int], *, name: str | None = None) -> Tensor:
+def expand_dims(x: TensorLike, axis: int | Sequence[int], *, name: str | None = None) -> Tensor:
     """`x` with axes of size 1 at the places `axis` of the result. Source: numpy.expand_dims."""
     x = convert(x)
     wanted = list(axis) if isinstance(axis, Iterable) else [axis]
@@ -200,7 +201,9 @@ def expand_dims(x: Any, axis: int | Sequence[int], *, name: str | None = None) -
     return reshape(x, tuple(1 if i in new else next(dims) for i in range(rank)), name=name)
 
 
-def squeeze(x: Any, axis: int | Sequence[int] | None = None, *, name: str | None = None) -> Tensor:
+def squeeze(
+    x: TensorLike, axis: int | Sequence[int] | None = None, *, name: str | None = None
+) -> Tensor:
     """`x` without the axes `axis`, which have size 1; by default without all such axes.
 
     Raises:
@@ -246,7 +249,9 @@ TRANSPOSE = OpDef(
 )
 
 
-def transpose(x: Any, axes: Sequence[int] | None = None, *, name: str | None = None) -> Tensor:
+def transpose(
+    x: TensorLike, axes: Sequence[int] | None = None, *, name: str | None = None
+) -> Tensor:
     """`x` with its axes in the order `axes`, reversed by default.
 
     Raises:
@@ -264,7 +269,7 @@ def transpose(x: Any, axes: Sequence[int] | None = None, *, name: str | None = N
 permute_dims = transpose
 
 
-def swapaxes(x: Any, axis1: int, axis2: int, *, name: str | None = None) -> Tensor:
+def swapaxes(x: TensorLike, axis1: int, axis2: int, *, name: str | None = None) -> Tensor:
     """`x` with two axes exchanged. Source: numpy.swapaxes."""
     x = convert(x)
     a, b = normalize_axis("Transpose", x, axis1), normalize_axis("Transpose", x, axis2)
@@ -274,7 +279,7 @@ def swapaxes(x: Any, axis1: int, axis2: int, *, name: str | None = None) -> Tens
 
 
 def moveaxis(
-    x: Any,
+    x: TensorLike,
     source: int | Sequence[int],
     destination: int | Sequence[int],
     *,
@@ -358,7 +363,7 @@ BROADCAST_TO = OpDef(
 )
 
 
-def broadcast_to(x: Any, shape: Any, *, name: str | None = None) -> Tensor:
+def broadcast_to(x: TensorLike, shape: ShapeLike, *, name: str | None = None) -> Tensor:
     """`x` repeated along new leading axes and along axes of size 1, to `shape`.
 
     Raises:
@@ -370,7 +375,7 @@ def broadcast_to(x: Any, shape: Any, *, name: str | None = None) -> Tensor:
     return emit_one(BROADCAST_TO, (convert(x),), name, shape=dims)
 
 
-def tile(x: Any, reps: int | Sequence[int], *, name: str | None = None) -> Tensor:
+def tile(x: TensorLike, reps: int | Sequence[int], *, name: str | None = None) -> Tensor:
     """`x` laid side by side `reps[i]` times along axis i. Source: numpy.tile."""
     x = convert(x)
     times = as_dims("BroadcastTo", reps)

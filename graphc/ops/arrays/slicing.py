@@ -22,6 +22,7 @@ from graphc.ops.core.checks import as_dims, is_static, refuse
 from graphc.ops.core.cost_rules import moves_only, picks
 from graphc.ops.core.emit import CONSTANT, convert, emit_one, to_dtype
 from graphc.ops.core.layout_rules import SUM, local_dims, moves, replicated
+from graphc.typing import TensorLike
 
 __all__ = ["flip", "pad"]
 
@@ -247,10 +248,10 @@ def pad_with(
 
 
 def pad(
-    x: Any,
-    pad_width: Any,
+    x: TensorLike,
+    pad_width: TensorLike,
     mode: str = "constant",
-    constant_values: Any = 0,
+    constant_values: TensorLike = 0,
     *,
     name: str | None = None,
 ) -> Tensor:
@@ -347,7 +348,9 @@ REVERSE = OpDef(
 )
 
 
-def flip(x: Any, axis: int | Sequence[int] | None = None, *, name: str | None = None) -> Tensor:
+def flip(
+    x: TensorLike, axis: int | Sequence[int] | None = None, *, name: str | None = None
+) -> Tensor:
     """`x` backwards along `axis`, by default along all axes. Source: numpy.flip."""
     x = convert(x)
     return emit_one(REVERSE, (x,), name, axes=normalize_axes("Reverse", x, axis))

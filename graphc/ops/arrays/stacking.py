@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from jax import lax
@@ -19,6 +18,7 @@ from graphc.ops.core.checks import insertion_axis
 from graphc.ops.core.cost_rules import moves_only
 from graphc.ops.core.emit import convert, emit, emit_one
 from graphc.ops.core.layout_rules import SUM, moves, replicated
+from graphc.typing import TensorLike
 
 __all__ = ["stack", "unstack"]
 
@@ -112,7 +112,7 @@ UNSTACK = OpDef(
 )
 
 
-def stack(tensors: Sequence[Any], axis: int = 0, *, name: str | None = None) -> Tensor:
+def stack(tensors: Sequence[TensorLike], axis: int = 0, *, name: str | None = None) -> Tensor:
     """The tensors, of one shape, side by side along a new axis; dtypes promote.
 
     Raises:
@@ -125,7 +125,7 @@ def stack(tensors: Sequence[Any], axis: int = 0, *, name: str | None = None) -> 
     return emit_one(STACK, xs, name, axis=insertion_axis("Stack", xs[0], axis, xs[0].ndim + 1))
 
 
-def unstack(x: Any, axis: int = 0, *, name: str | None = None) -> tuple[Tensor, ...]:
+def unstack(x: TensorLike, axis: int = 0, *, name: str | None = None) -> tuple[Tensor, ...]:
     """The slices of `x` along `axis`, without that axis, whose size is known.
 
     Raises:

@@ -16,6 +16,7 @@ from graphc.ops.arrays.stacking import stack
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.checks import refuse, same_shape
 from graphc.ops.core.emit import convert
+from graphc.typing import TensorTree
 
 __all__ = ["associative_scan"]
 
@@ -23,7 +24,7 @@ Leaves = Sequence[Tensor]
 
 
 def associative_scan(
-    f: Callable[[Any, Any], Any], elems: Any, *, reverse: bool = False, axis: int = 0
+    f: Callable[[Any, Any], Any], elems: TensorTree, *, reverse: bool = False, axis: int = 0
 ) -> Any:
     """The totals of all elements up to each, for an associative `f`: e0, f(e0, e1), ...
 

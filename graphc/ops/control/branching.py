@@ -32,6 +32,7 @@ from graphc.ops.control.branch_bodies import thread_bodies
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, emit_node, graph_of, to_dtype
 from graphc.ops.elementwise.arithmetic import clip
+from graphc.typing import TensorLike, TensorTree
 
 __all__ = ["cond", "switch"]
 
@@ -237,10 +238,10 @@ SWITCH = OpDef(
 
 
 def cond(
-    predicate: Any,
+    predicate: TensorLike,
     true_fn: Callable[..., Any],
     false_fn: Callable[..., Any],
-    *args: Any,
+    *args: TensorTree,
     name: str | None = None,
 ) -> Any:
     """`true_fn(*args)` where `predicate` holds, else `false_fn(*args)`; only one of them runs.
@@ -273,7 +274,10 @@ def cond(
 
 
 def switch(
-    index: Any, branches: Sequence[Callable[..., Any]], *args: Any, name: str | None = None
+    index: TensorLike,
+    branches: Sequence[Callable[..., Any]],
+    *args: TensorTree,
+    name: str | None = None,
 ) -> Any:
     """`branches[index](*args)`, the index brought into range; only that branch runs.
 

@@ -26,6 +26,7 @@ from graphc.ops.control.loops import infer_loop, layout_loop, prune_loop, thread
 from graphc.ops.control.scan_gradient import scan_gradient
 from graphc.ops.core.cost_rules import every_iteration
 from graphc.ops.core.emit import convert, emit_node, graph_of
+from graphc.typing import TensorTree
 
 __all__ = ["map_fn", "scan"]
 
@@ -95,8 +96,8 @@ SCAN = OpDef(
 
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
-    init: Any,
-    xs: Any = None,
+    init: TensorTree,
+    xs: TensorTree = None,
     *,
     length: Dim | None = None,
     reverse: bool = False,
@@ -186,7 +187,7 @@ def _body_results(out: Any, init_tree: Any) -> tuple[list[Any], list[Any], Any]:
     return leaves, y_leaves, y_tree
 
 
-def map_fn(f: Callable[[Any], Any], xs: Any, *, name: str | None = None) -> Any:
+def map_fn(f: Callable[[Any], Any], xs: TensorTree, *, name: str | None = None) -> Any:
     """Applies `f` to each slice of `xs` along their leading axis, one after the other, and stacks
     the results.
 

@@ -37,6 +37,7 @@ from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import every_iteration
 from graphc.ops.core.emit import constant, convert, dim_value, emit_node, graph_of, to_dtype
 from graphc.ops.elementwise.comparison import less, logical_and, not_equal
+from graphc.typing import TensorLike, TensorTree
 
 __all__ = ["fori_loop", "while_loop"]
 
@@ -199,7 +200,7 @@ WHILE = OpDef(
 def while_loop(
     cond: Callable[[Any], Any],
     body: Callable[[Any], Any],
-    init: Any,
+    init: TensorTree,
     *,
     max_trip_count: Dim | None = None,
     name: str | None = None,
@@ -295,10 +296,10 @@ def _check_nest(before: Any, after: Any) -> None:
 
 
 def fori_loop(
-    lower: Any,
-    upper: Any,
+    lower: TensorLike,
+    upper: TensorLike,
     body: Callable[[Tensor, Any], Any],
-    init: Any,
+    init: TensorTree,
     *,
     max_trip_count: Dim | None = None,
     name: str | None = None,

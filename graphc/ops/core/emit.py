@@ -45,6 +45,7 @@ from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.ops.core.cost_rules import free, moves_only
 from graphc.ops.core.layout_rules import SUM, elementwise, replicated
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["cast", "constant"]
 
@@ -177,7 +178,9 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
         raise
 
 
-def constant(value: Any, dtype: Any = None, *, name: str | None = None) -> Tensor:
+def constant(
+    value: TensorLike, dtype: DTypeLike | None = None, *, name: str | None = None
+) -> Tensor:
     """A tensor that holds `value` (a number, nested lists, or an array; copied).
 
     Python numbers get JAX's default dtypes (int32, float32, complex64), and so do NumPy's scalars
@@ -213,7 +216,7 @@ def dim_value(dim: Dim, dtype: Any = INT32) -> Tensor:
     return emit_one(DIM_VALUE, (), dim=dim, dtype=as_dtype(dtype))
 
 
-def cast(x: Any, dtype: Any, *, name: str | None = None) -> Tensor:
+def cast(x: TensorLike, dtype: DTypeLike, *, name: str | None = None) -> Tensor:
     """`x` converted to `dtype`; complex to real drops the imaginary part."""
     wanted = as_dtype(dtype)
     tensor = convert(x)

@@ -22,16 +22,17 @@ from graphc.ops.draws.random_parametric import RANDOM_PERMUTATION
 from graphc.ops.elementwise.transcendental import log
 from graphc.ops.reductions.axiswise import argmax
 from graphc.ops.reductions.sorting import top_k
+from graphc.typing import Seed, ShapeLike, TensorLike
 
 __all__ = ["categorical", "choice", "permutation", "shuffle"]
 
 
 def categorical(
-    logits: Any,
+    logits: TensorLike,
     axis: int = -1,
-    shape: Any = None,
+    shape: ShapeLike | None = None,
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Classes, each with a probability proportional to the exponential of its logit.
@@ -75,7 +76,9 @@ def _count(x: Any) -> Dim | None:
     return as_dims("choice", x)[0] if isinstance(x, (int, np.integer, DimExpr)) else None
 
 
-def permutation(x: Any, axis: int = 0, *, seed: Any = None, name: str | None = None) -> Tensor:
+def permutation(
+    x: TensorLike, axis: int = 0, *, seed: Seed = None, name: str | None = None
+) -> Tensor:
     """`x` in random order along an axis, each order as likely as another.
 
     Args:
@@ -98,19 +101,19 @@ def permutation(x: Any, axis: int = 0, *, seed: Any = None, name: str | None = N
     return take(tensor, order, place)
 
 
-def shuffle(x: Any, axis: int = 0, *, seed: Any = None, name: str | None = None) -> Tensor:
+def shuffle(x: TensorLike, axis: int = 0, *, seed: Seed = None, name: str | None = None) -> Tensor:
     """A tensor in random order along an axis: `permutation`; nothing changes in place."""
     return permutation(convert(x), axis, seed=seed, name=name)
 
 
 def choice(
-    a: Any,
-    shape: Any = (),
+    a: TensorLike,
+    shape: ShapeLike = (),
     replace: bool = True,
-    p: Any = None,
+    p: TensorLike | None = None,
     axis: int = 0,
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Elements chosen at random.

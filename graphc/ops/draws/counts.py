@@ -19,6 +19,7 @@ from graphc.ops.draws.random_parametric import RANDOM_BINOMIAL, RANDOM_MULTINOMI
 from graphc.ops.elementwise.arithmetic import divide, maximum
 from graphc.ops.elementwise.rounding import ceil
 from graphc.ops.elementwise.transcendental import log, log1p
+from graphc.typing import DTypeLike, Seed, ShapeLike, TensorLike
 
 __all__ = ["binomial", "geometric", "multinomial", "rademacher"]
 
@@ -34,12 +35,12 @@ def _trials(op: str, n: Any, p: Any) -> tuple[Tensor, Tensor]:
 
 
 def binomial(
-    n: Any,
-    p: Any,
-    shape: Any = None,
-    dtype: Any = "int32",
+    n: TensorLike,
+    p: TensorLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = "int32",
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """How many of `n` trials succeed, each with probability `p`.
@@ -65,12 +66,12 @@ def binomial(
 
 
 def multinomial(
-    n: Any,
-    p: Any,
-    shape: Any = None,
-    dtype: Any = "int32",
+    n: TensorLike,
+    p: TensorLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = "int32",
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """How many of `n` trials give each class.
@@ -100,11 +101,11 @@ def multinomial(
 
 
 def geometric(
-    p: Any,
-    shape: Any = None,
-    dtype: Any = "int32",
+    p: TensorLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = "int32",
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Which trial is the first to succeed, counted from 1, each with probability `p`.
@@ -129,7 +130,7 @@ def geometric(
 
 
 def rademacher(
-    shape: Any, dtype: Any = "int32", *, seed: Any = None, name: str | None = None
+    shape: ShapeLike, dtype: DTypeLike = "int32", *, seed: Seed = None, name: str | None = None
 ) -> Tensor:
     """1 or -1, one as likely as the other. Source: jax.random.rademacher."""
     heads = bernoulli(0.5, shape, seed=seed, name=name)

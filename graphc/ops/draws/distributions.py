@@ -25,6 +25,7 @@ from graphc.ops.elementwise.transcendental import exp, log, log1p, sigmoid, tan
 from graphc.ops.matrices.factorization import cholesky
 from graphc.ops.matrices.matrix_product import matmul
 from graphc.ops.numpy_api.rearranging import broadcast_shapes
+from graphc.typing import DTypeLike, Seed, ShapeLike, TensorLike
 
 __all__ = [
     "beta",
@@ -45,12 +46,12 @@ __all__ = [
 
 
 def randint(
-    shape: Any,
+    shape: ShapeLike,
     minval: int,
     maxval: int,
-    dtype: Any = "int32",
+    dtype: DTypeLike = "int32",
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Integers spread evenly over [minval, maxval): `uniform` of an integer dtype.
@@ -80,11 +81,11 @@ def limits(dtype: Any) -> Any:
 
 
 def exponential(
-    shape: Any,
-    scale: Any = 1.0,
-    dtype: Any = "float32",
+    shape: ShapeLike,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Numbers of the exponential distribution with mean `scale`.
@@ -102,12 +103,12 @@ def exponential(
 
 
 def gumbel(
-    shape: Any,
-    loc: Any = 0.0,
-    scale: Any = 1.0,
-    dtype: Any = "float32",
+    shape: ShapeLike,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Numbers of the Gumbel distribution with mode `loc`; arguments as in `normal`.
@@ -118,12 +119,12 @@ def gumbel(
 
 
 def logistic(
-    shape: Any,
-    loc: Any = 0.0,
-    scale: Any = 1.0,
-    dtype: Any = "float32",
+    shape: ShapeLike,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Numbers of the logistic distribution with mean `loc`; arguments as in `normal`.
@@ -135,12 +136,12 @@ def logistic(
 
 
 def laplace(
-    shape: Any,
-    loc: Any = 0.0,
-    scale: Any = 1.0,
-    dtype: Any = "float32",
+    shape: ShapeLike,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Numbers of the Laplace distribution with mean `loc`; arguments as in `normal`.
@@ -153,12 +154,12 @@ def laplace(
 
 
 def cauchy(
-    shape: Any,
-    loc: Any = 0.0,
-    scale: Any = 1.0,
-    dtype: Any = "float32",
+    shape: ShapeLike,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Numbers of the Cauchy distribution with mode `loc`; arguments as in `normal`.
@@ -170,12 +171,12 @@ def cauchy(
 
 
 def lognormal(
-    shape: Any,
-    mean: Any = 0.0,
-    sigma: Any = 1.0,
-    dtype: Any = "float32",
+    shape: ShapeLike,
+    mean: TensorLike = 0.0,
+    sigma: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Numbers whose logarithms are those of `normal(shape, mean, sigma)`.
@@ -205,7 +206,12 @@ def fitting(op: str, shape: Any, *parameters: Any) -> Shape:
 
 
 def gamma(
-    alpha: Any, scale: Any = 1.0, shape: Any = None, *, seed: Any = None, name: str | None = None
+    alpha: TensorLike,
+    scale: TensorLike = 1.0,
+    shape: ShapeLike | None = None,
+    *,
+    seed: Seed = None,
+    name: str | None = None,
 ) -> Tensor:
     """Numbers of the gamma distribution.
 
@@ -227,7 +233,9 @@ def gamma(
     return placed(draw(RANDOM_GAMMA, (), (a,), seed, name, shape=sizes)[0], 0, scale)
 
 
-def chisquare(df: Any, shape: Any = None, *, seed: Any = None, name: str | None = None) -> Tensor:
+def chisquare(
+    df: TensorLike, shape: ShapeLike | None = None, *, seed: Seed = None, name: str | None = None
+) -> Tensor:
     """Numbers of the chi-square distribution of `df` degrees of freedom; see `gamma`.
 
     Source: numpy.random.Generator.chisquare.
@@ -236,7 +244,14 @@ def chisquare(df: Any, shape: Any = None, *, seed: Any = None, name: str | None 
     return gamma(0.5 * degrees, 2.0, shape, seed=seed, name=name)
 
 
-def beta(a: Any, b: Any, shape: Any = None, *, seed: Any = None, name: str | None = None) -> Tensor:
+def beta(
+    a: TensorLike,
+    b: TensorLike,
+    shape: ShapeLike | None = None,
+    *,
+    seed: Seed = None,
+    name: str | None = None,
+) -> Tensor:
     """Numbers of the beta distribution of positive `a` and `b`, with gradients as in `gamma`.
 
     Args:
@@ -258,7 +273,7 @@ def beta(a: Any, b: Any, shape: Any = None, *, seed: Any = None, name: str | Non
 
 
 def dirichlet(
-    alpha: Any, shape: Any = None, *, seed: Any = None, name: str | None = None
+    alpha: TensorLike, shape: ShapeLike | None = None, *, seed: Seed = None, name: str | None = None
 ) -> Tensor:
     """Vectors of the Dirichlet distribution: shares that add up to 1, with gradients.
 
@@ -283,7 +298,9 @@ def dirichlet(
     return softmax(logs, -1)
 
 
-def student_t(df: Any, shape: Any = None, *, seed: Any = None, name: str | None = None) -> Tensor:
+def student_t(
+    df: TensorLike, shape: ShapeLike | None = None, *, seed: Seed = None, name: str | None = None
+) -> Tensor:
     """Numbers of Student's t distribution of `df` degrees of freedom; see `gamma`.
 
     Source: numpy.random.Generator.standard_t.
@@ -298,11 +315,11 @@ def student_t(df: Any, shape: Any = None, *, seed: Any = None, name: str | None 
 
 
 def poisson(
-    rate: Any,
-    shape: Any = None,
-    dtype: Any = "int32",
+    rate: TensorLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = "int32",
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Integers of the Poisson distribution with mean `rate`, not negative.
@@ -325,7 +342,12 @@ def poisson(
 
 
 def multivariate_normal(
-    mean: Any, cov: Any, shape: Any = None, *, seed: Any = None, name: str | None = None
+    mean: TensorLike,
+    cov: TensorLike,
+    shape: ShapeLike | None = None,
+    *,
+    seed: Seed = None,
+    name: str | None = None,
 ) -> Tensor:
     """Vectors of the normal distribution of several variables, with gradients.
 

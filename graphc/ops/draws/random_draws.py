@@ -28,6 +28,7 @@ from graphc.ops.draws.random_keys import HASH, KEY, as_jax_key, check_key, rando
 from graphc.ops.elementwise.arithmetic import maximum
 from graphc.ops.elementwise.comparison import where
 from graphc.ops.structure.state import stop_gradient
+from graphc.typing import DTypeLike, Seed, ShapeLike, TensorLike
 
 __all__ = ["bernoulli", "dropout", "normal", "truncated_normal", "uniform"]
 
@@ -233,12 +234,12 @@ DROPOUT = OpDef(
 
 
 def normal(
-    shape: Any,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
-    dtype: Any = "float32",
+    shape: ShapeLike,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Normal numbers, drawn anew in every run.
@@ -253,12 +254,12 @@ def normal(
 
 
 def truncated_normal(
-    shape: Any,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
-    dtype: Any = "float32",
+    shape: ShapeLike,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Normal numbers no further than 2 `stddev` from `mean`, drawn anew in every run.
@@ -270,12 +271,12 @@ def truncated_normal(
 
 
 def uniform(
-    shape: Any,
+    shape: ShapeLike,
     minval: float = 0.0,
     maxval: float = 1.0,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Numbers spread evenly over [minval, maxval), drawn anew in every run.
@@ -305,7 +306,11 @@ def uniform(
 
 
 def bernoulli(
-    p: Any = 0.5, shape: Any = None, *, seed: Any = None, name: str | None = None
+    p: TensorLike = 0.5,
+    shape: ShapeLike | None = None,
+    *,
+    seed: Seed = None,
+    name: str | None = None,
 ) -> Tensor:
     """True with probability `p`, each element by itself, drawn anew in every run.
 
@@ -322,7 +327,9 @@ def bernoulli(
     return draw(RANDOM_BERNOULLI, (), (probability,), seed, name, shape=sizes)[0]
 
 
-def dropout(x: Any, rate: Any, *, seed: Any = None, name: str | None = None) -> Tensor:
+def dropout(
+    x: TensorLike, rate: TensorLike, *, seed: Seed = None, name: str | None = None
+) -> Tensor:
     """`x` with each element set to 0 with probability `rate`, the others divided by 1 - rate.
 
     Args:

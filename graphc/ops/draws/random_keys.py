@@ -26,6 +26,7 @@ from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import moves_only, times_result
 from graphc.ops.core.emit import constant, convert, emit_one, graph_of, is_weak
 from graphc.ops.core.layout_rules import replicated
+from graphc.typing import Seed, TensorLike
 
 __all__ = ["fold_in", "random_key"]
 
@@ -172,7 +173,7 @@ RANDOM_BITS = OpDef(
 )
 
 
-def random_key(seed: Any = None, *, name: str | None = None) -> Tensor:
+def random_key(seed: Seed = None, *, name: str | None = None) -> Tensor:
     """A random key, u32[2], new in every run.
 
     Args:
@@ -196,7 +197,7 @@ def random_key(seed: Any = None, *, name: str | None = None) -> Tensor:
     return emit_one(RANDOM_KEY, (operand,), name=name)
 
 
-def fold_in(key: Any, data: Any, *, name: str | None = None) -> Tensor:
+def fold_in(key: TensorLike, data: TensorLike, *, name: str | None = None) -> Tensor:
     """A key made from `key` (u32[2]) and a number (int, or int32 scalar tensor)."""
     number = constant(data, INT32) if is_weak(data) else convert(data)
     return emit_one(FOLD_IN, (convert(key), number), name=name)

@@ -34,6 +34,7 @@ from graphc.ops.elementwise.powers import power, sqrt, square
 from graphc.ops.elementwise.transcendental import exp, log
 from graphc.ops.matrices.factorization import qr
 from graphc.ops.reductions.reduction import reduce_sum
+from graphc.typing import DTypeLike, Seed, ShapeLike, TensorLike
 
 __all__ = [
     "ball",
@@ -52,11 +53,11 @@ __all__ = [
 
 
 def rayleigh(
-    shape: Any,
-    scale: Any = 1.0,
-    dtype: Any = "float32",
+    shape: ShapeLike,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """The lengths of vectors of two normal numbers with standard deviation `scale`.
@@ -74,11 +75,11 @@ def rayleigh(
 
 
 def maxwell(
-    shape: Any,
-    scale: Any = 1.0,
-    dtype: Any = "float32",
+    shape: ShapeLike,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """The lengths of vectors of three normal numbers; arguments as in `rayleigh`.
@@ -94,7 +95,12 @@ def maxwell(
 
 
 def weibull(
-    a: Any, scale: Any = 1.0, shape: Any = None, *, seed: Any = None, name: str | None = None
+    a: TensorLike,
+    scale: TensorLike = 1.0,
+    shape: ShapeLike | None = None,
+    *,
+    seed: Seed = None,
+    name: str | None = None,
 ) -> Tensor:
     """Numbers of the Weibull distribution: exponential ones to the power 1 / a.
 
@@ -116,7 +122,9 @@ def weibull(
     return placed(power(even, divide(1.0, a)), 0, scale)
 
 
-def pareto(b: Any, shape: Any = None, *, seed: Any = None, name: str | None = None) -> Tensor:
+def pareto(
+    b: TensorLike, shape: ShapeLike | None = None, *, seed: Seed = None, name: str | None = None
+) -> Tensor:
     """Numbers from 1 on, above x with probability x^-b; `b` and `shape` as `a` in `weibull`.
 
     Source: jax.random.pareto; numpy.random.Generator.pareto gives them less 1.
@@ -127,12 +135,12 @@ def pareto(b: Any, shape: Any = None, *, seed: Any = None, name: str | None = No
 
 
 def triangular(
-    left: Any,
-    mode: Any,
-    right: Any,
-    shape: Any = None,
+    left: TensorLike,
+    mode: TensorLike,
+    right: TensorLike,
+    shape: ShapeLike | None = None,
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Numbers from `left` to `right`, the likelier the nearer they are to `mode`.
@@ -160,7 +168,12 @@ def triangular(
 
 
 def wald(
-    mean: Any, scale: Any = 1.0, shape: Any = None, *, seed: Any = None, name: str | None = None
+    mean: TensorLike,
+    scale: TensorLike = 1.0,
+    shape: ShapeLike | None = None,
+    *,
+    seed: Seed = None,
+    name: str | None = None,
 ) -> Tensor:
     """Numbers of the Wald, or inverse Gaussian, distribution.
 
@@ -178,7 +191,7 @@ def wald(
     mean, scale = promote_inexact(mean, scale)
     sizes = fitting("wald", shape, mean, scale)
     key = random_key(seed)
-    attrs = {"shape": sizes, "dtype": mean.dtype}
+    attrs: dict[str, Any] = {"shape": sizes, "dtype": mean.dtype}
     normals = emit_one(RANDOM_NORMAL, (fold_in(key, 0),), name, **attrs)
     even = emit_one(RANDOM_UNIFORM, (fold_in(key, 1),), **attrs)
     y = 0.5 * mean * square(normals) / scale
@@ -188,7 +201,12 @@ def wald(
 
 
 def f(
-    dfnum: Any, dfden: Any, shape: Any = None, *, seed: Any = None, name: str | None = None
+    dfnum: TensorLike,
+    dfden: TensorLike,
+    shape: ShapeLike | None = None,
+    *,
+    seed: Seed = None,
+    name: str | None = None,
 ) -> Tensor:
     """Numbers of the F distribution: the ratio of two chi-squares, each by its degrees of freedom.
 
@@ -211,7 +229,7 @@ def f(
 
 
 def generalized_normal(
-    p: Any, shape: Any = None, *, seed: Any = None, name: str | None = None
+    p: TensorLike, shape: ShapeLike | None = None, *, seed: Seed = None, name: str | None = None
 ) -> Tensor:
     """Numbers x with a density proportional to exp(-|x|^p); `p`, `shape` as `a` in `weibull`.
 
@@ -236,10 +254,10 @@ def _generalized_normal(p: Tensor, sizes: Shape, key: Tensor, name: str | None) 
 def ball(
     d: int,
     p: float = 2.0,
-    shape: Any = (),
-    dtype: Any = "float32",
+    shape: ShapeLike = (),
+    dtype: DTypeLike = "float32",
     *,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Points spread evenly over the unit ball of the p-norm in `d` dimensions.
@@ -278,7 +296,12 @@ def ball(
 
 
 def orthogonal(
-    n: int, shape: Any = (), dtype: Any = "float32", *, seed: Any = None, name: str | None = None
+    n: int,
+    shape: ShapeLike = (),
+    dtype: DTypeLike = "float32",
+    *,
+    seed: Seed = None,
+    name: str | None = None,
 ) -> Tensor:
     """Orthogonal matrices, each rotation or reflection as likely as another.
 

@@ -27,6 +27,7 @@ from graphc.ops.core.emit import convert
 from graphc.ops.core.layout_rules import map_axis
 from graphc.ops.core.precision import shifted
 from graphc.ops.elementwise.arithmetic import minimum
+from graphc.typing import TensorLike
 
 __all__ = ["elu", "gelu", "leaky_relu", "log_softmax", "relu", "relu6", "silu", "softmax"]
 
@@ -92,12 +93,12 @@ def _zero(x: Array) -> Any:
     gradient=_relu_gradient,
     fold=lambda x: np.maximum(x, _zero(x)),
 )
-def relu(x: Any, *, name: str | None = None) -> Given:
+def relu(x: TensorLike, *, name: str | None = None) -> Given:
     """max(x, 0), elementwise; its derivative at 0 is 0. Integer and floating dtypes."""
     return (convert(x),)
 
 
-def relu6(x: Any, *, name: str | None = None) -> Tensor:
+def relu6(x: TensorLike, *, name: str | None = None) -> Tensor:
     """min(max(x, 0), 6), elementwise. Real dtypes."""
     return minimum(relu(x), 6, name=name)
 
@@ -112,7 +113,7 @@ def relu6(x: Any, *, name: str | None = None) -> Tensor:
     fold=lambda x, *, alpha: np.where(x >= _zero(x), x, x.dtype.type(alpha) * x),
     cost=times_result(2),
 )
-def leaky_relu(x: Any, alpha: float = 0.01, *, name: str | None = None) -> Given:
+def leaky_relu(x: TensorLike, alpha: float = 0.01, *, name: str | None = None) -> Given:
     """x where it is at least 0, `alpha` * x elsewhere. Floating dtypes.
 
     Source: Maas et al., Rectifier nonlinearities improve neural network acoustic models, 2013.
@@ -133,7 +134,7 @@ def leaky_relu(x: Any, alpha: float = 0.01, *, name: str | None = None) -> Given
     ),
     cost=times_result(3),
 )
-def elu(x: Any, alpha: float = 1.0, *, name: str | None = None) -> Given:
+def elu(x: TensorLike, alpha: float = 1.0, *, name: str | None = None) -> Given:
     """x where it is positive, `alpha` * (exp(x) - 1) elsewhere. Floating dtypes.
 
     Source: Clevert, Unterthiner & Hochreiter, 2016, arXiv:1511.07289.
@@ -150,7 +151,7 @@ def elu(x: Any, alpha: float = 1.0, *, name: str | None = None) -> Given:
     gradient=_silu_gradient,
     cost=times_result(4),
 )
-def silu(x: Any, *, name: str | None = None) -> Given:
+def silu(x: TensorLike, *, name: str | None = None) -> Given:
     """x * sigmoid(x), elementwise (swish). Floating dtypes.
 
     Source: Hendrycks & Gimpel, 2016, arXiv:1606.08415.
@@ -168,7 +169,7 @@ def silu(x: Any, *, name: str | None = None) -> Given:
     gradient=_gelu_gradient,
     cost=times_result(8),
 )
-def gelu(x: Any, *, approximate: bool = True, name: str | None = None) -> Given:
+def gelu(x: TensorLike, *, approximate: bool = True, name: str | None = None) -> Given:
     """x times the normal distribution function of x, elementwise. Floating dtypes.
 
     Args:
@@ -221,7 +222,7 @@ def _log_softmax_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoi
     layout=_along_axis,
     cost=times_operand(5),
 )
-def softmax(x: Any, axis: int = -1, *, name: str | None = None) -> Given:
+def softmax(x: TensorLike, axis: int = -1, *, name: str | None = None) -> Given:
     """exp(x) divided by its sum along `axis`, in the shape of `x`. The maximum is subtracted first.
     Floating dtypes."""
     x = convert(x)
@@ -238,7 +239,7 @@ def softmax(x: Any, axis: int = -1, *, name: str | None = None) -> Given:
     layout=_along_axis,
     cost=times_operand(5),
 )
-def log_softmax(x: Any, axis: int = -1, *, name: str | None = None) -> Given:
+def log_softmax(x: TensorLike, axis: int = -1, *, name: str | None = None) -> Given:
     """The logarithm of `softmax(x, axis)`, in the shape of `x`. Floating dtypes."""
     x = convert(x)
     return Operands(x, axis=normalize_axis("LogSoftmax", x, axis))

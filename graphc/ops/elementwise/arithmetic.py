@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from jax import lax
@@ -30,6 +30,7 @@ from graphc.ops.core.cost_rules import times_result
 from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator, record
 from graphc.ops.core.emit import convert, promote_inexact, promote_operands, to_dtype
 from graphc.ops.core.layout_rules import additive, linear_in
+from graphc.typing import TensorLike
 
 __all__ = [
     "abs",
@@ -121,7 +122,7 @@ def _extremum(
     fold=np.add,
     commutative=True,
 )
-def add(x: Any, y: Any, *, name: str | None = None) -> Given:
+def add(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x + y with broadcasting and dtype promotion; `or` of bools.
 
     Raises:
@@ -139,7 +140,7 @@ def add(x: Any, y: Any, *, name: str | None = None) -> Given:
     layout=additive,
     fold=np.subtract,
 )
-def subtract(x: Any, y: Any, *, name: str | None = None) -> Given:
+def subtract(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x - y with broadcasting and dtype promotion.
 
     Raises:
@@ -159,7 +160,7 @@ def subtract(x: Any, y: Any, *, name: str | None = None) -> Given:
     fold=np.multiply,
     commutative=True,
 )
-def multiply(x: Any, y: Any, *, name: str | None = None) -> Given:
+def multiply(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x * y with broadcasting and dtype promotion; `and` of bools.
 
     Raises:
@@ -176,7 +177,7 @@ def multiply(x: Any, y: Any, *, name: str | None = None) -> Given:
     layout=linear_in(0),
     fold=np.divide,
 )
-def divide(x: Any, y: Any, *, name: str | None = None) -> Given:
+def divide(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x / y with broadcasting and dtype promotion; integers give float32.
 
     Raises:
@@ -192,7 +193,7 @@ def divide(x: Any, y: Any, *, name: str | None = None) -> Given:
     differentiable=False,
     fold=_not_by_zero(np.floor_divide),
 )
-def floor_divide(x: Any, y: Any, *, name: str | None = None) -> Given:
+def floor_divide(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x // y, rounded down, with broadcasting and dtype promotion; real dtypes, not bool."""
     return promote_operands(x, y)
 
@@ -204,13 +205,13 @@ def floor_divide(x: Any, y: Any, *, name: str | None = None) -> Given:
     gradient=_remainder_gradient,
     fold=_not_by_zero(np.remainder),
 )
-def remainder(x: Any, y: Any, *, name: str | None = None) -> Given:
+def remainder(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x % y with the sign of y, with broadcasting and dtype promotion; real dtypes, not bool."""
     return promote_operands(x, y)
 
 
 @_extremum("Maximum", lax.max, np.maximum, greatest=True)
-def maximum(x: Any, y: Any, *, name: str | None = None) -> Given:
+def maximum(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """The greater of x and y, elementwise with broadcasting; NaN where either is NaN.
 
     Equal operands get half of the adjoint each.
@@ -219,7 +220,7 @@ def maximum(x: Any, y: Any, *, name: str | None = None) -> Given:
 
 
 @_extremum("Minimum", lax.min, np.minimum, greatest=False)
-def minimum(x: Any, y: Any, *, name: str | None = None) -> Given:
+def minimum(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """The smaller of x and y, elementwise with broadcasting; NaN where either is NaN.
 
     Equal operands get half of the adjoint each.
@@ -252,7 +253,13 @@ def _clip_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
     fold=lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi),
     cost=times_result(2),
 )
-def clip(x: Any, lo: Any = None, hi: Any = None, *, name: str | None = None) -> Given:
+def clip(
+    x: TensorLike,
+    lo: TensorLike | None = None,
+    hi: TensorLike | None = None,
+    *,
+    name: str | None = None,
+) -> Given:
     """x limited to lo <= x <= hi, with broadcasting; None means no bound.
 
     At a bound no operand gets the adjoint, as in `jax.lax.clamp`.
@@ -262,10 +269,10 @@ def clip(x: Any, lo: Any = None, hi: Any = None, *, name: str | None = None) -> 
     """
     if lo is None and hi is None:
         refuse("Clip: no bound is given", error=AttributeValueError, hint="give lo, hi or both")
+    if lo is None:
+        return minimum(x, cast(TensorLike, hi), name=name)
     if hi is None:
         return maximum(x, lo, name=name)
-    if lo is None:
-        return minimum(x, hi, name=name)
     return promote_operands(x, lo, hi)
 
 
@@ -278,7 +285,7 @@ def clip(x: Any, lo: Any = None, hi: Any = None, *, name: str | None = None) -> 
     layout=additive,
     fold=np.negative,
 )
-def negative(x: Any, *, name: str | None = None) -> Given:
+def negative(x: TensorLike, *, name: str | None = None) -> Given:
     """-x, elementwise; numeric dtypes."""
     return (convert(x),)
 
@@ -310,7 +317,7 @@ def _abs_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     fold=np.absolute,
     dtypes="All dtypes.",
 )
-def absolute(x: Any, *, name: str | None = None) -> Given:
+def absolute(x: TensorLike, *, name: str | None = None) -> Given:
     """|x|, elementwise; real for complex x."""
     return (convert(x),)
 
@@ -318,7 +325,7 @@ def absolute(x: Any, *, name: str | None = None) -> Given:
 @elementwise_operator(
     "Sign", lax.sign, infer=infer_numeric, precision="follow", differentiable=False, fold=np.sign
 )
-def sign(x: Any, *, name: str | None = None) -> Given:
+def sign(x: TensorLike, *, name: str | None = None) -> Given:
     """-1, 0 or 1, elementwise; x / |x| for complex x."""
     return (convert(x),)
 

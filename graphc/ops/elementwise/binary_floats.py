@@ -19,6 +19,7 @@ from graphc.ops.core.emit import convert, emit, emit_one, promote_inexact
 from graphc.ops.core.layout_rules import elementwise
 from graphc.ops.core.precision import summed
 from graphc.ops.elementwise.floats import ldexp
+from graphc.typing import TensorLike
 
 __all__ = ["exp2", "frexp", "reduce_precision"]
 
@@ -35,7 +36,7 @@ def _exp2(x: Any) -> Any:
     derivative=lambda dy, x, y: dy * (y * math.log(2.0)),
     fold=lambda x: np.power(x.dtype.type(2), x),
 )
-def exp2(x: Any, *, name: str | None = None) -> Given:
+def exp2(x: TensorLike, *, name: str | None = None) -> Given:
     """2 to the power x, elementwise; integers give float32. Source: numpy.exp2."""
     return promote_inexact(x)
 
@@ -80,7 +81,7 @@ def _reduced_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     gradient=_reduced_gradient,
 )
 def reduce_precision(
-    x: Any, exponent_bits: int, mantissa_bits: int, *, name: str | None = None
+    x: TensorLike, exponent_bits: int, mantissa_bits: int, *, name: str | None = None
 ) -> Given:
     """`x` rounded to a float with fewer bits, in its dtype: (5, 10) is float16, (8, 7) bfloat16.
 
@@ -96,7 +97,7 @@ def reduce_precision(
     return Operands(convert(x), **attrs)
 
 
-def frexp(x: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+def frexp(x: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The mantissa (0.5 to 1, with the sign of `x`) and the exponent (int32) of `x`, elementwise.
 
     0, infinities and NaN are their own mantissa. Subnormal numbers give wrong results on devices

@@ -21,6 +21,7 @@ from graphc.ops.core.declaring import (
     record,
 )
 from graphc.ops.core.emit import convert, promote_operands
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["bitcast", "left_shift", "right_shift"]
 
@@ -43,7 +44,7 @@ def _shift(name: str, function: Callable[[Any, Any], Any], fold: np.ufunc) -> De
 
 
 @_shift("LeftShift", lax.shift_left, np.left_shift)
-def left_shift(x: Any, n: Any, *, name: str | None = None) -> Given:
+def left_shift(x: TensorLike, n: TensorLike, *, name: str | None = None) -> Given:
     """The bits of integers shifted left by `n`, elementwise with broadcasting.
 
     Raises:
@@ -53,7 +54,7 @@ def left_shift(x: Any, n: Any, *, name: str | None = None) -> Given:
 
 
 @_shift("RightShift", _right, np.right_shift)
-def right_shift(x: Any, n: Any, *, name: str | None = None) -> Given:
+def right_shift(x: TensorLike, n: TensorLike, *, name: str | None = None) -> Given:
     """The bits of integers shifted right by `n`, elementwise with broadcasting.
 
     Signed integers keep their sign.
@@ -92,7 +93,7 @@ def _infer_bitcast(ctx: InferContext, x: TensorType, *, dtype: DType) -> TensorT
     fold=lambda x, *, dtype: x.view(dtype),
     dtypes="Integer and floating dtypes.",
 )
-def bitcast(x: Any, dtype: Any, *, name: str | None = None) -> Given:
+def bitcast(x: TensorLike, dtype: DTypeLike, *, name: str | None = None) -> Given:
     """The bits of `x` read as another dtype of as many bits; of the shape of `x`.
 
     Raises:

@@ -26,6 +26,7 @@ from graphc.ops.core.broadcasting import (
 from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator, record
 from graphc.ops.core.emit import convert, promote_operands
 from graphc.ops.core.layout_rules import SUM, elementwise
+from graphc.typing import TensorLike
 
 __all__ = [
     "bitwise_and",
@@ -72,37 +73,37 @@ def _comparison(
 
 
 @_comparison("Equal", lax.eq, np.equal, ordered=False)
-def equal(x: Any, y: Any, *, name: str | None = None) -> Given:
+def equal(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x == y, elementwise with broadcasting and dtype promotion, as bool."""
     return promote_operands(x, y)
 
 
 @_comparison("NotEqual", lax.ne, np.not_equal, ordered=False)
-def not_equal(x: Any, y: Any, *, name: str | None = None) -> Given:
+def not_equal(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x != y, elementwise with broadcasting and dtype promotion, as bool."""
     return promote_operands(x, y)
 
 
 @_comparison("Less", lax.lt, np.less, ordered=True)
-def less(x: Any, y: Any, *, name: str | None = None) -> Given:
+def less(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x < y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
     return promote_operands(x, y)
 
 
 @_comparison("LessEqual", lax.le, np.less_equal, ordered=True)
-def less_equal(x: Any, y: Any, *, name: str | None = None) -> Given:
+def less_equal(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x <= y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
     return promote_operands(x, y)
 
 
 @_comparison("Greater", lax.gt, np.greater, ordered=True)
-def greater(x: Any, y: Any, *, name: str | None = None) -> Given:
+def greater(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x > y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
     return promote_operands(x, y)
 
 
 @_comparison("GreaterEqual", lax.ge, np.greater_equal, ordered=True)
-def greater_equal(x: Any, y: Any, *, name: str | None = None) -> Given:
+def greater_equal(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x >= y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
     return promote_operands(x, y)
 
@@ -127,7 +128,7 @@ def _logical(name: str, function: Callable[..., Any], fold: np.ufunc) -> Declara
 
 
 @_logical("LogicalAnd", lax.bitwise_and, np.bitwise_and)
-def logical_and(x: Any, y: Any, *, name: str | None = None) -> Given:
+def logical_and(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x and y, elementwise with broadcasting; bitwise for integers.
 
     Raises:
@@ -137,7 +138,7 @@ def logical_and(x: Any, y: Any, *, name: str | None = None) -> Given:
 
 
 @_logical("LogicalOr", lax.bitwise_or, np.bitwise_or)
-def logical_or(x: Any, y: Any, *, name: str | None = None) -> Given:
+def logical_or(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x or y, elementwise with broadcasting; bitwise for integers.
 
     Raises:
@@ -147,7 +148,7 @@ def logical_or(x: Any, y: Any, *, name: str | None = None) -> Given:
 
 
 @_logical("LogicalXor", lax.bitwise_xor, np.bitwise_xor)
-def logical_xor(x: Any, y: Any, *, name: str | None = None) -> Given:
+def logical_xor(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """Either x or y, elementwise with broadcasting; bitwise for integers.
 
     Raises:
@@ -157,7 +158,7 @@ def logical_xor(x: Any, y: Any, *, name: str | None = None) -> Given:
 
 
 @_logical("LogicalNot", lax.bitwise_not, np.invert)
-def logical_not(x: Any, *, name: str | None = None) -> Given:
+def logical_not(x: TensorLike, *, name: str | None = None) -> Given:
     """Not x, elementwise; bitwise for integers.
 
     Raises:
@@ -208,7 +209,7 @@ def _where_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPl
     fold=np.where,
     dtypes="The node takes a bool condition; x and y of all dtypes.",
 )
-def where(condition: Any, x: Any, y: Any, *, name: str | None = None) -> Given:
+def where(condition: TensorLike, x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x where the condition holds, y elsewhere; all three broadcast, x and y promote.
 
     A condition of another dtype than bool holds where it is not zero.
@@ -240,13 +241,13 @@ def _fold_is_finite(x: np.ndarray[Any, Any]) -> Any:
 
 
 @_test("IsFinite", jnp.isfinite, _fold_is_finite)
-def isfinite(x: Any, *, name: str | None = None) -> Given:
+def isfinite(x: TensorLike, *, name: str | None = None) -> Given:
     """Whether x is neither infinite nor NaN, elementwise, as bool."""
     return (convert(x),)
 
 
 @_test("IsNan", lambda x: lax.ne(x, x), lambda x: x != x)
-def isnan(x: Any, *, name: str | None = None) -> Given:
+def isnan(x: TensorLike, *, name: str | None = None) -> Given:
     """Whether x is NaN, elementwise, as bool."""
     return (convert(x),)
 

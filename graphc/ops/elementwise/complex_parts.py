@@ -22,6 +22,7 @@ from graphc.ops.core.cost_rules import moves_only
 from graphc.ops.core.declaring import Given, declared, elementwise_operator, record
 from graphc.ops.core.emit import convert, promote_inexact, to_dtype
 from graphc.ops.core.layout_rules import additive
+from graphc.typing import TensorLike
 
 __all__ = ["complex", "conj", "conjugate", "imag", "real"]
 
@@ -45,7 +46,7 @@ def _imag_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     fold=np.real,
     cost=moves_only,
 )
-def real(x: Any, *, name: str | None = None) -> Given:
+def real(x: TensorLike, *, name: str | None = None) -> Given:
     """The real part, elementwise: complex64 gives float32; real x is unchanged."""
     return (convert(x),)
 
@@ -59,7 +60,7 @@ def real(x: Any, *, name: str | None = None) -> Given:
     fold=lambda x: np.imag(x) if is_complex(x.dtype) else np.zeros_like(x),
     cost=moves_only,
 )
-def imag(x: Any, *, name: str | None = None) -> Given:
+def imag(x: TensorLike, *, name: str | None = None) -> Given:
     """The imaginary part, elementwise: complex64 gives float32; zeros for real x."""
     return (convert(x),)
 
@@ -109,7 +110,7 @@ def _conj_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     layout=additive,
     fold=np.conj,
 )
-def conj(x: Any, *, name: str | None = None) -> Given:
+def conj(x: TensorLike, *, name: str | None = None) -> Given:
     """The complex conjugate, elementwise; real x is unchanged."""
     return (convert(x),)
 

@@ -19,6 +19,7 @@ from graphc.ops.elementwise.arithmetic import absolute, floor_divide, negative
 from graphc.ops.elementwise.comparison import equal, where
 from graphc.ops.elementwise.powers import square
 from graphc.ops.elementwise.transcendental import sigmoid
+from graphc.typing import TensorLike
 
 __all__ = ["cbrt", "fmod", "hypot", "ldexp", "logaddexp", "nextafter", "signbit", "sinc"]
 
@@ -31,13 +32,13 @@ __all__ = ["cbrt", "fmod", "hypot", "ldexp", "logaddexp", "nextafter", "signbit"
     derivative=lambda dy, x, y: dy / (3.0 * square(y)),
     fold=np.cbrt,
 )
-def cbrt(x: Any, *, name: str | None = None) -> Given:
+def cbrt(x: TensorLike, *, name: str | None = None) -> Given:
     """The cube root, elementwise, with the sign of `x`; integers give float32."""
     return promote_inexact(x)
 
 
 @elementwise_operator("Sinc", jnp.sinc, infer=infer_floating, widen=True)
-def sinc(x: Any, *, name: str | None = None) -> Given:
+def sinc(x: TensorLike, *, name: str | None = None) -> Given:
     """sin(pi x) / (pi x), elementwise, and 1 at 0. Source: numpy.sinc."""
     return promote_inexact(x)
 
@@ -57,7 +58,7 @@ def _hypot_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
     fold=np.hypot,
     commutative=True,
 )
-def hypot(x: Any, y: Any, *, name: str | None = None) -> Given:
+def hypot(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """sqrt(x^2 + y^2), without overflow, with broadcasting; at 0 the adjoint is 0.
 
     Source: numpy.hypot.
@@ -80,7 +81,7 @@ def _logaddexp_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoint
     fold=np.logaddexp,
     commutative=True,
 )
-def logaddexp(x: Any, y: Any, *, name: str | None = None) -> Given:
+def logaddexp(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """log(exp(x) + exp(y)), without overflow, with broadcasting. Source: numpy.logaddexp."""
     return promote_inexact(x, y)
 
@@ -93,7 +94,7 @@ def _fmod_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
 
 
 @elementwise_operator("Fmod", lax.rem, infer=infer_real, widen=True, gradient=_fmod_gradient)
-def fmod(x: Any, y: Any, *, name: str | None = None) -> Given:
+def fmod(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """The remainder of x / y, with the sign of `x`, with broadcasting.
 
     `remainder` has the sign of `y`. Real dtypes, not bool. Source: numpy.fmod.
@@ -104,7 +105,7 @@ def fmod(x: Any, y: Any, *, name: str | None = None) -> Given:
 @elementwise_operator(
     "NextAfter", lax.nextafter, infer=infer_floating, differentiable=False, fold=np.nextafter
 )
-def nextafter(x: Any, y: Any, *, name: str | None = None) -> Given:
+def nextafter(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """The number next to `x` in the direction of `y`. Source: numpy.nextafter."""
     return promote_inexact(x, y)
 
@@ -127,7 +128,7 @@ def _lower_signbit(ctx: Any, x: Any) -> Any:
     differentiable=False,
     fold=np.signbit,
 )
-def signbit(x: Any, *, name: str | None = None) -> Given:
+def signbit(x: TensorLike, *, name: str | None = None) -> Given:
     """Whether `x` has a minus sign, elementwise, as bool; also for -0.0. Real dtypes."""
     return (convert(x),)
 
@@ -150,7 +151,7 @@ def _ldexp_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     widen=True,
     gradient=_ldexp_gradient,
 )
-def ldexp(x: Any, n: Any, *, name: str | None = None) -> Given:
+def ldexp(x: TensorLike, n: TensorLike, *, name: str | None = None) -> Given:
     """`x` times 2 to the power `n` (integers), exactly, with broadcasting.
 
     Raises:

@@ -14,6 +14,7 @@ from graphc.ir.opdef import OpDef
 from graphc.ops.core.broadcasting import infer_of
 from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator
 from graphc.ops.core.emit import convert, promote_operands
+from graphc.typing import TensorLike
 
 __all__ = ["gcd", "lcm", "leading_zeros", "population_count"]
 
@@ -46,25 +47,25 @@ def _bits(name: str, function: Callable[[Any], Any]) -> Declaration:
 
 
 @_common("Gcd", jnp.gcd, np.gcd)
-def gcd(x: Any, y: Any, *, name: str | None = None) -> Given:
+def gcd(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """The greatest common divisor of integers, with broadcasting. Source: numpy.gcd."""
     return promote_operands(x, y)
 
 
 @_common("Lcm", jnp.lcm, np.lcm)
-def lcm(x: Any, y: Any, *, name: str | None = None) -> Given:
+def lcm(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """The least common multiple of integers, with broadcasting. Source: numpy.lcm."""
     return promote_operands(x, y)
 
 
 @_bits("PopulationCount", lax.population_count)
-def population_count(x: Any, *, name: str | None = None) -> Given:
+def population_count(x: TensorLike, *, name: str | None = None) -> Given:
     """The number of 1 bits of integers, in their dtype. Source: jax.lax."""
     return (convert(x),)
 
 
 @_bits("LeadingZeros", lax.clz)
-def leading_zeros(x: Any, *, name: str | None = None) -> Given:
+def leading_zeros(x: TensorLike, *, name: str | None = None) -> Given:
     """The number of leading 0 bits of integers, in their dtype. Source: jax.lax.clz."""
     return (convert(x),)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from jax import lax
@@ -27,6 +27,7 @@ from graphc.ops.core.emit import (
     to_dtype,
 )
 from graphc.ops.core.layout_rules import elementwise
+from graphc.typing import TensorLike
 
 __all__ = ["pow", "power", "reciprocal", "rsqrt", "sqrt", "square"]
 
@@ -58,7 +59,7 @@ def _fold_power(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:
 @elementwise_operator(
     "Power", infer=infer_numeric, lower=_lower_power, gradient=_power_gradient, fold=_fold_power
 )
-def power(x: Any, y: Any, *, name: str | None = None) -> Given:
+def power(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x to the power y, with broadcasting and dtype promotion.
 
     A Python number as exponent selects the cheapest operator: a square, a root, a few products.
@@ -69,7 +70,7 @@ def power(x: Any, y: Any, *, name: str | None = None) -> Given:
     """
     kind = scalar_kind(y)
     if kind in (int, float) and isinstance(x, Operand):
-        return _constant_power(x, kind(y), name)
+        return _constant_power(x, kind(cast(float, y)), name)
     return promote_operands(x, y)
 
 
@@ -109,13 +110,13 @@ INTEGER_POWER = OpDef(
     derivative=lambda dy, x, y: dy * (2 * x),
     fold=np.square,
 )
-def square(x: Any, *, name: str | None = None) -> Given:
+def square(x: TensorLike, *, name: str | None = None) -> Given:
     """x * x, elementwise; numeric dtypes."""
     return (convert(x),)
 
 
 @elementwise_operator("Sqrt", lax.sqrt, derivative=lambda dy, x, y: dy * (0.5 / y), fold=np.sqrt)
-def sqrt(x: Any, *, name: str | None = None) -> Given:
+def sqrt(x: TensorLike, *, name: str | None = None) -> Given:
     """The square root, elementwise; integers give float32."""
     return promote_inexact(x)
 
@@ -126,7 +127,7 @@ def sqrt(x: Any, *, name: str | None = None) -> Given:
     derivative=lambda dy, x, y: dy * (-0.5 * (y / x)),
     fold=lambda x: np.reciprocal(np.sqrt(x)),
 )
-def rsqrt(x: Any, *, name: str | None = None) -> Given:
+def rsqrt(x: TensorLike, *, name: str | None = None) -> Given:
     """1 / sqrt(x), elementwise; integers give float32."""
     return promote_inexact(x)
 
@@ -134,7 +135,7 @@ def rsqrt(x: Any, *, name: str | None = None) -> Given:
 @elementwise_operator(
     "Reciprocal", lax.reciprocal, derivative=lambda dy, x, y: -(dy * square(y)), fold=np.reciprocal
 )
-def reciprocal(x: Any, *, name: str | None = None) -> Given:
+def reciprocal(x: TensorLike, *, name: str | None = None) -> Given:
     """1 / x, elementwise; integers give float32."""
     return promote_inexact(x)
 

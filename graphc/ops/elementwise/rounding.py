@@ -13,6 +13,7 @@ from graphc.ir.opdef import OpDef
 from graphc.ops.core.broadcasting import infer_real
 from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator, record
 from graphc.ops.core.emit import convert
+from graphc.typing import TensorLike
 
 __all__ = ["ceil", "floor", "rint"]
 
@@ -37,19 +38,19 @@ def _round_half_even(x: Any) -> Any:
 
 
 @_rounding("Floor", lax.floor, np.floor)
-def floor(x: Any, *, name: str | None = None) -> Given:
+def floor(x: TensorLike, *, name: str | None = None) -> Given:
     """The greatest integer that is at most x, elementwise, in x's dtype."""
     return (convert(x),)
 
 
 @_rounding("Ceil", lax.ceil, np.ceil)
-def ceil(x: Any, *, name: str | None = None) -> Given:
+def ceil(x: TensorLike, *, name: str | None = None) -> Given:
     """The smallest integer that is at least x, elementwise, in x's dtype."""
     return (convert(x),)
 
 
 @_rounding("Round", _round_half_even, np.rint)
-def rint(x: Any, *, name: str | None = None) -> Given:
+def rint(x: TensorLike, *, name: str | None = None) -> Given:
     """The nearest integer, elementwise, in x's dtype; halves round to even."""
     return (convert(x),)
 

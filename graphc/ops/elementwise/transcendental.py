@@ -20,6 +20,7 @@ from graphc.ops.core.broadcasting import Adjoints, infer_floating, infer_inexact
 from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator, record
 from graphc.ops.core.emit import promote_inexact
 from graphc.ops.elementwise.powers import rsqrt, square
+from graphc.typing import TensorLike
 
 __all__ = [
     "acos",
@@ -76,25 +77,25 @@ def _function(
 
 
 @_function("Exp", lax.exp, lambda dy, x, y: dy * y, np.exp)
-def exp(x: Any, *, name: str | None = None) -> Given:
+def exp(x: TensorLike, *, name: str | None = None) -> Given:
     """e to the power x, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
 @_function("Expm1", lax.expm1, lambda dy, x, y: dy * (y + 1.0), np.expm1)
-def expm1(x: Any, *, name: str | None = None) -> Given:
+def expm1(x: TensorLike, *, name: str | None = None) -> Given:
     """exp(x) - 1, elementwise, exact near 0; integers give float32."""
     return promote_inexact(x)
 
 
 @_function("Log", lax.log, lambda dy, x, y: dy / x, np.log)
-def log(x: Any, *, name: str | None = None) -> Given:
+def log(x: TensorLike, *, name: str | None = None) -> Given:
     """The natural logarithm, elementwise; integers give float32. NaN below 0, -inf at 0."""
     return promote_inexact(x)
 
 
 @_function("Log1p", lax.log1p, lambda dy, x, y: dy / (x + 1.0), np.log1p)
-def log1p(x: Any, *, name: str | None = None) -> Given:
+def log1p(x: TensorLike, *, name: str | None = None) -> Given:
     """log(1 + x), elementwise, exact near 0; integers give float32."""
     return promote_inexact(x)
 
@@ -104,55 +105,55 @@ def _sin_derivative(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 @_function("Sin", lax.sin, _sin_derivative, np.sin)
-def sin(x: Any, *, name: str | None = None) -> Given:
+def sin(x: TensorLike, *, name: str | None = None) -> Given:
     """The sine of x radians, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
 @_function("Cos", lax.cos, lambda dy, x, y: -(dy * sin(x)), np.cos)
-def cos(x: Any, *, name: str | None = None) -> Given:
+def cos(x: TensorLike, *, name: str | None = None) -> Given:
     """The cosine of x radians, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
 @_function("Tan", lax.tan, lambda dy, x, y: dy * (1.0 + square(y)), np.tan)
-def tan(x: Any, *, name: str | None = None) -> Given:
+def tan(x: TensorLike, *, name: str | None = None) -> Given:
     """The tangent of x radians, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
 @_function("Asin", lax.asin, lambda dy, x, y: dy * rsqrt(1.0 - square(x)), np.arcsin)
-def asin(x: Any, *, name: str | None = None) -> Given:
+def asin(x: TensorLike, *, name: str | None = None) -> Given:
     """The inverse sine in radians, from -pi/2 to pi/2; integers give float32."""
     return promote_inexact(x)
 
 
 @_function("Acos", lax.acos, lambda dy, x, y: -(dy * rsqrt(1.0 - square(x))), np.arccos)
-def acos(x: Any, *, name: str | None = None) -> Given:
+def acos(x: TensorLike, *, name: str | None = None) -> Given:
     """The inverse cosine in radians, from 0 to pi; integers give float32."""
     return promote_inexact(x)
 
 
 @_function("Atan", lax.atan, lambda dy, x, y: dy / (1.0 + square(x)), np.arctan)
-def atan(x: Any, *, name: str | None = None) -> Given:
+def atan(x: TensorLike, *, name: str | None = None) -> Given:
     """The inverse tangent in radians, from -pi/2 to pi/2; integers give float32."""
     return promote_inexact(x)
 
 
 @_function("Asinh", lax.asinh, lambda dy, x, y: dy * rsqrt(square(x) + 1.0), np.arcsinh)
-def asinh(x: Any, *, name: str | None = None) -> Given:
+def asinh(x: TensorLike, *, name: str | None = None) -> Given:
     """The inverse hyperbolic sine, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
 @_function("Acosh", lax.acosh, lambda dy, x, y: dy * rsqrt((x - 1.0) * (x + 1.0)), np.arccosh)
-def acosh(x: Any, *, name: str | None = None) -> Given:
+def acosh(x: TensorLike, *, name: str | None = None) -> Given:
     """The inverse hyperbolic cosine, elementwise; integers give float32. NaN below 1."""
     return promote_inexact(x)
 
 
 @_function("Atanh", lax.atanh, lambda dy, x, y: dy / ((1.0 - x) * (1.0 + x)), np.arctanh)
-def atanh(x: Any, *, name: str | None = None) -> Given:
+def atanh(x: TensorLike, *, name: str | None = None) -> Given:
     """The inverse hyperbolic tangent, elementwise; integers give float32. NaN outside -1 to 1."""
     return promote_inexact(x)
 
@@ -162,19 +163,19 @@ def _sinh_derivative(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 @_function("Sinh", lax.sinh, _sinh_derivative, np.sinh)
-def sinh(x: Any, *, name: str | None = None) -> Given:
+def sinh(x: TensorLike, *, name: str | None = None) -> Given:
     """The hyperbolic sine, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
 @_function("Cosh", lax.cosh, lambda dy, x, y: dy * sinh(x), np.cosh)
-def cosh(x: Any, *, name: str | None = None) -> Given:
+def cosh(x: TensorLike, *, name: str | None = None) -> Given:
     """The hyperbolic cosine, elementwise; integers give float32."""
     return promote_inexact(x)
 
 
 @_function("Tanh", lax.tanh, lambda dy, x, y: dy * (1.0 - square(y)), np.tanh, precision="follow")
-def tanh(x: Any, *, name: str | None = None) -> Given:
+def tanh(x: TensorLike, *, name: str | None = None) -> Given:
     """The hyperbolic tangent, elementwise; integers give float32."""
     return promote_inexact(x)
 
@@ -186,7 +187,7 @@ def tanh(x: Any, *, name: str | None = None) -> Given:
     lambda x: np.reciprocal(np.exp(-x) + np.ones((), x.dtype)),
     precision="follow",
 )
-def sigmoid(x: Any, *, name: str | None = None) -> Given:
+def sigmoid(x: TensorLike, *, name: str | None = None) -> Given:
     """1 / (1 + exp(-x)), elementwise; integers give float32."""
     return promote_inexact(x)
 
@@ -199,7 +200,7 @@ def sigmoid(x: Any, *, name: str | None = None) -> Given:
     infer=infer_floating,
     precision="follow",
 )
-def erf(x: Any, *, name: str | None = None) -> Given:
+def erf(x: TensorLike, *, name: str | None = None) -> Given:
     """The error function, elementwise; integers give float32, complex is refused."""
     return promote_inexact(x)
 
@@ -211,7 +212,7 @@ def erf(x: Any, *, name: str | None = None) -> Given:
     lambda x: np.vectorize(math.erfc, otypes=[np.float64])(x).astype(x.dtype),
     infer=infer_floating,
 )
-def erfc(x: Any, *, name: str | None = None) -> Given:
+def erfc(x: TensorLike, *, name: str | None = None) -> Given:
     """1 - erf(x), elementwise, exact where that is near 0; integers give float32."""
     return promote_inexact(x)
 
@@ -222,7 +223,7 @@ def erfc(x: Any, *, name: str | None = None) -> Given:
     lambda dy, x, y: dy * (math.sqrt(math.pi) / 2.0 * exp(square(y))),
     infer=infer_floating,
 )
-def erfinv(x: Any, *, name: str | None = None) -> Given:
+def erfinv(x: TensorLike, *, name: str | None = None) -> Given:
     """The y with erf(y) = x, elementwise; integers give float32. NaN outside -1 to 1."""
     return promote_inexact(x)
 
@@ -234,7 +235,7 @@ def erfinv(x: Any, *, name: str | None = None) -> Given:
     lambda x: np.logaddexp(x.astype(np.float64), 0.0).astype(x.dtype),
     infer=infer_floating,
 )
-def softplus(x: Any, *, name: str | None = None) -> Given:
+def softplus(x: TensorLike, *, name: str | None = None) -> Given:
     """log(1 + exp(x)), elementwise, without overflow; integers give float32."""
     return promote_inexact(x)
 
@@ -248,7 +249,7 @@ def _atan2_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
 @elementwise_operator(
     "Atan2", lax.atan2, infer=infer_floating, gradient=_atan2_gradient, fold=np.arctan2
 )
-def atan2(y: Any, x: Any, *, name: str | None = None) -> Given:
+def atan2(y: TensorLike, x: TensorLike, *, name: str | None = None) -> Given:
     """The angle of the point (x, y) in radians, from -pi to pi, with broadcasting."""
     return promote_inexact(y, x)
 

@@ -22,6 +22,7 @@ from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import emit_one, promote_operands
 from graphc.ops.matrices.matrix_costs import product
 from graphc.ops.matrices.products import Role, product_layout, wide_dtype
+from graphc.typing import TensorLike
 
 __all__ = ["dot_general", "tensordot"]
 
@@ -164,8 +165,8 @@ DOT_GENERAL = OpDef(
 
 
 def dot_general(
-    a: Any,
-    b: Any,
+    a: TensorLike,
+    b: TensorLike,
     contracting: tuple[Sequence[int], Sequence[int]],
     batch: tuple[Sequence[int], Sequence[int]] = ((), ()),
     *,
@@ -201,7 +202,7 @@ def dot_general(
     )
 
 
-def tensordot(a: Any, b: Any, axes: Any = 2, *, name: str | None = None) -> Tensor:
+def tensordot(a: TensorLike, b: TensorLike, axes: Any = 2, *, name: str | None = None) -> Tensor:
     """Products of `a` and `b` summed over axes.
 
     Args:

@@ -19,6 +19,7 @@ from graphc.ops.core.emit import cast, promote_operands
 from graphc.ops.matrices.contraction import dot_general
 from graphc.ops.reductions.reduction import reduce_any, reduce_sum
 from graphc.ops.structure.state import identity
+from graphc.typing import TensorLike
 
 __all__ = ["einsum"]
 
@@ -35,7 +36,7 @@ class _Term(NamedTuple):
     tensor: Tensor
 
 
-def einsum(subscripts: str, *operands: Any, name: str | None = None) -> Tensor:
+def einsum(subscripts: str, *operands: TensorLike, name: str | None = None) -> Tensor:
     """Products of the operands summed over axes, as the labels of these say.
 
     Args:

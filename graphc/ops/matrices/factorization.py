@@ -33,6 +33,7 @@ from graphc.ops.matrices.matrix_costs import (
     reflections,
     singular_vectors,
 )
+from graphc.typing import TensorLike
 
 __all__ = ["cholesky", "eigh", "eigvalsh", "qr", "svd", "svdvals"]
 
@@ -217,7 +218,7 @@ EIGH = OpDef(
 # -- functions ------------------------------------------------------------------------------
 
 
-def cholesky(a: Any, *, upper: bool = False, name: str | None = None) -> Tensor:
+def cholesky(a: TensorLike, *, upper: bool = False, name: str | None = None) -> Tensor:
     """The Cholesky factor l of positive definite matrices: a = l l^H.
 
     Args:
@@ -238,7 +239,7 @@ def cholesky(a: Any, *, upper: bool = False, name: str | None = None) -> Tensor:
     return adjoint(lower) if upper else lower
 
 
-def qr(a: Any, mode: str = "reduced", *, name: str | None = None) -> Any:
+def qr(a: TensorLike, mode: str = "reduced", *, name: str | None = None) -> Any:
     """The factors q, with orthonormal columns, and r, upper triangular: a = q r.
 
     Args:
@@ -266,7 +267,7 @@ def qr(a: Any, mode: str = "reduced", *, name: str | None = None) -> Any:
 
 
 def svd(
-    a: Any, full_matrices: bool = True, compute_uv: bool = True, *, name: str | None = None
+    a: TensorLike, full_matrices: bool = True, compute_uv: bool = True, *, name: str | None = None
 ) -> Any:
     """The singular value decomposition a = u diag(s) vh.
 
@@ -293,13 +294,13 @@ def svd(
     return emit(SVD, (tensor,), name=name, full=bool(full_matrices) and not square)
 
 
-def svdvals(a: Any, *, name: str | None = None) -> Tensor:
+def svdvals(a: TensorLike, *, name: str | None = None) -> Tensor:
     """The singular values, descending: `svd(a, compute_uv=False)`."""
     result: Tensor = svd(a, compute_uv=False, name=name)
     return result
 
 
-def eigh(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+def eigh(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The eigenvalues and eigenvectors of symmetric or Hermitian matrices.
 
     Args:
@@ -320,7 +321,7 @@ def eigh(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     return values, vectors
 
 
-def eigvalsh(a: Any, *, name: str | None = None) -> Tensor:
+def eigvalsh(a: TensorLike, *, name: str | None = None) -> Tensor:
     """The eigenvalues, ascending, of symmetric or Hermitian matrices [..., n, n]: see `eigh`."""
     return eigh(a, name=name)[0]
 

@@ -33,6 +33,7 @@ from graphc.ops.matrices.matrix_checks import (
 )
 from graphc.ops.matrices.matrix_costs import SCHUR_FORM, elimination, of_matrices
 from graphc.ops.matrices.solving import triangular_solve
+from graphc.typing import TensorLike
 
 __all__ = ["eig", "eigvals", "lu", "lu_factor", "lu_solve", "schur", "tridiagonal_solve"]
 
@@ -169,7 +170,7 @@ TRIDIAGONAL_SOLVE = OpDef(
 # -- functions ------------------------------------------------------------------------------
 
 
-def lu_factor(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+def lu_factor(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The factors l and u of matrices with rows exchanged, in one, and the exchanges.
 
     Args:
@@ -190,7 +191,7 @@ def lu_factor(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     return factors, pivots
 
 
-def lu(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor, Tensor]:
+def lu(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """The factors of matrices a = p l u: p exchanges rows, l is lower and u upper triangular.
 
     Args:
@@ -214,7 +215,7 @@ def lu(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor, Tensor]:
     return cast(p, factors.dtype), tril(left, -1) + unit, triu(factors[..., :count, :])
 
 
-def lu_solve(factors: tuple[Any, Any], b: Any, *, name: str | None = None) -> Tensor:
+def lu_solve(factors: tuple[Any, Any], b: TensorLike, *, name: str | None = None) -> Tensor:
     """x of a x = b for a square matrix that `lu_factor` factored.
 
     Args:
@@ -245,7 +246,7 @@ def lu_solve(factors: tuple[Any, Any], b: Any, *, name: str | None = None) -> Te
     return found if right.ndim == 2 else found[:, 0]
 
 
-def eig(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+def eig(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The eigenvalues and eigenvectors of any square matrices; on CPU and GPU.
 
     Args:
@@ -266,12 +267,12 @@ def eig(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     return values, vectors
 
 
-def eigvals(a: Any, *, name: str | None = None) -> Tensor:
+def eigvals(a: TensorLike, *, name: str | None = None) -> Tensor:
     """The eigenvalues of any square matrices: see `eig`. Source: numpy.linalg.eigvals."""
     return eig(a, name=name)[0]
 
 
-def schur(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+def schur(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """t, upper triangular but for 2x2 blocks of real ones, and unitary z: a = z t z^H; on CPU.
 
     Args:
@@ -290,7 +291,12 @@ def schur(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
 
 
 def tridiagonal_solve(
-    lower: Any, main: Any, upper: Any, b: Any, *, name: str | None = None
+    lower: TensorLike,
+    main: TensorLike,
+    upper: TensorLike,
+    b: TensorLike,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """x of a x = b, where a has elements on three diagonals alone.
 

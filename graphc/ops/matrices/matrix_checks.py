@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import DType, is_complex
@@ -16,6 +15,7 @@ from graphc.ops.arrays.shape import swapaxes
 from graphc.ops.core.layout_rules import SUM, follow_axis, map_axis, output_axis, replicated
 from graphc.ops.elementwise.comparison import equal
 from graphc.ops.elementwise.complex_parts import conj
+from graphc.typing import TensorLike
 
 __all__ = ["matrix_transpose"]
 
@@ -63,7 +63,7 @@ def lesser(ctx: InferContext, m: Dim, n: Dim) -> Dim:
     return min(m, n)
 
 
-def matrix_transpose(x: Any, *, name: str | None = None) -> Tensor:
+def matrix_transpose(x: TensorLike, *, name: str | None = None) -> Tensor:
     """`x` [..., m, n] with its last two axes exchanged. Source: numpy.linalg.matrix_transpose."""
     return swapaxes(x, -1, -2, name=name)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 from jax import numpy as jnp
 
@@ -32,6 +30,7 @@ from graphc.ops.matrices.matrix_costs import elimination, of_matrices
 from graphc.ops.matrices.matrix_product import matmul
 from graphc.ops.matrices.solving import inv
 from graphc.ops.reductions.reduction import reduce_sum
+from graphc.typing import TensorLike
 
 __all__ = ["det", "expm", "matrix_power", "slogdet", "trace"]
 
@@ -56,7 +55,7 @@ def _infer_slogdet(ctx: InferContext, a: TensorType) -> tuple[TensorType, Tensor
     cost=of_matrices(elimination),
     dtypes="float32, float64 and complex dtypes.",
 )
-def det(a: Any, *, name: str | None = None) -> Given:
+def det(a: TensorLike, *, name: str | None = None) -> Given:
     """The determinants [...] of matrices [..., n, n].
 
     Raises:
@@ -99,7 +98,7 @@ def _exponential_count(m: int, n: int, k: int) -> float:
     cost=of_matrices(_exponential_count),
     dtypes="float32, float64 and complex dtypes.",
 )
-def expm(a: Any, *, name: str | None = None) -> Given:
+def expm(a: TensorLike, *, name: str | None = None) -> Given:
     """The exponentials of matrices [..., n, n].
 
     Raises:
@@ -112,7 +111,7 @@ def expm(a: Any, *, name: str | None = None) -> Given:
     return promote_inexact(a)
 
 
-def slogdet(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+def slogdet(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The determinants of matrices [..., n, n] without overflow: sign * exp(logabs).
 
     Returns:
@@ -129,7 +128,7 @@ def slogdet(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     return sign, logabs
 
 
-def matrix_power(a: Any, n: int, *, name: str | None = None) -> Tensor:
+def matrix_power(a: TensorLike, n: int, *, name: str | None = None) -> Tensor:
     """`a` multiplied by itself: a power of matrices, by repeated squaring.
 
     Args:
@@ -160,7 +159,7 @@ def _positive_power(a: Tensor, n: int, name: str | None) -> Tensor:
     return matmul(matmul(half, half), a, name=name) if n % 2 else matmul(half, half, name=name)
 
 
-def trace(a: Any, offset: int = 0, *, name: str | None = None) -> Tensor:
+def trace(a: TensorLike, offset: int = 0, *, name: str | None = None) -> Tensor:
     """The sums [...] along the diagonals of matrices [..., m, n], `offset` places to the right.
 
     Dtypes as in `gc.sum`. (`gc.trace` makes a graph of a Python function.)

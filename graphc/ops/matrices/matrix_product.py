@@ -21,6 +21,7 @@ from graphc.ops.elementwise.arithmetic import multiply
 from graphc.ops.matrices.contraction import dot_general
 from graphc.ops.matrices.matrix_costs import product
 from graphc.ops.matrices.products import Role, product_layout, wide_dtype
+from graphc.typing import TensorLike
 
 __all__ = ["matmul", "outer"]
 
@@ -159,8 +160,8 @@ MATMUL = OpDef(
 
 
 def matmul(
-    a: Any,
-    b: Any,
+    a: TensorLike,
+    b: TensorLike,
     *,
     transpose_a: bool = False,
     transpose_b: bool = False,
@@ -192,7 +193,7 @@ def matmul(
     return dot_general(a, b, ((inner_a,), (inner_b,)), name=name)
 
 
-def outer(a: Any, b: Any, *, name: str | None = None) -> Tensor:
+def outer(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
     """The product of each element of `a` with each of `b`, both raveled. Source: numpy.outer."""
     a, b = ravel(a), ravel(b)
     return multiply(expand_dims(a, 1), expand_dims(b, 0), name=name)

@@ -27,6 +27,7 @@ from graphc.ops.matrices.matrix_checks import (
 )
 from graphc.ops.matrices.matrix_costs import SCHUR_FORM, of_matrices, singular_vectors
 from graphc.ops.matrices.matrix_product import matmul
+from graphc.typing import TensorLike
 
 __all__ = ["polar", "solve_sylvester", "sqrtm"]
 
@@ -235,7 +236,9 @@ POLAR = OpDef(
 # -- functions --------------------------------------------------------------------------------
 
 
-def solve_sylvester(a: Any, b: Any, c: Any, *, name: str | None = None) -> Tensor:
+def solve_sylvester(
+    a: TensorLike, b: TensorLike, c: TensorLike, *, name: str | None = None
+) -> Tensor:
     """The solution x of a x + x b = c.
 
     Args:
@@ -257,7 +260,7 @@ def solve_sylvester(a: Any, b: Any, c: Any, *, name: str | None = None) -> Tenso
     return emit_one(SYLVESTER, promote_inexact(a, b, c), name)
 
 
-def sqrtm(a: Any, *, name: str | None = None) -> Tensor:
+def sqrtm(a: TensorLike, *, name: str | None = None) -> Tensor:
     """The principal square roots y of matrices: y y = a; on CPU.
 
     Args:
@@ -277,7 +280,7 @@ def sqrtm(a: Any, *, name: str | None = None) -> Tensor:
     return emit_one(MATRIX_SQUARE_ROOT, promote_inexact(a), name)
 
 
-def polar(a: Any, side: str = "right", *, name: str | None = None) -> tuple[Tensor, Tensor]:
+def polar(a: TensorLike, side: str = "right", *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The factors of a = u p ("right") or a = p u ("left").
 
     Args:

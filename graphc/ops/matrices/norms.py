@@ -25,6 +25,7 @@ from graphc.ops.matrices.matrix_product import matmul
 from graphc.ops.matrices.solving import inv, pinv
 from graphc.ops.reductions.reduction import reduce_max, reduce_min, reduce_sum
 from graphc.ops.structure.state import identity
+from graphc.typing import TensorLike
 
 __all__ = ["cond", "lstsq", "matrix_norm", "matrix_rank", "norm", "vector_norm"]
 
@@ -37,7 +38,12 @@ def _squared(x: Tensor) -> Tensor:
 
 
 def vector_norm(
-    x: Any, ord: Any = 2, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+    x: TensorLike,
+    ord: Any = 2,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """The norms of vectors: sum(abs(x) ** ord) ** (1 / ord), and its limits.
 
@@ -88,7 +94,7 @@ def _vector_norm(
 
 
 def matrix_norm(
-    x: Any, ord: Any = "fro", keepdims: bool = False, *, name: str | None = None
+    x: TensorLike, ord: Any = "fro", keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
     """The norms of matrices.
 
@@ -126,7 +132,12 @@ def matrix_norm(
 
 
 def norm(
-    x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+    x: TensorLike,
+    ord: Any = None,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """A norm of vectors or matrices.
 
@@ -169,7 +180,7 @@ def _refuse_ord(function: str, ord: Any, x: Tensor) -> NoReturn:
     refuse(f"{function}: there is no norm of order {ord!r}", error=AttributeValueError, x=x)
 
 
-def cond(x: Any, p: Any = None, *, name: str | None = None) -> Tensor:
+def cond(x: TensorLike, p: TensorLike | None = None, *, name: str | None = None) -> Tensor:
     """The condition numbers [...] of matrices [..., n, n]: norm(x) * norm(inv(x)).
 
     Args:
@@ -199,7 +210,7 @@ def _default_rtol(a: Tensor) -> float:
     return float(np.finfo(a.dtype).eps * max(sides))
 
 
-def matrix_rank(a: Any, rtol: float | None = None, *, name: str | None = None) -> Tensor:
+def matrix_rank(a: TensorLike, rtol: float | None = None, *, name: str | None = None) -> Tensor:
     """The ranks (int32 [...]) of matrices [..., m, n].
 
     Args:
@@ -221,7 +232,7 @@ def matrix_rank(a: Any, rtol: float | None = None, *, name: str | None = None) -
 
 
 def lstsq(
-    a: Any, b: Any, rtol: float | None = None, *, name: str | None = None
+    a: TensorLike, b: TensorLike, rtol: float | None = None, *, name: str | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The x that make |a x - b| least, and of those the shortest.
 

@@ -21,6 +21,7 @@ from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import in_wider, wide_integer
 from graphc.ops.core.ranges import in_range
 from graphc.ops.matrices.matrix_checks import matrix_transpose
+from graphc.typing import TensorLike
 
 __all__ = ["ragged_dot"]
 
@@ -172,7 +173,9 @@ RAGGED_OUTER = OpDef(
 )
 
 
-def ragged_dot(a: Any, b: Any, group_sizes: Any, *, name: str | None = None) -> Tensor:
+def ragged_dot(
+    a: TensorLike, b: TensorLike, group_sizes: TensorLike, *, name: str | None = None
+) -> Tensor:
     """Rows, sorted by groups, times the matrix of their group, as in a mixture of experts.
 
     Args:

@@ -19,6 +19,7 @@ from graphc.ops.core.jvp_override import with_slope_of
 from graphc.ops.matrices.batch_dims import check_stack, of_each
 from graphc.ops.matrices.matrix_checks import check_matrices, infer_square, of_each_matrix
 from graphc.ops.matrices.matrix_costs import explicit, of_matrices
+from graphc.typing import TensorLike
 
 __all__ = ["hessenberg", "householder_product"]
 
@@ -103,7 +104,7 @@ HOUSEHOLDER_PRODUCT = OpDef(
 )
 
 
-def hessenberg(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+def hessenberg(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """h, zero below the diagonal next below the main one, and unitary q: a = q h q^H; on CPU.
 
     Args:
@@ -121,7 +122,7 @@ def hessenberg(a: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     return h, q
 
 
-def householder_product(a: Any, taus: Any, *, name: str | None = None) -> Tensor:
+def householder_product(a: TensorLike, taus: TensorLike, *, name: str | None = None) -> Tensor:
     """The product of Householder's reflections, as its first columns.
 
     Args:

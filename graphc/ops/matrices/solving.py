@@ -30,6 +30,7 @@ from graphc.ops.matrices.matrix_checks import (
     solve_layout,
 )
 from graphc.ops.matrices.matrix_costs import elimination, of_matrices, singular_vectors
+from graphc.typing import TensorLike
 
 __all__ = ["cholesky_solve", "inv", "pinv", "solve", "triangular_solve"]
 
@@ -124,7 +125,7 @@ def _infer_pseudo_inverse(ctx: InferContext, a: TensorType, *, rtol: float | Non
     cost=of_matrices(lambda m, n, k: 2 * n**3),
     dtypes="float32, float64 and complex dtypes.",
 )
-def inv(a: Any, *, name: str | None = None) -> Given:
+def inv(a: TensorLike, *, name: str | None = None) -> Given:
     """The inverses of matrices [..., n, n]; infinite or NaN where one is singular.
 
     `solve(a, b)` is faster and more exact than `inv(a) @ b`.
@@ -156,7 +157,7 @@ def inv(a: Any, *, name: str | None = None) -> Given:
     cost=of_matrices(lambda m, n, k: singular_vectors(m, n, k) + 2 * m * n * k),
     dtypes="float32, float64 and complex dtypes.",
 )
-def pinv(a: Any, rtol: float | None = None, *, name: str | None = None) -> Given:
+def pinv(a: TensorLike, rtol: float | None = None, *, name: str | None = None) -> Given:
     """The Moore-Penrose inverses [..., n, m] of matrices [..., m, n].
 
     Args:
@@ -178,7 +179,7 @@ def pinv(a: Any, rtol: float | None = None, *, name: str | None = None) -> Given
     return Operands(*promote_inexact(a), rtol=rtol)
 
 
-def solve(a: Any, b: Any, *, name: str | None = None) -> Tensor:
+def solve(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
     """The solution x of a x = b.
 
     Args:
@@ -202,8 +203,8 @@ def solve(a: Any, b: Any, *, name: str | None = None) -> Tensor:
 
 
 def triangular_solve(
-    a: Any,
-    b: Any,
+    a: TensorLike,
+    b: TensorLike,
     *,
     lower: bool = True,
     transpose: bool = False,
@@ -236,7 +237,7 @@ def triangular_solve(
     return squeeze(emit_one(TRIANGULAR_SOLVE, (a, expand_dims(b, -1)), name, **attrs), -1)
 
 
-def cholesky_solve(factor: Any, b: Any, *, name: str | None = None) -> Tensor:
+def cholesky_solve(factor: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
     """The solution x of l l^H x = b, where the lower triangular l is `cholesky(a)`.
 
     Shapes and errors as in `triangular_solve`. Source: scipy.linalg.cho_solve.

@@ -18,6 +18,7 @@ from graphc.ops.core.checks import refuse, same_shape
 from graphc.ops.core.emit import constant, convert, dim_value, promote_operands
 from graphc.ops.elementwise.arithmetic import multiply
 from graphc.ops.elementwise.complex_parts import conj
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["block_diag", "circulant", "hadamard", "hankel", "hilbert", "khatri_rao", "toeplitz"]
 
@@ -29,7 +30,7 @@ def _vector(op: str, label: str, x: Any) -> Tensor:
     return tensor
 
 
-def toeplitz(c: Any, r: Any = None, *, name: str | None = None) -> Tensor:
+def toeplitz(c: TensorLike, r: TensorLike | None = None, *, name: str | None = None) -> Tensor:
     """The matrices with the same number all along each diagonal.
 
     Args:
@@ -56,7 +57,7 @@ def toeplitz(c: Any, r: Any = None, *, name: str | None = None) -> Tensor:
     return take(numbers, places, -1, name=name)
 
 
-def circulant(c: Any, *, name: str | None = None) -> Tensor:
+def circulant(c: TensorLike, *, name: str | None = None) -> Tensor:
     """The matrices [..., n, n] with the first column `c` [..., n], which turns down column by
     column. Source: scipy.linalg.circulant."""
     column = _vector("circulant", "c", c)
@@ -64,7 +65,7 @@ def circulant(c: Any, *, name: str | None = None) -> Tensor:
     return toeplitz(column, turned, name=name)
 
 
-def hankel(c: Any, r: Any = None, *, name: str | None = None) -> Tensor:
+def hankel(c: TensorLike, r: TensorLike | None = None, *, name: str | None = None) -> Tensor:
     """The matrices with the same number all along each diagonal from below left to above right.
 
     Args:
@@ -94,13 +95,13 @@ def _side(op: str, n: Any) -> int:
     return n
 
 
-def hilbert(n: int, dtype: Any = "float32", *, name: str | None = None) -> Tensor:
+def hilbert(n: int, dtype: DTypeLike = "float32", *, name: str | None = None) -> Tensor:
     """The matrix [n, n] of the numbers 1 / (i + j + 1). Source: scipy.linalg.hilbert."""
     places = np.arange(_side("hilbert", n))
     return constant(1 / (places[:, None] + places + 1), as_dtype(dtype), name=name)
 
 
-def hadamard(n: int, dtype: Any = "int32", *, name: str | None = None) -> Tensor:
+def hadamard(n: int, dtype: DTypeLike = "int32", *, name: str | None = None) -> Tensor:
     """Sylvester's matrix [n, n] of ones and minus ones with orthogonal rows; n a power of 2.
 
     Raises:
@@ -116,7 +117,7 @@ def hadamard(n: int, dtype: Any = "int32", *, name: str | None = None) -> Tensor
     return constant(matrix, as_dtype(dtype), name=name)
 
 
-def block_diag(*blocks: Any, name: str | None = None) -> Tensor:
+def block_diag(*blocks: TensorLike, name: str | None = None) -> Tensor:
     """A matrix with the blocks along its diagonal, and zeros elsewhere.
 
     Args:
@@ -142,7 +143,7 @@ def block_diag(*blocks: Any, name: str | None = None) -> Tensor:
     return concatenate(rows, 0, name=name)
 
 
-def khatri_rao(a: Any, b: Any, *, name: str | None = None) -> Tensor:
+def khatri_rao(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
     """Kronecker's product of each column of `a` [m, k] with that of `b` [n, k]: [m * n, k].
 
     Raises:

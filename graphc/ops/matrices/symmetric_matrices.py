@@ -18,6 +18,7 @@ from graphc.ops.core.emit import emit_one, promote_inexact
 from graphc.ops.core.jvp_override import with_slope_of
 from graphc.ops.matrices.batch_dims import check_stack, of_each
 from graphc.ops.matrices.matrix_checks import check_square
+from graphc.typing import TensorLike
 
 __all__ = ["cholesky_update", "eigh_tridiagonal"]
 
@@ -133,7 +134,7 @@ CHOLESKY_UPDATE = OpDef(
 )
 
 
-def eigh_tridiagonal(d: Any, e: Any, *, name: str | None = None) -> Tensor:
+def eigh_tridiagonal(d: TensorLike, e: TensorLike, *, name: str | None = None) -> Tensor:
     """The eigenvalues of symmetric tridiagonal matrices, in ascending order.
 
     Args:
@@ -153,7 +154,7 @@ def eigh_tridiagonal(d: Any, e: Any, *, name: str | None = None) -> Tensor:
     return emit_one(EIGH_TRIDIAGONAL, promote_inexact(d, e), name)
 
 
-def cholesky_update(factor: Any, w: Any, *, name: str | None = None) -> Tensor:
+def cholesky_update(factor: TensorLike, w: TensorLike, *, name: str | None = None) -> Tensor:
     """The Cholesky factors of l l^T + w w^T, from those of l l^T.
 
     Args:

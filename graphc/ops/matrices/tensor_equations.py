@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import product
@@ -13,12 +12,13 @@ from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.checks import refuse, same_shape
 from graphc.ops.core.emit import promote_inexact
 from graphc.ops.matrices.solving import inv, solve
+from graphc.typing import TensorLike
 
 __all__ = ["tensorinv", "tensorsolve"]
 
 
 def tensorsolve(
-    a: Any, b: Any, axes: Sequence[int] | None = None, *, name: str | None = None
+    a: TensorLike, b: TensorLike, axes: Sequence[int] | None = None, *, name: str | None = None
 ) -> Tensor:
     """The solution x of tensordot(a, x, x.ndim) = b.
 
@@ -48,7 +48,7 @@ def tensorsolve(
     return reshape(solve(reshape(a, (rows, columns)), ravel(b)), shape, name=name)
 
 
-def tensorinv(a: Any, ind: int = 2, *, name: str | None = None) -> Tensor:
+def tensorinv(a: TensorLike, ind: int = 2, *, name: str | None = None) -> Tensor:
     """The tensor that turns tensordot(a, x, ...) round: the inverse of `a` as a square matrix.
 
     Args:

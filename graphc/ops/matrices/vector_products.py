@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphc.ir.node import Tensor
 from graphc.ops.arrays.indexing import take
 from graphc.ops.arrays.shape import expand_dims, moveaxis, ravel, squeeze
@@ -14,11 +12,12 @@ from graphc.ops.elementwise.arithmetic import multiply, subtract
 from graphc.ops.elementwise.complex_parts import conj
 from graphc.ops.matrices.contraction import dot_general
 from graphc.ops.matrices.matrix_product import matmul
+from graphc.typing import TensorLike
 
 __all__ = ["cross", "dot", "inner", "matvec", "vdot", "vecdot", "vecmat"]
 
 
-def dot(a: Any, b: Any, *, name: str | None = None) -> Tensor:
+def dot(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
     """The sum over the last axis of `a` and the last but one of `b`, its only one for a vector.
 
     Axes before these do not go in step as in `matmul`: each of `a` meets each of `b`. A scalar
@@ -35,7 +34,7 @@ def dot(a: Any, b: Any, *, name: str | None = None) -> Tensor:
     return dot_general(a, b, ((-1,), (-min(b.ndim, 2),)), name=name)
 
 
-def inner(a: Any, b: Any, *, name: str | None = None) -> Tensor:
+def inner(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
     """The sum over the last axes, of each vector of `a` with each of `b`; a scalar multiplies.
 
     Raises:
@@ -49,7 +48,7 @@ def inner(a: Any, b: Any, *, name: str | None = None) -> Tensor:
     return dot_general(a, b, ((-1,), (-1,)), name=name)
 
 
-def vdot(a: Any, b: Any, *, name: str | None = None) -> Tensor:
+def vdot(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
     """The sum of conj(a) * b over all elements, both raveled.
 
     Raises:
@@ -61,7 +60,7 @@ def vdot(a: Any, b: Any, *, name: str | None = None) -> Tensor:
     return dot_general(_conjugated(ravel(a)), ravel(b), ((0,), (0,)), name=name)
 
 
-def vecdot(a: Any, b: Any, axis: int = -1, *, name: str | None = None) -> Tensor:
+def vecdot(a: TensorLike, b: TensorLike, axis: int = -1, *, name: str | None = None) -> Tensor:
     """The sum of conj(a) * b over `axis`; the other axes broadcast.
 
     Raises:
@@ -80,18 +79,18 @@ def _conjugated(x: Tensor) -> Tensor:
     return conj(x) if x.type.dtype.kind == "c" else x
 
 
-def matvec(a: Any, b: Any, *, name: str | None = None) -> Tensor:
+def matvec(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
     """Matrices [..., m, n] times vectors [..., n]: [..., m]. Source: numpy.matvec."""
     return squeeze(matmul(a, expand_dims(b, -1)), -1, name=name)
 
 
-def vecmat(a: Any, b: Any, *, name: str | None = None) -> Tensor:
+def vecmat(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
     """Vectors [..., n], conjugated, times matrices [..., n, m]: [..., m]. Source: numpy.vecmat."""
     left = _conjugated(convert(a))
     return squeeze(matmul(expand_dims(left, -2), b), -2, name=name)
 
 
-def cross(a: Any, b: Any, axis: int = -1, *, name: str | None = None) -> Tensor:
+def cross(a: TensorLike, b: TensorLike, axis: int = -1, *, name: str | None = None) -> Tensor:
     """The cross products of vectors of three elements along `axis`; the other axes broadcast.
 
     Raises:

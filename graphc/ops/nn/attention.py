@@ -21,6 +21,7 @@ from graphc.ops.core.layout_rules import SUM, follow_axis, replicated
 from graphc.ops.draws.random_draws import draw, kept_by_dropout
 from graphc.ops.draws.random_keys import check_key
 from graphc.ops.nn.attention_kernels import How, Operands, adjoints, attend
+from graphc.typing import Seed, TensorLike
 
 __all__ = ["attention"]
 
@@ -275,16 +276,16 @@ ATTENTION_GRADIENT = OpDef(
 
 
 def attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: TensorLike,
+    key: TensorLike,
+    value: TensorLike,
     *,
-    mask: Any = None,
-    bias: Any = None,
+    mask: TensorLike | None = None,
+    bias: TensorLike | None = None,
     causal: bool = False,
     scale: float | None = None,
     dropout: float = 0.0,
-    seed: Any = None,
+    seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
     """Scaled dot-product attention: values, averaged by how like their keys are to each query.

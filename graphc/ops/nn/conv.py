@@ -46,6 +46,7 @@ from graphc.ops.nn.winograd_conv import (
     winograd_input_gradient,
     winograd_kernel_gradient,
 )
+from graphc.typing import Padding, TensorLike
 
 __all__ = ["conv1d", "conv2d", "conv3d", "depthwise_conv"]
 
@@ -339,11 +340,11 @@ CONV_KERNEL_GRADIENT = OpDef(
 
 
 def conv1d(
-    x: Any,
-    w: Any,
+    x: TensorLike,
+    w: TensorLike,
     *,
     strides: int | tuple[int] = 1,
-    padding: Any = "valid",
+    padding: Padding = "valid",
     dilation: int | tuple[int] = 1,
     groups: int = 1,
     name: str | None = None,
@@ -356,11 +357,11 @@ def conv1d(
 
 
 def conv2d(
-    x: Any,
-    w: Any,
+    x: TensorLike,
+    w: TensorLike,
     *,
     strides: int | tuple[int, int] = 1,
-    padding: Any = "valid",
+    padding: Padding = "valid",
     dilation: int | tuple[int, int] = 1,
     groups: int = 1,
     name: str | None = None,
@@ -391,11 +392,11 @@ def conv2d(
 
 
 def conv3d(
-    x: Any,
-    w: Any,
+    x: TensorLike,
+    w: TensorLike,
     *,
     strides: int | tuple[int, int, int] = 1,
-    padding: Any = "valid",
+    padding: Padding = "valid",
     dilation: int | tuple[int, int, int] = 1,
     groups: int = 1,
     name: str | None = None,
@@ -410,11 +411,11 @@ def conv3d(
 
 
 def depthwise_conv(
-    x: Any,
-    w: Any,
+    x: TensorLike,
+    w: TensorLike,
     *,
     strides: int | tuple[int, ...] = 1,
-    padding: Any = "valid",
+    padding: Padding = "valid",
     dilation: int | tuple[int, ...] = 1,
     name: str | None = None,
 ) -> Tensor:

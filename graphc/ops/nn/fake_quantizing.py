@@ -24,6 +24,7 @@ from graphc.ops.core.precision import summed, wide
 from graphc.ops.elementwise.comparison import greater, less, where
 from graphc.ops.elementwise.rounding import rint
 from graphc.ops.nn.quantizing import AXIS, along, canonical, check_grid, grid_layout, summed_along
+from graphc.typing import TensorLike
 
 __all__ = ["fake_quantize"]
 
@@ -128,9 +129,9 @@ FAKE_QUANTIZE = OpDef(
 
 
 def fake_quantize(
-    x: Any,
-    low: Any,
-    high: Any,
+    x: TensorLike,
+    low: TensorLike,
+    high: TensorLike,
     *,
     bits: int = 8,
     narrow_range: bool = False,

@@ -18,6 +18,7 @@ from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
 from graphc.ops.core.emit import convert, emit, emit_one
 from graphc.ops.core.layout_rules import map_axis
 from graphc.ops.core.precision import summed
+from graphc.typing import TensorLike
 
 __all__ = ["local_response_norm"]
 
@@ -169,7 +170,7 @@ LOCAL_RESPONSE_NORM_GRADIENT = OpDef(
 
 
 def local_response_norm(
-    x: Any,
+    x: TensorLike,
     radius: int = 5,
     bias: float = 1.0,
     alpha: float = 1.0,

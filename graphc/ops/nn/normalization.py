@@ -22,6 +22,7 @@ from graphc.ops.core.emit import convert, dim_value, emit, emit_one, promote_ope
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import wide
 from graphc.ops.reductions.reduction import reduce_mean
+from graphc.typing import TensorLike
 
 __all__ = ["batch_norm", "layer_norm", "moments"]
 
@@ -275,11 +276,11 @@ LAYER_NORM_GRADIENT = OpDef(
 
 
 def batch_norm(
-    x: Any,
-    mean: Any,
-    variance: Any,
-    scale: Any,
-    offset: Any,
+    x: TensorLike,
+    mean: TensorLike,
+    variance: TensorLike,
+    scale: TensorLike,
+    offset: TensorLike,
     epsilon: float = 1e-5,
     *,
     name: str | None = None,
@@ -299,7 +300,7 @@ def batch_norm(
 
 
 def moments(
-    x: Any, axes: int | Sequence[int] | None = None, *, keepdims: bool = False
+    x: TensorLike, axes: int | Sequence[int] | None = None, *, keepdims: bool = False
 ) -> tuple[Tensor, Tensor]:
     """The mean and the variance (over the count, not count - 1) of `x` along `axes`.
 
@@ -344,7 +345,12 @@ def batch_norm_training(
 
 
 def layer_norm(
-    x: Any, scale: Any, offset: Any, epsilon: float = 1e-5, *, name: str | None = None
+    x: TensorLike,
+    scale: TensorLike,
+    offset: TensorLike,
+    epsilon: float = 1e-5,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """`x` with mean 0 and variance 1 along the last axis, times `scale` plus `offset`.
 

@@ -22,6 +22,7 @@ from graphc.ops.core.layout_rules import map_axis
 from graphc.ops.core.precision import in_wider, summed
 from graphc.ops.nn.pool_taps import lowest, max_by_taps, max_gradient_by_taps
 from graphc.ops.nn.windows import PADDING, positive_ints, sliding, window_sizes
+from graphc.typing import Padding, TensorLike
 
 __all__ = ["avg_pool", "max_pool"]
 
@@ -266,10 +267,10 @@ AVG_POOL_GRADIENT = OpDef(
 
 
 def max_pool(
-    x: Any,
+    x: TensorLike,
     window: int | tuple[int, ...],
     strides: int | tuple[int, ...] | None = None,
-    padding: Any = "valid",
+    padding: Padding = "valid",
     dilation: int | tuple[int, ...] = 1,
     *,
     name: str | None = None,
@@ -298,10 +299,10 @@ def max_pool(
 
 
 def avg_pool(
-    x: Any,
+    x: TensorLike,
     window: int | tuple[int, ...],
     strides: int | tuple[int, ...] | None = None,
-    padding: Any = "valid",
+    padding: Padding = "valid",
     *,
     count_include_pad: bool = False,
     name: str | None = None,

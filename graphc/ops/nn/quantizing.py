@@ -25,6 +25,7 @@ from graphc.ops.core.cost_rules import times_result
 from graphc.ops.core.emit import convert, emit_one, promote_inexact
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import summed, wide
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["dequantize", "quantize"]
 
@@ -208,11 +209,11 @@ DEQUANTIZE = OpDef(
 
 
 def quantize(
-    x: Any,
-    scale: Any,
-    zero_point: Any = 0,
+    x: TensorLike,
+    scale: TensorLike,
+    zero_point: TensorLike = 0,
     *,
-    dtype: Any = "int8",
+    dtype: DTypeLike = "int8",
     axis: int | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -247,9 +248,9 @@ def _zero_point(value: Any, dtype: DType) -> Tensor:
 
 
 def dequantize(
-    q: Any,
-    scale: Any,
-    zero_point: Any = 0,
+    q: TensorLike,
+    scale: TensorLike,
+    zero_point: TensorLike = 0,
     *,
     axis: int | None = None,
     name: str | None = None,

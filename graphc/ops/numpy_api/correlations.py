@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from graphc.ir.dtypes import real_of
 from graphc.ir.node import Tensor
@@ -19,18 +18,19 @@ from graphc.ops.elementwise.powers import sqrt
 from graphc.ops.matrices.matrix_product import matmul, outer
 from graphc.ops.numpy_api.rearranging import atleast_2d
 from graphc.ops.reductions.reduction import reduce_mean, reduce_sum
+from graphc.typing import TensorLike
 
 __all__ = ["corrcoef", "cov"]
 
 
 def cov(
-    x: Any,
-    y: Any = None,
+    x: TensorLike,
+    y: TensorLike | None = None,
     rowvar: bool = True,
     ddof: int = 1,
     *,
-    fweights: Any = None,
-    aweights: Any = None,
+    fweights: TensorLike | None = None,
+    aweights: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """The covariances between the rows of `x`.
@@ -89,7 +89,9 @@ def _rows(xs: Sequence[Tensor], rowvar: bool) -> Tensor:
     return parts[0] if len(parts) == 1 else concatenate(parts, 0)
 
 
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, name: str | None = None) -> Tensor:
+def corrcoef(
+    x: TensorLike, y: TensorLike | None = None, rowvar: bool = True, *, name: str | None = None
+) -> Tensor:
     """The correlations between the rows of `x`, from -1 to 1, for real dtypes.
 
     Arguments and errors as of `cov`. Source: numpy.corrcoef.

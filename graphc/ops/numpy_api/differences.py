@@ -22,6 +22,7 @@ from graphc.ops.elementwise.comparison import equal, not_equal, where
 from graphc.ops.numpy_api.searching import searchsorted
 from graphc.ops.reductions.axiswise import cumsum
 from graphc.ops.reductions.reduction import reduce_sum
+from graphc.typing import TensorLike
 
 __all__ = ["diff", "ediff1d", "gradient", "interp", "polyval", "trapezoid", "unwrap"]
 
@@ -40,7 +41,13 @@ def _row(value: Any, x: Tensor, axis: int) -> Tensor:
     return broadcast_to(tensor, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
 
 
-def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
+def diff(
+    x: TensorLike,
+    n: int = 1,
+    axis: int = -1,
+    prepend: TensorLike | None = None,
+    append: TensorLike | None = None,
+) -> Tensor:
     """Each element less the one before it along `axis`, `n` times over; bools: whether they differ.
 
     Args:
@@ -68,14 +75,16 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     return found
 
 
-def ediff1d(x: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
+def ediff1d(
+    x: TensorLike, to_end: TensorLike | None = None, to_begin: TensorLike | None = None
+) -> Tensor:
     """`diff` of the raveled `x`, between `to_begin` and `to_end`. Source: numpy.ediff1d."""
     found = diff(ravel(x))
     parts = [p if p is found else ravel(p) for p in (to_begin, found, to_end) if p is not None]
     return concatenate(parts) if len(parts) > 1 else found
 
 
-def gradient(f: Any, *spacing: Any, axis: int | Sequence[int] | None = None) -> Any:
+def gradient(f: TensorLike, *spacing: TensorLike, axis: int | Sequence[int] | None = None) -> Any:
     """The slope of `f` along axes, from the neighbours on both sides; at the ends from one.
 
     Args:
@@ -127,7 +136,9 @@ def _slope(f: Tensor, step: Any, axis: int) -> Tensor:
     return moveaxis(whole, -1, axis)
 
 
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
+def trapezoid(
+    y: TensorLike, x: TensorLike | None = None, dx: TensorLike = 1.0, axis: int = -1
+) -> Tensor:
     """The integral along `axis` of the function that is straight between the points.
 
     Args:
@@ -149,7 +160,13 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
     return reduce_sum((low + high) * widths, -1) * 0.5
 
 
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Tensor:
+def interp(
+    x: TensorLike,
+    xp: TensorLike,
+    fp: TensorLike,
+    left: TensorLike | None = None,
+    right: TensorLike | None = None,
+) -> Tensor:
     """The function that is straight between the points (xp, fp), at `x`.
 
     Args:
@@ -172,7 +189,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Ten
     return where(x < points[0], values[0] if left is None else left, found)
 
 
-def polyval(coefficients: Any, x: Any) -> Tensor:
+def polyval(coefficients: TensorLike, x: TensorLike) -> Tensor:
     """The polynomial of these coefficients, that of the greatest power first, at `x`.
 
     Args:
@@ -193,7 +210,7 @@ def polyval(coefficients: Any, x: Any) -> Tensor:
     return result
 
 
-def unwrap(x: Any, period: float = 2 * math.pi, axis: int = -1) -> Tensor:
+def unwrap(x: TensorLike, period: float = 2 * math.pi, axis: int = -1) -> Tensor:
     """Angles with whole periods added, so that neighbours differ by half a one at most.
 
     Source: numpy.unwrap, of floating dtypes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from graphc.errors import AttributeValueError
@@ -20,6 +21,7 @@ from graphc.ops.elementwise.comparison import equal, less, where
 from graphc.ops.elementwise.powers import power
 from graphc.ops.elementwise.rounding import floor
 from graphc.ops.elementwise.transcendental import exp, log
+from graphc.typing import DTypeLike, ShapeLike, TensorLike
 
 __all__ = [
     "geomspace",
@@ -33,11 +35,11 @@ __all__ = [
 
 
 def linspace(
-    start: Any,
-    stop: Any,
+    start: TensorLike,
+    stop: TensorLike,
     num: Dim = 50,
     endpoint: bool = True,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Tensor:
     """`num` evenly spaced numbers from `start` to `stop`, along a new first axis.
 
@@ -65,8 +67,8 @@ def linspace(
 
 
 def logspace(
-    start: Any,
-    stop: Any,
+    start: TensorLike,
+    stop: TensorLike,
     num: Dim = 50,
     endpoint: bool = True,
     base: float = 10.0,
@@ -78,7 +80,12 @@ def logspace(
 
 
 def geomspace(
-    start: Any, stop: Any, num: Dim = 50, endpoint: bool = True, *, name: str | None = None
+    start: TensorLike,
+    stop: TensorLike,
+    num: Dim = 50,
+    endpoint: bool = True,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """`num` numbers of one sign from `start` to `stop` in equal ratios.
 
@@ -91,7 +98,7 @@ def geomspace(
     return to_dtype(multiply(sizes, sign, name=name), given[0].dtype)
 
 
-def meshgrid(*xs: Any, indexing: str = "xy", sparse: bool = False) -> tuple[Tensor, ...]:
+def meshgrid(*xs: TensorLike, indexing: str = "xy", sparse: bool = False) -> tuple[Tensor, ...]:
     """The vectors repeated to grids, one for each: coordinates of all points.
 
     Args:
@@ -124,7 +131,7 @@ def meshgrid(*xs: Any, indexing: str = "xy", sparse: bool = False) -> tuple[Tens
     return tuple(broadcast_to(x, shape) for x in open_ones)
 
 
-def indices(shape: Any, dtype: Any = INT32, *, name: str | None = None) -> Tensor:
+def indices(shape: ShapeLike, dtype: DTypeLike = INT32, *, name: str | None = None) -> Tensor:
     """Each point's index along each axis of a grid of `shape`: [rank, *shape].
 
     Source: numpy.indices.
@@ -138,7 +145,7 @@ def _index(value: Any, end: Dim, what: str, function: str) -> Tensor:
     return to_dtype(tensor, wide_integer(tensor.dtype))
 
 
-def unravel_index(places: Any, shape: Any) -> tuple[Tensor, ...]:
+def unravel_index(places: TensorLike, shape: ShapeLike) -> tuple[Tensor, ...]:
     """The indices along each axis of `shape` of places in row-major order.
 
     Places out of range give indices out of range along the first axis, and are an error of runs
@@ -156,7 +163,7 @@ def unravel_index(places: Any, shape: Any) -> tuple[Tensor, ...]:
     return (rest, *found[::-1])
 
 
-def ravel_multi_index(index: Any, shape: Any) -> Tensor:
+def ravel_multi_index(index: Iterable[TensorLike], shape: ShapeLike) -> Tensor:
     """The places in row-major order of indices along each axis of `shape`.
 
     Indices out of range give the place of another element, or of none, and are an error of runs

@@ -22,6 +22,7 @@ from graphc.ops.reductions.reduction import (
     reduce_prod,
     reduce_sum,
 )
+from graphc.typing import TensorLike
 
 __all__ = [
     "nanargmax",
@@ -48,33 +49,39 @@ def _unless_all_nan(x: Tensor, y: Tensor, axis: Axes, keepdims: bool, name: str 
     return where(reduce_all(isnan(x), axis, keepdims), math.nan, y, name=name)
 
 
-def nansum(x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
+def nansum(
+    x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+) -> Tensor:
     """The sum over `axis` with 0 for NaN. Source: numpy.nansum."""
     return reduce_sum(_filled(x, 0), axis, keepdims, name=name)
 
 
 def nanprod(
-    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+    x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
     """The product over `axis` with 1 for NaN. Source: numpy.nanprod."""
     return reduce_prod(_filled(x, 1), axis, keepdims, name=name)
 
 
-def nanmax(x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
+def nanmax(
+    x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+) -> Tensor:
     """The greatest element over `axis` that is not NaN, if one is. Source: numpy.nanmax."""
     x = convert(x)
     found = reduce_max(_filled(x, lowest(x.dtype)), axis, keepdims)
     return _unless_all_nan(x, found, axis, keepdims, name)
 
 
-def nanmin(x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
+def nanmin(
+    x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+) -> Tensor:
     """The smallest element over `axis` that is not NaN, if one is. Source: numpy.nanmin."""
     x = convert(x)
     found = reduce_min(_filled(x, highest(x.dtype)), axis, keepdims)
     return _unless_all_nan(x, found, axis, keepdims, name)
 
 
-def nanargmax(x: Any, axis: int | None = None, *, name: str | None = None) -> Tensor:
+def nanargmax(x: TensorLike, axis: int | None = None, *, name: str | None = None) -> Tensor:
     """The position of the greatest element along `axis` that is not NaN.
 
     0 where all are; the rest as of `argmax`. Source: numpy.nanargmax.
@@ -83,7 +90,7 @@ def nanargmax(x: Any, axis: int | None = None, *, name: str | None = None) -> Te
     return argmax(_filled(x, lowest(x.dtype)), axis, name=name)
 
 
-def nanargmin(x: Any, axis: int | None = None, *, name: str | None = None) -> Tensor:
+def nanargmin(x: TensorLike, axis: int | None = None, *, name: str | None = None) -> Tensor:
     """The position of the smallest element along `axis` that is not NaN.
 
     0 where all are; the rest as of `argmin`. Source: numpy.nanargmin.
@@ -92,7 +99,7 @@ def nanargmin(x: Any, axis: int | None = None, *, name: str | None = None) -> Te
     return argmin(_filled(x, highest(x.dtype)), axis, name=name)
 
 
-def nancumsum(x: Any, axis: int | None = None, *, name: str | None = None) -> Tensor:
+def nancumsum(x: TensorLike, axis: int | None = None, *, name: str | None = None) -> Tensor:
     """`cumsum` with 0 for NaN. Source: numpy.nancumsum."""
     return cumsum(_filled(x, 0), axis, name=name)
 
@@ -103,7 +110,7 @@ def _present(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
 
 
 def nanmean(
-    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+    x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
     """The mean over `axis` of the elements that are not NaN. Source: numpy.nanmean."""
     (x,) = promote_inexact(x)
@@ -113,7 +120,12 @@ def nanmean(
 
 
 def nanvar(
-    x: Any, axis: Axes = None, keepdims: bool = False, ddof: int = 0, *, name: str | None = None
+    x: TensorLike,
+    axis: Axes = None,
+    keepdims: bool = False,
+    ddof: int = 0,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """`var` of the elements that are not NaN. Source: numpy.nanvar, of real dtypes."""
     (x,) = promote_inexact(x)
@@ -125,7 +137,12 @@ def nanvar(
 
 
 def nanstd(
-    x: Any, axis: Axes = None, keepdims: bool = False, ddof: int = 0, *, name: str | None = None
+    x: TensorLike,
+    axis: Axes = None,
+    keepdims: bool = False,
+    ddof: int = 0,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """The square root of `nanvar`; its gradient is 0 where it is 0.
 

@@ -26,6 +26,7 @@ from graphc.ops.elementwise.comparison import (
 from graphc.ops.elementwise.powers import square
 from graphc.ops.matrices.norms import vector_norm
 from graphc.ops.structure.state import identity
+from graphc.typing import DTypeLike, ShapeLike, TensorLike
 
 __all__ = [
     "add_n",
@@ -41,7 +42,9 @@ __all__ = [
 ]
 
 
-def gather(x: Any, indices: Any, axis: int | None = 0, *, name: str | None = None) -> Tensor:
+def gather(
+    x: TensorLike, indices: TensorLike, axis: int | None = 0, *, name: str | None = None
+) -> Tensor:
     """TensorFlow's name for `take`: the slices of `x` at `indices` along `axis`.
 
     PyTorch's `gather` is `take_along_axis`.
@@ -54,7 +57,9 @@ def gather(x: Any, indices: Any, axis: int | None = 0, *, name: str | None = Non
     return take(x, indices, axis, name=name)
 
 
-def clip_by_value(x: Any, lo: Any, hi: Any, *, name: str | None = None) -> Tensor:
+def clip_by_value(
+    x: TensorLike, lo: TensorLike, hi: TensorLike, *, name: str | None = None
+) -> Tensor:
     """TensorFlow's name for `clip`: `x` limited to values from `lo` to `hi`.
 
     Raises:
@@ -65,7 +70,7 @@ def clip_by_value(x: Any, lo: Any, hi: Any, *, name: str | None = None) -> Tenso
     return clip(x, lo, hi, name=name)
 
 
-def fill(shape: Any, value: Any, *, name: str | None = None) -> Tensor:
+def fill(shape: ShapeLike, value: TensorLike, *, name: str | None = None) -> Tensor:
     """TensorFlow's name for `full`: a tensor of `shape` with `value` everywhere.
 
     Raises:
@@ -80,7 +85,7 @@ def range(
     start: Dim | float,
     stop: Dim | float | None = None,
     step: float = 1,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     name: str | None = None,
 ) -> Tensor:
@@ -94,7 +99,7 @@ def range(
     return arange(start, stop, step, dtype, name=name)
 
 
-def add_n(tensors: Iterable[Any], *, name: str | None = None) -> Tensor:
+def add_n(tensors: Iterable[TensorLike], *, name: str | None = None) -> Tensor:
     """The sum of several tensors. Dtypes promote and shapes broadcast, as in `add`.
 
     Raises:
@@ -111,7 +116,7 @@ def add_n(tensors: Iterable[Any], *, name: str | None = None) -> Tensor:
     return add(total, rest[-1], name=name)
 
 
-def squared_difference(x: Any, y: Any, *, name: str | None = None) -> Tensor:
+def squared_difference(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
     """`(x - y) ** 2`, elementwise.
 
     Raises:
@@ -122,7 +127,7 @@ def squared_difference(x: Any, y: Any, *, name: str | None = None) -> Tensor:
     return square(subtract(x, y), name=name)
 
 
-def global_norm(tensors: Iterable[Any], *, name: str | None = None) -> Tensor:
+def global_norm(tensors: Iterable[TensorLike], *, name: str | None = None) -> Tensor:
     """The Euclidean norm of all elements of several tensors, such as gradients: a scalar.
 
     `optax.clip_by_global_norm` clips by it inside an optimizer.
@@ -141,7 +146,11 @@ def global_norm(tensors: Iterable[Any], *, name: str | None = None) -> Tensor:
 
 
 def clip_by_norm(
-    x: Any, limit: Any, axis: int | Sequence[int] | None = None, *, name: str | None = None
+    x: TensorLike,
+    limit: TensorLike,
+    axis: int | Sequence[int] | None = None,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """`x`, scaled down where its Euclidean norm over `axis` is above `limit`.
 
@@ -164,7 +173,7 @@ def clip_by_norm(
     return multiply(x, scale, name=name)
 
 
-def matrix_band_part(x: Any, below: int, above: int, *, name: str | None = None) -> Tensor:
+def matrix_band_part(x: TensorLike, below: int, above: int, *, name: str | None = None) -> Tensor:
     """`x` [..., rows, columns] with zeros outside a band around the diagonal.
 
     Args:

@@ -27,6 +27,7 @@ from graphc.ops.elementwise.comparison import (
 from graphc.ops.numpy_api.searching import bincount
 from graphc.ops.numpy_api.sized import extract
 from graphc.ops.structure.state import identity
+from graphc.typing import TensorLike
 
 __all__ = [
     "boolean_mask",
@@ -38,7 +39,12 @@ __all__ = [
 
 
 def boolean_mask(
-    x: Any, mask: Any, size: Dim, fill_value: Any = 0, *, name: str | None = None
+    x: TensorLike,
+    mask: TensorLike,
+    size: Dim,
+    fill_value: TensorLike = 0,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """TensorFlow's name for `extract`, with its order of arguments: `x[mask]`.
 
@@ -56,7 +62,7 @@ def boolean_mask(
     return identity(extract(mask, x, size, fill_value), name=name)
 
 
-def dynamic_partition(x: Any, partitions: Any, count: int, size: Dim) -> list[Tensor]:
+def dynamic_partition(x: TensorLike, partitions: TensorLike, count: int, size: Dim) -> list[Tensor]:
     """The rows of `x` in `count` groups: row i is in group `partitions[i]`.
 
     Args:
@@ -82,7 +88,7 @@ def dynamic_partition(x: Any, partitions: Any, count: int, size: Dim) -> list[Te
 
 
 def dynamic_stitch(
-    indices: Sequence[Any], data: Sequence[Any], size: Dim, *, name: str | None = None
+    indices: Sequence[TensorLike], data: Sequence[TensorLike], size: Dim, *, name: str | None = None
 ) -> Tensor:
     """Rows put together: row `indices[k][i]` of the result is `data[k][i]`.
 
@@ -120,7 +126,12 @@ def dynamic_stitch(
 
 
 def reverse_sequence(
-    x: Any, lengths: Any, axis: int = 1, batch_axis: int = 0, *, name: str | None = None
+    x: TensorLike,
+    lengths: TensorLike,
+    axis: int = 1,
+    batch_axis: int = 0,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """`x` with the first `lengths[i]` elements along `axis` of example i in reverse order.
 
@@ -153,7 +164,12 @@ def reverse_sequence(
 
 
 def confusion_matrix(
-    labels: Any, predictions: Any, classes: int, weights: Any = None, *, name: str | None = None
+    labels: TensorLike,
+    predictions: TensorLike,
+    classes: int,
+    weights: TensorLike | None = None,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """How often each class is predicted as each: [labels, predictions], int32 or as `weights`.
 

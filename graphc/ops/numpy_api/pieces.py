@@ -17,6 +17,7 @@ from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, promote_operands
 from graphc.ops.numpy_api.rearranging import atleast_1d, atleast_2d, atleast_3d
+from graphc.typing import TensorLike
 
 __all__ = [
     "append",
@@ -32,23 +33,23 @@ __all__ = [
 ]
 
 
-def hstack(tensors: Sequence[Any], *, name: str | None = None) -> Tensor:
+def hstack(tensors: Sequence[TensorLike], *, name: str | None = None) -> Tensor:
     """The tensors side by side: along axis 1, vectors along axis 0. Source: numpy.hstack."""
     xs = [atleast_1d(x) for x in several("hstack", tensors)]
     return concatenate(xs, 0 if xs[0].ndim == 1 else 1, name=name)
 
 
-def vstack(tensors: Sequence[Any], *, name: str | None = None) -> Tensor:
+def vstack(tensors: Sequence[TensorLike], *, name: str | None = None) -> Tensor:
     """The tensors under one another, vectors as rows. Source: numpy.vstack."""
     return concatenate([atleast_2d(x) for x in several("vstack", tensors)], 0, name=name)
 
 
-def dstack(tensors: Sequence[Any], *, name: str | None = None) -> Tensor:
+def dstack(tensors: Sequence[TensorLike], *, name: str | None = None) -> Tensor:
     """The tensors behind one another, along axis 2. Source: numpy.dstack."""
     return concatenate([atleast_3d(x) for x in several("dstack", tensors)], 2, name=name)
 
 
-def column_stack(tensors: Sequence[Any], *, name: str | None = None) -> Tensor:
+def column_stack(tensors: Sequence[TensorLike], *, name: str | None = None) -> Tensor:
     """Vectors and matrices side by side as columns. Source: numpy.column_stack."""
     xs = [
         expand_dims(atleast_1d(x), 1) if x.ndim < 2 else x for x in several("column_stack", tensors)
@@ -56,7 +57,7 @@ def column_stack(tensors: Sequence[Any], *, name: str | None = None) -> Tensor:
     return concatenate(xs, 1, name=name)
 
 
-def block(blocks: Any) -> Tensor:
+def block(blocks: TensorLike) -> Tensor:
     """Nested lists of tensors as one: the innermost lists along the last axis, and so on.
 
     Raises:
@@ -92,13 +93,15 @@ def _block(blocks: Any, leaves: Any, rank: int, axis: int) -> Tensor:
     return concatenate([_block(part, leaves, rank, axis + 1) for part in blocks], axis)
 
 
-def append(x: Any, values: Any, axis: int | None = None, *, name: str | None = None) -> Tensor:
+def append(
+    x: TensorLike, values: TensorLike, axis: int | None = None, *, name: str | None = None
+) -> Tensor:
     """`values` joined to `x` along `axis`; both raveled by default. Source: numpy.append."""
     pair = [ravel(x), ravel(values)] if axis is None else [x, values]
     return concatenate(pair, axis or 0, name=name)
 
 
-def array_split(x: Any, sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
+def array_split(x: TensorLike, sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
     """`x` cut into pieces: before given places, or to nearly equal sizes, the greater ones first.
 
     Args:
@@ -129,18 +132,18 @@ def array_split(x: Any, sections: int | Sequence[int], axis: int = 0) -> tuple[T
     return split(x, [each + (i < more) for i in range(sections)], place)
 
 
-def hsplit(x: Any, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+def hsplit(x: TensorLike, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
     """`array_split` into equal pieces along axis 1, or along the only one. Source: numpy.hsplit."""
     tensor = convert(x)
     return _equal_pieces("hsplit", tensor, sections, min(1, tensor.ndim - 1))
 
 
-def vsplit(x: Any, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+def vsplit(x: TensorLike, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
     """`array_split` into equal pieces along axis 0. Source: numpy.vsplit."""
     return _equal_pieces("vsplit", convert(x), sections, 0)
 
 
-def dsplit(x: Any, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+def dsplit(x: TensorLike, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
     """`array_split` into equal pieces along axis 2. Source: numpy.dsplit."""
     return _equal_pieces("dsplit", convert(x), sections, 2)
 

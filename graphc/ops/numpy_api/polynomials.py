@@ -17,11 +17,12 @@ from graphc.ops.core.emit import convert, promote_inexact, promote_operands, to_
 from graphc.ops.core.precision import wide_integer
 from graphc.ops.elementwise.arithmetic import add, divide, multiply, negative
 from graphc.ops.scipy_api.convolving import convolve
+from graphc.typing import TensorLike
 
 __all__ = ["polyadd", "polyder", "polyint", "polymul", "polysub"]
 
 
-def polyadd(a: Any, b: Any) -> Tensor:
+def polyadd(a: TensorLike, b: TensorLike) -> Tensor:
     """The sum of two polynomials. Source: numpy.polyadd."""
     left, right = promote_operands(_vector("polyadd", a), _vector("polyadd", b))
     longer, shorter = (left, right) if _length(left) >= _length(right) else (right, left)
@@ -29,18 +30,18 @@ def polyadd(a: Any, b: Any) -> Tensor:
     return add(longer, concatenate([zeros((missing,), shorter.dtype), shorter]))
 
 
-def polysub(a: Any, b: Any) -> Tensor:
+def polysub(a: TensorLike, b: TensorLike) -> Tensor:
     """The difference of two polynomials. Source: numpy.polysub."""
     left, right = promote_operands(_vector("polysub", a), _vector("polysub", b))
     return polyadd(left, negative(right))
 
 
-def polymul(a: Any, b: Any) -> Tensor:
+def polymul(a: TensorLike, b: TensorLike) -> Tensor:
     """The product of two polynomials. Source: numpy.polymul."""
     return convolve(_vector("polymul", a), _vector("polymul", b))
 
 
-def polyder(a: Any, m: int = 1) -> Tensor:
+def polyder(a: TensorLike, m: int = 1) -> Tensor:
     """The derivative of order `m` of a polynomial. Source: numpy.polyder."""
     found = _vector("polyder", a)
     _check_order("polyder", m)
@@ -52,7 +53,7 @@ def polyder(a: Any, m: int = 1) -> Tensor:
     return found
 
 
-def polyint(a: Any, m: int = 1, k: Any = 0) -> Tensor:
+def polyint(a: TensorLike, m: int = 1, k: TensorLike = 0) -> Tensor:
     """The integral of order `m` of a polynomial; integers give float32.
 
     Args:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from graphc.errors import AttributeValueError
-from graphc.ir.dims import Shape
+from graphc.ir.dims import Dim, DimExpr, Shape
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
 from graphc.ops.arrays.creation import iota
@@ -23,6 +23,7 @@ from graphc.ops.core.broadcasting import joint_shape
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import as_array, convert, dim_value, to_dtype
 from graphc.ops.elementwise.arithmetic import remainder
+from graphc.typing import TensorLike
 
 __all__ = [
     "atleast_1d",
@@ -42,7 +43,7 @@ __all__ = [
 # -- turned and shifted ----------------------------------------------------------------------
 
 
-def roll(x: Any, shift: Any, axis: int | Sequence[int] | None = None) -> Tensor:
+def roll(x: TensorLike, shift: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
     """`x` moved on by `shift` places; what leaves at the end comes in at the front.
 
     Args:
@@ -86,17 +87,17 @@ def _rolled(x: Tensor, shift: Any, axis: int) -> Tensor:
     return concatenate([tail, head], axis)
 
 
-def fliplr(x: Any, *, name: str | None = None) -> Tensor:
+def fliplr(x: TensorLike, *, name: str | None = None) -> Tensor:
     """`x` backwards along axis 1. Source: numpy.fliplr."""
     return flip(x, 1, name=name)
 
 
-def flipud(x: Any, *, name: str | None = None) -> Tensor:
+def flipud(x: TensorLike, *, name: str | None = None) -> Tensor:
     """`x` backwards along axis 0. Source: numpy.flipud."""
     return flip(x, 0, name=name)
 
 
-def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
+def rot90(x: TensorLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
     """`x` turned by `k` right angles, from the first of the `axes` to the second.
 
     Source: numpy.rot90.
@@ -118,19 +119,19 @@ def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
 # -- more axes -------------------------------------------------------------------------------
 
 
-def atleast_1d(x: Any) -> Tensor:
+def atleast_1d(x: TensorLike) -> Tensor:
     """`x` with one axis or more. Source: numpy.atleast_1d."""
     tensor = convert(x)
     return tensor if tensor.ndim else reshape(tensor, (1,))
 
 
-def atleast_2d(x: Any) -> Tensor:
+def atleast_2d(x: TensorLike) -> Tensor:
     """`x` with two axes or more, new ones in front. Source: numpy.atleast_2d."""
     x = atleast_1d(x)
     return x if x.ndim > 1 else expand_dims(x, 0)
 
 
-def atleast_3d(x: Any) -> Tensor:
+def atleast_3d(x: TensorLike) -> Tensor:
     """`x` with three axes or more: a vector becomes [1, n, 1], a matrix [m, n, 1].
 
     Source: numpy.atleast_3d.
@@ -139,7 +140,7 @@ def atleast_3d(x: Any) -> Tensor:
     return x if x.ndim > 2 else expand_dims(x, 2)
 
 
-def broadcast_arrays(*xs: Any) -> list[Tensor]:
+def broadcast_arrays(*xs: TensorLike) -> list[Tensor]:
     """The tensors repeated to the shape they have together. Source: numpy.broadcast_arrays."""
     tensors = [convert(x) for x in xs]
     shape = broadcast_shapes(*[t.shape for t in tensors])
@@ -160,7 +161,13 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     return shape
 
 
-def repeat(x: Any, repeats: Any, axis: int | None = None, *, name: str | None = None) -> Tensor:
+def repeat(
+    x: TensorLike,
+    repeats: Dim | Sequence[int] | np.ndarray[Any, Any],
+    axis: int | None = None,
+    *,
+    name: str | None = None,
+) -> Tensor:
     """`x` with each element along `axis` `repeats` times in a row; raveled first by default.
 
     Args:
@@ -175,8 +182,8 @@ def repeat(x: Any, repeats: Any, axis: int | None = None, *, name: str | None = 
 
     Source: numpy.repeat.
     """
-    if isinstance(repeats, Operand) or not np.ndim(repeats):
-        return _repeat_all(x, repeats, axis, name=name)
+    if isinstance(repeats, (int, DimExpr, Operand)) or not np.shape(repeats):
+        return _repeat_all(x, cast(Dim, repeats), axis, name=name)
     tensor, place = (ravel(x), 0) if axis is None else (convert(x), axis)
     places = _all_places("repeat", tensor, normalize_axis("repeat", tensor, place))
     counts = np.asarray(repeats, np.int64 if np.size(repeats) == 0 else None)
@@ -187,7 +194,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None, *, name: str | None = 
     return take(tensor, np.repeat(places, counts), place, name=name)
 
 
-def delete(x: Any, places: Any, axis: int | None = None) -> Tensor:
+def delete(x: TensorLike, places: TensorLike, axis: int | None = None) -> Tensor:
     """`x` without the slices at `places` along `axis`; raveled by default.
 
     Args:
@@ -207,7 +214,9 @@ def delete(x: Any, places: Any, axis: int | None = None) -> Tensor:
     return take(x, np.delete(every, _named("delete", x, places, len(every), len(every) - 1)), place)
 
 
-def insert(x: Any, places: Any, values: Any, axis: int | None = None) -> Tensor:
+def insert(
+    x: TensorLike, places: TensorLike, values: TensorLike, axis: int | None = None
+) -> Tensor:
     """`x` with `values` before the slices at `places` along `axis`; raveled by default.
 
     Args:

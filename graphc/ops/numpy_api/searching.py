@@ -28,6 +28,7 @@ from graphc.ops.elementwise.comparison import equal, where
 from graphc.ops.numpy_api.grids import linspace
 from graphc.ops.numpy_api.segments import segment_sum
 from graphc.ops.reductions.reduction import reduce_max, reduce_min, reduce_sum
+from graphc.typing import TensorLike
 
 __all__ = ["bincount", "digitize", "histogram", "histogram_bin_edges", "searchsorted"]
 
@@ -79,7 +80,9 @@ SEARCH_SORTED = OpDef(
 )
 
 
-def searchsorted(x: Any, values: Any, side: str = "left", *, name: str | None = None) -> Tensor:
+def searchsorted(
+    x: TensorLike, values: TensorLike, side: str = "left", *, name: str | None = None
+) -> Tensor:
     """Where in `x` each of the `values` belongs, so that the order stays.
 
     Args:
@@ -100,7 +103,9 @@ def searchsorted(x: Any, values: Any, side: str = "left", *, name: str | None = 
     return emit_one(SEARCH_SORTED, promote_operands(x, values), name, side=side)
 
 
-def digitize(x: Any, bins: Any, right: bool = False, *, name: str | None = None) -> Tensor:
+def digitize(
+    x: TensorLike, bins: TensorLike, right: bool = False, *, name: str | None = None
+) -> Tensor:
     """The number (int32) of the bin that each element lies in.
 
     Args:
@@ -118,7 +123,9 @@ def digitize(x: Any, bins: Any, right: bool = False, *, name: str | None = None)
     return where(edges[-1] >= edges[0], up, down, name=name)
 
 
-def bincount(x: Any, length: Dim, weights: Any = None, *, name: str | None = None) -> Tensor:
+def bincount(
+    x: TensorLike, length: Dim, weights: TensorLike | None = None, *, name: str | None = None
+) -> Tensor:
     """How often each of 0, 1, ..., length - 1 stands in `x`, or the sum of its weights.
 
     Args:
@@ -137,7 +144,9 @@ def bincount(x: Any, length: Dim, weights: Any = None, *, name: str | None = Non
     return segment_sum(rows, places, length, name=name)
 
 
-def histogram_bin_edges(x: Any, bins: Any = 10, range: tuple[Any, Any] | None = None) -> Tensor:
+def histogram_bin_edges(
+    x: TensorLike, bins: TensorLike = 10, range: tuple[Any, Any] | None = None
+) -> Tensor:
     """The edges that `histogram` counts between. Source: numpy.histogram_bin_edges."""
     if not isinstance(bins, int):
         edges = convert(bins)
@@ -154,10 +163,10 @@ def histogram_bin_edges(x: Any, bins: Any = 10, range: tuple[Any, Any] | None = 
 
 
 def histogram(
-    x: Any,
-    bins: Any = 10,
+    x: TensorLike,
+    bins: TensorLike = 10,
     range: tuple[Any, Any] | None = None,
-    weights: Any = None,
+    weights: TensorLike | None = None,
     density: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """How many elements of `x` lie in each bin, and the edges of the bins.

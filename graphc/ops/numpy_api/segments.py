@@ -19,6 +19,7 @@ from graphc.ops.core.operands import as_integers
 from graphc.ops.core.precision import highest, lowest, wide, wide_integer
 from graphc.ops.elementwise.arithmetic import divide, maximum
 from graphc.ops.elementwise.comparison import where
+from graphc.typing import TensorLike
 
 __all__ = ["segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum"]
 
@@ -43,7 +44,7 @@ def _reduce(
 
 
 def segment_sum(
-    data: Any, segment_ids: Any, num_segments: Dim, *, name: str | None = None
+    data: TensorLike, segment_ids: TensorLike, num_segments: Dim, *, name: str | None = None
 ) -> Tensor:
     """The sum of the rows of each segment; 0 for a segment without rows.
 
@@ -66,7 +67,7 @@ def segment_sum(
 
 
 def segment_prod(
-    data: Any, segment_ids: Any, num_segments: Dim, *, name: str | None = None
+    data: TensorLike, segment_ids: TensorLike, num_segments: Dim, *, name: str | None = None
 ) -> Tensor:
     """The product of the rows of each segment; 1 for a segment without rows.
 
@@ -76,7 +77,7 @@ def segment_prod(
 
 
 def segment_max(
-    data: Any, segment_ids: Any, num_segments: Dim, *, name: str | None = None
+    data: TensorLike, segment_ids: TensorLike, num_segments: Dim, *, name: str | None = None
 ) -> Tensor:
     """The greatest of the rows of each segment, by elements.
 
@@ -88,7 +89,7 @@ def segment_max(
 
 
 def segment_min(
-    data: Any, segment_ids: Any, num_segments: Dim, *, name: str | None = None
+    data: TensorLike, segment_ids: TensorLike, num_segments: Dim, *, name: str | None = None
 ) -> Tensor:
     """The least of the rows of each segment, by elements.
 
@@ -100,7 +101,7 @@ def segment_min(
 
 
 def segment_mean(
-    data: Any, segment_ids: Any, num_segments: Dim, *, name: str | None = None
+    data: TensorLike, segment_ids: TensorLike, num_segments: Dim, *, name: str | None = None
 ) -> Tensor:
     """The mean of the rows of each segment; 0 for a segment without rows.
 

@@ -15,11 +15,14 @@ from graphc.ops.core.emit import convert, promote_operands
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.comparison import where
 from graphc.ops.numpy_api.rearranging import broadcast_arrays
+from graphc.typing import TensorLike
 
 __all__ = ["choose", "piecewise", "select"]
 
 
-def select(conditions: Sequence[Any], choices: Sequence[Any], default: Any = 0) -> Tensor:
+def select(
+    conditions: Sequence[TensorLike], choices: Sequence[TensorLike], default: TensorLike = 0
+) -> Tensor:
     """Each element of the first choice whose condition holds, or of the `default`.
 
     Raises:
@@ -39,7 +42,9 @@ def select(conditions: Sequence[Any], choices: Sequence[Any], default: Any = 0) 
 
 
 def piecewise(
-    x: Any, conditions: Sequence[Any], functions: Sequence[Callable[[Tensor], Any] | Any]
+    x: TensorLike,
+    conditions: Sequence[TensorLike],
+    functions: Sequence[Callable[[Tensor], Any] | Any],
 ) -> Tensor:
     """At each element the value of the function whose condition holds, the last that does.
 
@@ -65,7 +70,7 @@ def piecewise(
     return select(conditions[::-1], values[::-1], default)
 
 
-def choose(places: Any, choices: Sequence[Any]) -> Tensor:
+def choose(places: TensorLike, choices: Sequence[TensorLike]) -> Tensor:
     """Each element of the choice whose number stands in `places`; numbers count as in `take`.
 
     One out of range counts as the nearest in range, and is an error of runs with

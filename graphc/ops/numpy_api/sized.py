@@ -25,6 +25,7 @@ from graphc.ops.numpy_api.searching import searchsorted
 from graphc.ops.numpy_api.segments import segment_sum
 from graphc.ops.reductions.axiswise import cumsum
 from graphc.ops.reductions.sorting import argsort, sort
+from graphc.typing import TensorLike
 
 __all__ = [
     "argwhere",
@@ -62,7 +63,7 @@ def _packed(mask: Tensor, values: Tensor, size: Any, fill_value: Any) -> Tensor:
 # -- places and elements that a mask chooses -------------------------------------------------
 
 
-def flatnonzero(x: Any, size: Dim, fill_value: int = 0) -> Tensor:
+def flatnonzero(x: TensorLike, size: Dim, fill_value: int = 0) -> Tensor:
     """The places (int32) in row-major order of the first `size` elements that are not zero.
 
     Args:
@@ -76,7 +77,7 @@ def flatnonzero(x: Any, size: Dim, fill_value: int = 0) -> Tensor:
     return _packed(mask, iota(mask.shape), size, fill_value)
 
 
-def nonzero(x: Any, size: Dim, fill_value: int = 0) -> tuple[Tensor, ...]:
+def nonzero(x: TensorLike, size: Dim, fill_value: int = 0) -> tuple[Tensor, ...]:
     """The indices (int32) along each axis of the first `size` elements that are not zero.
 
     Args:
@@ -100,12 +101,12 @@ def nonzero(x: Any, size: Dim, fill_value: int = 0) -> tuple[Tensor, ...]:
     return tuple(where(missing, fill_value, i) for i in unravel_index(places, x.shape))
 
 
-def argwhere(x: Any, size: Dim, fill_value: int = 0) -> Tensor:
+def argwhere(x: TensorLike, size: Dim, fill_value: int = 0) -> Tensor:
     """The indices of `nonzero` as rows: [size, rank of x]. Source: numpy.argwhere."""
     return stack(nonzero(x, size, fill_value), 1)
 
 
-def extract(condition: Any, x: Any, size: Dim, fill_value: Any = 0) -> Tensor:
+def extract(condition: TensorLike, x: TensorLike, size: Dim, fill_value: TensorLike = 0) -> Tensor:
     """The first `size` elements or rows of `x` where the condition holds: `x[condition]`.
 
     Args:
@@ -147,9 +148,9 @@ def _firsts(ordered: Tensor) -> Tensor:
 
 
 def unique(
-    x: Any,
+    x: TensorLike,
     size: Dim,
-    fill_value: Any = None,
+    fill_value: TensorLike | None = None,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -185,7 +186,9 @@ def unique(
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def isin(x: Any, values: Any, invert: bool = False, *, name: str | None = None) -> Tensor:
+def isin(
+    x: TensorLike, values: TensorLike, invert: bool = False, *, name: str | None = None
+) -> Tensor:
     """Whether each element of `x` is among the `values`, as bool; real dtypes.
 
     `invert` asks whether it is not. NaN is nowhere. Source: numpy.isin.
@@ -208,7 +211,7 @@ def _chosen(values: Tensor, keep: Tensor, size: Dim, fill_value: Any) -> Tensor:
     return _packed(_firsts(ordered) & take(keep, order), ordered, size, fill_value)
 
 
-def intersect1d(x: Any, y: Any, size: Dim, fill_value: Any = 0) -> Tensor:
+def intersect1d(x: TensorLike, y: TensorLike, size: Dim, fill_value: TensorLike = 0) -> Tensor:
     """The different elements that are in `x` and in `y`, in ascending order.
 
     Args:
@@ -222,7 +225,7 @@ def intersect1d(x: Any, y: Any, size: Dim, fill_value: Any = 0) -> Tensor:
     return _chosen(x, isin(x, y), size, fill_value)
 
 
-def setdiff1d(x: Any, y: Any, size: Dim, fill_value: Any = 0) -> Tensor:
+def setdiff1d(x: TensorLike, y: TensorLike, size: Dim, fill_value: TensorLike = 0) -> Tensor:
     """The different elements that are in `x` and not in `y`, in ascending order.
 
     Arguments as of `intersect1d`. Source: numpy.setdiff1d, jax.numpy.setdiff1d.
@@ -231,7 +234,7 @@ def setdiff1d(x: Any, y: Any, size: Dim, fill_value: Any = 0) -> Tensor:
     return _chosen(x, isin(x, y, invert=True), size, fill_value)
 
 
-def union1d(x: Any, y: Any, size: Dim, fill_value: Any = 0) -> Tensor:
+def union1d(x: TensorLike, y: TensorLike, size: Dim, fill_value: TensorLike = 0) -> Tensor:
     """The different elements that are in `x` or in `y`, in ascending order.
 
     Arguments as of `intersect1d`. Source: numpy.union1d, jax.numpy.union1d.
@@ -240,7 +243,7 @@ def union1d(x: Any, y: Any, size: Dim, fill_value: Any = 0) -> Tensor:
     return _chosen(both, ones(both.shape, "bool"), size, fill_value)
 
 
-def setxor1d(x: Any, y: Any, size: Dim, fill_value: Any = 0) -> Tensor:
+def setxor1d(x: TensorLike, y: TensorLike, size: Dim, fill_value: TensorLike = 0) -> Tensor:
     """The different elements that are in only one of `x` and `y`, in ascending order.
 
     Arguments as of `intersect1d`. Source: numpy.setxor1d, jax.numpy.setxor1d.

@@ -34,6 +34,7 @@ from graphc.ops.reductions.reduction import (
     reduce_variance,
 )
 from graphc.ops.reductions.sorting import sort
+from graphc.typing import TensorLike
 
 __all__ = [
     "average",
@@ -52,12 +53,12 @@ __all__ = [
 
 
 def std(
-    x: Any,
+    x: TensorLike,
     axis: Axes = None,
     keepdims: bool = False,
     ddof: int = 0,
     *,
-    where: Any = None,
+    where: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """The square root of `var`, for the same arguments; its gradient is 0 where it is 0.
@@ -69,14 +70,16 @@ def std(
     return to_dtype(flat_at_zero(sqrt, variance, name), real_of(x.dtype))
 
 
-def ptp(x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
+def ptp(
+    x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+) -> Tensor:
     """The greatest element over `axis` less the smallest. Source: numpy.ptp."""
     x = convert(x)
     return subtract(reduce_max(x, axis, keepdims), reduce_min(x, axis, keepdims), name=name)
 
 
 def count_nonzero(
-    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+    x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
     """The number (int32) of elements over `axis` that are not zero.
 
@@ -87,9 +90,9 @@ def count_nonzero(
 
 
 def average(
-    x: Any,
+    x: TensorLike,
     axis: Axes = None,
-    weights: Any = None,
+    weights: TensorLike | None = None,
     keepdims: bool = False,
     *,
     name: str | None = None,
@@ -224,8 +227,8 @@ def _quantile(
 
 
 def quantile(
-    x: Any,
-    q: Any,
+    x: TensorLike,
+    q: TensorLike,
     axis: Axes = None,
     method: str = "linear",
     keepdims: bool = False,
@@ -256,8 +259,8 @@ def quantile(
 
 
 def nanquantile(
-    x: Any,
-    q: Any,
+    x: TensorLike,
+    q: TensorLike,
     axis: Axes = None,
     method: str = "linear",
     keepdims: bool = False,
@@ -269,8 +272,8 @@ def nanquantile(
 
 
 def percentile(
-    x: Any,
-    q: Any,
+    x: TensorLike,
+    q: TensorLike,
     axis: Axes = None,
     method: str = "linear",
     keepdims: bool = False,
@@ -282,8 +285,8 @@ def percentile(
 
 
 def nanpercentile(
-    x: Any,
-    q: Any,
+    x: TensorLike,
+    q: TensorLike,
     axis: Axes = None,
     method: str = "linear",
     keepdims: bool = False,
@@ -294,13 +297,15 @@ def nanpercentile(
     return _quantile(x, q, axis, method, keepdims, name, whole=100, skip_nan=True)
 
 
-def median(x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
+def median(
+    x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+) -> Tensor:
     """The middle element over `axis`, or the mean of the middle two. Source: numpy.median."""
     return quantile(x, 0.5, axis, "linear", keepdims, name=name)
 
 
 def nanmedian(
-    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+    x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
     """`median` of the elements that are not NaN. Source: numpy.nanmedian."""
     return nanquantile(x, 0.5, axis, "linear", keepdims, name=name)

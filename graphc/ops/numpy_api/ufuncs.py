@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import ml_dtypes
 
@@ -37,6 +36,7 @@ from graphc.ops.elementwise.integers import population_count
 from graphc.ops.elementwise.rounding import ceil, floor, rint
 from graphc.ops.elementwise.transcendental import atan2, log
 from graphc.ops.reductions.reduction import reduce_all
+from graphc.typing import TensorLike
 
 __all__ = [
     "allclose",
@@ -74,17 +74,17 @@ __all__ = [
 # -- powers and logarithms -------------------------------------------------------------------
 
 
-def log2(x: Any, *, name: str | None = None) -> Tensor:
+def log2(x: TensorLike, *, name: str | None = None) -> Tensor:
     """The logarithm to base 2, elementwise; integers give float32. Source: numpy.log2."""
     return multiply(log(x), 1 / math.log(2), name=name)
 
 
-def log10(x: Any, *, name: str | None = None) -> Tensor:
+def log10(x: TensorLike, *, name: str | None = None) -> Tensor:
     """The logarithm to base 10, elementwise; integers give float32. Source: numpy.log10."""
     return multiply(log(x), 1 / math.log(10), name=name)
 
 
-def logaddexp2(x: Any, y: Any, *, name: str | None = None) -> Tensor:
+def logaddexp2(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
     """log2(2**x + 2**y), without overflow, with broadcasting. Source: numpy.logaddexp2."""
     x, y = promote_inexact(x, y)
     return multiply(logaddexp(x * math.log(2), y * math.log(2)), 1 / math.log(2), name=name)
@@ -93,13 +93,13 @@ def logaddexp2(x: Any, y: Any, *, name: str | None = None) -> Tensor:
 # -- rounding, signs and special values ------------------------------------------------------
 
 
-def trunc(x: Any, *, name: str | None = None) -> Tensor:
+def trunc(x: TensorLike, *, name: str | None = None) -> Tensor:
     """The nearest integer towards zero, elementwise, in x's dtype. Source: numpy.trunc."""
     x = convert(x)
     return where(x < 0, ceil(x), floor(x), name=name)
 
 
-def around(x: Any, decimals: int = 0, *, name: str | None = None) -> Tensor:
+def around(x: TensorLike, decimals: int = 0, *, name: str | None = None) -> Tensor:
     """`x` rounded to `decimals` digits, of two the even one; in its dtype.
 
     Source: numpy.around.
@@ -127,7 +127,7 @@ def _to_tens(x: Tensor, unit: int, name: str | None) -> Tensor:
     return multiply(below + cast(up, x.dtype), unit, name=name)
 
 
-def copysign(x: Any, y: Any, *, name: str | None = None) -> Tensor:
+def copysign(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
     """|x| with the sign of `y`, with broadcasting; integers give float32.
 
     Source: numpy.copysign.
@@ -137,24 +137,24 @@ def copysign(x: Any, y: Any, *, name: str | None = None) -> Tensor:
     return where(signbit(y), negative(length), length, name=name)
 
 
-def fabs(x: Any, *, name: str | None = None) -> Tensor:
+def fabs(x: TensorLike, *, name: str | None = None) -> Tensor:
     """|x|, elementwise, as a float. Source: numpy.fabs."""
     return absolute(*promote_inexact(x), name=name)
 
 
-def positive(x: Any) -> Tensor:
+def positive(x: TensorLike) -> Tensor:
     """`x` as it is. Source: numpy.positive."""
     return convert(x)
 
 
-def heaviside(x: Any, at_zero: Any, *, name: str | None = None) -> Tensor:
+def heaviside(x: TensorLike, at_zero: TensorLike, *, name: str | None = None) -> Tensor:
     """0 below 0, 1 above and `at_zero` at 0, with broadcasting. Source: numpy.heaviside."""
     x, middle = promote_inexact(x, at_zero)
     beside = where(isnan(x), x, where(x < 0, zeros_like(x), 1))
     return where(equal(x, 0), middle, beside, name=name)
 
 
-def isinf(x: Any, *, name: str | None = None) -> Tensor:
+def isinf(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Whether x is infinite, elementwise, as bool. Source: numpy.isinf."""
     x = convert(x)
     if is_complex(x.dtype):
@@ -162,20 +162,20 @@ def isinf(x: Any, *, name: str | None = None) -> Tensor:
     return logical_and(~isfinite(x), ~isnan(x), name=name)
 
 
-def isposinf(x: Any, *, name: str | None = None) -> Tensor:
+def isposinf(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Whether x is plus infinity, elementwise, as bool. Source: numpy.isposinf."""
     x = convert(x)
     return logical_and(isinf(x), x > 0, name=name)
 
 
-def isneginf(x: Any, *, name: str | None = None) -> Tensor:
+def isneginf(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Whether x is minus infinity, elementwise, as bool. Source: numpy.isneginf."""
     x = convert(x)
     return logical_and(isinf(x), x < 0, name=name)
 
 
 def nan_to_num(
-    x: Any,
+    x: TensorLike,
     nan: float = 0.0,
     posinf: float | None = None,
     neginf: float | None = None,
@@ -196,18 +196,18 @@ def nan_to_num(
     return where(isnan(tensor), nan, bounded, name=name)
 
 
-def isreal(x: Any, *, name: str | None = None) -> Tensor:
+def isreal(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Whether the imaginary part is zero, elementwise, as bool. Source: numpy.isreal."""
     x = convert(x)
     return equal(imag(x) if is_complex(x.dtype) else zeros_like(x), 0, name=name)
 
 
-def iscomplex(x: Any, *, name: str | None = None) -> Tensor:
+def iscomplex(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Whether the imaginary part is not zero, elementwise, as bool. Source: numpy.iscomplex."""
     return logical_not(isreal(x), name=name)
 
 
-def bitwise_count(x: Any, *, name: str | None = None) -> Tensor:
+def bitwise_count(x: TensorLike, *, name: str | None = None) -> Tensor:
     """The number of ones among the bits of |x|, of integers. Source: numpy.bitwise_count."""
     return population_count(absolute(x), name=name)
 
@@ -215,7 +215,7 @@ def bitwise_count(x: Any, *, name: str | None = None) -> Tensor:
 # -- pairs -----------------------------------------------------------------------------------
 
 
-def fmax(x: Any, y: Any, *, name: str | None = None) -> Tensor:
+def fmax(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
     """The greater of x and y, with broadcasting; the other where one is NaN.
 
     Source: numpy.fmax.
@@ -224,7 +224,7 @@ def fmax(x: Any, y: Any, *, name: str | None = None) -> Tensor:
     return where(isnan(x), y, where(isnan(y), x, maximum(x, y)), name=name)
 
 
-def fmin(x: Any, y: Any, *, name: str | None = None) -> Tensor:
+def fmin(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
     """The smaller of x and y, with broadcasting; the other where one is NaN.
 
     Source: numpy.fmin.
@@ -233,12 +233,12 @@ def fmin(x: Any, y: Any, *, name: str | None = None) -> Tensor:
     return where(isnan(x), y, where(isnan(y), x, minimum(x, y)), name=name)
 
 
-def divmod(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+def divmod(x: TensorLike, y: TensorLike) -> tuple[Tensor, Tensor]:
     """`floor_divide(x, y)` and `remainder(x, y)`. Source: numpy.divmod."""
     return floor_divide(x, y), remainder(x, y)
 
 
-def modf(x: Any) -> tuple[Tensor, Tensor]:
+def modf(x: TensorLike) -> tuple[Tensor, Tensor]:
     """The parts of `x` behind the point and before it, both of its sign. Source: numpy.modf."""
     (x,) = promote_inexact(x)
     whole = trunc(x)
@@ -246,8 +246,8 @@ def modf(x: Any) -> tuple[Tensor, Tensor]:
 
 
 def isclose(
-    x: Any,
-    y: Any,
+    x: TensorLike,
+    y: TensorLike,
     rtol: float = 1e-5,
     atol: float = 1e-8,
     equal_nan: bool = False,
@@ -265,8 +265,8 @@ def isclose(
 
 
 def allclose(
-    x: Any,
-    y: Any,
+    x: TensorLike,
+    y: TensorLike,
     rtol: float = 1e-5,
     atol: float = 1e-8,
     equal_nan: bool = False,
@@ -277,7 +277,7 @@ def allclose(
     return reduce_all(isclose(x, y, rtol, atol, equal_nan), name=name)
 
 
-def array_equal(x: Any, y: Any, *, name: str | None = None) -> Tensor:
+def array_equal(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
     """Whether x and y have one shape and equal elements, as a bool scalar.
 
     Source: numpy.array_equal.
@@ -293,19 +293,19 @@ def array_equal(x: Any, y: Any, *, name: str | None = None) -> Tensor:
 # -- angles and complex numbers --------------------------------------------------------------
 
 
-def deg2rad(x: Any, *, name: str | None = None) -> Tensor:
+def deg2rad(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Degrees as radians, elementwise. Source: numpy.deg2rad."""
     (x,) = promote_inexact(x)
     return multiply(x, math.pi / 180, name=name)
 
 
-def rad2deg(x: Any, *, name: str | None = None) -> Tensor:
+def rad2deg(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Radians as degrees, elementwise. Source: numpy.rad2deg."""
     (x,) = promote_inexact(x)
     return multiply(x, 180 / math.pi, name=name)
 
 
-def angle(z: Any, deg: bool = False, *, name: str | None = None) -> Tensor:
+def angle(z: TensorLike, deg: bool = False, *, name: str | None = None) -> Tensor:
     """The angle of complex numbers in radians, from -pi to pi; or in degrees.
 
     Source: numpy.angle.

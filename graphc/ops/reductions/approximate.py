@@ -14,6 +14,7 @@ from graphc.ops.core.emit import convert, emit
 from graphc.ops.core.layout_rules import map_axis
 from graphc.ops.core.precision import in_wider
 from graphc.ops.reductions.sorting import not_last, top_k_cost, top_k_gradient
+from graphc.typing import TensorLike
 
 __all__ = ["approx_top_k"]
 
@@ -64,7 +65,7 @@ APPROX_TOP_K = OpDef(
 
 
 def approx_top_k(
-    x: Any,
+    x: TensorLike,
     k: int,
     recall_target: float = 0.95,
     *,

@@ -27,6 +27,7 @@ from graphc.ops.core.cost_rules import times_operand
 from graphc.ops.core.emit import convert, emit_one, promote_inexact, to_dtype
 from graphc.ops.core.layout_rules import map_axis
 from graphc.ops.core.precision import wide
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
 
@@ -189,11 +190,11 @@ def _emit_position(
 
 
 def argmax(
-    x: Any,
+    x: TensorLike,
     axis: int | None = None,
     *,
     keepdims: bool = False,
-    dtype: Any = INT32,
+    dtype: DTypeLike = INT32,
     name: str | None = None,
 ) -> Tensor:
     """The position of the greatest element along `axis`, the first of equal ones.
@@ -210,11 +211,11 @@ def argmax(
 
 
 def argmin(
-    x: Any,
+    x: TensorLike,
     axis: int | None = None,
     *,
     keepdims: bool = False,
-    dtype: Any = INT32,
+    dtype: DTypeLike = INT32,
     name: str | None = None,
 ) -> Tensor:
     """The position of the smallest element along `axis`, the first of equal ones.
@@ -231,7 +232,7 @@ def argmin(
 
 
 def cumsum(
-    x: Any,
+    x: TensorLike,
     axis: int | None = None,
     *,
     reverse: bool = False,
@@ -253,7 +254,7 @@ def cumsum(
 
 
 def cumprod(
-    x: Any,
+    x: TensorLike,
     axis: int | None = None,
     *,
     reverse: bool = False,
@@ -275,7 +276,7 @@ def cumprod(
 
 
 def cummax(
-    x: Any, axis: int | None = None, *, reverse: bool = False, name: str | None = None
+    x: TensorLike, axis: int | None = None, *, reverse: bool = False, name: str | None = None
 ) -> Tensor:
     """The greatest of the elements up to each one along `axis`; `reverse` from the far end.
 
@@ -291,7 +292,7 @@ def cummax(
 
 
 def cummin(
-    x: Any, axis: int | None = None, *, reverse: bool = False, name: str | None = None
+    x: TensorLike, axis: int | None = None, *, reverse: bool = False, name: str | None = None
 ) -> Tensor:
     """The smallest of the elements up to each one along `axis`; `reverse` from the far end.
 
@@ -307,7 +308,7 @@ def cummin(
 
 
 def cumlogsumexp(
-    x: Any, axis: int | None = None, *, reverse: bool = False, name: str | None = None
+    x: TensorLike, axis: int | None = None, *, reverse: bool = False, name: str | None = None
 ) -> Tensor:
     """The logarithm of `cumsum(exp(x))` along `axis`, without overflow; integers give float32.
 

@@ -40,6 +40,7 @@ from graphc.ops.reductions.reduction_rules import REDUCE_MIN as REDUCE_MIN
 from graphc.ops.reductions.reduction_rules import REDUCE_PROD as REDUCE_PROD
 from graphc.ops.reductions.reduction_rules import REDUCE_SUM as REDUCE_SUM
 from graphc.ops.reductions.reduction_rules import reduced_shape
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = [
     "all",
@@ -116,13 +117,13 @@ def _emit_reduction(op: OpDef, x: Tensor, axis: Axes, keepdims: bool, name: str 
 
 
 def reduce_sum(
-    x: Any,
+    x: TensorLike,
     axis: Axes = None,
     keepdims: bool = False,
     *,
-    dtype: Any = None,
-    where: Any = None,
-    initial: Any = None,
+    dtype: DTypeLike | None = None,
+    where: TensorLike | None = None,
+    initial: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """The sum over `axis` (one, several, or None for all); `keepdims` leaves axes of size 1.
@@ -150,12 +151,12 @@ def reduce_sum(
 
 
 def reduce_mean(
-    x: Any,
+    x: TensorLike,
     axis: Axes = None,
     keepdims: bool = False,
     *,
-    dtype: Any = None,
-    where: Any = None,
+    dtype: DTypeLike | None = None,
+    where: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """The mean over `axis` (one, several, or None for all); of integers and bools in float32.
@@ -186,12 +187,12 @@ def reduce_mean(
 
 
 def reduce_max(
-    x: Any,
+    x: TensorLike,
     axis: Axes = None,
     keepdims: bool = False,
     *,
-    where: Any = None,
-    initial: Any = None,
+    where: TensorLike | None = None,
+    initial: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """The greatest element over `axis` (one, several, or None for all); NaN where one is.
@@ -211,12 +212,12 @@ def reduce_max(
 
 
 def reduce_min(
-    x: Any,
+    x: TensorLike,
     axis: Axes = None,
     keepdims: bool = False,
     *,
-    where: Any = None,
-    initial: Any = None,
+    where: TensorLike | None = None,
+    initial: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """The smallest element over `axis` (one, several, or None for all); NaN where one is.
@@ -260,13 +261,13 @@ def _extreme(
 
 
 def reduce_prod(
-    x: Any,
+    x: TensorLike,
     axis: Axes = None,
     keepdims: bool = False,
     *,
-    dtype: Any = None,
-    where: Any = None,
-    initial: Any = None,
+    dtype: DTypeLike | None = None,
+    where: TensorLike | None = None,
+    initial: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """The product over `axis` (one, several, or None for all).
@@ -293,11 +294,11 @@ def _as_bool(x: Any) -> Tensor:
 
 
 def reduce_any(
-    x: Any,
+    x: TensorLike,
     axis: Axes = None,
     keepdims: bool = False,
     *,
-    where: Any = None,
+    where: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Whether any element over `axis` (one, several, or None for all) is not zero, as bool.
@@ -311,11 +312,11 @@ def reduce_any(
 
 
 def reduce_all(
-    x: Any,
+    x: TensorLike,
     axis: Axes = None,
     keepdims: bool = False,
     *,
-    where: Any = None,
+    where: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Whether no element over `axis` (one, several, or None for all) is zero, as bool.
@@ -329,7 +330,7 @@ def reduce_all(
 
 
 def logsumexp(
-    x: Any, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
+    x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
     """log(sum(exp(x))) over `axis` (one, several, or None for all), without overflow.
 
@@ -341,12 +342,12 @@ def logsumexp(
 
 
 def reduce_variance(
-    x: Any,
+    x: TensorLike,
     axis: Axes = None,
     keepdims: bool = False,
     ddof: int = 0,
     *,
-    where: Any = None,
+    where: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """The mean of the squared distance from the mean over `axis`; real for complex x.

@@ -28,6 +28,7 @@ from graphc.ops.core.cost_rules import comparisons
 from graphc.ops.core.emit import convert, emit
 from graphc.ops.core.layout_rules import map_axis, replicated
 from graphc.ops.core.precision import in_wider
+from graphc.typing import TensorLike
 
 __all__ = ["argpartition", "argsort", "lexsort", "partition", "sort", "sort_together", "top_k"]
 
@@ -142,7 +143,7 @@ TOP_K = OpDef(
 
 
 def sort(
-    x: Any, axis: int | None = -1, *, descending: bool = False, name: str | None = None
+    x: TensorLike, axis: int | None = -1, *, descending: bool = False, name: str | None = None
 ) -> Tensor:
     """`x` in ascending order along `axis`, NaN last; `descending` turns that round.
 
@@ -162,7 +163,7 @@ def sort(
     return flip(result, place) if descending else result
 
 
-def argsort(x: Any, axis: int | None = -1, *, name: str | None = None) -> Tensor:
+def argsort(x: TensorLike, axis: int | None = -1, *, name: str | None = None) -> Tensor:
     """The places (int32) along `axis` that put `x` in ascending order; equal ones in theirs.
 
     `axis` None ravels first.
@@ -183,7 +184,7 @@ def argsort(x: Any, axis: int | None = -1, *, name: str | None = None) -> Tensor
 
 
 def partition(
-    x: Any, kth: int | Sequence[int], axis: int | None = -1, *, name: str | None = None
+    x: TensorLike, kth: int | Sequence[int], axis: int | None = -1, *, name: str | None = None
 ) -> Tensor:
     """`x` with what is less than element `kth` of the sorted order before it, along `axis`.
 
@@ -199,7 +200,7 @@ def partition(
 
 
 def argpartition(
-    x: Any, kth: int | Sequence[int], axis: int | None = -1, *, name: str | None = None
+    x: TensorLike, kth: int | Sequence[int], axis: int | None = -1, *, name: str | None = None
 ) -> Tensor:
     """The places (int32) that `partition` takes its elements from.
 
@@ -232,7 +233,7 @@ def _with_place(x: Any, kth: Any, axis: int | None) -> Tensor:
 
 
 def sort_together(
-    operands: Sequence[Any], axis: int = -1, keys: int = 1, *, name: str | None = None
+    operands: Sequence[TensorLike], axis: int = -1, keys: int = 1, *, name: str | None = None
 ) -> tuple[Tensor, ...]:
     """Tensors of one shape, all in the order that sorts the first of them.
 
@@ -256,7 +257,7 @@ def sort_together(
     return found if isinstance(found, tuple) else (found,)
 
 
-def lexsort(keys: Sequence[Any], axis: int = -1, *, name: str | None = None) -> Tensor:
+def lexsort(keys: Sequence[TensorLike], axis: int = -1, *, name: str | None = None) -> Tensor:
     """The places (int32) along `axis` that sort by several keys, the last of them first.
 
     Raises:
@@ -270,7 +271,7 @@ def lexsort(keys: Sequence[Any], axis: int = -1, *, name: str | None = None) -> 
     return sort_together([*tensors, places], place, len(tensors), name=name)[-1]
 
 
-def top_k(x: Any, k: int, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+def top_k(x: TensorLike, k: int, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The `k` greatest elements along the last axis, the greatest first; and their places.
 
     Args:

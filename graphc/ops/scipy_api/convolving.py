@@ -18,6 +18,7 @@ from graphc.ops.core.emit import promote_inexact
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import in_wider
 from graphc.ops.elementwise.complex_parts import conj
+from graphc.typing import TensorLike
 
 __all__ = ["convolve", "correlate"]
 
@@ -69,7 +70,7 @@ def _cost(ctx: CostContext, node: Node) -> int:
     layout=replicated,
     cost=_cost,
 )
-def convolve(x: Any, y: Any, mode: str = "full", *, name: str | None = None) -> Given:
+def convolve(x: TensorLike, y: TensorLike, mode: str = "full", *, name: str | None = None) -> Given:
     """The convolution of the vectors `x` and `y`: the sum over i of x[i] * y[k - i] for each k.
 
     `mode` selects the range of k. Floating and complex dtypes.
@@ -90,7 +91,9 @@ def convolve(x: Any, y: Any, mode: str = "full", *, name: str | None = None) -> 
     return Operands(*promote_inexact(x, y), mode=mode)
 
 
-def correlate(x: Any, y: Any, mode: str = "valid", *, name: str | None = None) -> Tensor:
+def correlate(
+    x: TensorLike, y: TensorLike, mode: str = "valid", *, name: str | None = None
+) -> Tensor:
     """The sums over i of `x[i + k] * conj(y[i])`. Arguments and errors are those of `convolve`.
 
     Source: numpy.correlate.

@@ -32,6 +32,7 @@ from graphc.ops.elementwise.comparison import (
     where,
 )
 from graphc.ops.elementwise.rounding import floor
+from graphc.typing import TensorLike
 
 __all__ = ["hyp1f1", "hyp2f1"]
 
@@ -100,7 +101,7 @@ def _2f1_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 @elementwise_operator(
     "Hyp1f1", infer=infer_floating, lower=summed(_lower_1f1), gradient=_1f1_gradient
 )
-def hyp1f1(a: Any, b: Any, x: Any, *, name: str | None = None) -> Given:
+def hyp1f1(a: TensorLike, b: TensorLike, x: TensorLike, *, name: str | None = None) -> Given:
     """Kummer's confluent hypergeometric function 1F1, with broadcasting.
 
     Accurate for parameters up to about 10 if x is far below 0, else up to about 50. The gradients
@@ -112,7 +113,9 @@ def hyp1f1(a: Any, b: Any, x: Any, *, name: str | None = None) -> Given:
 @elementwise_operator(
     "Hyp2f1", infer=infer_floating, lower=summed(_lower_2f1), gradient=_2f1_gradient
 )
-def hyp2f1(a: Any, b: Any, c: Any, x: Any, *, name: str | None = None) -> Given:
+def hyp2f1(
+    a: TensorLike, b: TensorLike, c: TensorLike, x: TensorLike, *, name: str | None = None
+) -> Given:
     """Gauss' hypergeometric function 2F1 for x <= 1, with broadcasting; infinite above 1.
 
     Accurate for parameters up to about 50, and -20 < x < 0.95 or x = 1. For other x the series,

@@ -32,6 +32,7 @@ from graphc.ops.core.precision import summed
 from graphc.ops.elementwise.comparison import equal, where
 from graphc.ops.elementwise.powers import square
 from graphc.ops.elementwise.transcendental import cos, exp, log, sin
+from graphc.typing import TensorLike
 
 __all__ = ["exp1", "expi", "expn", "fresnel", "sici", "spence"]
 
@@ -88,7 +89,7 @@ def _expn_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 
 
 @_integral("Expi", _lower_expi, unary_gradient(lambda dy, x, y: dy * (exp(x) / x)))
-def expi(x: Any, *, name: str | None = None) -> Given:
+def expi(x: TensorLike, *, name: str | None = None) -> Given:
     """The exponential integral Ei, elementwise; integers give float32, -inf at 0.
 
     The integral of exp(t) / t from minus infinity to x; the principal value for x above 0.
@@ -98,7 +99,7 @@ def expi(x: Any, *, name: str | None = None) -> Given:
 
 
 @_integral("ExpN", _lower_expn, _expn_gradient)
-def expn(n: Any, x: Any, *, name: str | None = None) -> Given:
+def expn(n: TensorLike, x: TensorLike, *, name: str | None = None) -> Given:
     """The exponential integral E_n for whole `n` >= 0 and `x` >= 0, with broadcasting.
 
     The integral of exp(-x t) / t^n from 1 to infinity; NaN for other `n` or `x`. The gradient
@@ -107,7 +108,7 @@ def expn(n: Any, x: Any, *, name: str | None = None) -> Given:
     return promote_inexact(n, x)
 
 
-def exp1(x: Any, *, name: str | None = None) -> Tensor:
+def exp1(x: TensorLike, *, name: str | None = None) -> Tensor:
     """The exponential integral E_1, elementwise; NaN below 0. Source: scipy.special.exp1."""
     return expn(1, x, name=name)
 
@@ -124,7 +125,7 @@ def _spence_slope(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 @_integral("Spence", lambda ctx, x: jax.scipy.special.spence(x), unary_gradient(_spence_slope))
-def spence(x: Any, *, name: str | None = None) -> Given:
+def spence(x: TensorLike, *, name: str | None = None) -> Given:
     """The integral of log(t) / (1 - t) from 1 to x, elementwise; NaN below 0.
 
     The dilogarithm Li2(z) is `spence(1 - z)`. Source: scipy.special.spence.
@@ -189,7 +190,7 @@ SICI = OpDef(
 )
 
 
-def fresnel(x: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+def fresnel(x: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The Fresnel integrals S (of the sine) and C (of the cosine), elementwise.
 
     Source: scipy.special.fresnel.
@@ -198,7 +199,7 @@ def fresnel(x: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     return s, c
 
 
-def sici(x: Any, *, name: str | None = None) -> tuple[Tensor, Tensor]:
+def sici(x: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The sine integral Si and the cosine integral Ci, elementwise; Ci is -inf at 0.
 
     Ci of a negative number is Ci of its absolute value. Source: scipy.special.sici.

@@ -20,6 +20,7 @@ from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_
 from graphc.ops.core.emit import promote_inexact
 from graphc.ops.core.precision import wide
 from graphc.ops.elementwise.transcendental import exp, log, log1p
+from graphc.typing import TensorLike
 
 __all__ = [
     "betainc",
@@ -84,7 +85,7 @@ def _igammac_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 
 
 @_special("Polygamma", lax.polygamma, _polygamma_gradient)
-def polygamma(n: Any, x: Any, *, name: str | None = None) -> Given:
+def polygamma(n: TensorLike, x: TensorLike, *, name: str | None = None) -> Given:
     """The derivative of order `n` of `digamma` at `x`, with broadcasting.
 
     The gradient with respect to `n` is NaN. Source: scipy.special.polygamma.
@@ -93,19 +94,19 @@ def polygamma(n: Any, x: Any, *, name: str | None = None) -> Given:
 
 
 @_special("Digamma", lax.digamma, unary_gradient(lambda dy, x, y: dy * polygamma(1.0, x)))
-def digamma(x: Any, *, name: str | None = None) -> Given:
+def digamma(x: TensorLike, *, name: str | None = None) -> Given:
     """The derivative of `gammaln`, elementwise. Source: scipy.special.digamma."""
     return promote_inexact(x)
 
 
 @_special("Lgamma", lax.lgamma, unary_gradient(lambda dy, x, y: dy * digamma(x)))
-def gammaln(x: Any, *, name: str | None = None) -> Given:
+def gammaln(x: TensorLike, *, name: str | None = None) -> Given:
     """log(|gamma(x)|), elementwise; integers give float32. Source: scipy.special.gammaln."""
     return promote_inexact(x)
 
 
 @_special("Zeta", lax.zeta, _zeta_gradient)
-def zeta(x: Any, q: Any = 1.0, *, name: str | None = None) -> Given:
+def zeta(x: TensorLike, q: TensorLike = 1.0, *, name: str | None = None) -> Given:
     """The sum of (k + q)^-x over k = 0, 1, ...: Riemann's zeta function for q = 1.
 
     The gradient with respect to `x` is NaN. Source: scipy.special.zeta.
@@ -114,7 +115,7 @@ def zeta(x: Any, q: Any = 1.0, *, name: str | None = None) -> Given:
 
 
 @_special("Igamma", lax.igamma, _igamma_gradient)
-def gammainc(a: Any, x: Any, *, name: str | None = None) -> Given:
+def gammainc(a: TensorLike, x: TensorLike, *, name: str | None = None) -> Given:
     """The regularized lower incomplete gamma function, from 0 at x = 0 to 1.
 
     Source: scipy.special.gammainc.
@@ -123,13 +124,13 @@ def gammainc(a: Any, x: Any, *, name: str | None = None) -> Given:
 
 
 @_special("Igammac", lax.igammac, _igammac_gradient)
-def gammaincc(a: Any, x: Any, *, name: str | None = None) -> Given:
+def gammaincc(a: TensorLike, x: TensorLike, *, name: str | None = None) -> Given:
     """1 - gammainc(a, x), also exact where this is near 0. Source: scipy.special.gammaincc."""
     return promote_inexact(a, x)
 
 
 @_special("Betainc", lax.betainc, _betainc_gradient)
-def betainc(a: Any, b: Any, x: Any, *, name: str | None = None) -> Given:
+def betainc(a: TensorLike, b: TensorLike, x: TensorLike, *, name: str | None = None) -> Given:
     """The regularized incomplete beta function, with broadcasting; 0 <= x <= 1.
 
     The gradients with respect to `a` and `b` are NaN. Source: scipy.special.betainc.
@@ -138,25 +139,25 @@ def betainc(a: Any, b: Any, x: Any, *, name: str | None = None) -> Given:
 
 
 @_special("BesselI0e", lax.bessel_i0e)
-def i0e(x: Any, *, name: str | None = None) -> Given:
+def i0e(x: TensorLike, *, name: str | None = None) -> Given:
     """exp(-|x|) i0(x), elementwise; does not overflow. Source: scipy.special.i0e."""
     return promote_inexact(x)
 
 
 @_special("BesselI1e", lax.bessel_i1e)
-def i1e(x: Any, *, name: str | None = None) -> Given:
+def i1e(x: TensorLike, *, name: str | None = None) -> Given:
     """exp(-|x|) i1(x), elementwise; does not overflow. Source: scipy.special.i1e."""
     return promote_inexact(x)
 
 
 @_special("Ndtri", _in_float32(jax.scipy.special.ndtri))
-def ndtri(x: Any, *, name: str | None = None) -> Given:
+def ndtri(x: TensorLike, *, name: str | None = None) -> Given:
     """The inverse of `ndtr`, elementwise, for 0 < x < 1. Source: scipy.special.ndtri."""
     return promote_inexact(x)
 
 
 @_special("LogNdtr", _in_float32(jax.scipy.special.log_ndtr))
-def log_ndtr(x: Any, *, name: str | None = None) -> Given:
+def log_ndtr(x: TensorLike, *, name: str | None = None) -> Given:
     """log(ndtr(x)), elementwise, exact far below 0. Source: scipy.special.log_ndtr."""
     return promote_inexact(x)
 
@@ -172,13 +173,13 @@ def _xlog1py_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
 
 
 @_special("Xlogy", jax.scipy.special.xlogy, _xlogy_gradient)
-def xlogy(x: Any, y: Any, *, name: str | None = None) -> Given:
+def xlogy(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x log(y) with broadcasting, and 0 where x is 0. Source: scipy.special.xlogy."""
     return promote_inexact(x, y)
 
 
 @_special("Xlog1py", jax.scipy.special.xlog1py, _xlog1py_gradient)
-def xlog1py(x: Any, y: Any, *, name: str | None = None) -> Given:
+def xlog1py(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """x log(1 + y) with broadcasting, and 0 where x is 0. Source: scipy.special.xlog1py."""
     return promote_inexact(x, y)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from graphc.ir.node import Tensor
 from graphc.ops.core.emit import promote_inexact
@@ -19,6 +18,7 @@ from graphc.ops.elementwise.comparison import (
 from graphc.ops.elementwise.rounding import floor
 from graphc.ops.elementwise.transcendental import erfc, exp, expm1, log, log1p
 from graphc.ops.scipy_api.special import gammaln, i0e, i1e, xlogy
+from graphc.typing import TensorLike
 
 __all__ = [
     "betaln",
@@ -37,56 +37,56 @@ __all__ = [
 ]
 
 
-def logit(x: Any, *, name: str | None = None) -> Tensor:
+def logit(x: TensorLike, *, name: str | None = None) -> Tensor:
     """log(x / (1 - x)), the inverse of `sigmoid`, elementwise. Source: scipy.special.logit."""
     (x,) = promote_inexact(x)
     return subtract(log(x), log1p(-x), name=name)
 
 
-def ndtr(x: Any, *, name: str | None = None) -> Tensor:
+def ndtr(x: TensorLike, *, name: str | None = None) -> Tensor:
     """The normal distribution's probability below x, elementwise. Source: scipy.special.ndtr."""
     (x,) = promote_inexact(x)
     return multiply(erfc(x * -math.sqrt(0.5)), 0.5, name=name)
 
 
-def entr(x: Any, *, name: str | None = None) -> Tensor:
+def entr(x: TensorLike, *, name: str | None = None) -> Tensor:
     """-x log(x), elementwise; 0 at 0 and -inf below. Source: scipy.special.entr."""
     (x,) = promote_inexact(x)
     return where(x < 0, -math.inf, -xlogy(x, x), name=name)
 
 
-def rel_entr(x: Any, y: Any, *, name: str | None = None) -> Tensor:
+def rel_entr(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
     """x log(x / y), with broadcasting; 0 where x is 0. Source: scipy.special.rel_entr."""
     x, y = promote_inexact(x, y)
     return subtract(xlogy(x, x), xlogy(x, y), name=name)
 
 
-def kl_div(x: Any, y: Any, *, name: str | None = None) -> Tensor:
+def kl_div(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
     """x log(x / y) - x + y, with broadcasting. Source: scipy.special.kl_div."""
     x, y = promote_inexact(x, y)
     return subtract(rel_entr(x, y), x - y, name=name)
 
 
-def betaln(a: Any, b: Any, *, name: str | None = None) -> Tensor:
+def betaln(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
     """The logarithm of |beta(a, b)|, with broadcasting. Source: scipy.special.betaln."""
     a, b = promote_inexact(a, b)
     return subtract(gammaln(a) + gammaln(b), gammaln(a + b), name=name)
 
 
-def gamma(x: Any, *, name: str | None = None) -> Tensor:
+def gamma(x: TensorLike, *, name: str | None = None) -> Tensor:
     """The gamma function, elementwise; integers give float32. Source: scipy.special.gamma."""
     (x,) = promote_inexact(x)
     size = exp(gammaln(x))
     return where(_gamma_is_negative(x), -size, size, name=name)
 
 
-def factorial(n: Any, *, name: str | None = None) -> Tensor:
+def factorial(n: TensorLike, *, name: str | None = None) -> Tensor:
     """n!, elementwise, as a float; 0 below 0. Source: scipy.special.factorial."""
     (n,) = promote_inexact(n)
     return where(n < 0, 0, gamma(maximum(n, 0) + 1), name=name)
 
 
-def comb(n: Any, k: Any, *, name: str | None = None) -> Tensor:
+def comb(n: TensorLike, k: TensorLike, *, name: str | None = None) -> Tensor:
     """The number of ways to choose `k` of `n`, as a float, with broadcasting; 0 if there are none.
 
     It is computed with logarithms, so large results are rounded. Source: scipy.special.comb.
@@ -97,7 +97,7 @@ def comb(n: Any, k: Any, *, name: str | None = None) -> Tensor:
     return where(some, exp(-log1p(n) - betaln(n - k + 1, k + 1)), 0, name=name)
 
 
-def poch(z: Any, m: Any, *, name: str | None = None) -> Tensor:
+def poch(z: TensorLike, m: TensorLike, *, name: str | None = None) -> Tensor:
     """gamma(z + m) / gamma(z), for whole m the product z (z + 1) ... (z + m - 1).
 
     Source: scipy.special.poch.
@@ -120,7 +120,7 @@ def _gamma_is_negative(x: Tensor) -> Tensor:
     return logical_and(less(x, 0), equal(remainder(floor(x), 2), 1))
 
 
-def boxcox(x: Any, lmbda: Any, *, name: str | None = None) -> Tensor:
+def boxcox(x: TensorLike, lmbda: TensorLike, *, name: str | None = None) -> Tensor:
     """(x^lmbda - 1) / lmbda, and log(x) where lmbda is 0, with broadcasting.
 
     Source: scipy.special.boxcox; Box & Cox, Journal of the Royal Statistical Society B 26, 1964.
@@ -131,13 +131,13 @@ def boxcox(x: Any, lmbda: Any, *, name: str | None = None) -> Tensor:
     return where(zero, at_zero, expm1(exponent) / where(zero, 1, lmbda), name=name)
 
 
-def i0(x: Any, *, name: str | None = None) -> Tensor:
+def i0(x: TensorLike, *, name: str | None = None) -> Tensor:
     """The modified Bessel function of order 0, elementwise. Source: numpy.i0."""
     (x,) = promote_inexact(x)
     return multiply(exp(absolute(x)), i0e(x), name=name)
 
 
-def i1(x: Any, *, name: str | None = None) -> Tensor:
+def i1(x: TensorLike, *, name: str | None = None) -> Tensor:
     """The modified Bessel function of order 1, elementwise. Source: scipy.special.i1."""
     (x,) = promote_inexact(x)
     return multiply(exp(absolute(x)), i1e(x), name=name)

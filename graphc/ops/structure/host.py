@@ -22,6 +22,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.core.declared import ATTRS, declare, declared, structs
 from graphc.ops.core.emit import convert, emit_node
 from graphc.ops.structure.host_words import through_words
+from graphc.typing import TensorTree
 
 __all__ = ["print", "py_callback"]
 
@@ -130,8 +131,8 @@ PRINT = OpDef(
 
 def py_callback(
     fn: Callable[..., Any],
-    result_specs: Any,
-    *args: Any,
+    result_specs: TensorTree,
+    *args: TensorTree,
     pure: bool = False,
     name: str | None = None,
 ) -> Any:
@@ -239,7 +240,7 @@ def _result(value: Any, type: TensorType, source: Any) -> Array:
     return array
 
 
-def print(template: Any, *args: Any, name: str | None = None) -> Node:
+def print(template: Any, *args: TensorTree, name: str | None = None) -> Node:
     """A node that prints while the program runs.
 
     It prints in each run that selects it: fetch the node, or build the fetched tensors under

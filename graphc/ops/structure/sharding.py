@@ -18,6 +18,7 @@ from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.ops.core.cost_rules import free
 from graphc.ops.core.emit import convert, emit_one
+from graphc.typing import TensorLike
 
 __all__ = ["shard"]
 
@@ -64,8 +65,8 @@ SHARD = OpDef(
 @overload
 def shard(x: V, spec: Any, *, name: str | None = None) -> V: ...
 @overload
-def shard(x: Any, spec: Any, *, name: str | None = None) -> Tensor: ...
-def shard(x: Any, spec: Any, *, name: str | None = None) -> Any:
+def shard(x: TensorLike, spec: Any, *, name: str | None = None) -> Tensor: ...
+def shard(x: TensorLike, spec: Any, *, name: str | None = None) -> Any:
     """Annotates how `x` is distributed over a `gc.devices.Mesh`. Without a mesh it has no effect.
 
     The annotation does not change the meaning of the program. XLA derives from a few annotations

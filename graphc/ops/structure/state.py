@@ -44,6 +44,7 @@ from graphc.ops.core.emit import (
 )
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.structure.vjp_layout import vjp_layout
+from graphc.typing import TensorLike
 
 __all__ = ["group", "identity", "size", "stop_gradient"]
 
@@ -333,24 +334,24 @@ def _check_visible(tensor: Tensor) -> None:
         )
 
 
-def stop_gradient(x: Any, *, name: str | None = None) -> Tensor:
+def stop_gradient(x: TensorLike, *, name: str | None = None) -> Tensor:
     """`x`, treated as a constant by `gc.gradients`."""
     result = emit_one(STOP_GRADIENT, (convert(x),), name)
     return result
 
 
-def identity(x: Any, *, name: str | None = None) -> Tensor:
+def identity(x: TensorLike, *, name: str | None = None) -> Tensor:
     """`x` under a name of its own."""
     result = emit_one(IDENTITY, (convert(x),), name)
     return result
 
 
-def size(x: Any, axis: int | None = None) -> Tensor:
+def size(x: TensorLike, axis: int | None = None) -> Tensor:
     """The number of elements of `x`, or its size along `axis`, as an int32 scalar.
 
     In a data-parallel run this is the global size.
     """
-    shape = x.shape if isinstance(x, Operand) else np.shape(x)
+    shape = x.shape if isinstance(x, Operand) else np.asarray(x).shape
     return dim_value(product(shape) if axis is None else shape[axis])
 
 

@@ -21,6 +21,7 @@ from graphc.ops.core.cost_rules import comparisons
 from graphc.ops.core.emit import convert, dim_value, emit, promote_inexact
 from graphc.ops.core.precision import summed
 from graphc.ops.core.ranges import in_range
+from graphc.typing import TensorLike
 
 __all__ = ["ctc_beam_search"]
 
@@ -173,8 +174,8 @@ CTC_BEAM_SEARCH = OpDef(
 
 
 def ctc_beam_search(
-    logits: Any,
-    lengths: Any = None,
+    logits: TensorLike,
+    lengths: TensorLike | None = None,
     beams: int = 100,
     paths: int = 1,
     blank: int = 0,

@@ -23,6 +23,7 @@ from graphc.ops.core.precision import in_wider
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.arithmetic import divide, maximum, minimum
 from graphc.ops.elementwise.comparison import equal, where
+from graphc.typing import TensorLike
 
 __all__ = ["edit_distance"]
 
@@ -107,10 +108,10 @@ EDIT_DISTANCE = OpDef(
 
 
 def edit_distance(
-    x: Any,
-    y: Any,
-    x_lengths: Any = None,
-    y_lengths: Any = None,
+    x: TensorLike,
+    y: TensorLike,
+    x_lengths: TensorLike | None = None,
+    y_lengths: TensorLike | None = None,
     normalize: bool = False,
     *,
     name: str | None = None,

@@ -25,6 +25,7 @@ from graphc.ops.elementwise.arithmetic import negative
 from graphc.ops.elementwise.comparison import bitwise_not
 from graphc.ops.nn.pool_taps import lowest
 from graphc.ops.nn.windows import PADDING, positive_ints, sliding, window_sizes
+from graphc.typing import Padding, TensorLike
 
 __all__ = ["dilation2d", "erosion2d"]
 
@@ -257,10 +258,10 @@ DILATION_2D_GRADIENT = OpDef(
 
 
 def dilation2d(
-    x: Any,
-    kernel: Any,
+    x: TensorLike,
+    kernel: TensorLike,
     strides: int | tuple[int, ...] = 1,
-    padding: Any = "valid",
+    padding: Padding = "valid",
     dilation: int | tuple[int, ...] = 1,
     *,
     name: str | None = None,
@@ -293,10 +294,10 @@ def dilation2d(
 
 
 def erosion2d(
-    x: Any,
-    kernel: Any,
+    x: TensorLike,
+    kernel: TensorLike,
     strides: int | tuple[int, ...] = 1,
-    padding: Any = "valid",
+    padding: Padding = "valid",
     dilation: int | tuple[int, ...] = 1,
     *,
     name: str | None = None,

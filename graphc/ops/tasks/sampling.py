@@ -23,6 +23,7 @@ from graphc.ops.core.cost_rules import times_result
 from graphc.ops.core.emit import convert, emit_one, promote_inexact, to_dtype
 from graphc.ops.core.precision import summed, wide, wide_integer
 from graphc.ops.core.ranges import in_range
+from graphc.typing import TensorLike
 
 __all__ = ["crop_and_resize", "map_coordinates"]
 
@@ -96,8 +97,8 @@ MAP_COORDINATES = OpDef(
 
 
 def map_coordinates(
-    x: Any,
-    coordinates: Any,
+    x: TensorLike,
+    coordinates: TensorLike,
     order: int = 1,
     mode: str = "constant",
     fill: float = 0.0,
@@ -261,9 +262,9 @@ CROP_AND_RESIZE = OpDef(
 
 
 def crop_and_resize(
-    x: Any,
-    boxes: Any,
-    images: Any,
+    x: TensorLike,
+    boxes: TensorLike,
+    images: TensorLike,
     size: int | tuple[int, int],
     method: str = "bilinear",
     fill: float = 0.0,

@@ -20,6 +20,7 @@ from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.emit import emit, promote_inexact
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import summed
+from graphc.typing import TensorLike
 
 __all__ = ["non_max_suppression"]
 
@@ -134,8 +135,8 @@ NON_MAX_SUPPRESSION = OpDef(
 
 
 def non_max_suppression(
-    boxes: Any,
-    scores: Any,
+    boxes: TensorLike,
+    scores: TensorLike,
     size: int,
     overlap: float = 0.5,
     threshold: float = -math.inf,

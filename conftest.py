@@ -1,5 +1,6 @@
-"""What every test runs under: four virtual CPU devices, compilation that does not take long, no GPU
-tests where there is no GPU, and a cache of its own for compiled programs."""
+"""What every test and every docstring example runs under: four virtual CPU devices, compilation
+that does not take long, no GPU tests where there is no GPU, and a cache of its own for compiled
+programs."""
 
 import gc
 import os
@@ -43,6 +44,30 @@ def own_cache() -> Iterator[None]:
         patch.setenv("XDG_CACHE_HOME", folder)
         yield
     shutil.rmtree(folder, ignore_errors=True)  # most tests make none
+
+
+@pytest.fixture(autouse=True)
+def names_of_examples(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What the examples in docstrings use without importing it: see docs/reference.md."""
+    if not isinstance(request.node, pytest.DoctestItem):
+        yield
+        return
+    import numpy as np
+    import optax
+
+    import graphc
+    from graphc.ops.catalogue import CATALOGUE
+
+    with graphc.Graph(seed=0) as graph, graph.extend(), np.printoptions(precision=4, suppress=True):
+
+        def run(fetches: Any, feeds: Any = None) -> Any:
+            return graphc.Session(graph).run(fetches, feeds)
+
+        names = request.getfixturevalue("doctest_namespace")
+        names.update(gc=graphc, np=np, optax=optax, run=run, graph=graph)
+        registered = dict(CATALOGUE._ops)
+        yield
+        CATALOGUE._ops = registered  # without those of the example
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,0 +1,48 @@
+"""What the parameters of graphc's functions take, for signatures and for the user's own ones.
+
+>>> import graphc as gc
+>>> from graphc.typing import TensorLike
+>>> def scaled(x: TensorLike, by: TensorLike = 2.0) -> gc.Tensor:
+...     return gc.multiply(x, by)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from graphc.ir.dims import Dim, DimExpr
+from graphc.ir.node import Tensor
+from graphc.ir.variable import Variable
+
+__all__ = ["DTypeLike", "Padding", "Seed", "ShapeLike", "TensorLike", "TensorTree"]
+
+
+class SupportsArray(Protocol):
+    """What NumPy can read: arrays of NumPy, JAX, pandas, torch."""
+
+    def __array__(self) -> np.ndarray[Any, Any]:
+        """The value as a NumPy array."""
+
+
+#: A tensor or a variable, or what becomes a constant: a number, nested lists of numbers, an array
+#: (of NumPy, JAX, and whatever NumPy can read). A named size, such as `x.shape[0]`, is its value.
+TensorLike: TypeAlias = Tensor | Variable | DimExpr | complex | SupportsArray | Sequence[Any]
+
+#: A tensor-like value, or tuples, lists, dicts and other pytrees of them.
+TensorTree: TypeAlias = Any
+
+#: The sizes of all axes: ints and named sizes. One size alone stands for one axis.
+ShapeLike: TypeAlias = Dim | Sequence[Dim]
+
+#: A dtype: `"float32"`, `"f32"`, `np.float32`, `jnp.bfloat16` or `np.dtype("int8")`.
+DTypeLike: TypeAlias = str | type[Any] | np.dtype[Any]
+
+#: An int from 0 to 2**31 - 1, or an int32 scalar tensor; None draws other numbers at every place.
+Seed: TypeAlias = int | Tensor | Variable | None
+
+#: `"valid"`, `"same"`, one number for every side, one for each axis, or a pair
+#: (before, after) for each axis.
+Padding: TypeAlias = str | int | Sequence[int] | Sequence[Sequence[int]]
