@@ -6,7 +6,7 @@ PYTEST_FLAGS ?= -n auto --maxprocesses=4 --dist loadgroup
 SLOW ?= slow
 CUDA_VENV ?= .venv-cuda
 
-.PHONY: demo demo-gpu test test-slow test-all test-gpu-compile attack lint bench clean
+.PHONY: demo demo-gpu test test-slow test-all test-gpu-compile attack lint docs bench clean
 .SECONDARY:
 
 demo: $(VENV)/.installed-examples
@@ -44,6 +44,10 @@ lint: $(VENV)/.installed-lint
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/python -m pytest -q tests/test_layering.py
+
+# The site, in build/site: open build/site/index.html. Any warning is an error.
+docs: $(VENV)/.installed-docs
+	JAX_PLATFORMS=cpu DISABLE_MKDOCS_2_WARNING=true $(VENV)/bin/mkdocs build --quiet
 
 bench: $(VENV)/.installed-examples
 	$(VENV)/bin/python -m benchmarks.run $(BENCH_FLAGS)

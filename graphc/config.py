@@ -73,8 +73,8 @@ class CompileOptions:
             exception: it gets some mean of the values.
         check_numerics: fail a run that produces a NaN from operands without NaN, or an infinity
             from finite operands, or that receives an index, a label or a length that is out of
-            range (docs/guide.md lists them). The error names the first such node and the user's
-            line. This option is for debugging: it waits for each run, donates no state, and checks
+            range (docs/guide/indexing.md lists them). The error names the first such node and the
+            user's line. This option is for debugging: it waits for each run, donates no state, and checks
             each result. With precision "f16" it also fails on an overflow that the loss scale would
             have handled.
         memory_limit: how many bytes a run may use on each device, including arguments and results,

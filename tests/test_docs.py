@@ -11,7 +11,10 @@ from graphc.devices.topology import PLUGINS
 
 ROOT = Path(__file__).parent.parent
 FOR_NEWCOMERS = ("recipes", *(f"coming-from-{name}" for name in ("tensorflow", "keras", "pytorch")))
-PAGES = (*FOR_NEWCOMERS, "guide", "devices", "architecture", "gpu", "passes", "reliability")
+GUIDE = sorted(f"guide/{path.stem}" for path in (ROOT / "docs" / "guide").glob("*.md"))
+PAGES = (*FOR_NEWCOMERS, *GUIDE, "devices", "architecture", "gpu", "passes", "reliability")
+SLOW = [pytest.mark.slow, pytest.mark.one_jax]
+LONG = ("guide/saving", "guide/training", "guide/tuning", "devices")
 NEEDS_CUDA = pytest.mark.skipif(installed(PLUGINS) is None, reason="needs the extra `cuda`")
 
 
@@ -19,12 +22,11 @@ NEEDS_CUDA = pytest.mark.skipif(installed(PLUGINS) is None, reason="needs the ex
     "page",
     [
         "README.md",
-        "docs/recipes.md",
-        "docs/coming-from-tensorflow.md",
-        "docs/coming-from-keras.md",
-        "docs/coming-from-pytorch.md",
-        pytest.param("docs/guide.md", marks=[pytest.mark.slow, pytest.mark.one_jax]),
-        pytest.param("docs/devices.md", marks=[pytest.mark.slow, pytest.mark.one_jax]),
+        *(f"docs/{name}.md" for name in FOR_NEWCOMERS),
+        *(
+            pytest.param(f"docs/{name}.md", marks=SLOW if name in LONG else [])
+            for name in (*GUIDE, "devices")
+        ),
         pytest.param("docs/gpu.md", marks=[pytest.mark.gpu_compile, NEEDS_CUDA]),
     ],
 )

@@ -89,8 +89,8 @@ def _range_told(entry: Table, value: int) -> tuple[str, str]:
     # Devices report the value clipped to the range of int32.
     more = {_INT32.max: "at least ", _INT32.min: "at most "}.get(value, "")
     return f"{entry['node']}: {entry['what']} out of range: {more}{value} is not in {bounds}", (
-        f"correct the {entry['what']}; docs/guide.md says what values out of range give without "
-        "check_numerics, and how to ask for that"
+        f"correct the {entry['what']}; docs/guide/indexing.md says what values out of range give "
+        "without check_numerics, and how to ask for that"
     )
 
 

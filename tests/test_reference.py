@@ -1,0 +1,114 @@
+"""Laws of the reference: every public name is documented, has an example, and stands on one page.
+
+The examples themselves run as doctests.
+"""
+
+import importlib.util
+import inspect
+import re
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BUILDING = Path(__file__).parents[1] / "docs" / "building"
+
+
+def _reference() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference", BUILDING / "reference.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["reference"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+REFERENCE = _reference()
+ENTRIES = {entry.name: entry for entry in REFERENCE.entries()}
+CALLABLE = {
+    name: entry
+    for name, entry in ENTRIES.items()
+    if callable(entry.value) and not name.startswith("gc.typing.")
+}
+# An error is raised, not called.
+USED = {n: e for n, e in CALLABLE.items() if not n.startswith("gc.errors.")}
+
+
+def test_every_public_name_stands_on_one_page() -> None:
+    pages = REFERENCE.pages()
+    names = [n for page in pages.values() for e in page for n in (e.name, *e.others)]
+    assert len(names) == len(set(names))
+    for where in REFERENCE.NAMESPACES:
+        module = REFERENCE.namespace(where)
+        public = {f"{where}.{name}" for name, _ in REFERENCE._members(module)}
+        assert public <= set(names)
+    assert all(pages.values()), "a topic without names"
+
+
+@pytest.mark.parametrize("name", CALLABLE)
+def test_a_docstring_begins_with_a_sentence(name: str) -> None:
+    assert re.match(r"\S.*[.:?!)]( |$)", CALLABLE[name].summary + " "), CALLABLE[name].summary
+
+
+@pytest.mark.parametrize("name", USED)
+def test_an_example_runs(name: str) -> None:
+    text = inspect.getdoc(USED[name].value) or ""
+    assert ">>> " in text
+    module = sys.modules[inspect.unwrap(USED[name].value).__module__]
+    assert module.__name__.startswith("graphc."), "its docstring is not among the doctests"
+
+
+def _parts(value: object) -> list[object]:
+    """A function; or a class with its constructor and its public methods."""
+    if not inspect.isclass(value):
+        return [value]
+    methods = [
+        method
+        for name, method in vars(value).items()
+        if inspect.isfunction(method) and (name in ("__init__", "__call__") or name[0] != "_")
+    ]
+    return [value, *methods]
+
+
+def _is_vague(annotation: object) -> bool:
+    """Whether it says `Any` elsewhere than in the type of a callable, of an array or of a type."""
+    text = re.sub(r"\b(ndarray|dtype|type)\[[^\[\]]*\]", "", str(annotation))
+    text = re.sub(r"\bCallable\[(\.\.\.|\[[^\]]*\]), [^\]]*\]+", "", text)
+    return annotation is inspect.Parameter.empty or re.search(r"\bAny\b", text) is not None
+
+
+@pytest.mark.parametrize("name", USED)
+def test_parameters_have_real_types(name: str) -> None:
+    for part in _parts(USED[name].value):
+        try:
+            signature = inspect.signature(part)
+        except ValueError:  # of a class written in C
+            continue
+        for parameter in signature.parameters.values():
+            if parameter.name not in ("self", "cls"):
+                assert not _is_vague(parameter.annotation), f"{part}: {parameter}"
+        assert str(signature.return_annotation) != "Any", part
+
+
+def test_names_of_other_libraries_lead_to_public_names() -> None:
+    public = {name for entry in ENTRIES.values() for name in (entry.name, *entry.others)}
+    tables = tomllib.loads((BUILDING / "names.toml").read_text())
+    assert set(tables) == {"TensorFlow", "Keras", "PyTorch", "NumPy"}
+    for library, table in tables.items():
+        names = [name for name in table if name != "title"]
+        assert names == sorted(names, key=str.lower), library
+        for theirs in names:
+            for ours in re.findall(r"`(gc\.[\w.]+)", table[theirs]):
+                assert ours in public or ours == "gc.errors", f"{library}: {theirs} -> {ours}"
+
+
+def test_the_guide_begins_with_what_everybody_needs_and_ends_with_tuning() -> None:
+    text = (BUILDING.parents[1] / "mkdocs.yml").read_text()
+    guide = text[text.index("- Guide:") : text.index("- Coming from:")]
+    pages = re.findall(r": ([\w/-]+)\.md", guide)
+    assert pages[:4] == ["guide/graphs", "guide/training", "guide/saving", "devices"]
+    assert pages[-2:] == ["passes", "guide/tuning"]
+    listed = {path.stem for path in (BUILDING.parent / "guide").glob("*.md")}
+    assert listed == {page.removeprefix("guide/") for page in pages if page.startswith("guide/")}
