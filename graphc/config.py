@@ -74,9 +74,9 @@ class CompileOptions:
         check_numerics: fail a run that produces a NaN from operands without NaN, or an infinity
             from finite operands, or that receives an index, a label or a length that is out of
             range (docs/guide/indexing.md lists them). The error names the first such node and the
-            user's line. This option is for debugging: it waits for each run, donates no state, and checks
-            each result. With precision "f16" it also fails on an overflow that the loss scale would
-            have handled.
+            user's line. This option is for debugging: it waits for each run, donates no state, and
+            checks each result. With precision "f16" it also fails on an overflow that the loss
+            scale would have handled.
         memory_limit: how many bytes a run may use on each device, including arguments and results,
             as an int or as text such as "4GiB" or "800 MB"; None for no limit. If the values that
             loops keep for their backward pass do not fit, some of them are recomputed. If the
