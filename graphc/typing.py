@@ -27,22 +27,23 @@ class SupportsArray(Protocol):
         """The value as a NumPy array."""
 
 
-#: A tensor or a variable, or what becomes a constant: a number, nested lists of numbers, an array
-#: (of NumPy, JAX, and whatever NumPy can read). A named size, such as `x.shape[0]`, is its value.
 TensorLike: TypeAlias = Tensor | Variable | DimExpr | complex | SupportsArray | Sequence[Any]
+"""A tensor or a variable, or what becomes a constant: a number, nested lists of numbers, an array
+of NumPy or JAX, or anything that NumPy can read. A named size, such as `x.shape[0]`, is its value."""
 
-#: A tensor-like value, or tuples, lists, dicts and other pytrees of them.
 TensorTree: TypeAlias = Any
+"""A tensor-like value, or tuples, lists, dicts and other pytrees of them."""
 
-#: The sizes of all axes: ints and named sizes. One size alone stands for one axis.
 ShapeLike: TypeAlias = Dim | Sequence[Dim]
+"""The sizes of all axes: ints and named sizes. One size alone stands for one axis."""
 
-#: A dtype: `"float32"`, `"f32"`, `np.float32`, `jnp.bfloat16` or `np.dtype("int8")`.
 DTypeLike: TypeAlias = str | type[Any] | np.dtype[Any]
+"""A dtype: `"float32"`, `"f32"`, `np.float32`, `jnp.bfloat16` or `np.dtype("int8")`."""
 
-#: An int from 0 to 2**31 - 1, or an int32 scalar tensor; None draws other numbers at every place.
 Seed: TypeAlias = int | Tensor | Variable | None
+"""An int from 0 to 2**31 - 1, or an int32 scalar tensor. With None, every function that draws gives
+other numbers."""
 
-#: `"valid"`, `"same"`, one number for every side, one for each axis, or a pair
-#: (before, after) for each axis.
 Padding: TypeAlias = str | int | Sequence[int] | Sequence[Sequence[int]]
+"""`"valid"`, `"same"`, one number for every side, one for each axis, or a pair (before, after) for
+each axis."""

@@ -92,7 +92,7 @@ def reference_pages() -> None:
     """A page for each topic, and one that lists them."""
     overview = ["# Reference\n", (ROOT / "docs/building/reference_intro.md").read_text(), ""]
     for topic, entries in reference.pages().items():
-        parts = [f"# {topic.title}\n", topic.intro + "\n", "| | |", "|---|---|"]
+        parts = [f"# {topic.title}\n", topic.intro + "\n", "| name | what it is |", "|---|---|"]
         parts += [f"| [`{e.name}`][{e.name}] | {cell(e.summary)} |" for e in entries]
         parts += ["", *map(entry_text, entries)]
         write(f"reference/{topic.file}.md", "\n".join(parts))

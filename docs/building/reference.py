@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -46,9 +49,21 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """The first sentence of the docstring."""
-        text = inspect.getdoc(self.value) or ""
-        return " ".join(text.partition("\n\n")[0].split())
+        """The first paragraph of the docstring."""
+        text = self._text_below() or inspect.getdoc(self.value)
+        return " ".join((text or "").partition("\n\n")[0].split())
+
+    def _text_below(self) -> str | None:
+        """The string below the assignment of a name that is no function or class."""
+        module, _, name = self.path.rpartition(".")
+        if _has_home(self.value):
+            return None
+        body = ast.parse(inspect.getsource(importlib.import_module(module))).body
+        for statement, below in pairwise(body):
+            named = isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == name
+            if named and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                return str(below.value.value)
+        return None
 
 
 def _topic(file: str, title: str, intro: str, homes: str) -> Topic:
@@ -109,7 +124,7 @@ TOPICS = (
         "Activations and masks",
         "Functions between layers, elementwise or along an axis.",
         "ops.elementwise.activation nn.functional.nonlinear nn.functional.masks "
-        "nn.layers.activations nn.ACTIVATIONS ops.draws.random_draws.dropout",
+        "nn.layers.activations ops.draws.random_draws.dropout",
     ),
     _topic(
         "losses",
@@ -223,6 +238,21 @@ def _members(module: ModuleType) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
+def _has_home(value: Any) -> bool:
+    """Whether it is a function or a class of graphc, which know their modules."""
+    is_named = inspect.isfunction(value) or inspect.isclass(value)
+    return is_named and value.__module__.startswith("graphc.")
+
+
+def _module_of(name: str, value: Any) -> str | None:
+    """The module that assigns a name which is no function or class."""
+    for path, module in list(sys.modules.items()):
+        is_here = path.startswith("graphc.") and vars(module).get(name) is value
+        if is_here and f"\n{name}: " in inspect.getsource(module):
+            return path
+    return None
+
+
 def entries() -> list[Entry]:
     """Every public object once, sorted by the name that users write."""
     found: dict[int, list[tuple[str, Any, str]]] = {}
@@ -234,14 +264,13 @@ def entries() -> list[Entry]:
     made = []
     for names in found.values():
         value = names[0][1]
-        has_home = inspect.isfunction(value) or inspect.isclass(value)
-        has_home = has_home and value.__module__.startswith("graphc.")
-        own = value.__name__ if has_home else names[0][0].rpartition(".")[2]
+        own = value.__name__ if _has_home(value) else names[0][0].rpartition(".")[2]
         names.sort(
             key=lambda item: (item[0].rpartition(".")[2] != own, item[0].count("."), item[0])
         )
         (name, _, module), *others = names
-        path = f"{value.__module__ if has_home else module}.{own}"
+        home = value.__module__ if _has_home(value) else _module_of(own, value) or module
+        path = f"{home}.{own}"
         made.append(Entry(name, path, value, [other for other, *_ in others]))
     return sorted(made, key=lambda entry: entry.name.lower())
 

@@ -38,6 +38,7 @@ ACTIVATIONS: Final[dict[str, Callable[..., Tensor]]] = {
     "swish": nonlinear.swish,
     "tanh": transcendental.tanh,
 }
+"""The activations by the names that layers take, such as `Dense(8, activation="relu")`."""
 
 
 def as_activation(value: Any) -> Activation | None:
