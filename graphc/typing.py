@@ -29,7 +29,8 @@ class SupportsArray(Protocol):
 
 TensorLike: TypeAlias = Tensor | Variable | DimExpr | complex | SupportsArray | Sequence[Any]
 """A tensor or a variable, or what becomes a constant: a number, nested lists of numbers, an array
-of NumPy or JAX, or anything that NumPy can read. A named size, such as `x.shape[0]`, is its value."""
+of NumPy or JAX, or anything that NumPy can read. A named size, such as `x.shape[0]`, is its
+value."""
 
 TensorTree: TypeAlias = Any
 """A tensor-like value, or tuples, lists, dicts and other pytrees of them."""
