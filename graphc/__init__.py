@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # for editors and type checkers: what the table says, and the
     from graphc.ir import Variable as Variable
     from graphc.jaxpr import from_jax as from_jax
     from graphc.jaxpr import register_op as register_op
+    from graphc.lowering.vectorize import vmap as vmap
     from graphc.ops import *
     from graphc.ops import fft as fft
     from graphc.ops import linalg as linalg
@@ -73,6 +74,7 @@ _NAMES: Final[dict[str, str]] = {
     "ir": "Node Program Tensor Variable",
     "jaxpr": "from_jax register_op",
     "ops": "fft linalg random",
+    "lowering.vectorize": "vmap",
     "optim": "minimize",
     "runtime": "Executable Session State compile compile_async freeze to_jax tune",
 }

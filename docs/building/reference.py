@@ -195,7 +195,7 @@ TOPICS = (
         "control",
         "Loops, branches, functions",
         "Operators with bodies, traced once.",
-        "ops.control ops.numpy_api.other_names.case",
+        "ops.control ops.numpy_api.other_names.case lowering",
     ),
     _topic(
         "linalg",

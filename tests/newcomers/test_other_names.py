@@ -144,3 +144,29 @@ def test_errors(make, error, match):
     with gc.Graph(), pytest.raises(error, match=match) as caught:
         make()
     assert "test_other_names.py" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("axis", "batch_dims", "shape"),
+    [(None, 1, (2, 2)), (2, 1, (2, 3)), (-1, 2, (2, 3, 1)), (2, 2, (2, 3))],
+)
+def test_gather_with_batch_dims_is_that_of_tensorflow(axis, batch_dims, shape):
+    x = np.arange(24, dtype="float32").reshape(2, 3, 4)
+    indices = np.random.default_rng(0).integers(0, 3, shape).astype("int32")
+    place = batch_dims if axis is None else axis % 3
+    want = np.empty(x.shape[:place] + shape[batch_dims:] + x.shape[place + 1 :], "float32")
+    for example in np.ndindex(*x.shape[:batch_dims]):
+        want[example] = np.take(x[example], indices[example], place - batch_dims)
+    assert_near(value(lambda: gc.gather(x, indices, axis, batch_dims)), want)
+
+
+def test_gather_with_batch_dims_takes_named_sizes():
+    with gc.Graph() as graph:
+        x = gc.placeholder((None, None, 2), name="x")
+        last = gc.placeholder((None,), "int32", name="last")
+        y = gc.gather(x, last, axis=1, batch_dims=1)
+    fed = np.arange(12, dtype="float32").reshape(2, 3, 2)
+    got = np.asarray(gc.Session(graph).run(y, {x: fed, last: [2, 0]}))
+    assert_near(got, fed[[0, 1], [2, 0]])
+    with graph.extend(), pytest.raises(AttributeValueError, match="batch_dims=2"):
+        gc.gather(x, last, axis=1, batch_dims=2)

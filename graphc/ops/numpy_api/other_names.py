@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -11,9 +12,10 @@ from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
 from graphc.ops.arrays.creation import arange, full
 from graphc.ops.arrays.indexing import take
-from graphc.ops.arrays.shape import expand_dims
+from graphc.ops.arrays.shape import expand_dims, moveaxis, reshape
 from graphc.ops.arrays.stacking import stack
 from graphc.ops.control.branching import cond
+from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, promote_operands, to_dtype
 from graphc.ops.elementwise.arithmetic import add, clip, multiply, subtract
@@ -43,18 +45,58 @@ __all__ = [
 
 
 def gather(
-    x: TensorLike, indices: TensorLike, axis: int | None = 0, *, name: str | None = None
+    x: TensorLike,
+    indices: TensorLike,
+    axis: int | None = None,
+    batch_dims: int = 0,
+    *,
+    name: str | None = None,
 ) -> Tensor:
     """TensorFlow's name for `take`: the slices of `x` at `indices` along `axis`.
 
     PyTorch's `gather` is `take_along_axis`.
 
+    Args:
+        x: any tensor.
+        indices: integers.
+        axis: by default the first axis that is not of the batch.
+        batch_dims: how many leading axes `x` and `indices` share. Each example has indices of its
+            own.
+        name: of the node.
+
+    Returns:
+        `x.shape[:axis] + indices.shape[batch_dims:] + x.shape[axis + 1:]`.
+
     Raises:
-        DTypeError, ShapeError, AttributeValueError: see `take`.
+        DTypeError, ShapeError, AttributeValueError: see `take`; or an axis that is of the batch.
 
     Source: tf.gather.
+
+    Example:
+        >>> run(gc.gather([[1, 2, 3], [4, 5, 6]], [[2], [0]], batch_dims=1))
+        Array([[3],
+               [4]], dtype=int32)
     """
-    return take(x, indices, axis, name=name)
+    if not batch_dims:
+        return take(x, indices, 0 if axis is None else axis, name=name)
+    x, indices = convert(x), convert(indices)
+    place = batch_dims if axis is None else normalize_axis("gather", x, axis)
+    if not 0 < batch_dims <= min(place, indices.ndim):
+        refuse(
+            f"gather: batch_dims={batch_dims} must be at most the axis ({place}) and the rank of "
+            "the indices",
+            error=AttributeValueError,
+            x=x,
+            indices=indices,
+        )
+    examples = [
+        reshape(arange(size), [-1] + [1] * (indices.ndim - i - 1))
+        for i, size in enumerate(x.shape[:batch_dims])
+    ]
+    found = moveaxis(x, place, batch_dims)[(*examples, indices)]
+    brought = builtins.range(indices.ndim - batch_dims)  # the axes that the indices bring
+    result = moveaxis(found, [batch_dims + i for i in brought], [place + i for i in brought])
+    return identity(result, name=name)
 
 
 def clip_by_value(
