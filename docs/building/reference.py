@@ -76,7 +76,8 @@ TOPICS = (
         "graphs",
         "Graphs and variables",
         "What a graph is made of, and how its nodes are named, placed and ordered.",
-        "build ir ops.core ops.structure",
+        "build ir ops.core ops.structure ops.numpy_api.other_names.Assert "
+        "ops.numpy_api.other_names.placeholder_with_default",
     ),
     _topic(
         "running",

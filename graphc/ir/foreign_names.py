@@ -56,7 +56,6 @@ ATTRIBUTES: Final[dict[str, str]] = {
 
 # Functions and classes of other libraries -> what to write.
 FUNCTIONS: Final[dict[str, str]] = {
-    "Assert": "CompileOptions(check_numerics=True), which checks values and indices in a run",
     "AveragePooling1D": "gc.nn.AveragePool1D",
     "AveragePooling2D": "gc.nn.AveragePool2D",
     "AveragePooling3D": "gc.nn.AveragePool3D",
@@ -101,7 +100,6 @@ FUNCTIONS: Final[dict[str, str]] = {
     "mul": "gc.multiply(a, b)",
     "no_grad": "gc.stop_gradient(x)",
     "permute": "gc.transpose(x, axes)",
-    "placeholder_with_default": "gc.constant(default, name=...): any tensor can be fed",
     "reduce_logsumexp": "gc.logsumexp(x, axis)",
     "reset_default_graph": "nothing: each gc.Graph() is new",
     "scatter_nd_update": "x.at[index].set(values)",

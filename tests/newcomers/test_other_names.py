@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 import graphc as gc
-from graphc.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
+from graphc.errors import (
+    ArgumentError,
+    AttributeValueError,
+    DTypeError,
+    ExecutionError,
+    ShapeError,
+)
 from tests import near
 
 A = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
@@ -170,3 +176,33 @@ def test_gather_with_batch_dims_takes_named_sizes():
     assert_near(got, fed[[0, 1], [2, 0]])
     with graph.extend(), pytest.raises(AttributeValueError, match="batch_dims=2"):
         gc.gather(x, last, axis=1, batch_dims=2)
+
+
+def test_assert_fails_the_run_and_shows_the_data():
+    with gc.Graph() as graph:
+        x = gc.placeholder((None,), name="x")
+        count = gc.variable(0, name="count")
+        check = gc.Assert(x > 0, [x, gc.sum(x)], name="positive")
+        with gc.control_dependencies([check]):
+            bump = count.assign_add(1)
+    session = gc.Session(graph)
+    session.run(bump, {x: [1.0, 2.0]})
+    with pytest.raises(ExecutionError, match="Assert 'positive': the condition is false") as caught:
+        session.run(bump, {x: [1.0, -2.0]})
+    assert "-2." in str(caught.value)
+    assert "test_other_names.py" in str(caught.value)
+    assert session.get("count") == 1  # a run that fails changes nothing
+    session.run(bump, {x: [3.0]})
+    assert session.get("count") == 2
+
+
+def test_a_placeholder_with_a_default_need_not_be_fed():
+    with gc.Graph() as graph:
+        rate = gc.placeholder_with_default(0.5, (), name="rate")
+        y = rate * 2.0
+    session = gc.Session(graph)
+    assert session.run(y) == 1.0
+    assert session.run(y, {rate: 3.0}) == 6.0
+    assert session.run(y, {"rate": 4.0}) == 8.0
+    with graph.extend(), pytest.raises(ShapeError, match="has not the shape"):
+        gc.placeholder_with_default([1.0, 2.0], (3,))
