@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -106,7 +108,16 @@ class History:
         axes.grid(alpha=0.3)
         if self.metrics:
             axes.legend()
+        # Notebooks know Matplotlib's figures only after an import of pyplot.
+        vars(figure)["_repr_png_"] = functools.partial(_png_of, figure)
         return figure
+
+
+def _png_of(figure: Any) -> bytes:
+    """A picture of the figure as a PNG file."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png")
+    return file.getvalue()
 
 
 def fit(

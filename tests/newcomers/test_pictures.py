@@ -151,6 +151,7 @@ def test_history_shows_its_figures_and_curves(tmp_path):
     assert line.get_label() == "loss" and list(line.get_xdata()) == [1, 2, 3, 4, 5]
     np.testing.assert_array_equal(line.get_ydata(), history.metrics["loss"])
     figure.savefig(tmp_path / "history.png")
+    assert figure._repr_png_().startswith(b"\x89PNG")  # what a notebook shows
     with pytest.raises(UnknownNameError, match="no metric 'los'; it has loss") as caught:
         history.plot("los")
     assert "did you mean 'loss'?" in str(caught.value)
