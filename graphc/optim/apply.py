@@ -54,6 +54,12 @@ def apply_gradients(
         GraphFinalizedError: the graph has run. Errors of optax's own pass through.
 
     Source: tf.compat.v1.train.Optimizer.apply_gradients.
+
+    Example:
+        >>> w = gc.variable([4.0, 2.0], name="w")
+        >>> train = gc.train.apply_gradients([(gc.constant([1.0, -1.0]), w)], optax.sgd(0.5))
+        >>> run([train, w])
+        [None, Array([3.5, 2.5], dtype=float32)]
     """
     source = AMBIENT.source or current_source()
     slopes = _checked(grads_and_vars)

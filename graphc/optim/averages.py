@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
+import jax
 import numpy as np
 
 from graphc.build.initializers import Zeros
@@ -21,14 +22,37 @@ from graphc.ops.core.emit import constant, convert, to_dtype
 from graphc.ops.core.precision import wide
 from graphc.ops.elementwise.arithmetic import minimum
 from graphc.ops.structure.state import group
+from graphc.typing import TensorLike
+
+
+class HoldsValues(Protocol):
+    """What holds the values of variables: a `gc.Session`."""
+
+    def get(self, name: Variable, /) -> jax.Array:
+        """The value of a variable."""
+
+    def set_all(self, values: Mapping[Variable, Any], /) -> None:
+        """Gives several variables new values."""
 
 
 class MovingAverages:
-    """What `moving_averages` makes.
+    """The result of `moving_averages`: the averages of variables, and the node that updates them.
 
     Attributes:
-        update: the node that brings the averages up to date; fetching it gives None.
-        variables: those that are averaged.
+        update: the node that updates the averages; fetching it gives None.
+        variables: the variables that are averaged.
+
+    Example:
+        >>> w = gc.variable(0.0, name="w")
+        >>> averages = gc.train.moving_averages([w], decay=0.5)
+        >>> session = gc.Session(graph)
+        >>> session.set(w, 8.0)
+        >>> session.run(averages.update)
+        >>> with averages.swapped(session):
+        ...     print(session.get(w))
+        4.0
+        >>> session.get(w)
+        Array(8., dtype=float32)
     """
 
     def __init__(self, update: Node, averages: Mapping[Variable, Variable]) -> None:
@@ -54,7 +78,7 @@ class MovingAverages:
         return found
 
     @contextmanager
-    def swapped(self, session: Any) -> Iterator[None]:
+    def swapped(self, session: HoldsValues) -> Iterator[None]:
         """Inside, the session's variables have the values of their averages: for evaluation.
 
         Afterwards they have those they had before, whatever was assigned meanwhile.
@@ -76,9 +100,9 @@ class MovingAverages:
 
 def moving_averages(
     variables: Iterable[Variable] | None = None,
-    decay: Any = 0.999,
+    decay: TensorLike = 0.999,
     *,
-    num_updates: Any = None,
+    num_updates: TensorLike | None = None,
     zero_debias: bool = False,
     name: str = "average",
 ) -> MovingAverages:
@@ -114,6 +138,13 @@ def moving_averages(
     Sources: Polyak and Juditsky, Acceleration of stochastic approximation by averaging, 1992;
     tf.compat.v1.train.ExponentialMovingAverage; for `zero_debias`, Kingma and Ba,
     arXiv:1412.6980, section 3.
+
+    Example:
+        >>> w = gc.variable(0.0, name="w")
+        >>> step = w.assign_add(8.0)
+        >>> averages = gc.train.moving_averages(decay=0.75)
+        >>> run([step, averages.update, averages.average(w)])
+        [Array(8., dtype=float32), None, Array(2., dtype=float32)]
     """
     chosen = list(dict.fromkeys(_trainable() if variables is None else variables))
     graph = _checked(chosen)

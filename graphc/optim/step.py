@@ -89,6 +89,12 @@ def minimize(
             line search, and the loss draws, assigns or calls back inside a loop or branch.
         JaxImportError: the transformation holds what cannot become nodes.
         GraphFinalizedError: the graph has run. Errors of optax's own pass through.
+
+    Example:
+        >>> w = gc.variable([4.0, 2.0], name="w")
+        >>> train = gc.minimize(gc.reduce_sum(w**2), optax.sgd(0.1))
+        >>> run([train, w])  # w - 0.1 * 2 * w
+        [None, Array([3.2, 1.6], dtype=float32)]
     """
     source = AMBIENT.source or current_source()
     graph = check_loss(loss)

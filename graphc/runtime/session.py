@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from graphc.config import CompileOptions
 from graphc.copying import Uncopied
@@ -18,6 +19,7 @@ from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError, GraphError
 from graphc.ir.calls import explained
 from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.runtime.buffers.layout import StateLayout
@@ -34,6 +36,7 @@ from graphc.runtime.step.feed_places import FeedPlacer
 from graphc.runtime.step.plans import Plan, ProgramKey
 from graphc.runtime.step.programs import Programs
 from graphc.runtime.workers.workers import HasWorkers, Workers
+from graphc.typing import Feeds, Fetched, Fetches
 
 
 class Session(HasWorkers, Uncopied):
@@ -61,6 +64,16 @@ class Session(HasWorkers, Uncopied):
     and each call sees the variables between two steps. An interrupt (Ctrl-C) takes effect before
     or after a step, so the variables are always those of a whole step. If they are lost because a
     step failed after it had taken them, every use but `close` raises `StateError`.
+
+    Example:
+        >>> x = gc.placeholder((None,), name="x")
+        >>> total = gc.variable(0.0, name="total")
+        >>> add = total.assign_add(gc.reduce_sum(x))
+        >>> with gc.Session(graph) as session:
+        ...     for batch in ([1.0, 2.0], [3.0, 4.0]):
+        ...         value = session.run(add, {x: batch})
+        ...     print(value, session.get("total"))
+        10.0 10.0
     """
 
     instead = (
@@ -117,7 +130,7 @@ class Session(HasWorkers, Uncopied):
     # -- running ----------------------------------------------------------------------------
 
     @explained
-    def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Any:
+    def run(self, fetches: Fetches, feeds: Feeds | None = None) -> Fetched:
         """The values of `fetches` after one run.
 
         Args:
@@ -137,7 +150,9 @@ class Session(HasWorkers, Uncopied):
         return self._carry_out(plan, key, values)
 
     @explained
-    def run_steps(self, fetches: Any, batches: Any, n: int) -> Any:
+    def run_steps(
+        self, fetches: Fetches, batches: Feeds | Iterable[Feeds] | None, n: int
+    ) -> Fetched:
         """The values of `fetches` in each of `n` runs, which one loop on the device makes.
 
         The same numbers as `n` times `run`, for less: the call of a small step costs as much as
@@ -160,7 +175,7 @@ class Session(HasWorkers, Uncopied):
         """
         n = checked_count(n)
         stacked = batches is None or isinstance(batches, Mapping)
-        taken = [batches or {}] if stacked else take_batches(batches, n)
+        taken: list[Any] = [batches or {}] if stacked else take_batches(batches, n)
         plan = self._programs.plan_of(fetches, taken[0])
         keys = list(taken[0])
         columns = [plan.given(batch, keys) for batch in taken]
@@ -172,7 +187,9 @@ class Session(HasWorkers, Uncopied):
         key = ProgramKey(tuple([value.shape[1:] for value in values]), n)
         return self._carry_out(plan, key, values)
 
-    def put(self, feeds: Any, *, steps: int | None = None) -> dict[Any, jax.Array]:
+    def put(
+        self, feeds: Feeds | Iterable[Feeds], *, steps: int | None = None
+    ) -> dict[Tensor | str, jax.Array]:
         """Starts copying feeds to where the steps of this session take them; from any thread.
 
         A run that is fed the arrays that come back copies and converts nothing: for what is fed
@@ -207,8 +224,8 @@ class Session(HasWorkers, Uncopied):
 
     def compile(
         self,
-        fetches: Any,
-        feeds: Mapping[Any, Any] | None = None,
+        fetches: Fetches,
+        feeds: Feeds | None = None,
         *,
         steps: int | None = None,
     ) -> Executable:
@@ -232,8 +249,8 @@ class Session(HasWorkers, Uncopied):
 
     def compile_async(
         self,
-        fetches: Any,
-        feeds: Mapping[Any, Any] | None = None,
+        fetches: Fetches,
+        feeds: Feeds | None = None,
         *,
         steps: int | None = None,
     ) -> Future[Executable]:
@@ -247,9 +264,7 @@ class Session(HasWorkers, Uncopied):
         first, *_ = [in_background(executable.wait) for executable in made]
         return first
 
-    def _begin(
-        self, fetches: Any, feeds: Mapping[Any, Any] | None, steps: int | None
-    ) -> list[Executable]:
+    def _begin(self, fetches: Fetches, feeds: Feeds | None, steps: int | None) -> list[Executable]:
         feeds = {} if feeds is None else feeds
         return self._programs.begin(self._programs.plan_of(fetches, feeds), feeds, steps)
 
@@ -277,7 +292,7 @@ class Session(HasWorkers, Uncopied):
         """
         return self._live().get(name)
 
-    def set(self, name: str | Variable, value: Any) -> None:
+    def set(self, name: str | Variable, value: ArrayLike) -> None:
         """Gives a variable a new value, of its shape; cast to its dtype within a kind.
 
         Raises:
@@ -285,7 +300,12 @@ class Session(HasWorkers, Uncopied):
         """
         self._live().set({name: value})
 
-    def set_all(self, values: Mapping[str | Variable, Any]) -> None:
+    def set_all(
+        self,
+        values: Mapping[str, ArrayLike]
+        | Mapping[Variable, ArrayLike]
+        | Mapping[str | Variable, ArrayLike],
+    ) -> None:
         """Gives several variables new values at once: all of them or, if one does not fit, none.
 
         Faster than one by one: what a checkpoint is restored with.

@@ -40,6 +40,11 @@ class Dense(Layer):
         AttributeValueError: `units` is not positive, or an activation, an initializer or a
             regularizer is not known.
         ShapeError: `x` has no axes, or a number of features that is not known or has changed.
+
+    Example:
+        >>> dense = gc.nn.Dense(2, kernel_initializer="ones", bias_initializer=0.5)
+        >>> run(dense([[1.0, 2.0, 3.0]]))
+        Array([[6.5, 6.5]], dtype=float32)
     """
 
     def __init__(
@@ -105,6 +110,12 @@ class Embedding(Layer):
         AttributeValueError: `count` or `features` is not positive, or an initializer or a
             regularizer is not known.
         DTypeError: `indices` are not integers.
+
+    Example:
+        >>> table = np.array([[0, 1], [2, 3], [4, 5]], "float32")
+        >>> run(gc.nn.Embedding(3, 2, initializer=table)([2, 0]))
+        Array([[4., 5.],
+               [0., 1.]], dtype=float32)
     """
 
     def __init__(
@@ -144,5 +155,10 @@ def embedding_lookup(table: TensorLike, indices: TensorLike, *, name: str | None
 
     Raises:
         DTypeError: `indices` are not integers.
+
+    Example:
+        >>> run(gc.nn.embedding_lookup([[1, 2], [3, 4], [5, 6]], [2, 0]))
+        Array([[5, 6],
+               [1, 2]], dtype=int32)
     """
     return take_for("embedding_lookup", table, indices, name=name)

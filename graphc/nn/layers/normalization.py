@@ -75,6 +75,15 @@ class BatchNorm(Layer):
     Raises:
         AttributeValueError: an option is out of range, or `training` is not a bool.
         ShapeError: `x` has fewer than two axes, or its features have changed.
+
+    Example:
+        >>> norm = gc.nn.BatchNorm()
+        >>> run(norm([[1.0, 0.0], [3.0, 8.0]], training=True))
+        Array([[-1., -1.],
+               [ 1.,  1.]], dtype=float32)
+        >>> run(norm([[1.0, 0.0], [3.0, 8.0]], training=False))  # mean 0 and variance 1 so far
+        Array([[1., 0.],
+               [3., 8.]], dtype=float32)
     """
 
     def __init__(
@@ -99,7 +108,7 @@ class BatchNorm(Layer):
             shape = (features_of(self, x),)
             scale = self.variable("scale", Ones(), shape)
             offset = self.variable("offset", Zeros(), shape)
-            averages = (
+            averages: Any = (  # variables, which no wrapper replaces
                 self.variable("mean", Zeros(), shape, trainable=False),
                 self.variable("variance", Ones(), shape, trainable=False),
             )
@@ -141,6 +150,10 @@ class LayerNorm(Layer):
     Raises:
         AttributeValueError: `epsilon` is not positive.
         ShapeError: `x` has no axes, or its features have changed.
+
+    Example:
+        >>> run(gc.nn.LayerNorm()([[1.0, 2.0, 3.0]]))
+        Array([[-1.2247,  0.    ,  1.2247]], dtype=float32)
     """
 
     def __init__(
@@ -175,6 +188,10 @@ class RMSNorm(Layer):
     Raises:
         AttributeValueError: `epsilon` is not positive.
         ShapeError: `x` has fewer than two axes, or its features have changed.
+
+    Example:
+        >>> run(gc.nn.RMSNorm()([[1.0, 7.0]]))
+        Array([[0.2, 1.4]], dtype=float32)
     """
 
     def __init__(
@@ -209,6 +226,10 @@ class GroupNorm(Layer):
         AttributeValueError: `epsilon` or `groups` is not positive.
         ShapeError: `x` has fewer than two axes, the groups do not divide its features, or these
             have changed.
+
+    Example:
+        >>> run(gc.nn.GroupNorm(2)([[1.0, 3.0, 10.0, 30.0]]))
+        Array([[-1.,  1., -1.,  1.]], dtype=float32)
     """
 
     def __init__(
@@ -250,6 +271,11 @@ class InstanceNorm(Layer):
     Raises:
         AttributeValueError: `epsilon` is not positive.
         ShapeError: `x` has no axes between batch and features, or its features have changed.
+
+    Example:
+        >>> run(gc.nn.InstanceNorm()([[[1.0], [3.0]]]))
+        Array([[[-1.],
+                [ 1.]]], dtype=float32)
     """
 
     def __init__(
@@ -282,6 +308,11 @@ class Dropout(Layer):
 
     Raises:
         AttributeValueError: the rate is out of range, or `training` is not a bool.
+
+    Example:
+        >>> dropped = gc.nn.Dropout(0.5)(gc.ones(100), training=True)
+        >>> sorted(set(run(dropped).tolist()))
+        [0.0, 2.0]
     """
 
     def __init__(self, rate: TensorLike, name: str | None = None) -> None:
@@ -315,6 +346,11 @@ class SpatialDropout(Layer):
         AttributeValueError: the rate is out of range, or `training` is not a bool.
         ShapeError: `x` has no axes between batch and features.
         DTypeError: `x` is not floating.
+
+    Example:
+        >>> dropped = run(gc.nn.SpatialDropout(0.5)(gc.ones((8, 10, 16)), training=True))
+        >>> bool((dropped == dropped[:, :1]).all())  # each feature is kept or dropped as a whole
+        True
     """
 
     def __init__(self, rate: TensorLike, name: str | None = None) -> None:
@@ -348,6 +384,11 @@ class GaussianNoise(Layer):
     Raises:
         AttributeValueError: the deviation is negative, or `training` is not a bool.
         DTypeError: `x` is not floating.
+
+    Example:
+        >>> noisy = run(gc.nn.GaussianNoise(0.1)(gc.ones(10_000), training=True))
+        >>> round(float(noisy.mean()), 1), round(float(noisy.std()), 1)
+        (1.0, 0.1)
     """
 
     def __init__(self, stddev: TensorLike, name: str | None = None) -> None:
@@ -365,7 +406,7 @@ class GaussianNoise(Layer):
             return noisy if in_training is True else where(in_training, noisy, tensor)
 
 
-def _beside(x: Tensor, parameter: Variable) -> Tensor:
+def _beside(x: Tensor, parameter: Variable | Tensor) -> Tensor:
     """The parameter in the dtype that `x` is normalised in."""
     return to_dtype(parameter, wide(x.type.dtype))
 

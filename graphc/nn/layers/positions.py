@@ -49,6 +49,11 @@ def sinusoidal_encoding(
         AttributeValueError: `features` is not even and positive.
 
     Source: Vaswani et al., "Attention is all you need", 2017.
+
+    Example:
+        >>> run(gc.nn.sinusoidal_encoding([0, 1], 2))
+        Array([[0.    , 1.    ],
+               [0.8415, 0.5403]], dtype=float32)
     """
     wanted = as_dtype(dtype)
     angles = _angles("sinusoidal_encoding", positions, features, base, wide(wanted))
@@ -83,6 +88,12 @@ def rotary_encoding(
         AttributeValueError: the depth is not even.
 
     Source: Su et al., "RoFormer: enhanced transformer with rotary position embedding", 2021.
+
+    Example:
+        >>> x = [[[[1.0, 0.0]], [[1.0, 0.0]]]]
+        >>> run(gc.nn.rotary_encoding(x))[0, :, 0]  # cos and sin of 0 and of 1
+        Array([[1.    , 0.    ],
+               [0.5403, 0.8415]], dtype=float32)
     """
     x = convert(x)
     if x.type.rank != 4:
@@ -120,6 +131,11 @@ class SinusoidalEncoding(Layer):
     Raises:
         ShapeError: `x` is not of rank 3.
         AttributeValueError: the number of features is not even.
+
+    Example:
+        >>> run(gc.nn.SinusoidalEncoding()(gc.zeros((1, 2, 2))))  # sin and cos of 0 and of 1
+        Array([[[0.    , 1.    ],
+                [0.8415, 0.5403]]], dtype=float32)
     """
 
     def __init__(self, base: float = 10000.0, name: str | None = None) -> None:

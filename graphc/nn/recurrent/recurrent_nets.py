@@ -42,6 +42,10 @@ class Bidirectional(Recurrent):
     Raises:
         AttributeValueError: no RNN, or one that runs the other way.
         GraphError: `forward` has been called, and `backward` is left out.
+
+    Example:
+        >>> gc.nn.Bidirectional(gc.nn.LSTM(8))(gc.ones((2, 5, 3))).shape
+        (2, 5, 16)
     """
 
     def __init__(self, forward: RNN, backward: RNN | None = None, name: str | None = None) -> None:
@@ -91,6 +95,11 @@ class StackedRNN(Recurrent):
 
     Raises:
         AttributeValueError: no layers, something else among them, or a rate that is none.
+
+    Example:
+        >>> stack = gc.nn.StackedRNN([gc.nn.LSTM(8), gc.nn.GRU(4, return_sequences=False)])
+        >>> stack(gc.ones((2, 5, 3))).shape
+        (2, 4)
     """
 
     def __init__(

@@ -45,6 +45,12 @@ class AdditiveAttention(Layer):
     Raises:
         AttributeValueError: `units` is not positive.
         ShapeError: operands of other ranks.
+
+    Example:
+        >>> attention = gc.nn.AdditiveAttention(16)
+        >>> state, source = gc.ones((2, 8)), gc.ones((2, 5, 12))
+        >>> attention(state, source).shape
+        (2, 12)
     """
 
     def __init__(

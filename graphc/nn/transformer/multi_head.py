@@ -34,6 +34,12 @@ class AttentionCache(NamedTuple):
     Attributes:
         key, value: [batch, room, key heads, head size]; behind `length` they hold nothing.
         length: i32[], how many steps there are so far.
+
+    Example:
+        >>> attention = gc.nn.MultiHeadAttention(32, heads=4, causal=True)
+        >>> cache = attention.empty_cache(batch=2, room=100)
+        >>> cache.key.shape, run(cache.length)
+        ((2, 100, 4, 8), Array(0, dtype=int32))
     """
 
     key: Tensor
@@ -73,6 +79,14 @@ class MultiHeadAttention(Layer):
 
     Source: Vaswani et al., "Attention is all you need", 2017; Ainslie et al., "GQA: training
     generalized multi-query transformer models", 2023.
+
+    Example:
+        >>> attention = gc.nn.MultiHeadAttention(32, heads=4, causal=True)
+        >>> attention(gc.ones((2, 10, 32))).shape
+        (2, 10, 32)
+        >>> y, cache = attention.with_cache(gc.ones((2, 1, 32)), attention.empty_cache(2, 100))
+        >>> y.shape, run(cache.length)
+        ((2, 1, 32), Array(1, dtype=int32))
     """
 
     def __init__(

@@ -45,6 +45,11 @@ class TransformerBlock(Layer):
     Raises:
         AttributeValueError: an option has a value it cannot have, or `training` is missing.
         ShapeError: `x` is not of rank 3, or has not `units` features.
+
+    Example:
+        >>> block = gc.nn.TransformerBlock(32, heads=4, causal=True, rotary=True)
+        >>> block(gc.ones((2, 10, 32))).shape
+        (2, 10, 32)
     """
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program
 from graphc.ir.source import current_source
+from graphc.ir.variable import Variable
 from graphc.ir.verify import verify
 from graphc.ops.core.emit import CONSTANT
 from graphc.passes.core.base import Pass
@@ -41,17 +42,21 @@ from graphc.runtime.freezing.freeze_capture import (
 from graphc.runtime.freezing.regraph import RANDOM_STATE, as_graph
 from graphc.runtime.session import Session
 from graphc.runtime.targets.prepare import evaluate
+from graphc.typing import Feeds
 
 Array = np.ndarray[Any, Any]
+Output: TypeAlias = Tensor | Variable | str
+"""What is fetched: a tensor, a variable, or the name of one."""
+
 LITERALS = 256  # bytes: numbers, and vectors of a few channels
 
 
 def freeze(
     session: Session,
-    inputs: Any,
-    outputs: Any,
+    inputs: Mapping[str, Tensor | str] | Sequence[Tensor | str],
+    outputs: Mapping[str, Output] | Sequence[Output] | Output,
     *,
-    given: Mapping[Any, Any] | None = None,
+    given: Feeds | None = None,
     literals: int = LITERALS,
 ) -> Graph:
     """A new graph that computes `outputs` from `inputs` with the variables as they are now.
@@ -81,14 +86,13 @@ def freeze(
         FetchError: an output has no value, or assigns a variable.
         StateError: the session is closed or broken.
 
-    >>> import graphc as gc
-    >>> with gc.Graph() as g:
-    ...     x = gc.placeholder((None, 2), name="x")
-    ...     w = gc.variable([[1.0], [2.0]], name="w")
-    ...     y = gc.matmul(x, gc.exp(w) * 2, name="y")
-    >>> frozen = gc.freeze(gc.Session(g), [x], [y], literals=0)
-    >>> [node.op.name for node in frozen.nodes], list(frozen.variables)
-    (['Placeholder', 'ReadVariable', 'MatMul'], ['Multiply'])
+    Example:
+        >>> x = gc.placeholder((None, 2), name="x")
+        >>> w = gc.variable([[1.0], [2.0]], name="w")
+        >>> y = gc.matmul(x, gc.exp(w) * 2, name="y")
+        >>> frozen = gc.freeze(gc.Session(graph), [x], [y], literals=0)
+        >>> [node.op.name for node in frozen.nodes], list(frozen.variables)
+        (['Placeholder', 'ReadVariable', 'MatMul'], ['Multiply'])
     """
     FORKING.use_devices()
     if not isinstance(session, Session):
@@ -142,7 +146,7 @@ def freeze_program(
     session: Session,
     feeds: Sequence[Tensor],
     fetches: Mapping[str, Fetch],
-    given: Mapping[Any, Any],
+    given: Feeds,
     *,
     options: CompileOptions | None = None,
     literals: int = LITERALS,

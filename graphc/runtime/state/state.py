@@ -32,6 +32,14 @@ class State(Mapping[str, jax.Array], Uncopied):
     Attributes:
         lock: held while an executable uses the state.
         uncertain: whether the step that made it may still fail for lack of memory.
+
+    Example:
+        >>> count = gc.variable(5, name="count")
+        >>> step = gc.compile(graph, count.assign_add(1))
+        >>> state = step.init()
+        >>> value, after = step(state)
+        >>> dict(after), state
+        ({'count': Array(6, dtype=int32)}, <State of 1 variables, consumed>)
     """
 
     instead = "copy its values: {name: np.asarray(value) for name, value in state.items()}"
