@@ -91,7 +91,7 @@ class CompileOptions:
         >>> session = gc.Session(graph, options=gc.CompileOptions(check_numerics=True))
         >>> session.run(gc.log(x), {x: [1.0, -1.0]})
         Traceback (most recent call last):
-        graphc.errors.NumericsError: Log 'Log' made a NaN, of operands without...
+        graphc.errors.NumericsError: Log 'Log' made a NaN from operands without NaN...
     """
 
     pipeline: str = "O2"

@@ -106,32 +106,33 @@ def moving_averages(
     zero_debias: bool = False,
     name: str = "average",
 ) -> MovingAverages:
-    """Moving averages of variables, `average = decay * average + (1 - decay) * value`.
+    """Moving averages of variables: `average = decay * average + (1 - decay) * value`.
 
-    Evaluated by its averaged parameters a model is often better than by the last ones. The values
-    are those after the assignments that stand before this call in the graph: call it after
-    `gc.minimize`, and fetch `gc.group(train, averages.update)`. Under a strategy averages are whole
-    on each device, as the variables are.
+    A model with averaged parameters often gives better results than one with the last parameters.
+    The values are those after the assignments that precede this call in the graph: call it after
+    `gc.minimize`, and fetch `gc.group(train, averages.update)`. Under a strategy, averages are
+    replicated on each device, as the variables are.
 
     Args:
         variables: floating or complex; by default all trainable variables of the graph.
         decay: a number in [0, 1), or a floating scalar that the graph computes.
-        num_updates: a scalar or variable that counts the steps, n: the decay is then
-            min(decay, (1 + n) / (10 + n)), so that early averages follow sooner.
-        zero_debias: True: the average of the values seen so far, with weights that add up to 1, and
-            zeros before the first update. False: averages start as the variables do, and the
-            initial values keep a weight.
-        name: an average is called `<variable>/<name>`, is not trainable and of the variable's
-            type, or float32 for narrower floats, whose steps would be too large for it.
+        num_updates: a scalar or variable that counts the steps, n. The decay is then
+            min(decay, (1 + n) / (10 + n)), so that early averages follow the values faster.
+        zero_debias: True gives the average of the values so far, with weights that add up to 1, and
+            zeros before the first update. With False, averages start at the values of the
+            variables, and these keep a weight.
+        name: an average is called `<variable>/<name>`. It is not trainable, and has the variable's
+            type; narrow floats are averaged in float32.
 
     Returns:
-        `.update`, the node that brings them up to date; `.average(variable)`, the variable that
-        holds one; and `.swapped(session)`, inside which the session's variables have the values of
-        their averages.
+        An object with `update`, the node that updates the averages; `average(variable)`, the
+        variable
+            that holds an average; and `swapped(session)`, a context in which the session's
+            variables have the values of their averages.
 
     Raises:
-        AttributeValueError: a decay out of range.
-        DTypeError: a variable of integers, or a decay that is not floating.
+        AttributeValueError: the decay is out of range.
+        DTypeError: a variable has integers, or the decay is not floating.
         GraphError: there is nothing to average, or no graph is being built.
         GraphFinalizedError: the graph has run.
 

@@ -53,7 +53,7 @@ class Job:
     train: Fetches
     batches: Iterable[Feeds]
     steps: int
-    metrics: Mapping[str, Tensor | Variable] = field(default_factory=dict)
+    metrics: Mapping[str, Tensor | Variable | str] = field(default_factory=dict)
     evaluate: Callable[[Session], Mapping[str, float]] | None = None
     signatures: Mapping[str, Signature] = field(default_factory=dict)
 

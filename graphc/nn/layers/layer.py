@@ -27,7 +27,7 @@ from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["Layer"]
 
-Regularizer: TypeAlias = Callable[[Tensor | Variable], TensorLike]
+Regularizer: TypeAlias = Callable[[Any], TensorLike]
 """Gives the penalty of a variable, a scalar tensor."""
 
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")

@@ -90,14 +90,14 @@ class Dense(Layer):
 
 
 class Embedding(Layer):
-    """Rows of a table by number.
+    """Rows of a trainable table, looked up by their numbers.
 
     Variables: `table` [count, features].
 
     Args:
-        count: the number of rows; indices run from 0 to count - 1. An index out of range counts as
-            the nearest in range (negative ones count from the end), and is an error in runs with
-            `CompileOptions(check_numerics=True)`.
+        count: the number of rows; indices run from 0 to count - 1. Negative indices count from the
+            end. An index out of range is replaced by the nearest one in range, and is an error in
+            runs with `CompileOptions(check_numerics=True)`.
         features: the size of a row.
         initializer: of the table, as for `Dense`.
         name, dtype: see `Layer`.
@@ -110,6 +110,7 @@ class Embedding(Layer):
         AttributeValueError: `count` or `features` is not positive, or an initializer or a
             regularizer is not known.
         DTypeError: `indices` are not integers.
+        ShapeError: an index that is a constant is out of range.
 
     Example:
         >>> table = np.array([[0, 1], [2, 3], [4, 5]], "float32")
@@ -147,14 +148,16 @@ def embedding_lookup(table: TensorLike, indices: TensorLike, *, name: str | None
 
     Args:
         table: [count, ...].
-        indices: [...], integers.
+        indices: [...], integers. Negative indices count from the end. An index out of range is
+            replaced by the nearest one in range.
         name: of the node.
 
     Returns:
-        The shape of `indices`, then that of a row.
+        The shape of `indices`, followed by that of a row; the dtype of `table`.
 
     Raises:
         DTypeError: `indices` are not integers.
+        ShapeError: an index that is a constant is out of range.
 
     Example:
         >>> run(gc.nn.embedding_lookup([[1, 2], [3, 4], [5, 6]], [2, 0]))

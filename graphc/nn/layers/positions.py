@@ -32,18 +32,17 @@ def sinusoidal_encoding(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """Sines and cosines of the positions, by turns, of wavelengths from 2 pi to 2 pi `base`.
+    """Sines and cosines of the positions, alternating, with wavelengths from 2 pi to 2 pi `base`.
 
     Args:
         positions: [...], numbers.
-        features: how many; even.
-        base: how much longer the longest wave is than the shortest.
-        dtype: of the result; narrow ones are calculated in float32.
+        features: the number of features; even.
+        base: the ratio of the longest wavelength to the shortest.
+        dtype: of the result. Narrow dtypes are calculated in float32.
         name: of the node.
 
     Returns:
-        [..., features]: sin(position / base ** (2 i / features)) at 2 i, and its cosine at
-        2 i + 1.
+        [..., features]: sin(position / base ** (2 i / features)) at 2 i, and its cosine at 2 i + 1.
 
     Raises:
         AttributeValueError: `features` is not even and positive.
@@ -69,19 +68,19 @@ def rotary_encoding(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """Turns pairs of features by angles that grow with the position.
+    """Rotates pairs of features by angles that grow with the position.
 
-    So that the product of a query and a key depends on how far apart they are, not on where.
-    Feature i makes a pair with feature i + depth / 2.
+    The product of a rotated query and a rotated key then depends on the distance between them, not
+    on their positions. Feature i forms a pair with feature i + depth / 2.
 
     Args:
         x: [batch, time, heads, depth], floating; queries or keys.
         positions: [time] or [batch, time], numbers; by default 0, 1, ...
-        base: how much longer the longest wave is than the shortest.
+        base: the ratio of the longest wavelength to the shortest.
         name: of the node.
 
     Returns:
-        The shape and dtype of `x`; narrow dtypes are calculated in float32.
+        The shape and dtype of `x`. Narrow dtypes are calculated in float32.
 
     Raises:
         ShapeError: `x` is not of rank 4.
@@ -119,14 +118,14 @@ def _angles(op: str, positions: Any, features: Any, base: float, dtype: DType) -
 
 
 class SinusoidalEncoding(Layer):
-    """Adds `sinusoidal_encoding` of their positions to the steps of sequences.
+    """Adds the `sinusoidal_encoding` of its position to each step of a sequence.
 
     Args:
-        base: how much longer the longest wave is than the shortest.
+        base: the ratio of the longest wavelength to the shortest.
         name: see `Layer`.
 
-    Calling it takes `x` [batch, time, features] and the position of its first step, a number or
-    an integer scalar; it gives the shape and dtype of `x`.
+    Calling it takes `x` [batch, time, features] and `start`, the position of the first step (a
+    number or an integer scalar; 0 by default). It gives the shape and dtype of `x`.
 
     Raises:
         ShapeError: `x` is not of rank 3.

@@ -27,28 +27,28 @@ State: TypeAlias = TensorTree
 
 
 class Cell(Layer):
-    """Base of the cells, and of users' own.
+    """Base of the cells, and of users' own: one step in time.
 
-    A step is cut in two: `project` is what does not depend on the state, and is done for all
-    steps of a sequence at once; `step` does the rest. The output is the first part of the new
-    state. A subclass says of how many tensors its state is (`parts`) and how many times
-    `units` columns its kernel has (`gates`), and writes `step`.
+    A step has two parts. `project` computes what does not depend on the state; it runs once for all
+    steps of a sequence. `step` computes the rest. The output is the first tensor of the new state.
+    A subclass sets the number of tensors in its state (`parts`) and the number of times that its
+    kernel has `units` columns (`gates`), and defines `step`.
 
     Variables: `kernel` [features, gates * units], `recurrent_kernel` [units, gates * units] and
     `bias` [gates * units].
 
     Args:
-        units: the size of the output and of each part of the state.
+        units: the size of the output and of each tensor of the state.
         kernel_initializer, recurrent_initializer, bias_initializer: as for `Dense`.
         name, dtype: see `Layer`.
 
     Calling it takes `x` [batch, features] and a state, and gives (`y` [batch, units], the new
-    state).
+    state). The state is a tensor [batch, units], or a tuple of `parts` such tensors.
 
     Raises:
-        AttributeValueError: `units` is not positive, or parts of the state are missing.
-        ShapeError: a number of features that is not known or has changed, or a state of
-            another shape.
+        AttributeValueError: `units` is not positive, or tensors of the state are missing.
+        ShapeError: the number of features is not known or has changed, or the state has another
+            shape.
 
     Example:
         >>> class Sum(gc.nn.Cell):

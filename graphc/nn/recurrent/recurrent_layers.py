@@ -29,10 +29,9 @@ __all__ = ["GRU", "LSTM", "RNN", "Recurrent", "SimpleRNN"]
 class Recurrent(Layer):
     """Base of the layers that run along the time axis and have a state.
 
-    Calling one takes `x` [batch, time, features] and gives the outputs [batch, time, units];
-    or only the last of each sequence, [batch, units], where it was made with
-    `return_sequences=False`. `with_state` gives the last state too, from which the next call
-    can go on.
+    Calling one takes `x` [batch, time, features] and gives the outputs [batch, time, units]; with
+    `return_sequences=False` only the last output of each sequence, [batch, units]. `with_state`
+    gives the last state too, from which the next call can continue.
 
     Example:
         >>> y, state = gc.nn.GRU(4).with_state(gc.ones((2, 5, 3)), lengths=[5, 2])
@@ -53,11 +52,14 @@ class Recurrent(Layer):
         Args:
             x: [batch, time, features].
             state: to start from; by default zeros.
-            lengths: [batch], integers: how many steps of each sequence count, from 0 to time. A
-                greater length counts as time, and a negative one as 0; both are errors in runs
-                with `CompileOptions(check_numerics=True)`. Finite numbers of `x` after these steps
-                have no effect: the outputs there are zero, the
-                state is that after the last step that counts.
+            lengths: [batch], integers from 0 to time: the number of valid steps of each sequence.
+                The outputs after these steps are zero, and the state is that after the last valid
+                step. The values of `x` there have no effect if they are finite. Lengths out of
+                range are clipped; in runs with `CompileOptions(check_numerics=True)` they are
+                errors.
+
+        Returns:
+            (outputs, state).
         """
         raise NotImplementedError
 
@@ -73,15 +75,15 @@ class RNN(Recurrent):
 
     Args:
         cell: `LSTMCell(...)` or another.
-        reverse: from the last step to the first; the outputs keep the places of their inputs.
-            With `lengths` each sequence starts at its own last step.
-        return_sequences: False to give only the output of the last step run.
+        reverse: run from the last step to the first. Each output keeps the position of its input.
+            With `lengths`, each sequence starts at its own last step.
+        return_sequences: False to give only the output of the step that runs last.
         name: see `Layer`.
 
     Calling it: see `Recurrent`.
 
     Raises:
-        AttributeValueError: no cell, or a state that is not the cell's.
+        AttributeValueError: `cell` is not a cell, or the state is not one of the cell's.
         ShapeError: `x` is not of rank 3, or `lengths` not of rank 1.
         DTypeError: `lengths` are not integers.
 

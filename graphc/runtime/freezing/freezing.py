@@ -59,32 +59,33 @@ def freeze(
     given: Feeds | None = None,
     literals: int = LITERALS,
 ) -> Graph:
-    """A new graph that computes `outputs` from `inputs` with the variables as they are now.
+    """A new graph that computes `outputs` from `inputs` with the current values of the variables.
 
-    What depends on variables and constants alone is computed here, once. What is left takes it as
-    variables that nothing assigns, so that programs stay small; only small values stand in the
-    program. Dropout is removed; branches that `given` decides are too. Batch normalisation uses
-    its moving averages, also where it was called with `training=True`, and goes into the kernel
-    and bias of the layer before it, where that is a convolution or a product and nothing else
-    uses what the layer gives. Results are the same but for rounding. Gradients through such a
-    layer keep the terms of a batch's own statistics: take gradients of the frozen graph instead.
+    Values that depend only on variables and constants are computed once, now. The new graph holds
+    them as variables that are never assigned, so that programs stay small; only small values become
+    constants. Dropout is removed, and so are branches that `given` decides. Batch normalization
+    uses its moving averages, also where it was called with `training=True`. It is folded into the
+    kernel and bias of the layer before it, if that layer is a convolution or a product whose result
+    nothing else uses. Results are equal up to rounding. Gradients among the outputs keep
+    the terms of the batch statistics: compute gradients in the frozen graph instead.
 
-    The graph is one as any other: a session runs it, `gc.save` writes it. Its collections
-    "inputs" and "outputs" hold its ends.
+    The result is an ordinary graph: a session runs it, `gc.save` writes it. Its collections
+    "inputs" and "outputs" contain the inputs and outputs.
 
     Args:
+        session: its graph is frozen, with the values of its variables.
         inputs: name -> tensor that is fed, or a list of tensors or names.
         outputs: name -> tensor or variable that is fetched; or a list of them, or a single one.
-            Without names they keep those they have.
-        given: tensor or name -> the value that it has from now on, such as `{training: False}`.
-        literals: values of up to so many bytes stand in the program. A large number makes
-            constants of all variables.
+            Without names they keep those of the graph.
+        given: tensor or name -> its fixed value, such as `{training: False}`.
+        literals: values of at most this many bytes become constants. A large number makes constants
+            of all variables.
 
     Raises:
-        FeedError, UnknownNameError: something else is needed to compute the outputs, or is no
-            value for `given`.
+        FeedError, UnknownNameError: the outputs need another feed, or a value in `given` does not
+            fit.
         FetchError: an output has no value, or assigns a variable.
-        StateError: the session is closed or broken.
+        StateError: the session is closed, or has lost its state.
 
     Example:
         >>> x = gc.placeholder((None, 2), name="x")
