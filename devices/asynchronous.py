@@ -47,8 +47,10 @@ class AsyncDataParallel:
         AttributeValueError: an argument has an invalid value.
         DeviceError: a name does not parse.
 
-    >>> AsyncDataParallel(["/cpu:0", "/cpu:0"], server="/cpu:0", staleness=1).staleness
-    1
+    Example:
+        >>> strategy = gc.devices.AsyncDataParallel(["/cpu:0", "/cpu:0"], staleness=1)
+        >>> strategy.staleness
+        1
     """
 
     workers: int | Sequence[jax.Device | str]

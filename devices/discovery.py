@@ -29,9 +29,10 @@ def register_kind(kind: str, devices: str | Callable[[], Sequence[jax.Device]]) 
     Raises:
         AttributeValueError: the kind is not a valid name, or the name is in use.
 
-    >>> register_kind("host", "cpu")
-    >>> "/device:HOST:0" in available()
-    True
+    Example:
+        >>> gc.devices.register_kind("host", "cpu")
+        >>> "/device:HOST:0" in gc.devices.available()
+        True
     """
     source = current_source()
     given: object = kind
@@ -68,8 +69,9 @@ def available() -> dict[str, jax.Device]:
     """Every device of this process by its name. JAX's default devices come first, and devices of
     registered kinds last.
 
-    >>> list(available())[0]
-    '/device:CPU:0'
+    Example:
+        >>> list(gc.devices.available())[0]
+        '/device:CPU:0'
     """
     found: dict[str, jax.Device] = {}
     for devices in (jax.local_devices(), _host_devices()):

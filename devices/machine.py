@@ -45,6 +45,11 @@ class Gpu:
         vector_flops: peak FLOP/s in float32 without matrix units; None if not known.
         target_config: XLA's own description of the GPU, as text; "" if the description is generated
             from the other attributes.
+
+    Example:
+        >>> gpu = gc.devices.Machine("h100").model
+        >>> gpu.compute_capability, gpu.cores, gpu.matrix_flops["bf16"]
+        ('9.0a', 132, 989400000000000.0)
     """
 
     name: str
@@ -94,10 +99,10 @@ class Machine:
         AttributeValueError: there is no such model, the file is not a valid description, or the
             count is not positive.
 
-    >>> Machine("8xh100")
-    Machine(gpu='h100', count=8)
-    >>> Machine("h100", 8).model.memory
-    84942979072
+    Example:
+        >>> machine = gc.devices.Machine("8xh100")
+        >>> machine, machine.count, machine.model.memory
+        (Machine(gpu='h100', count=8), 8, 84942979072)
     """
 
     gpu: str = field(compare=False)

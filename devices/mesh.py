@@ -44,8 +44,10 @@ class Mesh:
             differs from the size of the grid.
         DeviceError: a name does not parse.
 
-    >>> Mesh({"data": 1, "model": 1}).batch_axis
-    'data'
+    Example:
+        >>> mesh = gc.devices.Mesh({"data": 2, "model": 2})
+        >>> mesh.batch_axis
+        'data'
     """
 
     axes: Mapping[str, int] = field(hash=False)

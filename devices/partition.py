@@ -65,13 +65,22 @@ class Cluster:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """A program divided into clusters.
+    """A program divided into clusters; `Executable.partition` gives it, and `print` shows it.
 
     Attributes:
         program: the whole program. Every node that belongs to a device names it.
         clusters: in an order in which they can run.
         sends: the values that are sent from device to device.
         homes: the device of each state input and state output, by name.
+
+    Example:
+        >>> with gc.device("/cpu:0"):
+        ...     x = gc.exp(gc.placeholder((2,), name="x"))
+        >>> with gc.device("/cpu:1"):
+        ...     y = gc.sqrt(x)
+        >>> partition = gc.compile(graph, y, {"x": (2,)}).partition
+        >>> [cluster.device for cluster in partition.clusters], len(partition.sends)
+        (['/device:CPU:0', '/device:CPU:1'], 1)
     """
 
     program: Program

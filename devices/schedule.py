@@ -14,7 +14,17 @@ _OVERHEAD = 1e5  # cost of starting an executable, in floating-point operations
 
 
 class Span(NamedTuple):
-    """The time of one cluster on its device, in the unit of the durations."""
+    """The time of one cluster on its device; `Executable.timeline` measures it.
+
+    Attributes:
+        cluster: the number of the cluster in `Partition.clusters`.
+        device: the name of the device.
+        start, end: seconds since the begin of the step, or the unit of the estimates.
+
+    Example:
+        >>> gc.devices.Span(cluster=0, device="/device:CPU:0", start=0.0, end=0.5)
+        Span(cluster=0, device='/device:CPU:0', start=0.0, end=0.5)
+    """
 
     cluster: int
     device: str
@@ -77,8 +87,19 @@ def timeline(clusters: Sequence[Cluster], seconds: Sequence[float]) -> list[Span
 
 
 def idle_part(spans: Sequence[Span]) -> float:
-    """The fraction of all devices' time, from the first start to the last end, in which they are
-    idle."""
+    """The fraction of time in which devices are idle, from the first start to the last end.
+
+    Args:
+        spans: such as those of `Executable.timeline`.
+
+    Returns:
+        A number in [0, 1); 0 if there are no spans.
+
+    Example:
+        >>> Span = gc.devices.Span
+        >>> gc.devices.idle_part([Span(0, "/cpu:0", 0.0, 1.0), Span(1, "/cpu:1", 1.0, 2.0)])
+        0.5
+    """
     if not spans:
         return 0.0
     devices = {span.device for span in spans}
@@ -91,7 +112,8 @@ def bubble(stages: int, micro_batches: int) -> float:
     """The fraction of time in which the stages of a pipeline are idle, if all take the same time:
     `(stages - 1) / (micro_batches + stages - 1)` (Huang et al. 2019, section 2.3).
 
-    >>> bubble(stages=4, micro_batches=8)
-    0.2727272727272727
+    Example:
+        >>> round(gc.devices.bubble(stages=4, micro_batches=8), 4)  # 3 / 11
+        0.2727
     """
     return (stages - 1) / (micro_batches + stages - 1)

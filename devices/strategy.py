@@ -43,8 +43,11 @@ class DataParallel:
             `bucket_bytes` is not a valid size, or `shard_optimizer` is not a bool.
         DeviceError: a name does not parse.
 
-    >>> DataParallel(["/cpu:0"]).replicas
-    1
+    Example:
+        >>> x = gc.placeholder((None,), name="x")
+        >>> session = gc.Session(graph, strategy=gc.devices.DataParallel(2))
+        >>> session.run(gc.reduce_sum(x), {x: [1.0, 2.0, 3.0, 4.0]})
+        Array(10., dtype=float32)
     """
 
     devices: int | Sequence[jax.Device | str]

@@ -86,8 +86,12 @@ class CompileOptions:
     Raises:
         AttributeValueError: an option has an invalid value.
 
-    >>> CompileOptions(pipeline="O0").verify
-    True
+    Example:
+        >>> x = gc.placeholder((2,), name="x")
+        >>> session = gc.Session(graph, options=gc.CompileOptions(check_numerics=True))
+        >>> session.run(gc.log(x), {x: [1.0, -1.0]})
+        Traceback (most recent call last):
+        graphc.errors.NumericsError: Log 'Log' made a NaN from operands without NaN...
     """
 
     pipeline: str = "O2"

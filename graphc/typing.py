@@ -8,24 +8,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from graphc.ir.dims import Dim, DimExpr
 from graphc.ir.node import Tensor
+from graphc.ir.operand import SupportsArray
 from graphc.ir.variable import Variable
 
-__all__ = ["DTypeLike", "Padding", "Seed", "ShapeLike", "TensorLike", "TensorTree"]
-
-
-class SupportsArray(Protocol):
-    """What NumPy can read: arrays of NumPy, JAX, pandas, torch."""
-
-    def __array__(self) -> np.ndarray[Any, Any]:
-        """The value as a NumPy array."""
-
+__all__ = [
+    "ArrayTree",
+    "DTypeLike",
+    "Feeds",
+    "Fetched",
+    "Fetches",
+    "Padding",
+    "Seed",
+    "ShapeLike",
+    "TensorLike",
+    "TensorTree",
+]
 
 TensorLike: TypeAlias = Tensor | Variable | DimExpr | complex | SupportsArray | Sequence[Any]
 """A tensor or a variable, or what becomes a constant: a number, nested lists of numbers, an array
@@ -48,3 +52,18 @@ other numbers."""
 Padding: TypeAlias = str | int | Sequence[int] | Sequence[Sequence[int]]
 """`"valid"`, `"same"`, one number for every side, one for each axis, or a pair (before, after) for
 each axis."""
+
+Fetches: TypeAlias = Any
+"""What a run computes: a tensor, a variable, a node or the name of one; or a nest (lists, tuples,
+dicts) of them."""
+
+Fetched: TypeAlias = Any
+"""The values of a run: a `jax.Array` for each of its fetches, None for a node without results, in
+the nest of the fetches."""
+
+Feeds: TypeAlias = Mapping[Tensor, Any] | Mapping[str, Any] | Mapping[Tensor | str, Any]
+"""The values that a run is fed with, by tensor or by name: numbers, nested lists or arrays. Where a
+step is compiled without a run, a shape or a `TensorSpec` may stand for a value."""
+
+ArrayTree: TypeAlias = Any
+"""An array of NumPy or JAX, or a nest (lists, tuples, dicts) of arrays."""

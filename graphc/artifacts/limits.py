@@ -6,6 +6,7 @@ import operator
 from dataclasses import dataclass, fields
 from typing import Any
 
+import jax
 import numpy as np
 
 from graphc.errors import ArtifactError, AttributeValueError
@@ -38,8 +39,9 @@ class Limits:
     Raises:
         AttributeValueError: a limit is not a positive number.
 
-    >>> Limits(operations=10_000, memory=2**30)
-    Limits(operations=10000, memory=1073741824, seconds=None)
+    Example:
+        >>> gc.Limits(operations=10_000, memory=2**30)
+        Limits(operations=10000, memory=1073741824, seconds=None)
     """
 
     operations: int | None = None
@@ -78,7 +80,7 @@ class Limits:
         if self.memory is not None and elements > self.memory:
             raise _beyond(name, f"it has a tensor of {elements} elements", "memory", self.memory)
 
-    def check_compiled(self, name: str, compiled: Any) -> None:
+    def check_compiled(self, name: str, compiled: jax.stages.Compiled) -> None:
         """Refuses a compiled program that takes too much memory.
 
         Raises:

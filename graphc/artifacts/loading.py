@@ -152,10 +152,16 @@ def load(
             checked later.
         ArtifactVersionError: written by a newer graphc, or not for this device's platform.
 
-    >>> load("nothing.gcx")
-    Traceback (most recent call last):
-    graphc.errors.ArtifactError: no file 'nothing.gcx'
-      hint: check the path
+    Example:
+        >>> import tempfile
+        >>> x = gc.placeholder(("batch",), name="x")
+        >>> double = gc.Signature({"x": x}, {"y": 2.0 * x})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = f"{folder}/model.gcx"
+        ...     gc.save(gc.Session(graph), path, signatures={"double": double}, platforms=["cpu"])
+        ...     model = gc.load(path)
+        >>> list(model.signatures), model.signatures["double"](x=[1.0, 2.0])
+        (['double'], {'y': Array([2., 4.], dtype=float32)})
     """
     _check_arguments(device, strategy, trust_native, limits)
     manifest, members = read(path)

@@ -75,6 +75,16 @@ def save(
         FeedError, FetchError, UnknownNameError: a signature does not match the graph.
         LayoutError: a replicated signature has no batch to split over the devices.
         StateError: the session is closed or broken.
+
+    Example:
+        >>> import tempfile
+        >>> x = gc.placeholder(("batch",), name="x")
+        >>> triple = gc.Signature({"x": x}, {"y": gc.variable(3.0, name="w") * x})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = f"{folder}/model.gcx"
+        ...     gc.save(gc.Session(graph), path, signatures={"triple": triple}, platforms=["cpu"])
+        ...     gc.load(path).signatures["triple"](x=[1.0, 2.0])
+        {'y': Array([3., 6.], dtype=float32)}
     """
     FORKING.use_devices()  # `jax.export` uses its own threads
     if not isinstance(session, Session):

@@ -8,9 +8,10 @@ from typing import Any, NoReturn
 
 from graphc.errors import AttributeValueError
 from graphc.ir.names import check_length
-from graphc.ir.node import Tensor
+from graphc.ir.node import Node, Tensor
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
+from graphc.typing import Feeds
 
 
 @dataclass(frozen=True)
@@ -31,15 +32,22 @@ class Signature:
 
     Raises:
         AttributeValueError: an argument has an invalid value.
+
+    Example:
+        >>> x = gc.placeholder(("batch", 2), name="x")
+        >>> sums = gc.reduce_sum(x, axis=1)
+        >>> signature = gc.Signature({"x": x}, {"sums": sums}, sizes={"batch": 32})
+        >>> signature.sizes
+        {'batch': 32}
     """
 
-    inputs: Mapping[str, Any]
-    outputs: Mapping[str, Any]
-    updates: Sequence[Any] = ()
+    inputs: Mapping[str, Tensor | str]
+    outputs: Mapping[str, Tensor | Variable | str]
+    updates: Sequence[Node | Tensor | Variable | str] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
     replicated: bool = False
     freeze: bool = False
-    given: Mapping[Any, Any] = field(default_factory=dict)
+    given: Feeds = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for what in ("inputs", "outputs"):

@@ -21,7 +21,9 @@ from graphc.typing import TensorLike
 __all__ = ["hessian", "jacobian"]
 
 
-def jacobian(f: Callable[[Tensor], Any], x: TensorLike, *, name: str | None = None) -> Tensor:
+def jacobian(
+    f: Callable[[Tensor], TensorLike], x: TensorLike, *, name: str | None = None
+) -> Tensor:
     """The derivative of each element of `f(x)` with respect to each element of `x`.
 
     One gradient for each element of `f(x)`, in a loop: its program does not grow with the sizes.
@@ -42,16 +44,15 @@ def jacobian(f: Callable[[Tensor], Any], x: TensorLike, *, name: str | None = No
 
     Source: jax.jacrev.
 
-    >>> import graphc as gc
-    >>> with gc.Graph() as graph:
-    ...     slopes = gc.jacobian(gc.square, gc.constant([1.0, 3.0]))
-    >>> gc.Session(graph).run(slopes).tolist()
-    [[2.0, 0.0], [0.0, 6.0]]
+    Example:
+        >>> run(gc.jacobian(gc.square, [1.0, 3.0]))
+        Array([[2., 0.],
+               [0., 6.]], dtype=float32)
     """
     return _jacobian("jacobian", _checked("jacobian", f), x, name)
 
 
-def hessian(f: Callable[[Tensor], Any], x: TensorLike, *, name: str | None = None) -> Tensor:
+def hessian(f: Callable[[Tensor], TensorLike], x: TensorLike, *, name: str | None = None) -> Tensor:
     """The second derivatives of the scalar `f(x)`: a tensor of the shape of `x` twice.
 
     Args:
@@ -65,11 +66,10 @@ def hessian(f: Callable[[Tensor], Any], x: TensorLike, *, name: str | None = Non
 
     Source: jax.hessian.
 
-    >>> import graphc as gc
-    >>> with gc.Graph() as graph:
-    ...     curves = gc.hessian(lambda x: gc.reduce_sum(x**3), gc.constant([1.0, 2.0]))
-    >>> gc.Session(graph).run(curves).tolist()
-    [[6.0, 0.0], [0.0, 12.0]]
+    Example:
+        >>> run(gc.hessian(lambda x: gc.reduce_sum(x**3), [1.0, 2.0]))
+        Array([[ 6.,  0.],
+               [ 0., 12.]], dtype=float32)
     """
     function = _checked("hessian", f)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Literal, TypeAlias, overload
 
 from graphc.errors import AttributeValueError, GradientError, GraphError
 from graphc.ir.dtypes import is_inexact
@@ -32,6 +32,9 @@ from graphc.ops.catalogue import FUNCTIONS
 from graphc.ops.core.checks import same_shape
 from graphc.ops.core.emit import convert, emit_node
 from graphc.ops.structure.state import VJP
+from graphc.typing import TensorLike
+
+Differentiable: TypeAlias = Tensor | Variable
 
 
 class RuleContext:
@@ -48,15 +51,63 @@ class RuleContext:
         return _vjp(node, adjoints)
 
 
+@overload
 def gradients(
-    ys: Any,
-    xs: Any,
-    grad_ys: Any = None,
+    ys: Differentiable | Sequence[Differentiable],
+    xs: Differentiable,
+    grad_ys: TensorLike | Sequence[TensorLike | None] | None = None,
+    *,
+    unconnected: Literal["error", "zero"] = "error",
+    colocate: bool = True,
+    name: str = "gradients",
+) -> Tensor: ...
+
+
+@overload
+def gradients(
+    ys: Differentiable | Sequence[Differentiable],
+    xs: Sequence[Differentiable],
+    grad_ys: TensorLike | Sequence[TensorLike | None] | None = None,
+    *,
+    unconnected: Literal["error", "zero"] = "error",
+    colocate: bool = True,
+    name: str = "gradients",
+) -> list[Tensor]: ...
+
+
+@overload
+def gradients(
+    ys: Differentiable | Sequence[Differentiable],
+    xs: Differentiable,
+    grad_ys: TensorLike | Sequence[TensorLike | None] | None = None,
+    *,
+    unconnected: str,
+    colocate: bool = True,
+    name: str = "gradients",
+) -> Tensor | None: ...
+
+
+@overload
+def gradients(
+    ys: Differentiable | Sequence[Differentiable],
+    xs: Sequence[Differentiable],
+    grad_ys: TensorLike | Sequence[TensorLike | None] | None = None,
+    *,
+    unconnected: str,
+    colocate: bool = True,
+    name: str = "gradients",
+) -> list[Tensor | None]: ...
+
+
+def gradients(
+    ys: Differentiable | Sequence[Differentiable],
+    xs: Differentiable | Sequence[Differentiable],
+    grad_ys: TensorLike | Sequence[TensorLike | None] | None = None,
     *,
     unconnected: str = "error",
     colocate: bool = True,
     name: str = "gradients",
-) -> Any:
+) -> Tensor | list[Tensor] | list[Tensor | None] | None:
     """The gradients of the sum of `ys` with respect to each of `xs`.
 
     Args:
@@ -76,6 +127,11 @@ def gradients(
     Raises:
         GradientError: there is no path from an x to the ys, one of them is an integer, or an
             operator cannot be differentiated.
+
+    Example:
+        >>> x = gc.constant([1.0, 2.0, 3.0])
+        >>> run(gc.gradients(gc.reduce_sum(x**2), x))
+        Array([2., 4., 6.], dtype=float32)
     """
     if unconnected not in ("error", "zero", "none"):
         raise AttributeValueError(

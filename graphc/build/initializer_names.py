@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from graphc.build.initializers import (
     Uniform,
 )
 from graphc.errors import AttributeValueError, nearest
-from graphc.ir.operand import Operand
+from graphc.ir.operand import Operand, SupportsArray
 from graphc.ir.source import current_source
 from graphc.ir.variable import Initializer
 
@@ -42,7 +42,7 @@ NAMES: Final[dict[str, Initializer]] = {
 }
 """Name -> initializer: the names of Keras, and those of PyTorch."""
 
-AnyInitializer = Initializer | str | float
+AnyInitializer: TypeAlias = Initializer | str | complex | Operand | SupportsArray
 """What `as_initializer` takes, and so every `*_initializer=` of a layer."""
 
 

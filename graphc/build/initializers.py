@@ -47,7 +47,13 @@ _TRUNCATED_STDDEV: Final = 0.8796256610342398
 
 @dataclass(frozen=True)
 class Zeros:
-    """All zero. Every dtype."""
+    """All elements are 0. For every dtype.
+
+    Example:
+        >>> run(gc.variable(gc.nn.initializers.Zeros(), shape=(2, 2)))
+        Array([[0., 0.],
+               [0., 0.]], dtype=float32)
+    """
 
     def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
         return np.zeros(shape, dtype)
@@ -55,7 +61,12 @@ class Zeros:
 
 @dataclass(frozen=True)
 class Ones:
-    """All one. Every dtype."""
+    """All elements are 1. For every dtype.
+
+    Example:
+        >>> run(gc.variable(gc.nn.initializers.Ones(), shape=3))
+        Array([1., 1., 1.], dtype=float32)
+    """
 
     def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
         return np.ones(shape, dtype)
@@ -63,7 +74,15 @@ class Ones:
 
 @dataclass(frozen=True)
 class Constant:
-    """All `value`. Every dtype."""
+    """All elements are `value`. For every dtype.
+
+    Args:
+        value: a number.
+
+    Example:
+        >>> run(gc.variable(gc.nn.initializers.Constant(0.5), shape=3))
+        Array([0.5, 0.5, 0.5], dtype=float32)
+    """
 
     value: complex
 
@@ -73,7 +92,20 @@ class Constant:
 
 @dataclass(frozen=True)
 class Uniform:
-    """Uniform in [low, high). Floating dtypes."""
+    """Uniform in [low, high). For floating dtypes.
+
+    Args:
+        low, high: the bounds.
+
+    Raises:
+        AttributeValueError: `low` is above `high`.
+        DTypeError: when the variable is initialized, if its dtype is not floating.
+
+    Example:
+        >>> values = run(gc.variable(gc.nn.initializers.Uniform(2.0, 3.0), shape=1000))
+        >>> bool(((values >= 2) & (values < 3)).all())
+        True
+    """
 
     low: float = -0.05
     high: float = 0.05
@@ -87,7 +119,21 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Normal:
-    """Normal with the given mean and standard deviation. Floating dtypes."""
+    """Normal with the given mean and standard deviation. For floating dtypes.
+
+    Args:
+        mean: of the values.
+        stddev: their standard deviation, 0 or more.
+
+    Raises:
+        AttributeValueError: `stddev` is negative.
+        DTypeError: when the variable is initialized, if its dtype is not floating.
+
+    Example:
+        >>> values = run(gc.variable(gc.nn.initializers.Normal(10.0, 2.0), shape=10_000))
+        >>> round(float(values.mean())), round(float(values.std()))
+        (10, 2)
+    """
 
     mean: float = 0.0
     stddev: float = 0.05
@@ -102,11 +148,23 @@ class Normal:
 
 @dataclass(frozen=True)
 class TruncatedNormal:
-    """Normal. Values more than two standard deviations from the mean are drawn again. Floating
-    dtypes.
+    """Normal, where values more than two standard deviations from the mean are drawn again.
 
-    `stddev` is the standard deviation of the normal before truncation. That of the values is 0.8796
-    times it.
+    For floating dtypes.
+
+    Args:
+        mean: of the values.
+        stddev: the standard deviation of the normal before truncation, 0 or more. That of the
+            values is 0.8796 times it.
+
+    Raises:
+        AttributeValueError: `stddev` is negative.
+        DTypeError: when the variable is initialized, if its dtype is not floating.
+
+    Example:
+        >>> values = run(gc.variable(gc.nn.initializers.TruncatedNormal(stddev=0.1), shape=1000))
+        >>> bool((abs(values) <= 0.2).all())
+        True
     """
 
     mean: float = 0.0
@@ -121,14 +179,21 @@ class TruncatedNormal:
 
 @dataclass(frozen=True)
 class GlorotUniform:
-    """Uniform of variance 2 / (fan_in + fan_out) times gain².
+    """Uniform of variance 2 / (fan_in + fan_out) times gain². For floating dtypes.
 
-    Keeps the variance of activations and of gradients equal from layer to layer. Glorot and Bengio,
-    "Understanding the difficulty of training deep feedforward neural networks", 2010.
+    Keeps the variance of activations and of gradients equal from layer to layer.
 
     Args:
         gain: the gain of the following activation: 1 for tanh and linear layers.
         groups: the groups of a grouped convolution. `gc.nn.Conv2D` sets it.
+
+    Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural
+    networks", 2010.
+
+    Example:
+        >>> values = run(gc.variable(gc.nn.initializers.GlorotUniform(), shape=(100, 50)))
+        >>> bool((abs(values) <= 0.2).all())  # sqrt(6 / (100 + 50))
+        True
     """
 
     gain: float = 1.0
@@ -143,7 +208,16 @@ class GlorotUniform:
 
 @dataclass(frozen=True)
 class GlorotNormal:
-    """Truncated normal of variance 2 / (fan_in + fan_out) times gain²: see `GlorotUniform`."""
+    """Truncated normal of variance 2 / (fan_in + fan_out) times gain². For floating dtypes.
+
+    Args:
+        gain, groups: see `GlorotUniform`.
+
+    Example:
+        >>> values = run(gc.variable(gc.nn.initializers.GlorotNormal(), shape=(150, 50)))
+        >>> round(float(values.std()), 2)  # sqrt(2 / (150 + 50))
+        0.1
+    """
 
     gain: float = 1.0
     groups: int = 1
@@ -157,9 +231,17 @@ class GlorotNormal:
 
 @dataclass(frozen=True)
 class HeUniform:
-    """Uniform of variance 2 / fan_in: for layers followed by relu.
+    """Uniform of variance 2 / fan_in, for layers followed by relu. For floating dtypes.
 
-    He, Zhang, Ren and Sun, "Delving deep into rectifiers", 2015.
+    Args:
+        groups: the groups of a grouped convolution. `gc.nn.Conv2D` sets it.
+
+    Source: He, Zhang, Ren and Sun, "Delving deep into rectifiers", 2015.
+
+    Example:
+        >>> values = run(gc.variable(gc.nn.initializers.HeUniform(), shape=(200, 50)))
+        >>> round(float(values.std()), 2)  # sqrt(2 / 200)
+        0.1
     """
 
     groups: int = 1
@@ -172,7 +254,16 @@ class HeUniform:
 
 @dataclass(frozen=True)
 class HeNormal:
-    """Truncated normal of variance 2 / fan_in: see `HeUniform`."""
+    """Truncated normal of variance 2 / fan_in, for layers followed by relu. For floating dtypes.
+
+    Args:
+        groups: see `HeUniform`.
+
+    Example:
+        >>> values = run(gc.variable(gc.nn.initializers.HeNormal(), shape=(200, 50)))
+        >>> round(float(values.std()), 2)  # sqrt(2 / 200)
+        0.1
+    """
 
     groups: int = 1
 
@@ -184,8 +275,18 @@ class HeNormal:
 class LecunNormal:
     """Truncated normal of variance 1 / fan_in: keeps the variance of a linear layer's input.
 
-    LeCun, Bottou, Orr and Müller, "Efficient BackProp", 1998; with selu, Klambauer et al.,
+    For floating dtypes.
+
+    Args:
+        groups: the groups of a grouped convolution. `gc.nn.Conv2D` sets it.
+
+    Source: LeCun, Bottou, Orr and Müller, "Efficient BackProp", 1998; with selu, Klambauer et al.,
     "Self-normalizing neural networks", 2017.
+
+    Example:
+        >>> values = run(gc.variable(gc.nn.initializers.LecunNormal(), shape=(100, 50)))
+        >>> round(float(values.std()), 2)  # sqrt(1 / 100)
+        0.1
     """
 
     groups: int = 1
@@ -196,7 +297,18 @@ class LecunNormal:
 
 @dataclass(frozen=True)
 class LecunUniform:
-    """Uniform of variance 1 / fan_in: see `LecunNormal`."""
+    """Uniform of variance 1 / fan_in: keeps the variance of a linear layer's input.
+
+    For floating dtypes.
+
+    Args:
+        groups: see `LecunNormal`.
+
+    Example:
+        >>> values = run(gc.variable(gc.nn.initializers.LecunUniform(), shape=(100, 50)))
+        >>> round(float(values.std()), 2)  # sqrt(1 / 100)
+        0.1
+    """
 
     groups: int = 1
 
@@ -210,10 +322,24 @@ class LecunUniform:
 class Orthogonal:
     """A random matrix with orthonormal rows or columns, whichever are fewer, times gain.
 
-    All axes but the last together are the rows. Drawn uniformly (Haar): the Q of a normal
-    matrix's QR with the signs of R's diagonal (Mezzadri, "How to generate random matrices from
-    the classical compact groups", 2007). Saxe, McClelland and Ganguli, "Exact solutions to the
-    nonlinear dynamics of learning in deep linear neural networks", 2013.
+    All axes but the last together are the rows. The matrix is drawn uniformly (Haar): it is the Q
+    of a normal matrix's QR with the signs of R's diagonal. For floating dtypes.
+
+    Args:
+        gain: a factor.
+
+    Raises:
+        ShapeError: when the variable is initialized, if it has fewer than two axes.
+        DTypeError: when the variable is initialized, if its dtype is not floating.
+
+    Source: Mezzadri, "How to generate random matrices from the classical compact groups", 2007;
+    Saxe, McClelland and Ganguli, "Exact solutions to the nonlinear dynamics of learning in deep
+    linear neural networks", 2013.
+
+    Example:
+        >>> q = run(gc.variable(gc.nn.initializers.Orthogonal(), shape=(5, 3)))
+        >>> bool(np.allclose(q.T @ q, np.eye(3), atol=1e-5))
+        True
     """
 
     gain: float = 1.0
@@ -235,7 +361,19 @@ class Orthogonal:
 
 @dataclass(frozen=True)
 class Identity:
-    """The identity matrix times gain; if the matrix is not square, the other elements are zero."""
+    """The identity matrix times gain. If the matrix is not square, the other elements are zero.
+
+    Args:
+        gain: a factor.
+
+    Raises:
+        ShapeError: when the variable is initialized, if it is not a matrix.
+
+    Example:
+        >>> run(gc.variable(gc.nn.initializers.Identity(2.0), shape=(2, 3)))
+        Array([[2., 0., 0.],
+               [0., 2., 0.]], dtype=float32)
+    """
 
     gain: float = 1.0
 
@@ -249,8 +387,17 @@ class Identity:
 class ForgetGateOnes:
     """Zeros for a bias of four gates, except ones for the second gate, the forget gate of an LSTM.
 
-    With it, an LSTM remembers from the start. Jozefowicz, Zaremba and Sutskever, "An empirical
-    exploration of recurrent network architectures", 2015. Every dtype.
+    With it, an LSTM remembers from the start. For every dtype.
+
+    Raises:
+        ShapeError: when the variable is initialized, if 4 does not divide its last size.
+
+    Source: Jozefowicz, Zaremba and Sutskever, "An empirical exploration of recurrent network
+    architectures", 2015.
+
+    Example:
+        >>> run(gc.variable(gc.nn.initializers.ForgetGateOnes(), shape=8))
+        Array([0., 0., 1., 1., 0., 0., 0., 0.], dtype=float32)
     """
 
     def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
@@ -275,7 +422,18 @@ def fans(shape: Shape, groups: int = 1) -> tuple[int, int]:
 
     The last two axes of `shape` are input and output features, and the axes before them are the
     window: [in, out] of a dense layer, HWIO of a convolution, whose input axis has the features of
-    one group. For a vector, both numbers are its size.
+    one group.
+
+    Args:
+        shape: of the kernel. For a vector, both numbers are its size; for a scalar, they are 1.
+        groups: the groups of a grouped convolution.
+
+    Returns:
+        (fan_in, fan_out).
+
+    Example:
+        >>> gc.nn.initializers.fans((784, 10)), gc.nn.initializers.fans((3, 3, 16, 32))
+        ((784, 10), (144, 288))
     """
     if not shape:
         return 1, 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from graphc.build.specs import TensorSpec, check_name, resolve_shape
+from graphc.build.specs import HasShape, SpecShape, TensorSpec, check_name, resolve_shape
 from graphc.errors import AttributeValueError, GraphcError, GraphError
 from graphc.ir.dims import Shape, symbol
 from graphc.ir.dtypes import as_dtype
@@ -19,13 +19,14 @@ from graphc.ir.scopes import current_graph
 from graphc.ir.source import current_source
 from graphc.ops.core.emit import convert, emit
 from graphc.ops.structure.state import PLACEHOLDER
+from graphc.typing import DTypeLike, TensorTree
 
 _BATCH = symbol("batch")
 
 
 def placeholder(
-    shape: Any,
-    dtype: Any = "float32",
+    shape: SpecShape | TensorSpec,
+    dtype: DTypeLike = "float32",
     *,
     name: str | None = None,
     batch_axis: int | str | None = "default",
@@ -47,6 +48,11 @@ def placeholder(
         ShapeError, DTypeError: the shape or the dtype is invalid.
         AttributeValueError: `batch_axis` is not an axis of it, or `name` is not a name.
         GraphError: no graph is being built, or the body of an operator is being built.
+
+    Example:
+        >>> x = gc.placeholder(("batch", 3), name="x")
+        >>> x, run(gc.reduce_sum(x, axis=1), {x: [[1, 2, 3], [4, 5, 6]]})
+        (<Tensor x:0 f32[batch, 3]>, Array([ 6., 15.], dtype=float32))
     """
     graph = current_graph()
     if graph.parent is not None:
@@ -56,7 +62,7 @@ def placeholder(
             hint="create the placeholder before the body; the body may use it",
         )
     if isinstance(shape, TensorSpec):
-        shape, dtype, name = shape.shape, shape.dtype, name or shape.name
+        dtype, name, shape = shape.dtype, name or shape.name, shape.shape
     base = "Placeholder" if name is None else check_name(name, "placeholder")
     unknown_lead = isinstance(shape, (tuple, list)) and len(shape) > 0 and shape[0] is None
     dims = resolve_shape(shape, graph, base, "placeholder")
@@ -82,7 +88,12 @@ def _as_batch_axis(axis: Any, dims: Shape) -> int | None:
     return axis % len(dims)
 
 
-def trace(fn: Callable[..., Any], *specs: Any, seed: int = 0, name: str | None = None) -> Graph:
+def trace(
+    fn: Callable[..., TensorTree],
+    *specs: TensorSpec | HasShape,
+    seed: int = 0,
+    name: str | None = None,
+) -> Graph:
     """The graph of a Python function of tensors; `fn` is called once, on placeholders.
 
     The placeholders are named by their specs, otherwise by the parameters of `fn`. The collection
@@ -100,9 +111,10 @@ def trace(fn: Callable[..., Any], *specs: Any, seed: int = 0, name: str | None =
         AttributeValueError: an argument is not a spec, or `fn` is a tensor.
         GraphError: `fn` returns nothing, or something other than tensors.
 
-    >>> graph = trace(lambda x: x + 1.0, TensorSpec((None,)))
-    >>> graph.collection("inputs"), graph.collection("outputs")
-    ([<Tensor x:0 f32[x_0]>], [<Tensor Add:0 f32[x_0]>])
+    Example:
+        >>> traced = gc.trace(lambda x: x + 1.0, gc.TensorSpec((None,)))
+        >>> traced.collection("inputs"), traced.collection("outputs")
+        ([<Tensor x:0 f32[x_0]>], [<Tensor Add:0 f32[x_0]>])
     """
     if isinstance(fn, Operand):
         raise AttributeValueError(

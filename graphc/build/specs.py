@@ -5,15 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from graphc.errors import AttributeValueError, ShapeError, TextError
 from graphc.ir.dim_parser import parse_dim
 from graphc.ir.dims import Dim, DimExpr, Shape
-from graphc.ir.dtypes import as_dtype
+from graphc.ir.dtypes import DType, as_dtype
 from graphc.ir.graph import Graph
 from graphc.ir.source import current_source
-from graphc.typing import TensorLike
+from graphc.typing import DTypeLike
+
+SpecShape: TypeAlias = Dim | str | Sequence[Dim | str | None]
+"""A size for each axis: an int, a name such as "batch", an expression such as "2*batch", or None
+for a size that is known only when fed. A single size stands for one axis."""
+
+
+class HasShape(Protocol):
+    """An array, a `jax.ShapeDtypeStruct`, or another object with a shape and a dtype."""
+
+    @property
+    def shape(self) -> Any:
+        """The sizes."""
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype."""
+
+
+SpecTree: TypeAlias = Any
+"""A `TensorSpec`, an object with a shape and a dtype, or a nest (lists, tuples, dicts) of them."""
 
 
 def as_dim(dim: Any, what: str) -> Dim | None:
@@ -86,7 +106,7 @@ def resolve_shape(shape: Any, graph: Graph, name: str, what: str) -> Shape:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class TensorSpec:
     """The shape, dtype and name of a value that is given later.
 
@@ -98,20 +118,26 @@ class TensorSpec:
     Raises:
         ShapeError, DTypeError: the shape or the dtype is invalid.
 
-    >>> TensorSpec((None, 784), "float32", "x")
-    TensorSpec(shape=(None, 784), dtype=dtype('float32'), name='x')
+    Example:
+        >>> gc.TensorSpec((None, 784), "float32", "x")
+        TensorSpec(shape=(None, 784), dtype=dtype('float32'), name='x')
+        >>> gc.placeholder(gc.TensorSpec(("batch", 784), name="x"))
+        <Tensor x:0 f32[batch, 784]>
     """
 
-    shape: Any
-    dtype: Any = "float32"
-    name: str | None = None
+    shape: tuple[Dim | None, ...]
+    dtype: DType
+    name: str | None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", as_dims(self.shape, "TensorSpec"))
-        object.__setattr__(self, "dtype", as_dtype(self.dtype))
+    def __init__(
+        self, shape: SpecShape, dtype: DTypeLike = "float32", name: str | None = None
+    ) -> None:
+        object.__setattr__(self, "shape", as_dims(shape, "TensorSpec"))
+        object.__setattr__(self, "dtype", as_dtype(dtype))
+        object.__setattr__(self, "name", name)
 
     @classmethod
-    def of(cls, value: TensorLike) -> TensorSpec:
+    def of(cls, value: TensorSpec | HasShape) -> TensorSpec:
         """`value` as a spec: itself, or the spec of an array or of a `jax.ShapeDtypeStruct`.
 
         Raises:

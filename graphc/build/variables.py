@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -30,15 +30,19 @@ from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Initializer, Variable
 from graphc.ops.core.emit import as_array, to_dtype
+from graphc.typing import DTypeLike, ShapeLike, TensorLike
 
 Array = np.ndarray[Any, Any]
 
+InitialValue: TypeAlias = TensorLike | Initializer | str
+"""A value, an initializer, or the name of one."""
+
 
 def variable(
-    init: Any,
+    init: InitialValue,
     *,
-    shape: Any = None,
-    dtype: Any = None,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
     trainable: bool = True,
     name: str = "variable",
     collections: Sequence[str] = (),
@@ -68,6 +72,13 @@ def variable(
         AttributeValueError: an unknown name of an initializer.
         GraphError: no graph is being built, or an initial tensor depends on a feed.
         GraphFinalizedError: the graph has run.
+
+    Example:
+        >>> w = gc.variable([1.0, 2.0], name="w")
+        >>> run(w.assign_add([10.0, 10.0]))
+        Array([11., 12.], dtype=float32)
+        >>> gc.variable("glorot_uniform", shape=(784, 10), name="kernel")
+        <Variable kernel f32[784, 10]>
     """
     source = AMBIENT.source or current_source()
     graph = current_graph().root
@@ -264,6 +275,12 @@ def trainable_variables(scope: str | None = None) -> list[Variable]:
 
     Raises:
         GraphError: no graph is being built.
+
+    Example:
+        >>> weights = gc.variable([1.0, 2.0], name="weights")
+        >>> count = gc.variable(0, name="count")
+        >>> gc.trainable_variables()
+        [<Variable weights f32[2]>]
     """
     if scope is not None and not isinstance(scope, str):
         raise AttributeValueError(

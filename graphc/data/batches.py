@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from graphc.errors import DTypeError, FeedError
 from graphc.ir.host_values import read
@@ -15,17 +16,27 @@ from graphc.ir.source import current_source
 class Batches:
     """Endless mini-batches of arrays that share their leading axis.
 
+    Iterating gives a dict for each batch: feed name -> array [size, ...], of the dtype of its
+    array.
+
     Args:
-        arrays: feed name -> array `[examples, ...]`.
-        size: examples a batch. Examples that do not fill a batch at the end of an epoch are left
+        arrays: feed name -> array [examples, ...].
+        size: examples per batch. Examples that do not fill a batch at the end of an epoch are left
             out of that epoch. Each epoch is shuffled again.
         seed: the seed of the shuffling. The same seed gives the same batches.
 
     Raises:
-        FeedError: lengths differ, or there are fewer examples than a batch has.
+        FeedError: the arrays differ in length, or there are fewer examples than `size`.
+
+    Example:
+        >>> x = np.arange(6)
+        >>> batches = iter(gc.data.Batches({"x": x, "y": 10 * x}, 2, seed=1))
+        >>> feeds = next(batches)
+        >>> feeds["x"].shape, bool((feeds["y"] == 10 * feeds["x"]).all())
+        ((2,), True)
     """
 
-    def __init__(self, arrays: Mapping[str, Any], size: int, *, seed: int = 0) -> None:
+    def __init__(self, arrays: Mapping[str, ArrayLike], size: int, *, seed: int = 0) -> None:
         self.arrays = {name: _as_array(name, array) for name, array in arrays.items()}
         lengths = {name: len(array) for name, array in self.arrays.items()}
         if len(set(lengths.values())) != 1:

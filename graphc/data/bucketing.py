@@ -20,6 +20,7 @@ from graphc.ir.source import current_source
 from graphc.runtime.feeds.feeds import FeedSpec
 from graphc.runtime.feeds.fetches import resolve_feeds, resolve_fetch
 from graphc.runtime.session import Session
+from graphc.typing import Feeds, Fetched, Fetches
 
 Array = np.ndarray[Any, Any]
 
@@ -64,6 +65,14 @@ class Bucketing:
 
     Raises:
         AttributeValueError: no sizes, or sizes that are not positive ints.
+
+    Example:
+        >>> buckets = gc.data.Bucketing({"batch": [4], "time": [4, 8]})
+        >>> x = gc.placeholder(("batch", "time"), name="x")
+        >>> mask = buckets.mask("batch", "time")
+        >>> total = gc.reduce_sum(gc.where(mask, gc.exp(x), 0), axis=1)
+        >>> buckets.run(gc.Session(graph), total, {x: [[0, 0, 0], [0]]})
+        array([3., 1.], dtype=float32)
     """
 
     def __init__(self, sizes: Mapping[str, Sequence[int]]) -> None:
@@ -96,7 +105,7 @@ class Bucketing:
         self._masks.append(mask)
         return mask
 
-    def pad(self, graph: Graph, fetches: Any, feeds: Mapping[Any, Any]) -> dict[Tensor, Any]:
+    def pad(self, graph: Graph, fetches: Fetches, feeds: Feeds) -> dict[Tensor, Any]:
         """The padded feeds and the feeds of the masks, for an executable of `gc.compile`.
 
         Args:
@@ -111,7 +120,7 @@ class Bucketing:
         leaves = [resolve_fetch(graph, leaf) for leaf in jax.tree.leaves(fetches)]
         return self._padded(graph, leaves, feeds)[0]
 
-    def run(self, session: Session, fetches: Any, feeds: Mapping[Any, Any]) -> Any:
+    def run(self, session: Session, fetches: Fetches, feeds: Feeds) -> Fetched:
         """`session.run` on padded feeds.
 
         Args:
@@ -138,7 +147,7 @@ class Bucketing:
         return jax.tree.unflatten(tree, [v if c is None else np.asarray(v)[c] for v, c in rows])
 
     def _padded(
-        self, graph: Graph, fetches: Sequence[Fetch], feeds: Mapping[Any, Any]
+        self, graph: Graph, fetches: Sequence[Fetch], feeds: Feeds
     ) -> tuple[dict[Tensor, Any], Sizes]:
         given = resolve_feeds(graph, feeds)
         found = {name: as_symbol(graph.constraints.find(symbol(name))) for name in self.sizes}

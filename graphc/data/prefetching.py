@@ -24,12 +24,13 @@ from graphc.runtime.feeds.batches import checked_count
 from graphc.runtime.feeds.feed_memory import own
 from graphc.runtime.session import Session
 from graphc.runtime.step.executable import Executable
+from graphc.typing import ArrayTree, Feeds
 
 Destination: TypeAlias = Session | Executable | jax.Device | jax.sharding.Sharding | str
 
 
 def prefetch(
-    batches: Iterable[Any],
+    batches: Iterable[Feeds | ArrayTree],
     to: Destination | None = None,
     *,
     size: int = 2,
@@ -71,9 +72,10 @@ def prefetch(
         FeedError: `batches` cannot be iterated over. From `next`: a batch does not match the
             placeholders.
 
-    >>> import numpy as np
-    >>> [float(x.sum()) for x in prefetch(np.full(3, i, np.float32) for i in range(3))]
-    [0.0, 3.0, 6.0]
+    Example:
+        >>> batches = (np.full(3, i, np.float32) for i in range(3))
+        >>> [float(x.sum()) for x in gc.data.prefetch(batches)]
+        [0.0, 3.0, 6.0]
     """
     count = checked_count(size, "prefetch: size")
     _check_iterable(batches)
@@ -95,11 +97,23 @@ class Prefetch(Iterator[Any], Uncopied):
     Its thread ends after the last batch, on `close`, at the end of a `with`, when there are no
     references to the iterator, and at the end of the process. After any of these, and after an
     error, `next` raises StopIteration.
+
+    Example:
+        >>> x = gc.placeholder((), name="x")
+        >>> session = gc.Session(graph)
+        >>> with gc.data.prefetch([{x: 1.0}, {x: 2.0}], session) as stream:
+        ...     [float(session.run(x * 10.0, feeds)) for feeds in stream]
+        [10.0, 20.0]
     """
 
     instead = "send the data of the batches, and prefetch it there"
 
-    def __init__(self, batches: Iterable[Any], place: Callable[[Any], Any], size: int) -> None:
+    def __init__(
+        self,
+        batches: Iterable[Feeds | ArrayTree],
+        place: Callable[[ArrayTree], ArrayTree],
+        size: int,
+    ) -> None:
         FORKING.use_devices()
         made_at = current_source()
 

@@ -21,9 +21,18 @@ _PART = re.compile(
 class DeviceSpec:
     """A device name in parts. A part that the name omits is None.
 
+    `str` gives the full name, such as `/job:worker/task:1/device:GPU:0`.
+
     Attributes:
+        job: such as "worker".
+        replica, task: numbers.
         kind: upper case: "CPU", "GPU", "TPU".
         index: the number among the devices of that kind; None for any.
+
+    Example:
+        >>> gpu = gc.devices.DeviceSpec(kind="GPU", index=0)
+        >>> str(gc.devices.DeviceSpec(job="worker", task=1).merge(gpu))
+        '/job:worker/task:1/device:GPU:0'
     """
 
     job: str | None = None
@@ -56,6 +65,12 @@ class DeviceRequest:
         op: the operator, such as "MatMul"; "Variable" for a variable.
         name: its name, with the name scopes.
         types: the types of its results, or the type of the variable.
+
+    Example:
+        >>> with gc.device(lambda request: "/gpu:0" if request.op == "MatMul" else "/cpu:0"):
+        ...     x = gc.eye(2) @ gc.eye(2)
+        >>> x.node.device, x.node.inputs[0].node.device
+        ('/device:GPU:0', '/device:CPU:0')
     """
 
     op: str

@@ -16,7 +16,7 @@ from graphc.errors import (
 )
 from graphc.ir.dims import DimConstraints, DimExpr, symbol, symbols_of
 from graphc.ir.names import check_length
-from graphc.ir.node import EMPTY, Node, Tensor, describe_tensors, same_items
+from graphc.ir.node import EMPTY, Attrs, Node, Tensor, describe_tensors, same_items
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
 from graphc.ir.scopes import AMBIENT, building, requested_device
@@ -44,6 +44,15 @@ class Graph:
     Enter it to build (`with graph:`). The first run finalizes it; `with graph.extend():` opens
     it again. A body (of `scan`, ...) is a child graph: tensors of its ancestors that it uses
     become explicit inputs, listed in `captures`.
+
+    Example:
+        >>> with gc.Graph(seed=1, name="squares") as squares:
+        ...     x = gc.placeholder((), name="x")
+        ...     y = gc.square(x, name="y")
+        >>> squares
+        <Graph squares: 2 nodes, 0 variables>
+        >>> gc.Session(squares).run("y:0", {"x": 3.0})
+        Array(9., dtype=float32)
     """
 
     def __init__(self, seed: int = 0, name: str = "graph", *, parent: Graph | None = None) -> None:
@@ -97,7 +106,7 @@ class Graph:
         self,
         op: OpDef,
         inputs: Sequence[Tensor] = (),
-        attrs: Mapping[str, Any] = EMPTY,
+        attrs: Attrs = EMPTY,
         regions: tuple[Program, ...] = (),
         name: str | None = None,
     ) -> Node:
@@ -346,7 +355,7 @@ class Graph:
 
     # -- collections ------------------------------------------------------------------------
 
-    def add_to_collection(self, collection: str, item: Any) -> None:
+    def add_to_collection(self, collection: str, item: Tensor | Variable | Node) -> None:
         """Appends `item` (a tensor, node or variable) to the named collection."""
         check_length(collection, "name of a collection")
         self.root._collections.setdefault(collection, []).append(item)
@@ -380,9 +389,11 @@ class Graph:
             AttributeValueError: `depth` is not an int of at least 0, or another ending of `path`.
             GraphcError: the file cannot be written.
 
-        >>> with Graph(name="empty") as graph: pass
-        >>> graph.show()
-        <Picture of empty: 0 nodes: a notebook shows it, save(path) writes HTML or SVG>
+        Example:
+            >>> with gc.Graph(name="empty") as empty:
+            ...     pass
+            >>> empty.show()
+            <Picture of empty: 0 nodes: a notebook shows it, save(path) writes HTML or SVG>
         """
         from graphc.ir.picture import picture
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from graphc.copying import Uncopied
 from graphc.errors import GraphError
@@ -26,7 +26,21 @@ if TYPE_CHECKING:
 class Tensor(Operand):
     """One value of a graph or program: a type, a name (`hidden/MatMul:0`) and its graph.
 
-    Tensors are hashed by identity; `==` creates a node that compares elements.
+    A tensor has no elements while the graph is built; `Session.run` computes them. It has the
+    operators of Python and the methods of NumPy's arrays, which add nodes to the graph. Tensors
+    are hashed by identity; `==` creates a node that compares elements.
+
+    Attributes:
+        type: the dtype and the shape.
+        name: of the node, with the number of the result.
+        graph: the graph; None for a tensor of a program.
+
+    Example:
+        >>> x = gc.constant([[1.0, 2.0], [3.0, 4.0]], name="x")
+        >>> x, x.shape, x.dtype.name, x.node.op.name
+        (<Tensor x:0 f32[2, 2]>, (2, 2), 'float32', 'Constant')
+        >>> run(x[0] * 2 + x.sum(axis=1))
+        Array([ 5., 11.], dtype=float32)
     """
 
     __slots__ = ("__weakref__", "graph", "name", "type")
@@ -53,7 +67,11 @@ class Tensor(Operand):
 
 
 C = TypeVar("C")
-EMPTY: Mapping[str, Any] = {}
+
+Attrs: TypeAlias = Mapping[str, Any]
+"""Attribute -> its value: an int, a text, a dtype, a tuple of dims, an array or a function."""
+
+EMPTY: Attrs = {}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -70,6 +88,11 @@ class Node(Uncopied):
         source: the user's line; every rewrite keeps it.
         device: the requested device, or "".
         control_inputs: names of nodes that run whenever this one does.
+
+    Example:
+        >>> node = gc.one_hot([0, 2], 3, name="labels").node
+        >>> node, node.inputs[0].shape, node.attrs["depth"]
+        (<Node labels = OneHot -> f32[2, 3]>, (2,), 3)
     """
 
     instead: ClassVar[str] = (
@@ -79,16 +102,16 @@ class Node(Uncopied):
     op: OpDef
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
-    attrs: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    attrs: Attrs = field(default_factory=lambda: EMPTY)
     regions: tuple[Program, ...] = ()
     name: str = ""
     source: Source | None = None
     device: str = ""
     control_inputs: tuple[str, ...] = ()
 
-    def replace(self, **changes: Any) -> Node:
+    def replace(self, **changes: object) -> Node:
         """A copy with the given fields changed."""
-        return replace(self, **changes)
+        return replace(self, **changes)  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         outputs = ", ".join(t.type.shown() for t in self.outputs)

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from numbers import Number
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
 from graphc.copying import Uncopied
 from graphc.errors import DTypeError, GraphError
-from graphc.ir.dims import Dim, Shape, product
+from graphc.ir.dims import Dim, DimExpr, Shape, product
 from graphc.ir.dtypes import SHORT, DType
 from graphc.ir.foreign_names import no_attribute
 from graphc.ir.source import current_source
@@ -25,6 +26,23 @@ if TYPE_CHECKING:
     from graphc.ir.node import Tensor
 
 Axes = int | Sequence[int] | None
+
+
+class SupportsArray(Protocol):
+    """What NumPy can read: arrays of NumPy, JAX, pandas, torch."""
+
+    def __array__(self) -> np.ndarray[Any, Any]:
+        """The value as a NumPy array."""
+
+
+OperandLike: TypeAlias = "Operand | DimExpr | complex | SupportsArray | Sequence[Any]"
+"""What an operator converts to a tensor: `graphc.typing.TensorLike` for this layer."""
+
+DTypeLike: TypeAlias = str | type[Any] | np.dtype[Any]
+"""`graphc.typing.DTypeLike` for this layer."""
+
+IndexLike: TypeAlias = "OperandLike | slice | EllipsisType | tuple[Any, ...] | None"
+"""What stands between the brackets of `x[...]`."""
 
 # The functions behind `x + y`, `x[i]`, `x.sum()` and `v.assign(t)`. `graphc.ops`, a higher layer,
 # fills the table once.
@@ -91,7 +109,7 @@ class Places:
 
     __slots__ = ("_index", "_x")
 
-    def __init__(self, x: Operand, index: Any) -> None:
+    def __init__(self, x: Operand, index: IndexLike) -> None:
         self._x = x
         self._index = index
 
@@ -99,25 +117,25 @@ class Places:
         """`x[index]`."""
         return _METHODS["getitem"](self._x, self._index)
 
-    def set(self, values: Any) -> Tensor:
+    def set(self, values: OperandLike) -> Tensor:
         """`x` with `values` at the positions."""
         return _METHODS["update"](self._x, self._index, values, "set")
 
-    def add(self, values: Any) -> Tensor:
+    def add(self, values: OperandLike) -> Tensor:
         """`x` with `values` added at the positions."""
         return _METHODS["update"](self._x, self._index, values, "add")
 
-    def mul(self, values: Any) -> Tensor:
+    def mul(self, values: OperandLike) -> Tensor:
         """`x` with its elements at the positions multiplied by `values`."""
         return _METHODS["update"](self._x, self._index, values, "mul")
 
     multiply = mul
 
-    def min(self, values: Any) -> Tensor:
+    def min(self, values: OperandLike) -> Tensor:
         """`x` with the minimum of `values` and its elements at the positions."""
         return _METHODS["update"](self._x, self._index, values, "min")
 
-    def max(self, values: Any) -> Tensor:
+    def max(self, values: OperandLike) -> Tensor:
         """`x` with the maximum of `values` and its elements at the positions."""
         return _METHODS["update"](self._x, self._index, values, "max")
 
@@ -130,7 +148,7 @@ class At:
     def __init__(self, x: Operand) -> None:
         self._x = x
 
-    def __getitem__(self, index: Any) -> Places:
+    def __getitem__(self, index: IndexLike) -> Places:
         return Places(self._x, index)
 
 
@@ -234,7 +252,7 @@ class Operand(Uncopied):
     def __invert__(self) -> Tensor:
         return _METHODS["logical_not"](self)
 
-    def __getitem__(self, index: Any) -> Tensor:
+    def __getitem__(self, index: IndexLike) -> Tensor:
         return _METHODS["getitem"](self, index)
 
     @property
@@ -275,15 +293,15 @@ class Operand(Uncopied):
         """The imaginary part, elementwise; zeros for real numbers."""
         return _METHODS["imag"](self)
 
-    def reshape(self, *shape: Any) -> Tensor:
+    def reshape(self, *shape: Dim | Sequence[Dim]) -> Tensor:
         """`gc.reshape`: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
         return _METHODS["reshape"](self, _one_sequence(shape))
 
-    def transpose(self, *axes: Any) -> Tensor:
+    def transpose(self, *axes: int | Sequence[int]) -> Tensor:
         """`gc.transpose`: `x.transpose(1, 0)`, `x.transpose((1, 0))`; without axes, `x.T`."""
         return _METHODS["transpose"](self, _one_sequence(axes) if axes else None)
 
-    def astype(self, dtype: Any) -> Tensor:
+    def astype(self, dtype: DTypeLike) -> Tensor:
         """`gc.cast`: the tensor in another dtype."""
         return _METHODS["cast"](self, dtype)
 
@@ -303,11 +321,11 @@ class Operand(Uncopied):
         """The elements as one axis, in row-major order. `gc.flatten(x, 1)` keeps the batch."""
         return _METHODS["reshape"](self, (-1,))
 
-    def repeat(self, repeats: Any, axis: int | None = None) -> Tensor:
+    def repeat(self, repeats: OperandLike, axis: int | None = None) -> Tensor:
         """`gc.repeat`: each element along `axis` several times in a row."""
         return _METHODS["repeat"](self, repeats, axis)
 
-    def take(self, indices: Any, axis: int | None = None) -> Tensor:
+    def take(self, indices: OperandLike, axis: int | None = None) -> Tensor:
         """`gc.take`: the slices at `indices`; of all elements in a row by default, as in NumPy."""
         return _METHODS["take"](self, indices, axis)
 
@@ -363,7 +381,7 @@ class Operand(Uncopied):
         """`gc.cumprod`: the products of the elements up to each one."""
         return _METHODS["cumprod"](self, axis)
 
-    def clip(self, min: Any = None, max: Any = None) -> Tensor:
+    def clip(self, min: OperandLike | None = None, max: OperandLike | None = None) -> Tensor:
         """`gc.clip`: elements below `min` become `min`, elements above `max` become `max`."""
         return _METHODS["clip"](self, min, max)
 
@@ -371,7 +389,7 @@ class Operand(Uncopied):
         """`gc.round`: to the nearest number of so many decimals, ties to even."""
         return _METHODS["round"](self, decimals)
 
-    def dot(self, other: Any) -> Tensor:
+    def dot(self, other: OperandLike) -> Tensor:
         """`gc.dot`: NumPy's dot product."""
         return _METHODS["dot"](self, other)
 

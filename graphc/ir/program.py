@@ -35,6 +35,8 @@ class Port(NamedTuple):
 class Program(Uncopied):
     """Nodes in an order in which each operand is defined before it is used.
 
+    `Executable.program` is the program of a compiled step. `print` shows it as text.
+
     Attributes:
         name: for print-outs.
         inputs: the ports whose tensors the caller passes.
@@ -45,6 +47,12 @@ class Program(Uncopied):
         batch_axes: feed name -> the axis along which the feed may be sharded.
         homes: state name -> its device, if nodes were placed on several devices.
         shards: variable -> its layout on a mesh of devices, if specified.
+
+    Example:
+        >>> x = gc.placeholder((2,), name="x")
+        >>> program = gc.compile(graph, gc.exp(x) * 2.0, {x: (2,)}).program
+        >>> program.inputs[0].name, [node.op.name for node in program.nodes]
+        ('x', ['Exp', 'Constant', 'Multiply'])
     """
 
     instead: ClassVar[str] = "send the graph that it was made from, which can be pickled and copied"
@@ -59,9 +67,9 @@ class Program(Uncopied):
 
     homes: Mapping[str, str] = field(default_factory=dict)
 
-    def replace(self, **changes: Any) -> Program:
+    def replace(self, **changes: object) -> Program:
         """A copy with the given fields changed."""
-        return replace(self, **changes)
+        return replace(self, **changes)  # type: ignore[arg-type]
 
     def input_tensors(self, kind: str | None = None) -> list[Tensor]:
         return [p.tensor for p in self.inputs if kind is None or p.kind == kind]

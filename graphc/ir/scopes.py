@@ -89,10 +89,22 @@ def building(graph: Graph) -> Iterator[Graph]:
 
 @contextmanager
 def name_scope(name: str) -> Iterator[str]:
-    """Names of nodes and variables made inside start with `name/`; scopes nest.
+    """Names of nodes and variables created inside start with `name/`; scopes nest.
 
-    A scope entered twice is the same scope: a number keeps the names of nodes and variables unique.
-    Yields the full scope, with a trailing slash.
+    A scope entered twice is the same scope: a number keeps the names of nodes and variables
+    unique. Yields the full scope, with a trailing slash.
+
+    Args:
+        name: letters, digits and `_`; `a/b` is a scope inside a scope.
+
+    Raises:
+        AttributeValueError: `name` is not a name.
+
+    Example:
+        >>> with gc.name_scope("hidden"):
+        ...     x = gc.constant(1.0, name="one")
+        >>> x.name
+        'hidden/one:0'
     """
     if not name or name.startswith("/") or any(c in name for c in " :,()="):
         raise AttributeValueError(
@@ -124,6 +136,12 @@ def device(name: str | DeviceSpec | DeviceFunction | None) -> Iterator[None]:
 
     Raises:
         DeviceError: the name, or a name that the function returned, does not parse.
+
+    Example:
+        >>> with gc.device("/job:worker"), gc.device("/gpu:0"):
+        ...     x = gc.constant(1.0)
+        >>> x.node.device
+        '/job:worker/device:GPU:0'
     """
     merged, scopes = AMBIENT.device, AMBIENT.devices
     if name is None:

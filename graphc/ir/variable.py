@@ -9,7 +9,7 @@ import numpy as np
 
 from graphc.ir.calls import explained
 from graphc.ir.node import Tensor
-from graphc.ir.operand import _METHODS, Operand
+from graphc.ir.operand import _METHODS, Operand, OperandLike
 from graphc.ir.sharding import Spec
 from graphc.ir.types import TensorType
 
@@ -38,6 +38,13 @@ class Variable(Operand):
         shard: its layout on a mesh of devices, with an entry for each axis, as set by `gc.shard`;
             None if it is not set.
         shard_source: the line that sets it.
+
+    Example:
+        >>> w = gc.variable([1.0, 2.0], name="w")
+        >>> w, w.trainable
+        (<Variable w f32[2]>, True)
+        >>> run(w.assign(w * 10))
+        Array([10., 20.], dtype=float32)
     """
 
     __slots__ = (
@@ -79,7 +86,7 @@ class Variable(Operand):
         """The value at this point of program order: after the earlier assignments of the run."""
         return _method("read")(self)
 
-    def assign(self, value: Any) -> Tensor:
+    def assign(self, value: OperandLike) -> Tensor:
         """Adds an assignment of `value` (no cast, same shape). Returns the assigned value.
 
         It runs only in runs whose fetches need it: fetch it, or name it in `gc.group` or
@@ -87,11 +94,11 @@ class Variable(Operand):
         """
         return _method("assign")(self, value)
 
-    def assign_add(self, value: Any) -> Tensor:
+    def assign_add(self, value: OperandLike) -> Tensor:
         """`assign(read() + value)`."""
         return _method("assign_add")(self, value)
 
-    def assign_sub(self, value: Any) -> Tensor:
+    def assign_sub(self, value: OperandLike) -> Tensor:
         """`assign(read() - value)`."""
         return _method("assign_sub")(self, value)
 

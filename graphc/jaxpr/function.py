@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from graphc.build.specs import TensorSpec
+from graphc.build.specs import SpecTree, TensorSpec
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
 from graphc.ir.dims import symbol
 from graphc.ir.graph import Graph
@@ -27,7 +27,7 @@ from graphc.ops.structure.state import identity
 
 def from_jax(
     fn: Callable[..., Any],
-    *specs: Any,
+    *specs: SpecTree,
     name: str | None = None,
     max_trip_count: int | None = None,
 ) -> Callable[..., Any]:
@@ -68,12 +68,12 @@ def from_jax(
         ShapeError, DTypeError: a call does not match the specs. Errors that `fn` raises while it is
             traced are passed on.
 
-    >>> import graphc as gc, jax
-    >>> with gc.Graph():
-    ...     x = gc.placeholder((None, 3), name="x")
-    ...     y = gc.from_jax(jax.nn.softmax)(x)
-    >>> y.type
-    TensorType(dtype=dtype('float32'), shape=(x_0, 3))
+    Example:
+        >>> import jax
+        >>> x = gc.placeholder((None, 2), name="x")
+        >>> y = gc.from_jax(jax.nn.softmax)(x)
+        >>> y.shape, run(y, {x: [[3.0, 3.0]]})
+        ((x_0, 2), Array([[0.5, 0.5]], dtype=float32))
     """
     if not callable(fn):
         raise AttributeValueError(

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -16,6 +16,7 @@ from jax.tree_util import all_leaves
 
 from graphc.build.specs import TensorSpec
 from graphc.errors import AttributeValueError, GradientError, LoweringError, TextError
+from graphc.ir.dims import Shape
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.layouts import LayoutRule
 from graphc.ir.node import Node, Tensor
@@ -77,12 +78,12 @@ def register_op(
         JaxImportError: later, where `fn` cannot be traced for named sizes. Errors of `fn`'s own
             pass through.
 
-    >>> import graphc as gc, jax
-    >>> swish2 = gc.register_op("Swish2", lambda x, *, beta=1.0: x * jax.nn.sigmoid(beta * x))
-    >>> with gc.Graph():
-    ...     y = swish2(gc.placeholder((None, 3), name="x"), beta=2.0)
-    >>> y.type
-    TensorType(dtype=dtype('float32'), shape=(x_0, 3))
+    Example:
+        >>> import jax
+        >>> swish2 = gc.register_op("Swish2", lambda x, *, beta=1.0: x * jax.nn.sigmoid(beta * x))
+        >>> y = swish2([0.0, 10.0], beta=2.0)
+        >>> y.node.op.name, run(y)
+        ('Swish2', Array([ 0., 10.], dtype=float32))
     """
     if not _NAME.match(str(name)):
         raise AttributeValueError(
@@ -185,7 +186,7 @@ class _Registered:
                 f"the shape rule must give sizes, got {spec.shape}",
                 hint="take named sizes from the types that the rule is given",
             )
-        return tuple([TensorType(spec.dtype, spec.shape) for spec in specs])
+        return tuple([TensorType(spec.dtype, cast(Shape, spec.shape)) for spec in specs])
 
     def lower(self, ctx: LowerContext, *values: Any, options: Mapping[str, Any]) -> tuple[Any, ...]:
         found = self._call(list(map(jnp.asarray, values)), options)

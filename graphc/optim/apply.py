@@ -29,31 +29,37 @@ def apply_gradients(
 ) -> Node:
     """One step of `tx` along given gradients: a node to fetch in each training run.
 
-    What `gc.minimize` does once it has the gradients, with the same names and slots: for gradients
-    that are averaged over towers, clipped or made up by hand. The assignments of the collection
-    "updates" (moving averages of batch norm) are not part of it: `gc.group` them with it. Nor
-    does dynamic loss scaling touch gradients that were not made from a scaled loss.
+    This is the second part of `gc.minimize`, with the same names and slots. Use it for gradients
+    that you average over towers, clip, or compute yourself. It does not run the assignments of the
+    collection "updates" (moving averages of batch norm): `gc.group` them with it. Dynamic loss
+    scaling applies only to gradients of a scaled loss.
 
     Args:
-        grads_and_vars: pairs of a gradient and a variable, of one shape and dtype. Those with None
-            in the place of a gradient are left out.
+        grads_and_vars: pairs of a gradient and a variable, of the same shape and dtype. Pairs with
+            None as the gradient are omitted.
         tx: any optax transformation; see `gc.minimize`.
-        loss: a floating scalar, for transformations that look at it
+        loss: a floating scalar, for transformations that use it
             (`optax.contrib.reduce_on_plateau`).
-        name: of the node, and the scope of what it is made of.
+        name: of the node, and the scope of the nodes and variables that belong to it.
 
     Returns:
         The node; fetching it gives None.
 
     Raises:
-        GradientError: no gradients at all, two for one variable, or the transformation looks at
-            the loss and there is none; line searches need more of it, and `gc.minimize`.
-        GraphError: something else than pairs of a tensor and a variable of one graph.
-        ShapeError, DTypeError: a gradient is not of its variable's type.
-        JaxImportError: the transformation holds what cannot become nodes.
-        GraphFinalizedError: the graph has run. Errors of optax's own pass through.
+        GradientError: there are no gradients, or two for one variable; or the transformation uses
+            the loss, which is not given. Line searches need `gc.minimize`.
+        GraphError: an item is not a pair of a tensor and a variable of the same graph.
+        ShapeError, DTypeError: a gradient has another type than its variable.
+        JaxImportError: the transformation contains something that cannot become nodes.
+        GraphFinalizedError: the graph has run. Errors that optax raises pass through.
 
     Source: tf.compat.v1.train.Optimizer.apply_gradients.
+
+    Example:
+        >>> w = gc.variable([4.0, 2.0], name="w")
+        >>> train = gc.train.apply_gradients([(gc.constant([1.0, -1.0]), w)], optax.sgd(0.5))
+        >>> run([train, w])
+        [None, Array([3.5, 2.5], dtype=float32)]
     """
     source = AMBIENT.source or current_source()
     slopes = _checked(grads_and_vars)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
+import jax
 import numpy as np
 
 from graphc.build.initializers import Zeros
@@ -21,14 +22,37 @@ from graphc.ops.core.emit import constant, convert, to_dtype
 from graphc.ops.core.precision import wide
 from graphc.ops.elementwise.arithmetic import minimum
 from graphc.ops.structure.state import group
+from graphc.typing import TensorLike
+
+
+class HoldsValues(Protocol):
+    """What holds the values of variables: a `gc.Session`."""
+
+    def get(self, name: Variable, /) -> jax.Array:
+        """The value of a variable."""
+
+    def set_all(self, values: Mapping[Variable, Any], /) -> None:
+        """Gives several variables new values."""
 
 
 class MovingAverages:
-    """What `moving_averages` makes.
+    """The result of `moving_averages`: the averages of variables, and the node that updates them.
 
     Attributes:
-        update: the node that brings the averages up to date; fetching it gives None.
-        variables: those that are averaged.
+        update: the node that updates the averages; fetching it gives None.
+        variables: the variables that are averaged.
+
+    Example:
+        >>> w = gc.variable(0.0, name="w")
+        >>> averages = gc.train.moving_averages([w], decay=0.5)
+        >>> session = gc.Session(graph)
+        >>> session.set(w, 8.0)
+        >>> session.run(averages.update)
+        >>> with averages.swapped(session):
+        ...     print(session.get(w))
+        4.0
+        >>> session.get(w)
+        Array(8., dtype=float32)
     """
 
     def __init__(self, update: Node, averages: Mapping[Variable, Variable]) -> None:
@@ -54,7 +78,7 @@ class MovingAverages:
         return found
 
     @contextmanager
-    def swapped(self, session: Any) -> Iterator[None]:
+    def swapped(self, session: HoldsValues) -> Iterator[None]:
         """Inside, the session's variables have the values of their averages: for evaluation.
 
         Afterwards they have those they had before, whatever was assigned meanwhile.
@@ -76,44 +100,52 @@ class MovingAverages:
 
 def moving_averages(
     variables: Iterable[Variable] | None = None,
-    decay: Any = 0.999,
+    decay: TensorLike = 0.999,
     *,
-    num_updates: Any = None,
+    num_updates: TensorLike | None = None,
     zero_debias: bool = False,
     name: str = "average",
 ) -> MovingAverages:
-    """Moving averages of variables, `average = decay * average + (1 - decay) * value`.
+    """Moving averages of variables: `average = decay * average + (1 - decay) * value`.
 
-    Evaluated by its averaged parameters a model is often better than by the last ones. The values
-    are those after the assignments that stand before this call in the graph: call it after
-    `gc.minimize`, and fetch `gc.group(train, averages.update)`. Under a strategy averages are whole
-    on each device, as the variables are.
+    A model with averaged parameters often gives better results than one with the last parameters.
+    The values are those after the assignments that precede this call in the graph: call it after
+    `gc.minimize`, and fetch `gc.group(train, averages.update)`. Under a strategy, averages are
+    replicated on each device, as the variables are.
 
     Args:
         variables: floating or complex; by default all trainable variables of the graph.
         decay: a number in [0, 1), or a floating scalar that the graph computes.
-        num_updates: a scalar or variable that counts the steps, n: the decay is then
-            min(decay, (1 + n) / (10 + n)), so that early averages follow sooner.
-        zero_debias: True: the average of the values seen so far, with weights that add up to 1, and
-            zeros before the first update. False: averages start as the variables do, and the
-            initial values keep a weight.
-        name: an average is called `<variable>/<name>`, is not trainable and of the variable's
-            type, or float32 for narrower floats, whose steps would be too large for it.
+        num_updates: a scalar or variable that counts the steps, n. The decay is then
+            min(decay, (1 + n) / (10 + n)), so that early averages follow the values faster.
+        zero_debias: True gives the average of the values so far, with weights that add up to 1, and
+            zeros before the first update. With False, averages start at the values of the
+            variables, and these keep a weight.
+        name: an average is called `<variable>/<name>`. It is not trainable, and has the variable's
+            type; narrow floats are averaged in float32.
 
     Returns:
-        `.update`, the node that brings them up to date; `.average(variable)`, the variable that
-        holds one; and `.swapped(session)`, inside which the session's variables have the values of
-        their averages.
+        An object with `update`, the node that updates the averages; `average(variable)`, the
+        variable
+            that holds an average; and `swapped(session)`, a context in which the session's
+            variables have the values of their averages.
 
     Raises:
-        AttributeValueError: a decay out of range.
-        DTypeError: a variable of integers, or a decay that is not floating.
+        AttributeValueError: the decay is out of range.
+        DTypeError: a variable has integers, or the decay is not floating.
         GraphError: there is nothing to average, or no graph is being built.
         GraphFinalizedError: the graph has run.
 
     Sources: Polyak and Juditsky, Acceleration of stochastic approximation by averaging, 1992;
     tf.compat.v1.train.ExponentialMovingAverage; for `zero_debias`, Kingma and Ba,
     arXiv:1412.6980, section 3.
+
+    Example:
+        >>> w = gc.variable(0.0, name="w")
+        >>> step = w.assign_add(8.0)
+        >>> averages = gc.train.moving_averages(decay=0.75)
+        >>> run([step, averages.update, averages.average(w)])
+        [Array(8., dtype=float32), None, Array(2., dtype=float32)]
     """
     chosen = list(dict.fromkeys(_trainable() if variables is None else variables))
     graph = _checked(chosen)

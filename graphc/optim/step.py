@@ -58,37 +58,47 @@ def minimize(
 
     The gradients, the jaxprs of the transformation's `init` and `update`, and the assignments
     become nodes under the name scope `name`, which passes see and `graphc inspect` shows. All of
-    them use the parameters' values from before the step. Its state becomes variables that are
-    not trainable: `<parameter>/<name>/<path>` for what it keeps for a parameter,
-    `<name>/<path>` otherwise, where the path is that of the leaf in optax's state:
-    `hidden/kernel/train/0/mu`, `train/0/count`. Fetching the node runs the assignments of the
-    collection "updates" too that have to do with the loss (moving averages of batch norm).
+    them use the values that the parameters have before the step. The state of the transformation
+    becomes variables that are not trainable: `<parameter>/<name>/<path>` for state of one
+    parameter, `<name>/<path>` otherwise. The path is that of the leaf in optax's state:
+    `hidden/kernel/train/0/mu`, `train/0/count`. Fetching the node also runs the assignments of the
+    collection "updates" that belong to the loss (moving averages of batch norm).
 
     Args:
         loss: floating, a scalar.
-        tx: any optax transformation. It is called with the parameters, as a dict from their
-            names (for masks and `optax.partition`), and, if it takes extra arguments, with
-            `value=loss`, `grad=` the gradients, and the loss and its gradients as functions of
-            such a dict, `value_fn=` (also `obj_fn=`) and `grad_fn=`. So line searches
-            (`optax.lbfgs()`) find the loss at other parameters, for the same feeds and random
-            keys, as often as they ask, and `optax.contrib.sophia` products with its Hessian.
-            `optax.MultiSteps` accumulates over runs.
+        tx: any optax transformation. It receives the parameters as a dict by name (for masks and
+            `optax.partition`). If it takes extra arguments, it also receives `value=loss`, the
+            gradients as `grad=`, and the loss and its gradients as functions of such a dict,
+            `value_fn=` (also `obj_fn=`) and `grad_fn=`. Line searches (`optax.lbfgs()`) can thus
+            evaluate the loss at other parameters, for the same feeds and random keys, any number of
+            times, and `optax.contrib.sophia` can use products with its Hessian. `optax.MultiSteps`
+            accumulates over runs.
         variables: the parameters; by default all trainable variables that the loss depends on.
-        name: of the node, and the scope of what it is made of.
-        accumulate: into how many micro-batches the batch that is fed is cut for the gradients, one
-            after the other: the same step, but for random draws, in the memory of a micro-batch.
-            What the loss takes of the whole batch before its gradient (`gc.nn.BatchNorm` in
-            training, but for `local=True`) is an error when the step is compiled.
+        name: of the node, and the scope of the nodes and variables that belong to it.
+        accumulate: the number of micro-batches into which the fed batch is divided for the
+            gradients. They are computed one after the other: the same step, except for random
+            draws, in the memory of one micro-batch. If the loss computes something from the whole
+            batch before its gradient (`gc.nn.BatchNorm` in training, unless `local=True`),
+            compiling the step raises an error.
 
     Returns:
         The node; fetching it gives None.
 
     Raises:
         ShapeError, DTypeError: the loss is not a floating scalar.
-        GradientError: no gradient path from one of `variables`, or none at all, to the loss; a
-            line search, and the loss draws, assigns or calls back inside a loop or branch.
-        JaxImportError: the transformation holds what cannot become nodes.
-        GraphFinalizedError: the graph has run. Errors of optax's own pass through.
+        AttributeValueError: `tx` is not an optax transformation, or `accumulate` is not a positive
+            int.
+        GradientError: there is no gradient path from the loss to one of `variables`, or to any
+            variable; or for a line search, the loss draws, assigns or calls back inside a loop or
+            branch.
+        JaxImportError: the transformation contains something that cannot become nodes.
+        GraphFinalizedError: the graph has run. Errors that optax raises pass through.
+
+    Example:
+        >>> w = gc.variable([4.0, 2.0], name="w")
+        >>> train = gc.minimize(gc.reduce_sum(w**2), optax.sgd(0.1))
+        >>> run([train, w])  # w - 0.1 * 2 * w
+        [None, Array([3.2, 1.6], dtype=float32)]
     """
     source = AMBIENT.source or current_source()
     graph = check_loss(loss)

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from graphc.config import CompileOptions
 from graphc.copying import Uncopied
@@ -18,6 +19,7 @@ from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError, GraphError
 from graphc.ir.calls import explained
 from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.runtime.buffers.layout import StateLayout
@@ -34,33 +36,50 @@ from graphc.runtime.step.feed_places import FeedPlacer
 from graphc.runtime.step.plans import Plan, ProgramKey
 from graphc.runtime.step.programs import Programs
 from graphc.runtime.workers.workers import HasWorkers, Workers
+from graphc.typing import Feeds, Fetched, Fetches
 
 
 class Session(HasWorkers, Uncopied):
-    """Runs a graph.
+    """Runs a graph, and holds the values of its variables.
 
     Args:
-        graph: finalized by the first run.
+        graph: the graph. The first run finalizes it.
         strategy: `gc.devices.DataParallel(...)` or `gc.devices.Mesh(...)` to run every step on
-            several devices; `gc.devices.AsyncDataParallel(...)` for `run_workers`, beside which
-            steps run on one device, the server's, and donate nothing.
+            several devices. `gc.devices.AsyncDataParallel(...)` is for `run_workers`; single steps
+            then run on the server's device and donate no buffers.
         options: see `CompileOptions`.
-        soft_placement: whether a request of `gc.device` for a device that is not there is
-            overridden, with a note in `Executable.notes`; otherwise it is an error of the first
-            run that meets it.
-        log_placement: whether to print the devices there are, and for each node and variable that
-            is compiled the one it is on.
-        unused_feeds: what a run does with feeds that nothing fetched depends on. "warn" ignores
-            them, with one warning for each set of fetches and feeds; "ignore" gives no warning;
-            "error" raises FeedError.
+        soft_placement: if a device that `gc.device` requests does not exist, whether another is
+            used, with a note in `Executable.notes`. With False, the first run that needs it raises
+            an error.
+        log_placement: whether to print the existing devices, and the device of each node and
+            variable that is compiled.
+        unused_feeds: what a run does with feeds on which no fetch depends. "warn" ignores them,
+            with one warning for each set of fetches and feeds; "ignore" gives no warning; "error"
+            raises FeedError.
 
-    The first run of a set of fetches compiles it; later runs with feeds of the same shapes only
-    run it. Values come back as `jax.Array`s, before they are computed: reading one waits.
+    The first run of a set of fetches compiles it. Later runs with feeds of the same shapes reuse
+    the compiled program. Results are `jax.Array`s that may still be in computation; reading one
+    waits.
 
-    Threads may share a session: the results of their calls are those of the calls in some order,
-    and each call sees the variables between two steps. An interrupt (Ctrl-C) takes effect before
-    or after a step, so the variables are always those of a whole step. If they are lost because a
-    step failed after it had taken them, every use but `close` raises `StateError`.
+    Threads may share a session: their calls take effect one after the other, and each call sees the
+    variables between two steps. An interrupt (Ctrl-C) takes effect before or after a step, so the
+    variables are always those of a whole step. If a step fails after it has consumed the variables,
+    they are lost, and every later use except `close` raises `StateError`.
+
+    Raises:
+        GraphError: `graph` is not a graph.
+        AttributeValueError: an option has an invalid value.
+        DeviceError: the strategy needs more devices than there are.
+
+    Example:
+        >>> x = gc.placeholder((None,), name="x")
+        >>> total = gc.variable(0.0, name="total")
+        >>> add = total.assign_add(gc.reduce_sum(x))
+        >>> with gc.Session(graph) as session:
+        ...     for batch in ([1.0, 2.0], [3.0, 4.0]):
+        ...         value = session.run(add, {x: batch})
+        ...     print(value, session.get("total"))
+        10.0 10.0
     """
 
     instead = (
@@ -117,18 +136,21 @@ class Session(HasWorkers, Uncopied):
     # -- running ----------------------------------------------------------------------------
 
     @explained
-    def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Any:
+    def run(self, fetches: Fetches, feeds: Feeds | None = None) -> Fetched:
         """The values of `fetches` after one run.
 
         Args:
             fetches: a tensor, variable, node or name, or a nest (lists, tuples, dicts) of them.
                 Nodes without a value (a training step) give None.
-            feeds: values by tensor or name; of any tensor of the graph.
+            feeds: the values, by tensor or name, of any tensors of the graph.
+
+        Returns:
+            A `jax.Array` for each fetch, in the nest of `fetches`.
 
         Raises:
-            FeedError, FetchError, UnknownNameError: they do not fit the graph; nothing has run
-                and the session goes on.
-            StateError: the session was closed or broken by a failed run.
+            FeedError, FetchError, UnknownNameError: feeds or fetches do not fit the graph. Nothing
+                has run, and the session stays usable.
+            StateError: the session was closed, or has lost its state in a failed run.
         """
         if feeds is None:
             feeds = {}
@@ -137,30 +159,32 @@ class Session(HasWorkers, Uncopied):
         return self._carry_out(plan, key, values)
 
     @explained
-    def run_steps(self, fetches: Any, batches: Any, n: int) -> Any:
-        """The values of `fetches` in each of `n` runs, which one loop on the device makes.
+    def run_steps(
+        self, fetches: Fetches, batches: Feeds | Iterable[Feeds] | None, n: int
+    ) -> Fetched:
+        """The values of `fetches` in each of `n` runs, executed as one loop on the device.
 
-        The same numbers as `n` times `run`, for less: the call of a small step costs as much as
-        the step. Compiled once for each `n`.
+        The results are those of `n` calls of `run`, without the overhead of each call, which for a
+        small step is as large as the step itself. Compiled once for each `n`.
 
         Args:
-            fetches: as for `run`. Each value has a leading axis of `n`; nodes without a value
+            fetches: as for `run`. Each value has a leading axis of size `n`; nodes without a value
                 give None.
-            batches: a mapping: every feed by tensor or name, with a leading axis of `n`, of
-                which each step takes its slice. Anything else: an iterable of feeds as `run`
-                takes them, all of the same shapes, of which the next `n` are taken; pass an
-                iterator to go on with it in the next call. None or {} where nothing is fed.
-            n: how many steps, at least 1.
+            batches: a mapping gives every feed, by tensor or name, with a leading axis of size `n`;
+                each step takes its slice. Otherwise an iterable of feeds as `run` takes them, all
+                of the same shapes; the next `n` are taken. Pass an iterator to continue with it in
+                the next call. None or {} if nothing is fed.
+            n: the number of steps, at least 1.
 
         Raises:
-            AttributeValueError: `n` is no number of steps.
-            FeedError: too few batches, shapes that differ from step to step, and as for `run`;
-                nothing has run, but an iterator has been read.
+            AttributeValueError: `n` is not a number of steps.
+            FeedError: there are too few batches, their shapes differ, or as for `run`. Nothing has
+                run, but an iterator has been advanced.
             FetchError, UnknownNameError, StateError: as for `run`.
         """
         n = checked_count(n)
         stacked = batches is None or isinstance(batches, Mapping)
-        taken = [batches or {}] if stacked else take_batches(batches, n)
+        taken: list[Any] = [batches or {}] if stacked else take_batches(batches, n)
         plan = self._programs.plan_of(fetches, taken[0])
         keys = list(taken[0])
         columns = [plan.given(batch, keys) for batch in taken]
@@ -172,15 +196,20 @@ class Session(HasWorkers, Uncopied):
         key = ProgramKey(tuple([value.shape[1:] for value in values]), n)
         return self._carry_out(plan, key, values)
 
-    def put(self, feeds: Any, *, steps: int | None = None) -> dict[Any, jax.Array]:
-        """Starts copying feeds to where the steps of this session take them; from any thread.
+    def put(
+        self, feeds: Feeds | Iterable[Feeds], *, steps: int | None = None
+    ) -> dict[Tensor | str, jax.Array]:
+        """Starts copying feeds to the devices of this session's steps. Any thread may call it.
 
-        A run that is fed the arrays that come back copies and converts nothing: for what is fed
-        again and again. `gc.data.prefetch` does it ahead of the steps.
+        A run that is fed the returned arrays copies and converts nothing. Use it for values that
+        are fed repeatedly; `gc.data.prefetch` does the same for batches, ahead of the steps.
 
         Args:
-            feeds: as for `run`; with `steps` what `run_steps` takes as batches.
-            steps: how many, where it is for `run_steps`.
+            feeds: as for `run`; with `steps`, as for the batches of `run_steps`.
+            steps: the number of steps, for `run_steps`.
+
+        Returns:
+            The arrays on the devices, by the keys of `feeds`.
 
         Raises:
             AttributeValueError, FeedError, UnknownNameError, StateError: as for `run_steps`.
@@ -207,20 +236,20 @@ class Session(HasWorkers, Uncopied):
 
     def compile(
         self,
-        fetches: Any,
-        feeds: Mapping[Any, Any] | None = None,
+        fetches: Fetches,
+        feeds: Feeds | None = None,
         *,
         steps: int | None = None,
     ) -> Executable:
-        """Compiles what `run` will need for these fetches and feeds of these shapes.
+        """Compiles the program that `run` needs for these fetches and feeds of these shapes.
 
         Args:
             fetches: as for `run`.
             feeds: tensor or name -> the global shape of one run, as for `gc.compile`.
-            steps: how many, where it is for `run_steps`.
+            steps: the number of steps, for `run_steps`.
 
         Returns:
-            the executable, to look at: `run` finds it by itself.
+            The executable, for inspection. `run` finds it by itself.
 
         Raises:
             FeedError, FetchError, UnknownNameError, LayoutError: as `run` does.
@@ -232,24 +261,22 @@ class Session(HasWorkers, Uncopied):
 
     def compile_async(
         self,
-        fetches: Any,
-        feeds: Mapping[Any, Any] | None = None,
+        fetches: Fetches,
+        feeds: Feeds | None = None,
         *,
         steps: int | None = None,
     ) -> Future[Executable]:
-        """Compiles as `compile` does, but lowers and compiles in the background, several programs
-        at a time. A run that needs what is not done yet waits for it.
+        """Like `compile`, but lowers and compiles in the background, several programs at a time.
 
-        The arguments are those of `compile`. What is wrong with the program is raised at once; what
-        XLA refuses, by `result()` of the future.
+        A run that needs a program that is not ready waits for it. The arguments are those of
+        `compile`. Errors in the program are raised at once. If XLA rejects the program, `result()`
+        of the future raises the error.
         """
         made = self._begin(fetches, feeds, steps)
         first, *_ = [in_background(executable.wait) for executable in made]
         return first
 
-    def _begin(
-        self, fetches: Any, feeds: Mapping[Any, Any] | None, steps: int | None
-    ) -> list[Executable]:
+    def _begin(self, fetches: Fetches, feeds: Feeds | None, steps: int | None) -> list[Executable]:
         feeds = {} if feeds is None else feeds
         return self._programs.begin(self._programs.plan_of(fetches, feeds), feeds, steps)
 
@@ -270,25 +297,38 @@ class Session(HasWorkers, Uncopied):
         return self._state
 
     def get(self, name: str | Variable) -> jax.Array:
-        """The current value of a variable: a copy, which later runs leave alone.
+        """The current value of a variable: a copy, which later runs do not change.
 
         Raises:
-            UnknownNameError: no such variable.
+            UnknownNameError: there is no such variable.
         """
         return self._live().get(name)
 
-    def set(self, name: str | Variable, value: Any) -> None:
-        """Gives a variable a new value, of its shape; cast to its dtype within a kind.
+    def set(self, name: str | Variable, value: ArrayLike) -> None:
+        """Gives a variable a new value.
+
+        Args:
+            name: the variable, or its name.
+            value: of the variable's shape. It is cast to its dtype within a kind (floats to
+                floats).
 
         Raises:
-            UnknownNameError, ShapeError, DTypeError: it does not fit; the old value stays.
+            UnknownNameError, ShapeError, DTypeError: it does not fit; the variable keeps its value.
         """
         self._live().set({name: value})
 
-    def set_all(self, values: Mapping[str | Variable, Any]) -> None:
+    def set_all(
+        self,
+        values: Mapping[str, ArrayLike]
+        | Mapping[Variable, ArrayLike]
+        | Mapping[str | Variable, ArrayLike],
+    ) -> None:
         """Gives several variables new values at once: all of them or, if one does not fit, none.
 
-        Faster than one by one: what a checkpoint is restored with.
+        Faster than several calls of `set`; use it to restore a checkpoint.
+
+        Args:
+            values: variable or name -> value.
 
         Raises:
             UnknownNameError, ShapeError, DTypeError: see `set`.
@@ -298,13 +338,13 @@ class Session(HasWorkers, Uncopied):
     def values(
         self, names: Iterable[str | Variable] | None = None
     ) -> dict[str, np.ndarray[Any, Any]]:
-        """Copies of variables' values on the host, by name, all from one moment between two steps.
+        """Copies of variables on the host, by name, all taken between the same two steps.
 
         Args:
             names: the variables; by default all.
 
         Raises:
-            UnknownNameError: no such variable.
+            UnknownNameError: there is no such variable.
         """
         return self._live().values(names)
 

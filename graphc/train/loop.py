@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,9 +17,15 @@ from graphc.artifacts.signature import Signature
 from graphc.data import prefetching
 from graphc.errors import AttributeValueError, FeedError, GraphcError, UnknownNameError, nearest
 from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
+from graphc.ir.variable import Variable
 from graphc.runtime.core.progress import progress_bar
 from graphc.runtime.session import Session
+from graphc.typing import Feeds, Fetches
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -34,13 +40,22 @@ class Job:
         metrics: name -> scalar tensor, shown on the progress bar.
         evaluate: a function that takes the session after training and returns figures to print.
         signatures: the signatures that `--save` writes to the artifact.
+
+    Example:
+        >>> x = gc.placeholder((), name="x")
+        >>> w = gc.variable(0.0, name="w")
+        >>> loss = (w - x) ** 2
+        >>> train = gc.minimize(loss, optax.sgd(0.5))
+        >>> job = gc.train.Job(graph, train, [{"x": 3.0}] * 4, steps=4, metrics={"loss": loss})
+        >>> gc.train.fit(gc.Session(graph), job, progress=False).metrics["loss"]
+        array([9., 0., 0., 0.])
     """
 
     graph: Graph
-    train: Any
-    batches: Iterable[Mapping[Any, Any]]
+    train: Fetches
+    batches: Iterable[Feeds]
     steps: int
-    metrics: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Tensor | Variable | str] = field(default_factory=dict)
     evaluate: Callable[[Session], Mapping[str, float]] | None = None
     signatures: Mapping[str, Signature] = field(default_factory=dict)
 
@@ -51,9 +66,14 @@ class History:
 
     Attributes:
         steps: the number of steps that ran.
-        metrics: name -> its value at every step.
+        metrics: name -> its value at every step, float64 [steps].
         seconds: the time of the whole loop without the first step, which compiles.
-        first_step_seconds: the first step with its compilation.
+        first_step_seconds: the time of the first step with its compilation.
+
+    Example:
+        >>> history = gc.train.History(3, {"loss": np.array([4.0, 2.0, 1.0])}, 0.01, 1.5)
+        >>> history, history.step_seconds
+        (<History: 3 steps, loss 4 to 1, 5 ms a step>, 0.005)
     """
 
     steps: int
@@ -71,7 +91,7 @@ class History:
         facts = [f"{self.steps} steps", *ends, f"{1e3 * self.step_seconds:.3g} ms a step"]
         return f"<History: {', '.join(facts)}>"
 
-    def plot(self, *names: str) -> Any:
+    def plot(self, *names: str) -> Figure:
         """A line for each metric over the steps, as a Matplotlib figure (extra `plot`).
 
         Notebooks show the figure; `figure.savefig("history.png")` writes it to a file.
@@ -140,6 +160,13 @@ def fit(
     Raises:
         AttributeValueError: `steps` or `prefetch` is not a number of at least 1.
         FeedError: the batches end before the steps do.
+
+    Example:
+        >>> w = gc.variable(8.0, name="w")
+        >>> train = gc.minimize(w**2, optax.sgd(0.25))
+        >>> job = gc.train.Job(graph, train, [{}] * 10, steps=10, metrics={"w": w})
+        >>> gc.train.fit(gc.Session(graph), job, steps=3, progress=False).metrics
+        {'w': array([4., 2., 1.])}
     """
     count = job.steps if steps is None else steps
     if type(count) is not int or count < 1:

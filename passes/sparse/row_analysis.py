@@ -133,7 +133,8 @@ class RowAnalysis:
     def _source(self, node: Node) -> None:
         operand, axis = node.inputs[0], node.attrs["axis"]
         known = self.rows.get(operand)
-        group = Group(operand.type.shape[axis]) if known is None else known.group.root()
+        rows: Any = operand.type.shape[axis]  # an int: see `_is_source`
+        group = Group(rows) if known is None else known.group.root()
         group.sources.append(node)
         group.nodes.append(node)
         self.rows[node.outputs[0]] = Rows(group, axis, self.outside(operand))

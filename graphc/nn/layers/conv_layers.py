@@ -64,14 +64,14 @@ class _Windowed(Layer):
         self,
         kernel_size: int | tuple[int, ...],
         strides: int | tuple[int, ...],
-        padding: Any,
+        padding: Padding,
         dilation: int | tuple[int, ...],
         activation: Activation | str | None,
         use_bias: bool,
         kernel_initializer: AnyInitializer,
         bias_initializer: AnyInitializer,
         name: str | None,
-        dtype: Any,
+        dtype: DTypeLike,
         kernel_regularizer: AnyRegularizer,
         bias_regularizer: AnyRegularizer,
     ) -> None:
@@ -126,7 +126,7 @@ class _Conv(_Windowed):
         filters: int,
         kernel_size: int | tuple[int, ...],
         strides: int | tuple[int, ...] = 1,
-        padding: Any = "valid",
+        padding: Padding = "valid",
         dilation: int | tuple[int, ...] = 1,
         groups: int = 1,
         activation: Activation | str | None = None,
@@ -134,7 +134,7 @@ class _Conv(_Windowed):
         kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
         bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
         *,
         kernel_regularizer: AnyRegularizer = None,
         bias_regularizer: AnyRegularizer = None,
@@ -152,10 +152,10 @@ class _Conv(_Windowed):
                 error=AttributeValueError,
             )
 
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
-            x, features = self._taken(x)
-            return self._convolve(x, features, self.filters, self.groups)
+            taken, features = self._taken(x)
+            return self._convolve(taken, features, self.filters, self.groups)
 
     def _taken(self, x: Any) -> tuple[Tensor, int]:
         x, features = super()._taken(x)
@@ -171,6 +171,11 @@ class Conv1D(_Conv):
 
     Calling it takes `x` [batch, width, features] and gives [batch, new width, filters].
     Args and Raises: see `Conv2D`, for one spatial axis.
+
+    Example:
+        >>> conv = gc.nn.Conv1D(1, 2, kernel_initializer="ones")
+        >>> run(conv([[[1.0], [2.0], [4.0]]]))[0, :, 0]
+        Array([3., 6.], dtype=float32)
     """
 
     rank = 1
@@ -199,6 +204,11 @@ class Conv2D(_Conv):
         AttributeValueError: an option has a value it cannot have.
         ShapeError: `x` is not of rank 4, or its features do not fit the groups, are not known
             or have changed.
+
+    Example:
+        >>> conv = gc.nn.Conv2D(8, 3, padding="same", activation="relu")
+        >>> conv(gc.ones((1, 28, 28, 3))).shape, conv.variables[0].shape
+        ((1, 28, 28, 8), (3, 3, 3, 8))
     """
 
     rank = 2
@@ -212,6 +222,11 @@ class Conv3D(_Conv):
     Calling it takes `x` [batch, depth, height, width, features] and gives
     [batch, new depth, new height, new width, filters].
     Args and Raises: see `Conv2D`, for three spatial axes.
+
+    Example:
+        >>> conv = gc.nn.Conv3D(8, 3, strides=2)
+        >>> conv(gc.ones((1, 15, 15, 15, 2))).shape
+        (1, 7, 7, 7, 8)
     """
 
     rank = 3
@@ -220,7 +235,7 @@ class Conv3D(_Conv):
 class _ConvTranspose(_Conv):
     """A transposed convolution, of any number of spatial axes, with the options of `_Conv`."""
 
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             x, features = self._taken(x)
             ones = (1,) * self.rank  # only whether it is padding at all: before any variable
@@ -238,9 +253,17 @@ class _ConvTranspose(_Conv):
 
 
 class Conv1DTranspose(_ConvTranspose):
-    """A transposed convolution over one axis; see `Conv2DTranspose`.
+    """A transposed convolution over one axis, which makes sequences longer by the stride.
 
     Variables: `kernel` [width, filters / groups, features] and `bias` [filters].
+
+    Calling it takes `x` [batch, width, features] and gives [batch, new width, filters].
+    Args and Raises: see `Conv2DTranspose`, for one spatial axis.
+
+    Example:
+        >>> conv = gc.nn.Conv1DTranspose(1, 2, strides=2, kernel_initializer="ones")
+        >>> run(conv([[[1.0], [2.0]]]))[0, :, 0]
+        Array([1., 1., 2., 2.], dtype=float32)
     """
 
     rank = 1
@@ -262,15 +285,29 @@ class Conv2DTranspose(_ConvTranspose):
 
     Raises:
         AttributeValueError, ShapeError: as `Conv2D`.
+
+    Example:
+        >>> conv = gc.nn.Conv2DTranspose(4, 3, strides=2, padding="same")
+        >>> conv(gc.ones((1, 14, 14, 8))).shape
+        (1, 28, 28, 4)
     """
 
     rank = 2
 
 
 class Conv3DTranspose(_ConvTranspose):
-    """A transposed convolution over three axes; see `Conv2DTranspose`.
+    """A transposed convolution over three axes, which makes volumes larger by the strides.
 
     Variables: `kernel` [depth, height, width, filters / groups, features] and `bias` [filters].
+
+    Calling it takes `x` [batch, depth, height, width, features] and gives
+    [batch, new depth, new height, new width, filters].
+    Args and Raises: see `Conv2DTranspose`, for three spatial axes.
+
+    Example:
+        >>> conv = gc.nn.Conv3DTranspose(4, 2, strides=2)
+        >>> conv(gc.ones((1, 4, 4, 4, 8))).shape
+        (1, 8, 8, 8, 4)
     """
 
     rank = 3
@@ -283,7 +320,7 @@ class _DepthwiseConv(_Windowed):
         self,
         kernel_size: int | tuple[int, ...],
         strides: int | tuple[int, ...] = 1,
-        padding: Any = "valid",
+        padding: Padding = "valid",
         dilation: int | tuple[int, ...] = 1,
         multiplier: int = 1,
         activation: Activation | str | None = None,
@@ -291,7 +328,7 @@ class _DepthwiseConv(_Windowed):
         kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
         bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
         *,
         kernel_regularizer: AnyRegularizer = None,
         bias_regularizer: AnyRegularizer = None,
@@ -302,16 +339,26 @@ class _DepthwiseConv(_Windowed):
         super().__init__(*window, activation, use_bias, *initializers, name, dtype, *regularizers)
         self.multiplier = positive(type(self).__name__, "multiplier", multiplier)
 
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
-            x, features = self._taken(x)
-            return self._convolve(x, features, features * self.multiplier, features)
+            taken, features = self._taken(x)
+            return self._convolve(taken, features, features * self.multiplier, features)
 
 
 class DepthwiseConv1D(_DepthwiseConv):
-    """A convolution of each feature by itself over one axis; see `DepthwiseConv2D`.
+    """A convolution of each feature by itself over one axis.
 
     Variables: `kernel` [width, 1, features * multiplier] and `bias` [features * multiplier].
+
+    Calling it takes `x` [batch, width, features] and gives
+    [batch, new width, features * multiplier].
+    Args and Raises: see `DepthwiseConv2D`, for one spatial axis.
+
+    Example:
+        >>> conv = gc.nn.DepthwiseConv1D(2, kernel_initializer="ones")
+        >>> run(conv([[[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]]))
+        Array([[[ 3., 30.],
+                [ 5., 50.]]], dtype=float32)
     """
 
     rank = 1
@@ -332,6 +379,11 @@ class DepthwiseConv2D(_DepthwiseConv):
 
     Raises:
         AttributeValueError, ShapeError: as `Conv2D`.
+
+    Example:
+        >>> conv = gc.nn.DepthwiseConv2D(3, multiplier=2)
+        >>> conv(gc.ones((1, 8, 8, 3))).shape
+        (1, 6, 6, 6)
     """
 
     rank = 2
@@ -354,6 +406,13 @@ class SeparableConv2D(Layer):
         kernel_regularizer, bias_regularizer: as for `Dense`; that of kernels is for both.
 
     Calling it, Raises: see `Conv2D`.
+
+    Example:
+        >>> conv = gc.nn.SeparableConv2D(16, 3, name="conv")
+        >>> conv(gc.ones((1, 8, 8, 3))).shape
+        (1, 6, 6, 16)
+        >>> [v.name for v in conv.variables]
+        ['conv/depthwise/kernel', 'conv/pointwise/kernel', 'conv/pointwise/bias']
     """
 
     def __init__(

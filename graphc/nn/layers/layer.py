@@ -6,10 +6,10 @@ import functools
 import re
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeAlias
 
 from graphc.build.specs import check_name
-from graphc.build.variables import variable
+from graphc.build.variables import InitialValue, variable
 from graphc.errors import AttributeValueError, GraphError, ShapeError
 from graphc.ir.calls import explained
 from graphc.ir.dtypes import BOOL, as_dtype
@@ -23,11 +23,11 @@ from graphc.ir.variable import Variable
 from graphc.nn.layers.summary import summary_of
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, graph_of
-from graphc.typing import DTypeLike, TensorLike, TensorTree
+from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["Layer"]
 
-Regularizer = Callable[[Any], Any]
+Regularizer: TypeAlias = Callable[[Any], TensorLike]
 """Gives the penalty of a variable, a scalar tensor."""
 
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -41,16 +41,28 @@ class Layer:
     """Base of the layers, and of users' own.
 
     A layer makes its variables at its first call, in the graph being built, as
-    `<name scope>/<name>/<variable>`; calling it again shares them. A subclass writes its
-    calculation inside `with self.scope(x):` and asks for its variables by `self.variable`.
+    `<name scope>/<name>/<variable>`; later calls share them. A subclass writes its calculation
+    inside `with self.scope(x):` and asks for its variables by `self.variable`.
 
     Args:
-        name: of its scope; by default the class's, as in "batch_norm". A name that is taken
-            where the layer is first called gets `_1`, `_2`, ...
+        name: of its scope; by default that of the class, such as "batch_norm". If the name is
+            taken where the layer is first called, it gets a suffix `_1`, `_2`, ...
         dtype: of its variables.
 
     Raises:
-        AttributeValueError, DTypeError: not a name, not a dtype.
+        AttributeValueError: `name` is not a name.
+        DTypeError: `dtype` is not a dtype.
+
+    Example:
+        >>> class Scale(gc.nn.Layer):
+        ...     def __call__(self, x):
+        ...         with self.scope(x):
+        ...             return x * self.variable("factor", 2.0, ())
+        >>> scale = Scale()
+        >>> run(scale([1.0, 3.0]))
+        Array([2., 6.], dtype=float32)
+        >>> scale.variables
+        [<Variable scale/factor f32[]>]
     """
 
     def __init__(self, name: str | None = None, dtype: DTypeLike = "float32") -> None:
@@ -140,12 +152,12 @@ class Layer:
     def variable(
         self,
         name: str,
-        init: TensorTree,
+        init: InitialValue,
         shape: tuple[int, ...],
         *,
         trainable: bool = True,
         regularizer: Regularizer | None = None,
-    ) -> Any:
+    ) -> Variable | Tensor:
         """The layer's variable of this name. The first call makes it. For use inside `scope`.
 
         If a wrapper such as `SpectralNorm` replaces the variable, the result is its tensor.

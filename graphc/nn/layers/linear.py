@@ -40,6 +40,11 @@ class Dense(Layer):
         AttributeValueError: `units` is not positive, or an activation, an initializer or a
             regularizer is not known.
         ShapeError: `x` has no axes, or a number of features that is not known or has changed.
+
+    Example:
+        >>> dense = gc.nn.Dense(2, kernel_initializer="ones", bias_initializer=0.5)
+        >>> run(dense([[1.0, 2.0, 3.0]]))
+        Array([[6.5, 6.5]], dtype=float32)
     """
 
     def __init__(
@@ -85,14 +90,14 @@ class Dense(Layer):
 
 
 class Embedding(Layer):
-    """Rows of a table by number.
+    """Rows of a trainable table, looked up by their numbers.
 
     Variables: `table` [count, features].
 
     Args:
-        count: the number of rows; indices run from 0 to count - 1. An index out of range counts as
-            the nearest in range (negative ones count from the end), and is an error in runs with
-            `CompileOptions(check_numerics=True)`.
+        count: the number of rows; indices run from 0 to count - 1. Negative indices count from the
+            end. An index out of range is replaced by the nearest one in range, and is an error in
+            runs with `CompileOptions(check_numerics=True)`.
         features: the size of a row.
         initializer: of the table, as for `Dense`.
         name, dtype: see `Layer`.
@@ -105,6 +110,13 @@ class Embedding(Layer):
         AttributeValueError: `count` or `features` is not positive, or an initializer or a
             regularizer is not known.
         DTypeError: `indices` are not integers.
+        ShapeError: an index that is a constant is out of range.
+
+    Example:
+        >>> table = np.array([[0, 1], [2, 3], [4, 5]], "float32")
+        >>> run(gc.nn.Embedding(3, 2, initializer=table)([2, 0]))
+        Array([[4., 5.],
+               [0., 1.]], dtype=float32)
     """
 
     def __init__(
@@ -136,13 +148,20 @@ def embedding_lookup(table: TensorLike, indices: TensorLike, *, name: str | None
 
     Args:
         table: [count, ...].
-        indices: [...], integers.
+        indices: [...], integers. Negative indices count from the end. An index out of range is
+            replaced by the nearest one in range.
         name: of the node.
 
     Returns:
-        The shape of `indices`, then that of a row.
+        The shape of `indices`, followed by that of a row; the dtype of `table`.
 
     Raises:
         DTypeError: `indices` are not integers.
+        ShapeError: an index that is a constant is out of range.
+
+    Example:
+        >>> run(gc.nn.embedding_lookup([[1, 2], [3, 4], [5, 6]], [2, 0]))
+        Array([[5, 6],
+               [1, 2]], dtype=int32)
     """
     return take_for("embedding_lookup", table, indices, name=name)

@@ -48,33 +48,45 @@ UPDATES = "updates"
 
 
 class BatchNorm(Layer):
-    """Normalises each feature over the batch: `(x - mean) / sqrt(variance + epsilon)`.
+    """Normalizes each feature over the batch: `(x - mean) / sqrt(variance + epsilon)`.
 
-    Then scales and shifts it. Ioffe and Szegedy, "Batch normalization", 2015. In training mean
-    and variance are those of the batch (in a data-parallel run, of the whole batch), and moving
-    averages of them, `average = momentum * average + (1 - momentum) * new`, are assigned:
-    these assignments stand in the collection "updates", from which `gc.minimize` takes those
-    that its loss has to do with. Otherwise the moving averages take their place. The variance
-    is that of the batch itself, not an estimate (divided by n, not n - 1).
+    The result is then scaled and shifted. In training, mean and variance are those of the batch (in
+    a data-parallel run, of the whole batch). The layer also assigns moving averages of them,
+    `average = momentum * average + (1 - momentum) * new`. These assignments are in the collection
+    "updates"; a step of `gc.minimize` runs those that its loss depends on. Outside training, the
+    moving averages replace mean and variance. The variance is that of the batch itself: it is
+    divided by n, not by n - 1.
 
-    Variables: `scale` and `offset`, and `mean` and `variance`, which are not trainable; each
+    Variables: `scale` and `offset`; `mean` and `variance`, which are not trainable; each
     [features].
 
     Args:
         momentum: in [0, 1].
-        epsilon: keeps the division finite.
+        epsilon: added to the variance, so that the division is finite.
         name, dtype: see `Layer`.
-        local: in training, normalise what each device of a data-parallel run, or each micro-batch
-            of `gc.minimize(accumulate=)`, has of the batch by its own mean and variance; the moving
-            averages take the mean of these. No data is exchanged for them then.
+        local: in training, each device of a data-parallel run, or each micro-batch of
+            `gc.minimize(accumulate=)`, normalizes its part of the batch by the mean and variance of
+            that part. The moving averages use the mean over the parts. Devices then exchange no
+            data for the normalization.
 
-    Calling it takes `x` [..., features], floating, of rank 2 or more, and `training`, a bool or a
-    scalar tensor of bool; it gives the shape and dtype of `x`. With a tensor both results are
-    computed, and the tensor chooses one in each run.
+    Calling it takes `x` [batch, ..., features], floating, of rank 2 or more, and `training`, a bool
+    or a scalar tensor of bool; it gives the shape and dtype of `x`. With a tensor, both results are
+    computed, and the tensor selects one in each run.
 
     Raises:
         AttributeValueError: an option is out of range, or `training` is not a bool.
-        ShapeError: `x` has fewer than two axes, or its features have changed.
+        ShapeError: `x` has fewer than two axes, or its number of features has changed.
+
+    Source: Ioffe and Szegedy, "Batch normalization", 2015.
+
+    Example:
+        >>> norm = gc.nn.BatchNorm()
+        >>> run(norm([[1.0, 0.0], [3.0, 8.0]], training=True))
+        Array([[-1., -1.],
+               [ 1.,  1.]], dtype=float32)
+        >>> run(norm([[1.0, 0.0], [3.0, 8.0]], training=False))  # mean 0 and variance 1 so far
+        Array([[1., 0.],
+               [3., 8.]], dtype=float32)
     """
 
     def __init__(
@@ -99,7 +111,7 @@ class BatchNorm(Layer):
             shape = (features_of(self, x),)
             scale = self.variable("scale", Ones(), shape)
             offset = self.variable("offset", Zeros(), shape)
-            averages = (
+            averages: Any = (  # variables, which no wrapper replaces
                 self.variable("mean", Zeros(), shape, trainable=False),
                 self.variable("variance", Ones(), shape, trainable=False),
             )
@@ -126,9 +138,7 @@ class BatchNorm(Layer):
 
 
 class LayerNorm(Layer):
-    """Normalises each example over its last axis, then scales and shifts each feature.
-
-    Ba, Kiros and Hinton, "Layer normalization", 2016.
+    """Normalizes each example over its last axis, then scales and shifts each feature.
 
     Variables: `scale` and `offset`, each [features].
 
@@ -140,7 +150,13 @@ class LayerNorm(Layer):
 
     Raises:
         AttributeValueError: `epsilon` is not positive.
-        ShapeError: `x` has no axes, or its features have changed.
+        ShapeError: `x` has no axes, or its number of features has changed.
+
+    Source: Ba, Kiros and Hinton, "Layer normalization", 2016.
+
+    Example:
+        >>> run(gc.nn.LayerNorm()([[1.0, 2.0, 3.0]]))
+        Array([[-1.2247,  0.    ,  1.2247]], dtype=float32)
     """
 
     def __init__(
@@ -162,19 +178,23 @@ class LayerNorm(Layer):
 class RMSNorm(Layer):
     """Divides each example by the root of the mean of its squares, and scales each feature.
 
-    Zhang and Sennrich, "Root mean square layer normalization", 2019.
-
     Variables: `scale` [features].
 
     Args:
         epsilon: added to the mean of the squares.
         name, dtype: see `Layer`.
 
-    Calling it takes `x` [..., features], floating, and gives the shape and dtype of `x`.
+    Calling it takes `x` [batch, ..., features], floating, and gives the shape and dtype of `x`.
 
     Raises:
         AttributeValueError: `epsilon` is not positive.
-        ShapeError: `x` has fewer than two axes, or its features have changed.
+        ShapeError: `x` has fewer than two axes, or its number of features has changed.
+
+    Source: Zhang and Sennrich, "Root mean square layer normalization", 2019.
+
+    Example:
+        >>> run(gc.nn.RMSNorm()([[1.0, 7.0]]))
+        Array([[0.2, 1.4]], dtype=float32)
     """
 
     def __init__(
@@ -192,14 +212,12 @@ class RMSNorm(Layer):
 
 
 class GroupNorm(Layer):
-    """Normalises groups of features of each example, then scales and shifts each feature.
-
-    Wu and He, "Group normalization", 2018.
+    """Normalizes groups of features of each example, then scales and shifts each feature.
 
     Variables: `scale` and `offset`, each [features].
 
     Args:
-        groups: into how many groups of neighbours the features are cut.
+        groups: the number of groups. Each group is a run of adjacent features.
         epsilon: added to the variance.
         name, dtype: see `Layer`.
 
@@ -207,8 +225,14 @@ class GroupNorm(Layer):
 
     Raises:
         AttributeValueError: `epsilon` or `groups` is not positive.
-        ShapeError: `x` has fewer than two axes, the groups do not divide its features, or these
-            have changed.
+        ShapeError: `x` has fewer than two axes, the groups do not divide its features, or the
+            number of features has changed.
+
+    Source: Wu and He, "Group normalization", 2018.
+
+    Example:
+        >>> run(gc.nn.GroupNorm(2)([[1.0, 3.0, 10.0, 30.0]]))
+        Array([[-1.,  1., -1.,  1.]], dtype=float32)
     """
 
     def __init__(
@@ -235,9 +259,7 @@ class GroupNorm(Layer):
 
 
 class InstanceNorm(Layer):
-    """Normalises each feature of each example over space, then scales and shifts it.
-
-    Ulyanov, Vedaldi and Lempitsky, "Instance normalization", 2016.
+    """Normalizes each feature of each example over space, then scales and shifts it.
 
     Variables: `scale` and `offset`, each [features].
 
@@ -249,7 +271,15 @@ class InstanceNorm(Layer):
 
     Raises:
         AttributeValueError: `epsilon` is not positive.
-        ShapeError: `x` has no axes between batch and features, or its features have changed.
+        ShapeError: `x` has no axes between batch and features, or its number of features has
+            changed.
+
+    Source: Ulyanov, Vedaldi and Lempitsky, "Instance normalization", 2016.
+
+    Example:
+        >>> run(gc.nn.InstanceNorm()([[[1.0], [3.0]]]))
+        Array([[[-1.],
+                [ 1.]]], dtype=float32)
     """
 
     def __init__(
@@ -269,22 +299,28 @@ class InstanceNorm(Layer):
 
 
 class Dropout(Layer):
-    """In training sets elements to zero at random and divides the others by `1 - rate`.
-
-    Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014.
+    """In training, sets elements to zero at random and divides the others by `1 - rate`.
 
     Args:
         rate: the probability of a zero, in [0, 1): a number or a scalar tensor.
         name: see `Layer`.
 
-    Calling it takes `x`, and `training`, a bool or a scalar tensor of bool. It gives the shape of
-    `x`.
+    Calling it takes `x` of any shape, and `training`, a bool or a scalar tensor of bool. It gives
+    the shape and dtype of `x`.
 
     Raises:
         AttributeValueError: the rate is out of range, or `training` is not a bool.
+
+    Source: Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting",
+    2014.
+
+    Example:
+        >>> dropped = gc.nn.Dropout(0.5)(gc.ones(100), training=True)
+        >>> sorted(set(run(dropped).tolist()))
+        [0.0, 2.0]
     """
 
-    def __init__(self, rate: TensorLike, name: str | None = None) -> None:
+    def __init__(self, rate: float | Tensor | Variable, name: str | None = None) -> None:
         super().__init__(name)
         self.rate: Any = _within("Dropout", "rate", rate, _RATE, tensors=True)
 
@@ -299,10 +335,10 @@ class Dropout(Layer):
 
 
 class SpatialDropout(Layer):
-    """In training sets whole features of an example to zero and divides the others by `1 - rate`.
+    """In training, sets whole features of an example to zero and divides the others by `1 - rate`.
 
-    Neighbours in an image or a sequence are alike, so single elements hide little. Tompson et al.,
-    "Efficient object localization using convolutional networks", 2015.
+    Adjacent elements of an image or a sequence are similar, so `Dropout` of single elements has
+    little effect on them.
 
     Args:
         rate: the probability of a zero, in [0, 1): a number or a scalar tensor.
@@ -315,9 +351,16 @@ class SpatialDropout(Layer):
         AttributeValueError: the rate is out of range, or `training` is not a bool.
         ShapeError: `x` has no axes between batch and features.
         DTypeError: `x` is not floating.
+
+    Source: Tompson et al., "Efficient object localization using convolutional networks", 2015.
+
+    Example:
+        >>> dropped = run(gc.nn.SpatialDropout(0.5)(gc.ones((8, 10, 16)), training=True))
+        >>> bool((dropped == dropped[:, :1]).all())  # each feature is kept or dropped as a whole
+        True
     """
 
-    def __init__(self, rate: TensorLike, name: str | None = None) -> None:
+    def __init__(self, rate: float | Tensor | Variable, name: str | None = None) -> None:
         super().__init__(name)
         self.rate: Any = _within("SpatialDropout", "rate", rate, _RATE, tensors=True)
 
@@ -336,7 +379,7 @@ class SpatialDropout(Layer):
 
 
 class GaussianNoise(Layer):
-    """In training adds normal numbers with mean 0.
+    """In training, adds normal random numbers with mean 0.
 
     Args:
         stddev: their standard deviation, 0 or more: a number or a scalar tensor.
@@ -348,9 +391,14 @@ class GaussianNoise(Layer):
     Raises:
         AttributeValueError: the deviation is negative, or `training` is not a bool.
         DTypeError: `x` is not floating.
+
+    Example:
+        >>> noisy = run(gc.nn.GaussianNoise(0.1)(gc.ones(10_000), training=True))
+        >>> round(float(noisy.mean()), 1), round(float(noisy.std()), 1)
+        (1.0, 0.1)
     """
 
-    def __init__(self, stddev: TensorLike, name: str | None = None) -> None:
+    def __init__(self, stddev: float | Tensor | Variable, name: str | None = None) -> None:
         super().__init__(name)
         self.stddev: Any = _within("GaussianNoise", "stddev", stddev, _NOT_NEGATIVE, tensors=True)
 
@@ -365,7 +413,7 @@ class GaussianNoise(Layer):
             return noisy if in_training is True else where(in_training, noisy, tensor)
 
 
-def _beside(x: Tensor, parameter: Variable) -> Tensor:
+def _beside(x: Tensor, parameter: Variable | Tensor) -> Tensor:
     """The parameter in the dtype that `x` is normalised in."""
     return to_dtype(parameter, wide(x.type.dtype))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from graphc.ir.node import Tensor
 from graphc.nn.layers.layer import Layer, check_rank
@@ -11,6 +11,7 @@ from graphc.ops.core.emit import convert
 from graphc.ops.nn.pooling import avg_pool, max_pool
 from graphc.ops.nn.windows import per_axis
 from graphc.ops.reductions.reduction import reduce_max, reduce_mean
+from graphc.typing import Padding, TensorLike
 
 __all__ = [
     "AveragePool1D",
@@ -40,7 +41,7 @@ class _Pool(Layer):
         self,
         window: int | tuple[int, ...] = 2,
         strides: int | tuple[int, ...] | None = None,
-        padding: Any = "valid",
+        padding: Padding = "valid",
         name: str | None = None,
     ) -> None:
         super().__init__(name)
@@ -50,7 +51,7 @@ class _Pool(Layer):
         self.strides = per_axis(kind, "strides", steps, self.rank)
         self.padding = padding
 
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             x = convert(x)
             check_rank(self, x, (self.rank + 2,), _LAYOUTS[self.rank])
@@ -58,7 +59,15 @@ class _Pool(Layer):
 
 
 class MaxPool1D(_Pool):
-    """The largest element of each window of one axis; see `MaxPool2D`."""
+    """The largest element of each window of one axis.
+
+    Calling it takes `x` [batch, width, features] and gives [batch, new width, features].
+    Args and Raises: see `MaxPool2D`, for one spatial axis.
+
+    Example:
+        >>> run(gc.nn.MaxPool1D()([[[1.0], [4.0], [2.0], [3.0]]]))[0, :, 0]
+        Array([4., 3.], dtype=float32)
+    """
 
     rank, pool = 1, staticmethod(max_pool)
 
@@ -78,31 +87,81 @@ class MaxPool2D(_Pool):
     Raises:
         AttributeValueError: an option has a value it cannot have.
         ShapeError: `x` is not of rank 4.
+
+    Example:
+        >>> image = np.arange(16.0, dtype="float32").reshape(1, 4, 4, 1)
+        >>> run(gc.nn.MaxPool2D()(image))[0, :, :, 0]
+        Array([[ 5.,  7.],
+               [13., 15.]], dtype=float32)
     """
 
     rank, pool = 2, staticmethod(max_pool)
 
 
 class MaxPool3D(_Pool):
-    """The largest element of each window of depth, height and width; see `MaxPool2D`."""
+    """The largest element of each window of depth, height and width.
+
+    Calling it takes `x` [batch, depth, height, width, features] and gives
+    [batch, new depth, new height, new width, features].
+    Args and Raises: see `MaxPool2D`, for three spatial axes.
+
+    Example:
+        >>> gc.nn.MaxPool3D(2)(gc.ones((1, 8, 8, 8, 3))).shape
+        (1, 4, 4, 4, 3)
+    """
 
     rank, pool = 3, staticmethod(max_pool)
 
 
 class AveragePool1D(_Pool):
-    """The mean of each window of one axis; see `MaxPool2D`."""
+    """The mean of each window of one axis.
+
+    Padding does not count: a window at the border is the mean of the elements inside `x`.
+
+    Calling it takes `x` [batch, width, features], floating, and gives [batch, new width,
+    features].
+    Args and Raises: see `MaxPool2D`, for one spatial axis.
+
+    Example:
+        >>> run(gc.nn.AveragePool1D()([[[1.0], [4.0], [2.0], [3.0]]]))[0, :, 0]
+        Array([2.5, 2.5], dtype=float32)
+    """
 
     rank, pool = 1, staticmethod(avg_pool)
 
 
 class AveragePool2D(_Pool):
-    """The mean of each window of height and width; see `MaxPool2D`."""
+    """The mean of each window of height and width.
+
+    Padding does not count: a window at the border is the mean of the elements inside `x`.
+
+    Calling it takes `x` [batch, height, width, features], floating, and gives
+    [batch, new height, new width, features].
+    Args and Raises: see `MaxPool2D`.
+
+    Example:
+        >>> image = np.arange(16.0, dtype="float32").reshape(1, 4, 4, 1)
+        >>> run(gc.nn.AveragePool2D()(image))[0, :, :, 0]
+        Array([[ 2.5,  4.5],
+               [10.5, 12.5]], dtype=float32)
+    """
 
     rank, pool = 2, staticmethod(avg_pool)
 
 
 class AveragePool3D(_Pool):
-    """The mean of each window of depth, height and width; see `MaxPool2D`."""
+    """The mean of each window of depth, height and width.
+
+    Padding does not count: a window at the border is the mean of the elements inside `x`.
+
+    Calling it takes `x` [batch, depth, height, width, features], floating, and gives
+    [batch, new depth, new height, new width, features].
+    Args and Raises: see `MaxPool2D`, for three spatial axes.
+
+    Example:
+        >>> gc.nn.AveragePool3D(2, strides=1)(gc.ones((1, 8, 8, 8, 3))).shape
+        (1, 7, 7, 7, 3)
+    """
 
     rank, pool = 3, staticmethod(avg_pool)
 
@@ -115,7 +174,7 @@ class _GlobalPool(Layer):
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
 
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             x = convert(x)
             check_rank(self, x, range(3, 100), "[batch, ..., features] (rank 3 or more)")
@@ -125,8 +184,15 @@ class _GlobalPool(Layer):
 class GlobalMaxPool(_GlobalPool):
     """The largest element of each feature: [batch, ..., features] to [batch, features].
 
+    Args:
+        name: see `Layer`.
+
     Raises:
         ShapeError: the input has no spatial axes.
+
+    Example:
+        >>> run(gc.nn.GlobalMaxPool()([[[1.0, 8.0], [5.0, 2.0]]]))
+        Array([[5., 8.]], dtype=float32)
     """
 
     reduce = staticmethod(reduce_max)
@@ -135,8 +201,15 @@ class GlobalMaxPool(_GlobalPool):
 class GlobalAveragePool(_GlobalPool):
     """The mean of each feature: [batch, ..., features] to [batch, features].
 
+    Args:
+        name: see `Layer`.
+
     Raises:
         ShapeError: the input has no spatial axes.
+
+    Example:
+        >>> run(gc.nn.GlobalAveragePool()([[[1.0, 8.0], [5.0, 2.0]]]))
+        Array([[3., 5.]], dtype=float32)
     """
 
     reduce = staticmethod(reduce_mean)

@@ -32,23 +32,27 @@ def sinusoidal_encoding(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """Sines and cosines of the positions, by turns, of wavelengths from 2 pi to 2 pi `base`.
+    """Sines and cosines of the positions, alternating, with wavelengths from 2 pi to 2 pi `base`.
 
     Args:
         positions: [...], numbers.
-        features: how many; even.
-        base: how much longer the longest wave is than the shortest.
-        dtype: of the result; narrow ones are calculated in float32.
+        features: the number of features; even.
+        base: the ratio of the longest wavelength to the shortest.
+        dtype: of the result. Narrow dtypes are calculated in float32.
         name: of the node.
 
     Returns:
-        [..., features]: sin(position / base ** (2 i / features)) at 2 i, and its cosine at
-        2 i + 1.
+        [..., features]: sin(position / base ** (2 i / features)) at 2 i, and its cosine at 2 i + 1.
 
     Raises:
         AttributeValueError: `features` is not even and positive.
 
     Source: Vaswani et al., "Attention is all you need", 2017.
+
+    Example:
+        >>> run(gc.nn.sinusoidal_encoding([0, 1], 2))
+        Array([[0.    , 1.    ],
+               [0.8415, 0.5403]], dtype=float32)
     """
     wanted = as_dtype(dtype)
     angles = _angles("sinusoidal_encoding", positions, features, base, wide(wanted))
@@ -64,25 +68,31 @@ def rotary_encoding(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """Turns pairs of features by angles that grow with the position.
+    """Rotates pairs of features by angles that grow with the position.
 
-    So that the product of a query and a key depends on how far apart they are, not on where.
-    Feature i makes a pair with feature i + depth / 2.
+    The product of a rotated query and a rotated key then depends on the distance between them, not
+    on their positions. Feature i forms a pair with feature i + depth / 2.
 
     Args:
         x: [batch, time, heads, depth], floating; queries or keys.
         positions: [time] or [batch, time], numbers; by default 0, 1, ...
-        base: how much longer the longest wave is than the shortest.
+        base: the ratio of the longest wavelength to the shortest.
         name: of the node.
 
     Returns:
-        The shape and dtype of `x`; narrow dtypes are calculated in float32.
+        The shape and dtype of `x`. Narrow dtypes are calculated in float32.
 
     Raises:
         ShapeError: `x` is not of rank 4.
         AttributeValueError: the depth is not even.
 
     Source: Su et al., "RoFormer: enhanced transformer with rotary position embedding", 2021.
+
+    Example:
+        >>> x = [[[[1.0, 0.0]], [[1.0, 0.0]]]]
+        >>> run(gc.nn.rotary_encoding(x))[0, :, 0]  # cos and sin of 0 and of 1
+        Array([[1.    , 0.    ],
+               [0.5403, 0.8415]], dtype=float32)
     """
     x = convert(x)
     if x.type.rank != 4:
@@ -108,18 +118,23 @@ def _angles(op: str, positions: Any, features: Any, base: float, dtype: DType) -
 
 
 class SinusoidalEncoding(Layer):
-    """Adds `sinusoidal_encoding` of their positions to the steps of sequences.
+    """Adds the `sinusoidal_encoding` of its position to each step of a sequence.
 
     Args:
-        base: how much longer the longest wave is than the shortest.
+        base: the ratio of the longest wavelength to the shortest.
         name: see `Layer`.
 
-    Calling it takes `x` [batch, time, features] and the position of its first step, a number or
-    an integer scalar; it gives the shape and dtype of `x`.
+    Calling it takes `x` [batch, time, features] and `start`, the position of the first step (a
+    number or an integer scalar; 0 by default). It gives the shape and dtype of `x`.
 
     Raises:
         ShapeError: `x` is not of rank 3.
         AttributeValueError: the number of features is not even.
+
+    Example:
+        >>> run(gc.nn.SinusoidalEncoding()(gc.zeros((1, 2, 2))))  # sin and cos of 0 and of 1
+        Array([[[0.    , 1.    ],
+                [0.8415, 0.5403]]], dtype=float32)
     """
 
     def __init__(self, base: float = 10000.0, name: str | None = None) -> None:

@@ -46,6 +46,10 @@ class Reshape(Layer):
     Raises:
         AttributeValueError: a size is no size, or two are -1.
         ShapeError: the input has no axes, or another number of elements.
+
+    Example:
+        >>> gc.nn.Reshape((2, -1))(gc.ones((4, 6))).shape
+        (4, 2, 3)
     """
 
     def __init__(self, shape: ShapeLike, name: str | None = None) -> None:
@@ -92,7 +96,7 @@ class _UpSampling(_OfSpace):
             )
         self.method = method
 
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             y = self._taken(x)
             if self.method == "nearest":  # of sizes that need not be known
@@ -104,7 +108,15 @@ class _UpSampling(_OfSpace):
 
 
 class UpSampling1D(_UpSampling):
-    """Each step of a sequence several times; see `UpSampling2D`."""
+    """Makes sequences longer by a whole factor.
+
+    Calling it takes `x` [batch, width, features] and gives [batch, width * size, features].
+    Args and Raises: see `UpSampling2D`, for one spatial axis.
+
+    Example:
+        >>> run(gc.nn.UpSampling1D()([[[1.0], [2.0]]]))[0, :, 0]
+        Array([1., 1., 2., 2.], dtype=float32)
+    """
 
     rank = 1
 
@@ -124,31 +136,63 @@ class UpSampling2D(_UpSampling):
     Raises:
         AttributeValueError: an option has a value it cannot have.
         ShapeError: `x` is not of rank 4, or its sizes are not known where they must be.
+
+    Example:
+        >>> run(gc.nn.UpSampling2D((1, 2))([[[[1.0], [2.0]], [[3.0], [4.0]]]]))[0, :, :, 0]
+        Array([[1., 1., 2., 2.],
+               [3., 3., 4., 4.]], dtype=float32)
     """
 
     rank = 2
 
 
 class UpSampling3D(_UpSampling):
-    """Makes volumes larger by whole factors; see `UpSampling2D`."""
+    """Makes volumes larger by whole factors.
+
+    Calling it takes `x` [batch, depth, height, width, features] and gives
+    [batch, depth * size, height * size, width * size, features].
+    Args and Raises: see `UpSampling2D`, for three spatial axes.
+
+    Example:
+        >>> gc.nn.UpSampling3D(2)(gc.ones((1, 2, 3, 4, 5))).shape
+        (1, 4, 6, 8, 5)
+    """
 
     rank = 3
 
 
 class _Sides(_OfSpace):
-    def __init__(self, amount: Any = 1, name: str | None = None) -> None:
+    def __init__(
+        self, amount: int | Sequence[int | Sequence[int]] = 1, name: str | None = None
+    ) -> None:
         super().__init__(name)
         self.amount = _sides(type(self).__name__, amount, self.rank)
 
 
 class _ZeroPadding(_Sides):
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             return pad(self._taken(x), ((0, 0), *self.amount, (0, 0)))
 
 
 class ZeroPadding1D(_ZeroPadding):
-    """Zeros before and after sequences; see `ZeroPadding2D`."""
+    """Zeros before and after sequences.
+
+    Args:
+        amount: how many steps at each end: one int for both ends, or (before, after).
+        name: see `Layer`.
+
+    Calling it takes `x` [batch, width, features] and gives [batch, before + width + after,
+    features].
+
+    Raises:
+        AttributeValueError: an amount of another form.
+        ShapeError: `x` is not of rank 3.
+
+    Example:
+        >>> run(gc.nn.ZeroPadding1D((2, 0))([[[1.0], [2.0]]]))[0, :, 0]
+        Array([0., 0., 1., 2.], dtype=float32)
+    """
 
     rank = 1
 
@@ -161,24 +205,46 @@ class ZeroPadding2D(_ZeroPadding):
             one for the columns, or ((top, bottom), (left, right)).
         name: see `Layer`.
 
-    Calling it takes `x` [batch, height, width, features].
+    Calling it takes `x` [batch, height, width, features] and gives
+    [batch, top + height + bottom, left + width + right, features].
 
     Raises:
         AttributeValueError: an amount of another form.
         ShapeError: `x` is not of rank 4.
+
+    Example:
+        >>> run(gc.nn.ZeroPadding2D((0, 1))([[[[1.0], [2.0]]]]))[0, :, :, 0]
+        Array([[0., 1., 2., 0.]], dtype=float32)
     """
 
     rank = 2
 
 
 class ZeroPadding3D(_ZeroPadding):
-    """Zeros around volumes; see `ZeroPadding2D`."""
+    """Zeros around volumes.
+
+    Args:
+        amount: how many elements at each side: one int for all sides, or for each of depth, height
+            and width an int or a pair (before, after).
+        name: see `Layer`.
+
+    Calling it takes `x` [batch, depth, height, width, features] and gives the same with larger
+    spatial sizes.
+
+    Raises:
+        AttributeValueError: an amount of another form.
+        ShapeError: `x` is not of rank 5.
+
+    Example:
+        >>> gc.nn.ZeroPadding3D(((0, 1), 2, 0))(gc.ones((1, 4, 4, 4, 3))).shape
+        (1, 5, 8, 4, 3)
+    """
 
     rank = 3
 
 
 class _Cropping(_Sides):
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             whole = self._taken(x)
             for size, (low, high) in zip(whole.type.shape[1:-1], self.amount, strict=True):
@@ -190,7 +256,23 @@ class _Cropping(_Sides):
 
 
 class Cropping1D(_Cropping):
-    """Sequences without their first and last steps; see `Cropping2D`."""
+    """Sequences without their first and last steps.
+
+    Args:
+        amount: how many steps to leave out at each end: as in `ZeroPadding1D`.
+        name: see `Layer`.
+
+    Calling it takes `x` [batch, width, features] and gives
+    [batch, width - before - after, features].
+
+    Raises:
+        AttributeValueError: an amount of another form.
+        ShapeError: `x` is not of rank 3, or nothing is left of it.
+
+    Example:
+        >>> run(gc.nn.Cropping1D((1, 0))([[[1.0], [2.0], [3.0]]]))[0, :, 0]
+        Array([2., 3.], dtype=float32)
+    """
 
     rank = 1
 
@@ -202,18 +284,39 @@ class Cropping2D(_Cropping):
         amount: how many rows and columns to leave out at each side: as in `ZeroPadding2D`.
         name: see `Layer`.
 
-    Calling it takes `x` [batch, height, width, features].
+    Calling it takes `x` [batch, height, width, features] and gives
+    [batch, height - top - bottom, width - left - right, features].
 
     Raises:
         AttributeValueError: an amount of another form.
         ShapeError: `x` is not of rank 4, or nothing is left of it.
+
+    Example:
+        >>> gc.nn.Cropping2D(((2, 2), (0, 4)))(gc.ones((1, 8, 8, 3))).shape
+        (1, 4, 4, 3)
     """
 
     rank = 2
 
 
 class Cropping3D(_Cropping):
-    """The inner part of volumes; see `Cropping2D`."""
+    """The inner part of volumes.
+
+    Args:
+        amount: how many elements to leave out at each side: as in `ZeroPadding3D`.
+        name: see `Layer`.
+
+    Calling it takes `x` [batch, depth, height, width, features] and gives the same with smaller
+    spatial sizes.
+
+    Raises:
+        AttributeValueError: an amount of another form.
+        ShapeError: `x` is not of rank 5, or nothing is left of it.
+
+    Example:
+        >>> gc.nn.Cropping3D(1)(gc.ones((1, 4, 5, 6, 3))).shape
+        (1, 2, 3, 4, 3)
+    """
 
     rank = 3
 

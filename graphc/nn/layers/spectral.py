@@ -49,6 +49,12 @@ class SpectralNorm(Layer):
         AttributeValueError: no layer or one without a kernel, `iterations` is not positive, or
             `training` is not a bool.
         GraphError: the layer has been called without the wrapper.
+
+    Example:
+        >>> kernel = np.array([[4.0, 0.0], [0.0, 1.0]], "float32")
+        >>> dense = gc.nn.SpectralNorm(gc.nn.Dense(2, kernel_initializer=kernel), iterations=20)
+        >>> run(dense([[1.0, 1.0]], training=True))
+        Array([[1.  , 0.25]], dtype=float32)
     """
 
     def __init__(self, layer: Layer, iterations: int = 1, name: str | None = None) -> None:
@@ -96,7 +102,7 @@ class SpectralNorm(Layer):
             columns = whole.type.sizes[-1]
             matrix = reshape(whole, (-1, columns))
             fixed = stop_gradient(matrix)  # the vectors count as constants
-            state = self.variable("vector", Normal(stddev=1.0), (columns,), trainable=False)
+            state: Any = self.variable("vector", Normal(stddev=1.0), (columns,), trainable=False)
             before = state.read()
             right: Tensor = l2_normalize(before)
             if self._training is not False:

@@ -19,22 +19,30 @@ __all__ = ["Flatten", "Sequential", "TimeDistributed"]
 
 
 class Sequential(Layer):
-    """Layers one after the other.
+    """Calls layers one after the other, each on the result of the layer before.
 
     Args:
-        layers: layers, or functions of a tensor such as `gc.nn.relu`. A layer that stands
-            twice shares its variables.
+        layers: layers, or functions of a tensor such as `gc.nn.relu`. A layer that occurs twice
+            shares its variables.
         name: of the scope around the layers' own.
 
-    Calling it takes `x`, and `training` and `lengths` for the layers that take them.
+    Calling it takes `x`, and `training` and `lengths` for the layers that take them. It gives the
+    result of the last layer.
 
     Raises:
-        AttributeValueError: something that cannot be called; or `training` is missing.
+        AttributeValueError: an item cannot be called, or `training` is missing.
+
+    Example:
+        >>> model = gc.nn.Sequential([gc.nn.Flatten(), gc.nn.Dense(16), gc.nn.relu, gc.nn.Dense(2)])
+        >>> model(gc.ones((32, 28, 28))).shape
+        (32, 2)
     """
 
-    def __init__(self, layers: Sequence[Any], name: str | None = None) -> None:
+    def __init__(
+        self, layers: Sequence[Layer | Callable[..., Tensor]], name: str | None = None
+    ) -> None:
         super().__init__(name)
-        self.layers = list(layers)
+        self.layers: list[Any] = list(layers)
         for position, layer in enumerate(self.layers):
             if not callable(layer) or isinstance(layer, type):
                 refuse(
@@ -69,8 +77,15 @@ def parameters_of(layer: Callable[..., Any]) -> Collection[str]:
 class Flatten(Layer):
     """All axes but the first as one: [batch, ...] to [batch, features].
 
+    Args:
+        name: see `Layer`.
+
     Raises:
         ShapeError: the input has no axes.
+
+    Example:
+        >>> gc.nn.Flatten()(gc.ones((32, 28, 28))).shape
+        (32, 784)
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -101,9 +116,14 @@ class TimeDistributed(Layer):
     Raises:
         AttributeValueError: something that cannot be called; or `training` is missing.
         ShapeError: `x` has fewer than two axes, or the layer's result has no batch.
+
+    Example:
+        >>> frames = gc.ones((2, 5, 8, 8, 3))
+        >>> gc.nn.TimeDistributed(gc.nn.Conv2D(4, 3))(frames).shape
+        (2, 5, 6, 6, 4)
     """
 
-    def __init__(self, layer: Any, name: str | None = None) -> None:
+    def __init__(self, layer: Layer | Callable[..., TensorLike], name: str | None = None) -> None:
         super().__init__(name)
         if not callable(layer) or isinstance(layer, type):
             refuse(
@@ -111,7 +131,7 @@ class TimeDistributed(Layer):
                 error=AttributeValueError,
                 hint=f"make one: {layer.__name__}(...)" if isinstance(layer, type) else None,
             )
-        self.layer = layer
+        self.layer: Any = layer
 
     def __call__(self, x: TensorLike, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):

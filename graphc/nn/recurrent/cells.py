@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar, TypeAlias
 
 from graphc.build.initializer_names import AnyInitializer, as_initializer
 from graphc.build.initializers import ForgetGateOnes, GlorotUniform, Orthogonal, Zeros
@@ -18,37 +18,45 @@ from graphc.ops.core.emit import convert
 from graphc.ops.elementwise.arithmetic import add
 from graphc.ops.elementwise.transcendental import sigmoid, tanh
 from graphc.ops.matrices.matrix_product import matmul
-from graphc.typing import DTypeLike, TensorLike
+from graphc.typing import DTypeLike, TensorLike, TensorTree
 
 __all__ = ["Cell", "GRUCell", "LSTMCell", "SimpleRNNCell"]
 
-State = Any
+State: TypeAlias = TensorTree
 """A tensor [batch, units], or a tuple of them where a cell keeps several."""
 
 
 class Cell(Layer):
-    """Base of the cells, and of users' own.
+    """Base of the cells, and of users' own: one step in time.
 
-    A step is cut in two: `project` is what does not depend on the state, and is done for all
-    steps of a sequence at once; `step` does the rest. The output is the first part of the new
-    state. A subclass says of how many tensors its state is (`parts`) and how many times
-    `units` columns its kernel has (`gates`), and writes `step`.
+    A step has two parts. `project` computes what does not depend on the state; it runs once for all
+    steps of a sequence. `step` computes the rest. The output is the first tensor of the new state.
+    A subclass sets the number of tensors in its state (`parts`) and the number of times that its
+    kernel has `units` columns (`gates`), and defines `step`.
 
     Variables: `kernel` [features, gates * units], `recurrent_kernel` [units, gates * units] and
     `bias` [gates * units].
 
     Args:
-        units: the size of the output and of each part of the state.
+        units: the size of the output and of each tensor of the state.
         kernel_initializer, recurrent_initializer, bias_initializer: as for `Dense`.
         name, dtype: see `Layer`.
 
     Calling it takes `x` [batch, features] and a state, and gives (`y` [batch, units], the new
-    state).
+    state). The state is a tensor [batch, units], or a tuple of `parts` such tensors.
 
     Raises:
-        AttributeValueError: `units` is not positive, or parts of the state are missing.
-        ShapeError: a number of features that is not known or has changed, or a state of
-            another shape.
+        AttributeValueError: `units` is not positive, or tensors of the state are missing.
+        ShapeError: the number of features is not known or has changed, or the state has another
+            shape.
+
+    Example:
+        >>> class Sum(gc.nn.Cell):
+        ...     def step(self, projected, state):
+        ...         return projected + state
+        >>> sums = gc.nn.RNN(Sum(1, kernel_initializer="ones"))
+        >>> run(sums([[[1.0], [2.0], [3.0]]]))[0, :, 0]
+        Array([1., 3., 6.], dtype=float32)
     """
 
     parts: ClassVar[int] = 1
@@ -142,13 +150,23 @@ class Cell(Layer):
 
 
 class SimpleRNNCell(Cell):
-    """`h = activation(x @ kernel + h @ recurrent_kernel + bias)`.
+    """One step: `h = activation(x @ kernel + h @ recurrent_kernel + bias)`.
 
-    Elman, "Finding structure in time", 1990.
+    The state is the tensor `h` [batch, units].
 
     Args:
         activation: a function of a tensor, or its name; None for none.
         units, kernel_initializer, ..., dtype: see `Cell`.
+
+    Calling it, Raises: see `Cell`.
+
+    Source: Elman, "Finding structure in time", 1990.
+
+    Example:
+        >>> cell = gc.nn.SimpleRNNCell(1, None, "ones", "ones")
+        >>> y, state = cell([[2.0]], gc.constant([[3.0]]))
+        >>> run(y)
+        Array([[5.]], dtype=float32)
     """
 
     def __init__(
@@ -176,11 +194,20 @@ class GRUCell(Cell):
     """Gated recurrent unit: `h = (1 - z) * n + z * h` with gates `r` and `z` in [0, 1].
 
     `r, z = sigmoid(x W + h U + b)` and `n = tanh(x W + b + r * (h U + recurrent_bias))`: the
-    variant that resets after the product, as in cuDNN. The columns of the variables are
-    `r`, `z`, `n`. Cho et al., "Learning phrase representations using RNN encoder-decoder",
-    2014.
+    variant that resets after the product, as in cuDNN. The columns of the variables are `r`, `z`,
+    `n`. The state is the tensor `h` [batch, units].
 
-    Variables: those of `Cell`, and `recurrent_bias` [units]. Args: see `Cell`.
+    Variables: those of `Cell`, and `recurrent_bias` [units].
+
+    Args, calling it, Raises: see `Cell`.
+
+    Source: Cho et al., "Learning phrase representations using RNN encoder-decoder", 2014.
+
+    Example:
+        >>> cell = gc.nn.GRUCell(4)
+        >>> y, state = cell(gc.ones((2, 3)), cell.initial_state(2))
+        >>> y.shape, state.shape
+        ((2, 4), (2, 4))
     """
 
     gates = 3
@@ -198,11 +225,19 @@ class GRUCell(Cell):
 class LSTMCell(Cell):
     """Long short-term memory: `c = f * c + i * g; h = o * tanh(c)`.
 
-    `i, f, o` are sigmoids and `g` is the tanh of `x W + h U + b`; the columns of the variables
-    are `i`, `f`, `g`, `o`. The state is the tuple (h, c), the output is `h`. Hochreiter and
-    Schmidhuber, "Long short-term memory", 1997; Gers et al., "Learning to forget", 2000.
+    `i, f, o` are sigmoids and `g` is the tanh of `x W + h U + b`; the columns of the variables are
+    `i`, `f`, `g`, `o`. The state is the tuple (h, c), each [batch, units]; the output is `h`.
 
-    Args: see `Cell`. The bias of the forget gate starts as ones by default.
+    Args, calling it, Raises: see `Cell`. The bias of the forget gate starts as ones by default.
+
+    Source: Hochreiter and Schmidhuber, "Long short-term memory", 1997; Gers et al., "Learning to
+    forget", 2000.
+
+    Example:
+        >>> cell = gc.nn.LSTMCell(4)
+        >>> y, (h, c) = cell(gc.ones((2, 3)), cell.initial_state(2))
+        >>> y.shape, c.shape
+        ((2, 4), (2, 4))
     """
 
     parts = 2

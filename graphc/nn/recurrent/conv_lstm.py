@@ -19,6 +19,7 @@ from graphc.ops.core.checks import refuse, same_shape
 from graphc.ops.core.emit import convert
 from graphc.ops.nn.conv import conv1d, conv2d, conv3d
 from graphc.ops.nn.windows import explicit_padding, per_axis
+from graphc.typing import DTypeLike, Padding, TensorLike
 
 __all__ = [
     "ConvLSTM1D",
@@ -40,12 +41,12 @@ class _ConvLSTMCell(LSTMCell):
         filters: int,
         kernel_size: int | tuple[int, ...],
         strides: int | tuple[int, ...] = 1,
-        padding: Any = "valid",
+        padding: Padding = "valid",
         kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
         recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
         bias_initializer: AnyInitializer = ForgetGateOnes(),  # noqa: B008
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         kind = type(self).__name__
         positive(kind, "filters", filters)
@@ -55,7 +56,9 @@ class _ConvLSTMCell(LSTMCell):
         self.strides = per_axis(kind, "strides", strides, self.space)
         self.padding = padding
 
-    def initial_state(self, batch: Dim, dtype: Any = None, space: tuple[Dim, ...] = ()) -> State:
+    def initial_state(
+        self, batch: Dim, dtype: DTypeLike | None = None, space: tuple[Dim, ...] = ()
+    ) -> State:
         """Zeros for `batch` sequences, by default in the dtype of the variables.
 
         Args:
@@ -80,7 +83,7 @@ class _ConvLSTMCell(LSTMCell):
         shape = projected.shape
         return self.initial_state(shape[0], projected.dtype, tuple(shape[2:-1]))
 
-    def project(self, x: Any) -> Tensor:
+    def project(self, x: TensorLike) -> Tensor:
         """`conv(x, kernel) + bias`: of images [batch, ...] or of sequences [batch, time, ...]."""
         with self.scope(x):
             x = convert(x)
@@ -116,7 +119,21 @@ class _ConvLSTMCell(LSTMCell):
 
 
 class ConvLSTM1DCell(_ConvLSTMCell):
-    """One step of a `ConvLSTM1D`; see `ConvLSTM2DCell`, for one spatial axis."""
+    """An `LSTMCell` whose products are convolutions over one axis: one step of a `ConvLSTM1D`.
+
+    Variables: `kernel` [width, features, 4 * filters], `recurrent_kernel`
+    [width, filters, 4 * filters] and `bias` [4 * filters].
+
+    Calling it takes `x` [batch, width, features] and a state, a tuple (h, c) of
+    [batch, new width, filters], and gives (h, the new state).
+    Args and Raises: see `ConvLSTM2DCell`, for one spatial axis.
+
+    Example:
+        >>> cell = gc.nn.ConvLSTM1DCell(4, 3)
+        >>> y, state = cell(gc.ones((2, 8, 3)), cell.initial_state(2, space=(6,)))
+        >>> y.shape
+        (2, 6, 4)
+    """
 
     space = 1
 
@@ -146,13 +163,33 @@ class ConvLSTM2DCell(_ConvLSTMCell):
         AttributeValueError: an option has a value it cannot have, or parts of the state are
             missing.
         ShapeError: `x` or the state is of another rank or size.
+
+    Example:
+        >>> cell = gc.nn.ConvLSTM2DCell(4, 3, padding="same")
+        >>> y, (h, c) = cell(gc.ones((2, 8, 8, 3)), cell.initial_state(2, space=(8, 8)))
+        >>> y.shape, c.shape
+        ((2, 8, 8, 4), (2, 8, 8, 4))
     """
 
     space = 2
 
 
 class ConvLSTM3DCell(_ConvLSTMCell):
-    """One step of a `ConvLSTM3D`; see `ConvLSTM2DCell`, for three spatial axes."""
+    """An `LSTMCell` whose products are convolutions over three axes: one step of a `ConvLSTM3D`.
+
+    Variables: `kernel` [depth, height, width, features, 4 * filters], `recurrent_kernel`
+    [depth, height, width, filters, 4 * filters] and `bias` [4 * filters].
+
+    Calling it takes `x` [batch, depth, height, width, features] and a state, a tuple (h, c) of
+    [batch, new depth, new height, new width, filters], and gives (h, the new state).
+    Args and Raises: see `ConvLSTM2DCell`, for three spatial axes.
+
+    Example:
+        >>> cell = gc.nn.ConvLSTM3DCell(4, 2)
+        >>> y, state = cell(gc.ones((2, 5, 5, 5, 3)), cell.initial_state(2, space=(4, 4, 4)))
+        >>> y.shape
+        (2, 4, 4, 4, 4)
+    """
 
     space = 3
 
@@ -167,27 +204,40 @@ class _ConvLSTM(RNN):
         filters: int,
         kernel_size: int | tuple[int, ...],
         strides: int | tuple[int, ...] = 1,
-        padding: Any = "valid",
+        padding: Padding = "valid",
         reverse: bool = False,
         return_sequences: bool = True,
         kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
         recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
         bias_initializer: AnyInitializer = ForgetGateOnes(),  # noqa: B008
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         window = (filters, kernel_size, strides, padding)
         initializers = (kernel_initializer, recurrent_initializer, bias_initializer)
         cell = self.kind(*window, *initializers, name="cell", dtype=dtype)
         super().__init__(cell, reverse, return_sequences, name)
 
-    def initial_state(self, batch: Dim, dtype: Any = None, space: tuple[Dim, ...] = ()) -> State:
+    def initial_state(
+        self, batch: Dim, dtype: DTypeLike | None = None, space: tuple[Dim, ...] = ()
+    ) -> State:
         cell: Any = self.cell
         return cell.initial_state(batch, dtype, space)
 
 
 class ConvLSTM1D(_ConvLSTM):
-    """Sequences of signals; see `ConvLSTM2D`, for one spatial axis."""
+    """An `RNN` of a `ConvLSTM1DCell`, for sequences of signals; its state is (h, c).
+
+    Variables: `cell/kernel`, `cell/recurrent_kernel` and `cell/bias`.
+
+    Calling it takes `x` [batch, time, width, features] and gives [batch, time, new width,
+    filters], or [batch, new width, filters] with `return_sequences=False`.
+    Args and Raises: see `ConvLSTM2D`, for one spatial axis.
+
+    Example:
+        >>> gc.nn.ConvLSTM1D(4, 3)(gc.ones((2, 5, 8, 3))).shape
+        (2, 5, 6, 4)
+    """
 
     kind = ConvLSTM1DCell
 
@@ -208,12 +258,29 @@ class ConvLSTM2D(_ConvLSTM):
 
     Raises:
         AttributeValueError, ShapeError: as `ConvLSTM2DCell` and `RNN`.
+
+    Example:
+        >>> lstm = gc.nn.ConvLSTM2D(4, 3, padding="same", return_sequences=False)
+        >>> lstm(gc.ones((2, 5, 8, 8, 3))).shape
+        (2, 8, 8, 4)
     """
 
     kind = ConvLSTM2DCell
 
 
 class ConvLSTM3D(_ConvLSTM):
-    """Sequences of volumes; see `ConvLSTM2D`, for three spatial axes."""
+    """An `RNN` of a `ConvLSTM3DCell`, for sequences of volumes; its state is (h, c).
+
+    Variables: `cell/kernel`, `cell/recurrent_kernel` and `cell/bias`.
+
+    Calling it takes `x` [batch, time, depth, height, width, features] and gives
+    [batch, time, new depth, new height, new width, filters], or the same without the axis of time
+    with `return_sequences=False`.
+    Args and Raises: see `ConvLSTM2D`, for three spatial axes.
+
+    Example:
+        >>> gc.nn.ConvLSTM3D(4, 3)(gc.ones((2, 5, 6, 6, 6, 3))).shape
+        (2, 5, 4, 4, 4, 4)
+    """
 
     kind = ConvLSTM3DCell

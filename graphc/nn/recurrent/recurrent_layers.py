@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 
@@ -29,10 +29,14 @@ __all__ = ["GRU", "LSTM", "RNN", "Recurrent", "SimpleRNN"]
 class Recurrent(Layer):
     """Base of the layers that run along the time axis and have a state.
 
-    Calling one takes `x` [batch, time, features] and gives the outputs [batch, time, units];
-    or only the last of each sequence, [batch, units], where it was made with
-    `return_sequences=False`. `with_state` gives the last state too, from which the next call
-    can go on.
+    Calling one takes `x` [batch, time, features] and gives the outputs [batch, time, units]; with
+    `return_sequences=False` only the last output of each sequence, [batch, units]. `with_state`
+    gives the last state too, from which the next call can continue.
+
+    Example:
+        >>> y, state = gc.nn.GRU(4).with_state(gc.ones((2, 5, 3)), lengths=[5, 2])
+        >>> y.shape, state.shape
+        ((2, 5, 4), (2, 4))
     """
 
     def __call__(
@@ -48,11 +52,14 @@ class Recurrent(Layer):
         Args:
             x: [batch, time, features].
             state: to start from; by default zeros.
-            lengths: [batch], integers: how many steps of each sequence count, from 0 to time. A
-                greater length counts as time, and a negative one as 0; both are errors in runs
-                with `CompileOptions(check_numerics=True)`. Finite numbers of `x` after these steps
-                have no effect: the outputs there are zero, the
-                state is that after the last step that counts.
+            lengths: [batch], integers from 0 to time: the number of valid steps of each sequence.
+                The outputs after these steps are zero, and the state is that after the last valid
+                step. The values of `x` there have no effect if they are finite. Lengths out of
+                range are clipped; in runs with `CompileOptions(check_numerics=True)` they are
+                errors.
+
+        Returns:
+            (outputs, state).
         """
         raise NotImplementedError
 
@@ -68,17 +75,22 @@ class RNN(Recurrent):
 
     Args:
         cell: `LSTMCell(...)` or another.
-        reverse: from the last step to the first; the outputs keep the places of their inputs.
-            With `lengths` each sequence starts at its own last step.
-        return_sequences: False to give only the output of the last step run.
+        reverse: run from the last step to the first. Each output keeps the position of its input.
+            With `lengths`, each sequence starts at its own last step.
+        return_sequences: False to give only the output of the step that runs last.
         name: see `Layer`.
 
     Calling it: see `Recurrent`.
 
     Raises:
-        AttributeValueError: no cell, or a state that is not the cell's.
+        AttributeValueError: `cell` is not a cell, or the state is not one of the cell's.
         ShapeError: `x` is not of rank 3, or `lengths` not of rank 1.
         DTypeError: `lengths` are not integers.
+
+    Example:
+        >>> sums = gc.nn.RNN(gc.nn.SimpleRNNCell(1, None, "ones", "ones"), reverse=True)
+        >>> run(sums([[[1.0], [2.0], [3.0]]]))[0, :, 0]
+        Array([6., 5., 3.], dtype=float32)
     """
 
     def __init__(
@@ -153,7 +165,7 @@ class _OfUnits(RNN):
         recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
         bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> None:
         initializers = (kernel_initializer, recurrent_initializer, bias_initializer)
         cell = self.kind(units, *initializers, name="cell", dtype=dtype)
@@ -161,7 +173,7 @@ class _OfUnits(RNN):
 
 
 class GRU(_OfUnits):
-    """An `RNN` of a `GRUCell`, which see for the calculation.
+    """An `RNN` of a `GRUCell`. Its state is one tensor [batch, units].
 
     Variables: `cell/kernel`, `cell/recurrent_kernel`, `cell/bias` and `cell/recurrent_bias`.
 
@@ -170,16 +182,31 @@ class GRU(_OfUnits):
         reverse, return_sequences: see `RNN`.
         kernel_initializer, recurrent_initializer, bias_initializer: see `Cell`.
         name, dtype: see `Layer`.
+
+    Calling it takes `x` [batch, time, features] and gives [batch, time, units], or [batch, units]
+    with `return_sequences=False`; see `Recurrent`.
+
+    Example:
+        >>> gc.nn.GRU(4)(gc.ones((2, 5, 3))).shape
+        (2, 5, 4)
     """
 
     kind = GRUCell
 
 
 class LSTM(_OfUnits):
-    """An `RNN` of an `LSTMCell`, which see for the calculation; its state is (h, c).
+    """An `RNN` of an `LSTMCell`. Its state is the tuple (h, c), each [batch, units].
 
-    Variables: `cell/kernel`, `cell/recurrent_kernel` and `cell/bias`. Args: see `GRU`; the bias
-    of the forget gate starts as ones.
+    Variables: `cell/kernel`, `cell/recurrent_kernel` and `cell/bias`.
+
+    Args: see `GRU`. The bias of the forget gate starts as ones.
+
+    Calling it takes `x` [batch, time, features] and gives [batch, time, units], or [batch, units]
+    with `return_sequences=False`; see `Recurrent`.
+
+    Example:
+        >>> gc.nn.LSTM(4, return_sequences=False)(gc.ones((2, 5, 3))).shape
+        (2, 4)
     """
 
     kind = LSTMCell
@@ -207,6 +234,14 @@ class SimpleRNN(RNN):
     Args:
         activation: a function of a tensor, or its name; None for none.
         units, reverse, ..., dtype: see `GRU`.
+
+    Calling it takes `x` [batch, time, features] and gives [batch, time, units], or [batch, units]
+    with `return_sequences=False`; see `Recurrent`.
+
+    Example:
+        >>> rnn = gc.nn.SimpleRNN(1, None, kernel_initializer="ones", recurrent_initializer="ones")
+        >>> run(rnn([[[1.0], [2.0], [3.0]]]))[0, :, 0]
+        Array([1., 3., 6.], dtype=float32)
     """
 
     def __init__(

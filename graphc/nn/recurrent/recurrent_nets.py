@@ -24,24 +24,29 @@ __all__ = ["Bidirectional", "StackedRNN"]
 
 
 class Bidirectional(Recurrent):
-    """A layer forward and one backward in time, their outputs side by side.
+    """A forward and a backward layer, whose outputs are concatenated along the last axis.
 
-    Schuster and Paliwal, "Bidirectional recurrent neural networks", 1997. The state is the
-    tuple of both layers' states.
+    The state is the tuple of both layers' states.
 
     Variables: those of the layers, as `forward/...` and `backward/...`.
 
     Args:
         forward: an `RNN` that has not been called, such as `gc.nn.LSTM(64)`.
-        backward: one that runs in reverse; by default one made like `forward`, with variables
-            of its own.
+        backward: one that runs in reverse; by default a copy of `forward` with its own variables.
         name: see `Layer`.
 
-    Calling it: see `Recurrent`; the outputs are of the size of both layers' together.
+    Calling it takes `x` [batch, time, features] and gives [batch, time, forward and backward
+    units]; see `Recurrent`.
 
     Raises:
-        AttributeValueError: no RNN, or one that runs the other way.
-        GraphError: `forward` has been called, and `backward` is left out.
+        AttributeValueError: an argument is not an `RNN`, or runs in the wrong direction.
+        GraphError: `forward` has been called, and `backward` is omitted.
+
+    Source: Schuster and Paliwal, "Bidirectional recurrent neural networks", 1997.
+
+    Example:
+        >>> gc.nn.Bidirectional(gc.nn.LSTM(8))(gc.ones((2, 5, 3))).shape
+        (2, 5, 16)
     """
 
     def __init__(self, forward: RNN, backward: RNN | None = None, name: str | None = None) -> None:
@@ -77,20 +82,26 @@ class Bidirectional(Recurrent):
 
 
 class StackedRNN(Recurrent):
-    """Recurrent layers, each on the outputs of the one before.
+    """Recurrent layers, each on the outputs of the layer before.
 
     The state is the tuple of the layers' states.
 
     Args:
-        layers: `RNN`s and `Bidirectional`s; all but the last give sequences.
-        dropout: in training, the rate of dropout on what passes from layer to layer.
+        layers: `RNN`s and `Bidirectional`s. All but the last must return sequences.
+        dropout: in training, the rate of dropout between the layers.
         name: see `Layer`.
 
-    Calling it takes `x` [batch, time, features], a state, `lengths` as in
-    `Recurrent.with_state`, and `training`, which must be given where there is dropout.
+    Calling it takes `x` [batch, time, features], a state, `lengths` as in `Recurrent.with_state`,
+    and `training`, which is required if there is dropout. It gives the outputs of the last layer.
 
     Raises:
-        AttributeValueError: no layers, something else among them, or a rate that is none.
+        AttributeValueError: there are no layers, an item is not a recurrent layer, or the rate is
+            out of range.
+
+    Example:
+        >>> stack = gc.nn.StackedRNN([gc.nn.LSTM(8), gc.nn.GRU(4, return_sequences=False)])
+        >>> stack(gc.ones((2, 5, 3))).shape
+        (2, 4)
     """
 
     def __init__(

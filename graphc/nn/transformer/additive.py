@@ -23,10 +23,7 @@ __all__ = ["AdditiveAttention"]
 
 
 class AdditiveAttention(Layer):
-    """Means of the steps of a sequence, weighed by `softmax(tanh(query W + step U + b) @ v)`.
-
-    Bahdanau, Cho and Bengio, "Neural machine translation by jointly learning to align and
-    translate", 2015.
+    """Means of the steps of a sequence, weighted by `softmax(tanh(query W + step U + b) @ v)`.
 
     Variables: `query/kernel` [features, units], `key/kernel` [source features, units], `key/bias`
     [units] and `score/kernel` [units, 1].
@@ -36,15 +33,29 @@ class AdditiveAttention(Layer):
         kernel_initializer: as for `Dense`.
         name, dtype: see `Layer`.
 
-    Calling it takes `x` [batch, steps, features], or [batch, features] for one step, such as the
-    state of a decoder; `source` [batch, time, source features]; and a `mask`, bool, that broadcasts
-    to [batch, steps, time] and is True where a step of the source may be seen: [batch, time] is
-    written mask[:, None, :]. It gives [batch, steps, source features], without the axis of steps if
-    `x` has none. A step that sees nothing gives zeros.
+    Calling it takes
+
+    - `x` [batch, steps, features], or [batch, features] for one step, such as the state of a
+      decoder;
+    - `source` [batch, time, source features];
+    - `mask`, a bool that broadcasts to [batch, steps, time], True where a step of the source may be
+      attended to. Write [batch, time] as mask[:, None, :].
+
+    It gives [batch, steps, source features], without the axis of steps if `x` has none. A step for
+    which the mask is False everywhere gives zeros.
 
     Raises:
         AttributeValueError: `units` is not positive.
         ShapeError: operands of other ranks.
+
+    Source: Bahdanau, Cho and Bengio, "Neural machine translation by jointly learning to align and
+    translate", 2015.
+
+    Example:
+        >>> attention = gc.nn.AdditiveAttention(16)
+        >>> state, source = gc.ones((2, 8)), gc.ones((2, 5, 12))
+        >>> attention(state, source).shape
+        (2, 12)
     """
 
     def __init__(

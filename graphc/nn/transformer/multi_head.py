@@ -29,11 +29,17 @@ _SEQUENCES = "[batch, time, features] (rank 3)"
 
 
 class AttentionCache(NamedTuple):
-    """The keys and values of the steps so far.
+    """The keys and values of the steps so far, for decoding step by step.
 
     Attributes:
-        key, value: [batch, room, key heads, head size]; behind `length` they hold nothing.
-        length: i32[], how many steps there are so far.
+        key, value: [batch, room, key heads, head size]; the entries from `length` on are unused.
+        length: int32 scalar, the number of steps so far.
+
+    Example:
+        >>> attention = gc.nn.MultiHeadAttention(32, heads=4, causal=True)
+        >>> cache = attention.empty_cache(batch=2, room=100)
+        >>> cache.key.shape, run(cache.length)
+        ((2, 100, 4, 8), Array(0, dtype=int32))
     """
 
     key: Tensor
@@ -42,37 +48,51 @@ class AttentionCache(NamedTuple):
 
 
 class MultiHeadAttention(Layer):
-    """Heads that each average the values of those steps whose keys are like their query.
+    """Attention: each head averages the values of the steps whose keys match its query.
 
     Variables: `query/kernel` [features, heads * head_size], `key/kernel` and `value/kernel`
     [source features, key_heads * head_size], `out/kernel` [heads * head_size, units], and
-    their `bias`es.
+    the `bias` of each.
 
     Args:
         units: the size of the last axis of the result.
-        heads: how many.
-        key_heads: how many heads keys and values have, each shared by `heads / key_heads` heads
-            that follow each other; by default `heads`.
+        heads: the number of heads.
+        key_heads: the number of heads of keys and values; by default `heads`. Each is shared by
+            `heads / key_heads` consecutive heads.
         head_size: of queries, keys and values; by default `units / heads`.
-        causal: each step sees itself and those before it only.
-        rotary: queries and keys are turned by their positions: see `rotary_encoding`.
+        causal: each step attends only to itself and to earlier steps.
+        rotary: queries and keys are rotated by their positions: see `rotary_encoding`.
         dropout: in training, the rate at which weights are set to zero.
         use_bias, kernel_initializer, bias_initializer: as for `Dense`.
         name, dtype: see `Layer`.
 
-    Calling it takes `x` [batch, time, features]; `source` [batch, steps, source features], whose
-    keys and values it takes, by default `x`; a `mask`, bool, that broadcasts to
-    [batch, heads, time, steps] and is True where a step may be seen (two axes are refused: write
-    [batch, steps] as mask[:, None, None, :], and [time, steps] as mask[None, None]); and
-    `training`, which must be given where there is dropout. It gives [batch, time, units].
+    Calling it takes
+
+    - `x` [batch, time, features];
+    - `source` [batch, steps, source features], from which keys and values are computed; by default
+      `x`;
+    - `mask`, a bool that broadcasts to [batch, heads, time, steps], True where a step may be
+      attended to. A mask of two axes is refused: write [batch, steps] as mask[:, None, None, :],
+      and [time, steps] as mask[None, None];
+    - `training`, which is required if there is dropout.
+
+    It gives [batch, time, units].
 
     Raises:
-        AttributeValueError: an option has a value it cannot have, or `training` is missing.
+        AttributeValueError: an option has an invalid value, or `training` is missing.
         ShapeError: `x` or `source` is not of rank 3, or the mask does not broadcast or has two
             axes.
 
     Source: Vaswani et al., "Attention is all you need", 2017; Ainslie et al., "GQA: training
     generalized multi-query transformer models", 2023.
+
+    Example:
+        >>> attention = gc.nn.MultiHeadAttention(32, heads=4, causal=True)
+        >>> attention(gc.ones((2, 10, 32))).shape
+        (2, 10, 32)
+        >>> y, cache = attention.with_cache(gc.ones((2, 1, 32)), attention.empty_cache(2, 100))
+        >>> y.shape, run(cache.length)
+        ((2, 1, 32), Array(1, dtype=int32))
     """
 
     def __init__(

@@ -20,31 +20,39 @@ __all__ = ["TransformerBlock"]
 
 
 class TransformerBlock(Layer):
-    """Attention, then a network of two layers for each step; with norms and residual sums.
+    """Attention, then a network of two layers for each step, with norms and residual connections.
 
-    With `norm_first` (Xiong et al., "On layer normalization in the transformer architecture",
-    2020): `x + attention(norm(x))`, and so for the network; else (Vaswani et al., "Attention is
-    all you need", 2017): `norm(x + attention(x))`.
+    With `norm_first`, attention gives `x + attention(norm(x))` (Xiong et al., 2020), otherwise
+    `norm(x + attention(x))` (Vaswani et al., 2017); the network likewise.
 
     Variables: those of the layers `attention`, `attention_norm`, `expand`, `contract` and
     `network_norm`.
 
     Args:
-        units: the number of features, of input and result.
+        units: the number of features of input and result.
         heads, key_heads, causal, rotary: see `MultiHeadAttention`.
         hidden: the size between the network's two layers; by default `4 * units`.
-        activation: between them: a function of a tensor, or its name.
-        dropout: in training, the rate on weights of attention, and on what is added to `x`.
-        norm_first: whether norms stand before the layers, or behind the sums.
-        norm: makes a layer that normalises, such as `gc.nn.LayerNorm`, from `name` and `dtype`.
+        activation: between the network's two layers: a function of a tensor, or its name.
+        dropout: in training, the rate of dropout on the weights of attention, and on the results
+            that are added to `x`.
+        norm_first: whether each norm is before its layer, or after the sum.
+        norm: makes a normalization layer, such as `gc.nn.LayerNorm`, from `name` and `dtype`.
         name, dtype: see `Layer`.
 
-    Calling it takes `x` [batch, time, units], a `mask` as for `MultiHeadAttention`, and
-    `training`, which must be given where there is dropout; it gives the shape of `x`.
+    Calling it takes `x` [batch, time, units], a `mask` as for `MultiHeadAttention`, and `training`,
+    which is required if there is dropout; it gives the shape of `x`.
 
     Raises:
-        AttributeValueError: an option has a value it cannot have, or `training` is missing.
-        ShapeError: `x` is not of rank 3, or has not `units` features.
+        AttributeValueError: an option has an invalid value, or `training` is missing.
+        ShapeError: `x` is not of rank 3, or does not have `units` features.
+
+    Source: Xiong et al., "On layer normalization in the transformer architecture", 2020; Vaswani et
+    al., "Attention is all you need", 2017.
+
+    Example:
+        >>> block = gc.nn.TransformerBlock(32, heads=4, causal=True, rotary=True)
+        >>> block(gc.ones((2, 10, 32))).shape
+        (2, 10, 32)
     """
 
     def __init__(

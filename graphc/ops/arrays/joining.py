@@ -159,7 +159,7 @@ def concatenate(
 concat = concatenate
 
 
-def several(op: str, tensors: Sequence[Any]) -> list[Tensor]:
+def several(op: str, tensors: Any) -> list[Tensor]:
     """A list of tensors, promoted to one dtype; `op` refuses anything else."""
     if isinstance(tensors, Operand) or not len(tensors):
         refuse(

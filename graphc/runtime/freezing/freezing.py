@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program
 from graphc.ir.source import current_source
+from graphc.ir.variable import Variable
 from graphc.ir.verify import verify
 from graphc.ops.core.emit import CONSTANT
 from graphc.passes.core.base import Pass
@@ -41,54 +42,58 @@ from graphc.runtime.freezing.freeze_capture import (
 from graphc.runtime.freezing.regraph import RANDOM_STATE, as_graph
 from graphc.runtime.session import Session
 from graphc.runtime.targets.prepare import evaluate
+from graphc.typing import Feeds
 
 Array = np.ndarray[Any, Any]
+Output: TypeAlias = Tensor | Variable | str
+"""What is fetched: a tensor, a variable, or the name of one."""
+
 LITERALS = 256  # bytes: numbers, and vectors of a few channels
 
 
 def freeze(
     session: Session,
-    inputs: Any,
-    outputs: Any,
+    inputs: Mapping[str, Tensor | str] | Sequence[Tensor | str],
+    outputs: Mapping[str, Output] | Sequence[Output] | Output,
     *,
-    given: Mapping[Any, Any] | None = None,
+    given: Feeds | None = None,
     literals: int = LITERALS,
 ) -> Graph:
-    """A new graph that computes `outputs` from `inputs` with the variables as they are now.
+    """A new graph that computes `outputs` from `inputs` with the current values of the variables.
 
-    What depends on variables and constants alone is computed here, once. What is left takes it as
-    variables that nothing assigns, so that programs stay small; only small values stand in the
-    program. Dropout is removed; branches that `given` decides are too. Batch normalisation uses
-    its moving averages, also where it was called with `training=True`, and goes into the kernel
-    and bias of the layer before it, where that is a convolution or a product and nothing else
-    uses what the layer gives. Results are the same but for rounding. Gradients through such a
-    layer keep the terms of a batch's own statistics: take gradients of the frozen graph instead.
+    Values that depend only on variables and constants are computed once, now. The new graph holds
+    them as variables that are never assigned, so that programs stay small; only small values become
+    constants. Dropout is removed, and so are branches that `given` decides. Batch normalization
+    uses its moving averages, also where it was called with `training=True`. It is folded into the
+    kernel and bias of the layer before it, if that layer is a convolution or a product whose result
+    nothing else uses. Results are equal up to rounding. Gradients among the outputs keep
+    the terms of the batch statistics: compute gradients in the frozen graph instead.
 
-    The graph is one as any other: a session runs it, `gc.save` writes it. Its collections
-    "inputs" and "outputs" hold its ends.
+    The result is an ordinary graph: a session runs it, `gc.save` writes it. Its collections
+    "inputs" and "outputs" contain the inputs and outputs.
 
     Args:
+        session: its graph is frozen, with the values of its variables.
         inputs: name -> tensor that is fed, or a list of tensors or names.
         outputs: name -> tensor or variable that is fetched; or a list of them, or a single one.
-            Without names they keep those they have.
-        given: tensor or name -> the value that it has from now on, such as `{training: False}`.
-        literals: values of up to so many bytes stand in the program. A large number makes
-            constants of all variables.
+            Without names they keep those of the graph.
+        given: tensor or name -> its fixed value, such as `{training: False}`.
+        literals: values of at most this many bytes become constants. A large number makes constants
+            of all variables.
 
     Raises:
-        FeedError, UnknownNameError: something else is needed to compute the outputs, or is no
-            value for `given`.
+        FeedError, UnknownNameError: the outputs need another feed, or a value in `given` does not
+            fit.
         FetchError: an output has no value, or assigns a variable.
-        StateError: the session is closed or broken.
+        StateError: the session is closed, or has lost its state.
 
-    >>> import graphc as gc
-    >>> with gc.Graph() as g:
-    ...     x = gc.placeholder((None, 2), name="x")
-    ...     w = gc.variable([[1.0], [2.0]], name="w")
-    ...     y = gc.matmul(x, gc.exp(w) * 2, name="y")
-    >>> frozen = gc.freeze(gc.Session(g), [x], [y], literals=0)
-    >>> [node.op.name for node in frozen.nodes], list(frozen.variables)
-    (['Placeholder', 'ReadVariable', 'MatMul'], ['Multiply'])
+    Example:
+        >>> x = gc.placeholder((None, 2), name="x")
+        >>> w = gc.variable([[1.0], [2.0]], name="w")
+        >>> y = gc.matmul(x, gc.exp(w) * 2, name="y")
+        >>> frozen = gc.freeze(gc.Session(graph), [x], [y], literals=0)
+        >>> [node.op.name for node in frozen.nodes], list(frozen.variables)
+        (['Placeholder', 'ReadVariable', 'MatMul'], ['Multiply'])
     """
     FORKING.use_devices()
     if not isinstance(session, Session):
@@ -142,7 +147,7 @@ def freeze_program(
     session: Session,
     feeds: Sequence[Tensor],
     fetches: Mapping[str, Fetch],
-    given: Mapping[Any, Any],
+    given: Feeds,
     *,
     options: CompileOptions | None = None,
     literals: int = LITERALS,

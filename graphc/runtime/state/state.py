@@ -21,17 +21,24 @@ from graphc.runtime.targets.executors import ONE_AT_A_TIME
 
 
 class State(Mapping[str, jax.Array], Uncopied):
-    """The values of all variables at one moment; reads like a mapping from name to array.
+    """The values of all variables at one moment: a mapping from name to array.
 
-    An executable that assigns variables consumes the state it is given and gives a new one. If an
-    interrupt (Ctrl-C) stops the call, the state that was passed has the values: those from before
-    the step or, if the step was carried out, those from after it. Values are lost only if the
-    interrupt comes after the call and before its results are assigned to names; a `Session` does
-    not lose them even then.
+    An executable that assigns variables consumes the state that it is given and returns a new one.
+    If an interrupt (Ctrl-C) stops the call, the given state holds the values: those before the step
+    or, if the step ran, those after it. Values are lost only if the interrupt arrives after the
+    call and before its results are assigned to names; a `Session` does not lose them even then.
 
     Attributes:
         lock: held while an executable uses the state.
         uncertain: whether the step that made it may still fail for lack of memory.
+
+    Example:
+        >>> count = gc.variable(5, name="count")
+        >>> step = gc.compile(graph, count.assign_add(1))
+        >>> state = step.init()
+        >>> value, after = step(state)
+        >>> dict(after), state
+        ({'count': Array(6, dtype=int32)}, <State of 1 variables, consumed>)
     """
 
     instead = "copy its values: {name: np.asarray(value) for name, value in state.items()}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -35,12 +34,13 @@ from graphc.runtime.state.initial import state_types
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.targets.executors import Executor
 from graphc.runtime.targets.prepare import prepare
+from graphc.typing import Feeds, Fetches
 
 
 def compile(
     graph: Graph,
-    fetches: Any,
-    feeds: Mapping[Any, Any] | None = None,
+    fetches: Fetches,
+    feeds: Feeds | None = None,
     *,
     strategy: Strategy | None = None,
     options: CompileOptions | None = None,
@@ -70,6 +70,13 @@ def compile(
         MissingExtraError: `machine` was given, and JAX's CUDA plugin is not installed.
         MemoryLimitError: the program does not fit into the memory of `machine`.
         CacheError: other users have access to the folder that `options.cache` names.
+
+    Example:
+        >>> x = gc.placeholder((None,), name="x")
+        >>> step = gc.compile(graph, {"sum": gc.reduce_sum(x)}, {x: (3,)})
+        >>> fetched, state = step(step.init(), {x: [1.0, 2.0, 3.0]})
+        >>> fetched
+        {'sum': Array(6., dtype=float32)}
     """
     step = _begin(
         graph, fetches, feeds, strategy, options, soft_placement, log_placement, steps, machine
@@ -79,8 +86,8 @@ def compile(
 
 def compile_async(
     graph: Graph,
-    fetches: Any,
-    feeds: Mapping[Any, Any] | None = None,
+    fetches: Fetches,
+    feeds: Feeds | None = None,
     *,
     strategy: Strategy | None = None,
     options: CompileOptions | None = None,
@@ -94,6 +101,13 @@ def compile_async(
 
     The arguments are those of `compile`. Errors in the program are raised at once. If XLA rejects
     the program, `result()` of the future raises the error.
+
+    Example:
+        >>> x = gc.placeholder((None,), name="x")
+        >>> steps = [gc.compile_async(graph, gc.reduce_sum(x), {x: (n,)}) for n in (2, 3)]
+        >>> step = steps[1].result()
+        >>> step(step.init(), {x: [1.0, 2.0, 3.0]})[0]
+        Array(6., dtype=float32)
     """
     step = _begin(
         graph, fetches, feeds, strategy, options, soft_placement, log_placement, steps, machine
@@ -103,8 +117,8 @@ def compile_async(
 
 def _begin(
     graph: Graph,
-    fetches: Any,
-    feeds: Mapping[Any, Any] | None,
+    fetches: Fetches,
+    feeds: Feeds | None,
     strategy: Strategy | None,
     options: CompileOptions | None,
     soft: bool,

@@ -31,6 +31,7 @@ from graphc.runtime.step.inspection import Inspected
 from graphc.runtime.step.timing import measured_timeline
 from graphc.runtime.targets.executors import Executor, Places, put_on
 from graphc.runtime.targets.running import run_step
+from graphc.typing import Feeds, Fetched
 
 
 class Executable(Inspected, Uncopied):
@@ -51,6 +52,16 @@ class Executable(Inspected, Uncopied):
         is_compiled: whether it is known to be compiled.
         is_dropped: whether its session has moved the state into buffers that it cannot use. The
             session then compiles another executable.
+
+    Example:
+        >>> count = gc.variable(0, name="count")
+        >>> step = gc.compile(graph, count.assign_add(2))
+        >>> value, state = step(step.init())
+        >>> value, state = step(state)
+        >>> value
+        Array(4, dtype=int32)
+        >>> step
+        <Executable graph: 2 nodes, 0 feeds, 1 fetches, 1 variables assigned>
     """
 
     instead = (
@@ -112,7 +123,7 @@ class Executable(Inspected, Uncopied):
         state.settled = self._executor
         return state
 
-    def __call__(self, state: State, feeds: Mapping[Any, Any] | None = None) -> tuple[Any, State]:
+    def __call__(self, state: State, feeds: Feeds | None = None) -> tuple[Fetched, State]:
         """Runs the step once.
 
         Args:
@@ -190,7 +201,7 @@ class Executable(Inspected, Uncopied):
             state.uncertain = True
             state.revive(buffers)
 
-    def put(self, feeds: Mapping[Any, Any]) -> dict[Any, jax.Array]:
+    def put(self, feeds: Feeds) -> dict[Tensor | str, jax.Array]:
         """Starts copying feeds to the devices of this step; see `Session.put`.
 
         Raises:
@@ -206,7 +217,12 @@ class Executable(Inspected, Uncopied):
         placed = dict(zip(self._feeds, put_on(values, self.feed_homes), strict=True))
         return dict(zip(feeds, [placed[t] for t in resolve_feeds(self._graph, feeds)], strict=True))
 
-    def step(self, buffers: list[Any], feeds: Sequence[Any], places: Places | None = None) -> Any:
+    def step(
+        self,
+        buffers: list[jax.Array],
+        feeds: Sequence[jax.Array | np.ndarray[Any, Any]],
+        places: Places | None = None,
+    ) -> Fetched:
         """Runs on `buffers`, replaces them by the new ones, and returns the fetched values.
 
         Args:
@@ -287,7 +303,7 @@ class Executable(Inspected, Uncopied):
         self._own = layout, self._find(layout)
         return True
 
-    def convert_feeds(self, values: Sequence[Any]) -> list[Any]:
+    def convert_feeds(self, values: Sequence[object]) -> list[jax.Array | np.ndarray[Any, Any]]:
         """The checked feeds in order, in the form that the executor takes."""
         converted = []
         for spec, value in zip(self._specs, values, strict=True):
@@ -302,7 +318,7 @@ class Executable(Inspected, Uncopied):
             converted.append(array)
         return converted
 
-    def _ordered(self, feeds: Mapping[Any, Any]) -> list[Any]:
+    def _ordered(self, feeds: Feeds) -> list[Any]:
         given = resolve_feeds(self._graph, feeds)
         missing = [t for t in self._feeds if t not in given]
         if missing:
@@ -322,7 +338,7 @@ class Executable(Inspected, Uncopied):
     def _feed_names(self) -> str:
         return ", ".join(repr(spec.label) for spec in self._specs) or "no feeds"
 
-    def place(self, value: Any, buffer: Buffer) -> jax.Array:
+    def place(self, value: jax.Array, buffer: Buffer) -> jax.Array:
         """The value of a state buffer, moved to where this step needs it."""
         return self._executor.place(value, buffer)
 
@@ -358,7 +374,7 @@ class Executable(Inspected, Uncopied):
         self.is_compiled = True
         return self
 
-    def timeline(self, state: State, feeds: Mapping[Any, Any] | None = None) -> list[Span]:
+    def timeline(self, state: State, feeds: Feeds | None = None) -> list[Span]:
         """The times, in seconds, when each cluster of a program on several devices would run in a
         step if the devices did not share processors. Each cluster is run alone and timed.
 

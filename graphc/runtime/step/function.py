@@ -26,14 +26,15 @@ from graphc.runtime.feeds.fetches import FetchNest, resolve_feed, resolve_feeds
 from graphc.runtime.state.initial import initial_values
 from graphc.runtime.step.compiler import checked_options
 from graphc.runtime.targets.prepare import bind, prepare
+from graphc.typing import Feeds, Fetched, Fetches
 
-Step = Callable[[Mapping[str, Any], Mapping[Any, Any]], tuple[Any, dict[str, Any]]]
+Step = Callable[[Mapping[str, jax.Array], Feeds], tuple[Fetched, dict[str, jax.Array]]]
 
 
 def to_jax(
     graph: Graph,
-    fetches: Any,
-    feeds: Iterable[Any] | None = None,
+    fetches: Fetches,
+    feeds: Iterable[Tensor | str] | None = None,
     *,
     options: CompileOptions | None = None,
 ) -> tuple[Step, dict[str, jax.Array]]:
@@ -60,13 +61,12 @@ def to_jax(
         FeedError, DTypeError: raised by a call whose arrays do not fit the placeholders.
         ExecutionError: raised by a call with 64-bit values outside of `jax.enable_x64(True)`.
 
-    >>> import graphc as gc
-    >>> with gc.Graph() as g:
-    ...     x = gc.placeholder((None,), name="x")
-    ...     y = gc.reduce_sum(x * x)
-    >>> function, state = gc.to_jax(g, y)
-    >>> jax.grad(lambda a: function(state, {"x": a})[0])(jnp.arange(3.0)).tolist()
-    [0.0, 2.0, 4.0]
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> x = gc.placeholder((None,), name="x")
+        >>> function, state = gc.to_jax(graph, gc.reduce_sum(x * x))
+        >>> jax.grad(lambda a: function(state, {"x": a})[0])(jnp.arange(3.0))
+        Array([0., 2., 4.], dtype=float32)
     """
     FORKING.use_devices()
     if not isinstance(graph, Graph):

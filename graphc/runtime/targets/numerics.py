@@ -74,7 +74,7 @@ def complaint(faults: Any, places: Table) -> NumericsError | None:
 
 def _number_told(entry: Table, made: int) -> tuple[str, str]:
     """The text for a NaN or an infinity, and the hint."""
-    what = "a NaN, of operands without" if made == NAN else "an infinity, of finite operands"
+    what = "a NaN from operands without NaN" if made == NAN else "an infinity from finite operands"
     return f"{entry['node']} made {what}", (
         "fetch the operands with the same feeds and without check_numerics to see them; guard the "
         "node by gc.where, gc.clip or an epsilon"
