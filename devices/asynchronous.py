@@ -47,7 +47,7 @@ class AsyncDataParallel:
         AttributeValueError: an argument has an invalid value.
         DeviceError: a name does not parse.
 
-    Example:
+    Examples:
         >>> strategy = gc.devices.AsyncDataParallel(["/cpu:0", "/cpu:0"], staleness=1)
         >>> strategy.staleness
         1

@@ -29,7 +29,7 @@ def register_kind(kind: str, devices: str | Callable[[], Sequence[jax.Device]]) 
     Raises:
         AttributeValueError: the kind is not a valid name, or the name is in use.
 
-    Example:
+    Examples:
         >>> gc.devices.register_kind("host", "cpu")
         >>> "/device:HOST:0" in gc.devices.available()
         True
@@ -69,7 +69,7 @@ def available() -> dict[str, jax.Device]:
     """Every device of this process by its name. JAX's default devices come first, and devices of
     registered kinds last.
 
-    Example:
+    Examples:
         >>> list(gc.devices.available())[0]
         '/device:CPU:0'
     """

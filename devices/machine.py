@@ -46,7 +46,7 @@ class Gpu:
         target_config: XLA's own description of the GPU, as text; "" if the description is generated
             from the other attributes.
 
-    Example:
+    Examples:
         >>> gpu = gc.devices.Machine("h100").model
         >>> gpu.compute_capability, gpu.cores, gpu.matrix_flops["bf16"]
         ('9.0a', 132, 989400000000000.0)
@@ -99,7 +99,7 @@ class Machine:
         AttributeValueError: there is no such model, the file is not a valid description, or the
             count is not positive.
 
-    Example:
+    Examples:
         >>> machine = gc.devices.Machine("8xh100")
         >>> machine, machine.count, machine.model.memory
         (Machine(gpu='h100', count=8), 8, 84942979072)

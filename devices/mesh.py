@@ -44,7 +44,7 @@ class Mesh:
             differs from the size of the grid.
         DeviceError: a name does not parse.
 
-    Example:
+    Examples:
         >>> mesh = gc.devices.Mesh({"data": 2, "model": 2})
         >>> mesh.batch_axis
         'data'

@@ -73,7 +73,7 @@ class Partition:
         sends: the values that are sent from device to device.
         homes: the device of each state input and state output, by name.
 
-    Example:
+    Examples:
         >>> with gc.device("/cpu:0"):
         ...     x = gc.exp(gc.placeholder((2,), name="x"))
         >>> with gc.device("/cpu:1"):

@@ -21,7 +21,7 @@ class Span(NamedTuple):
         device: the name of the device.
         start, end: seconds since the begin of the step, or the unit of the estimates.
 
-    Example:
+    Examples:
         >>> gc.devices.Span(cluster=0, device="/device:CPU:0", start=0.0, end=0.5)
         Span(cluster=0, device='/device:CPU:0', start=0.0, end=0.5)
     """
@@ -95,7 +95,7 @@ def idle_part(spans: Sequence[Span]) -> float:
     Returns:
         A number in [0, 1); 0 if there are no spans.
 
-    Example:
+    Examples:
         >>> Span = gc.devices.Span
         >>> gc.devices.idle_part([Span(0, "/cpu:0", 0.0, 1.0), Span(1, "/cpu:1", 1.0, 2.0)])
         0.5
@@ -112,7 +112,7 @@ def bubble(stages: int, micro_batches: int) -> float:
     """The fraction of time in which the stages of a pipeline are idle, if all take the same time:
     `(stages - 1) / (micro_batches + stages - 1)` (Huang et al. 2019, section 2.3).
 
-    Example:
+    Examples:
         >>> round(gc.devices.bubble(stages=4, micro_batches=8), 4)  # 3 / 11
         0.2727
     """

@@ -43,7 +43,7 @@ class DataParallel:
             `bucket_bytes` is not a valid size, or `shard_optimizer` is not a bool.
         DeviceError: a name does not parse.
 
-    Example:
+    Examples:
         >>> x = gc.placeholder((None,), name="x")
         >>> session = gc.Session(graph, strategy=gc.devices.DataParallel(2))
         >>> session.run(gc.reduce_sum(x), {x: [1.0, 2.0, 3.0, 4.0]})

@@ -86,7 +86,7 @@ class CompileOptions:
     Raises:
         AttributeValueError: an option has an invalid value.
 
-    Example:
+    Examples:
         >>> x = gc.placeholder((2,), name="x")
         >>> session = gc.Session(graph, options=gc.CompileOptions(check_numerics=True))
         >>> session.run(gc.log(x), {x: [1.0, -1.0]})

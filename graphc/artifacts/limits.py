@@ -39,7 +39,7 @@ class Limits:
     Raises:
         AttributeValueError: a limit is not a positive number.
 
-    Example:
+    Examples:
         >>> gc.Limits(operations=10_000, memory=2**30)
         Limits(operations=10000, memory=1073741824, seconds=None)
     """

@@ -152,7 +152,7 @@ def load(
             checked later.
         ArtifactVersionError: written by a newer graphc, or not for this device's platform.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> x = gc.placeholder(("batch",), name="x")
         >>> double = gc.Signature({"x": x}, {"y": 2.0 * x})

@@ -76,7 +76,7 @@ def save(
         LayoutError: a replicated signature has no batch to split over the devices.
         StateError: the session is closed or broken.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> x = gc.placeholder(("batch",), name="x")
         >>> triple = gc.Signature({"x": x}, {"y": gc.variable(3.0, name="w") * x})

@@ -33,7 +33,7 @@ class Signature:
     Raises:
         AttributeValueError: an argument has an invalid value.
 
-    Example:
+    Examples:
         >>> x = gc.placeholder(("batch", 2), name="x")
         >>> sums = gc.reduce_sum(x, axis=1)
         >>> signature = gc.Signature({"x": x}, {"sums": sums}, sizes={"batch": 32})

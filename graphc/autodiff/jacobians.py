@@ -44,7 +44,7 @@ def jacobian(
 
     Source: jax.jacrev.
 
-    Example:
+    Examples:
         >>> run(gc.jacobian(gc.square, [1.0, 3.0]))
         Array([[2., 0.],
                [0., 6.]], dtype=float32)
@@ -66,7 +66,7 @@ def hessian(f: Callable[[Tensor], TensorLike], x: TensorLike, *, name: str | Non
 
     Source: jax.hessian.
 
-    Example:
+    Examples:
         >>> run(gc.hessian(lambda x: gc.reduce_sum(x**3), [1.0, 2.0]))
         Array([[ 6.,  0.],
                [ 0., 12.]], dtype=float32)

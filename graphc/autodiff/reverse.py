@@ -128,7 +128,7 @@ def gradients(
         GradientError: there is no path from an x to the ys, one of them is an integer, or an
             operator cannot be differentiated.
 
-    Example:
+    Examples:
         >>> x = gc.constant([1.0, 2.0, 3.0])
         >>> run(gc.gradients(gc.reduce_sum(x**2), x))
         Array([2., 4., 6.], dtype=float32)

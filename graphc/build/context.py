@@ -26,7 +26,7 @@ def control_dependencies(items: Sequence[Node | TensorTree]) -> Iterator[None]:
     Raises:
         FetchError: an item is neither a tensor nor a node.
 
-    Example:
+    Examples:
         >>> count = gc.variable(0, name="count")
         >>> with gc.control_dependencies([count.assign_add(1)]):
         ...     y = gc.square(3.0)
@@ -56,7 +56,7 @@ def add_to_collection(name: str, item: Tensor | Variable | Node) -> None:
     Raises:
         GraphError: no graph is being built.
 
-    Example:
+    Examples:
         >>> loss = gc.constant(1.5, name="loss")
         >>> gc.add_to_collection("losses", loss)
         >>> graph.collection("losses")

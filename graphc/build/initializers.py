@@ -49,7 +49,7 @@ _TRUNCATED_STDDEV: Final = 0.8796256610342398
 class Zeros:
     """All elements are 0. For every dtype.
 
-    Example:
+    Examples:
         >>> run(gc.variable(gc.nn.initializers.Zeros(), shape=(2, 2)))
         Array([[0., 0.],
                [0., 0.]], dtype=float32)
@@ -63,7 +63,7 @@ class Zeros:
 class Ones:
     """All elements are 1. For every dtype.
 
-    Example:
+    Examples:
         >>> run(gc.variable(gc.nn.initializers.Ones(), shape=3))
         Array([1., 1., 1.], dtype=float32)
     """
@@ -79,7 +79,7 @@ class Constant:
     Args:
         value: a number.
 
-    Example:
+    Examples:
         >>> run(gc.variable(gc.nn.initializers.Constant(0.5), shape=3))
         Array([0.5, 0.5, 0.5], dtype=float32)
     """
@@ -101,7 +101,7 @@ class Uniform:
         AttributeValueError: `low` is above `high`.
         DTypeError: when the variable is initialized, if its dtype is not floating.
 
-    Example:
+    Examples:
         >>> values = run(gc.variable(gc.nn.initializers.Uniform(2.0, 3.0), shape=1000))
         >>> bool(((values >= 2) & (values < 3)).all())
         True
@@ -129,7 +129,7 @@ class Normal:
         AttributeValueError: `stddev` is negative.
         DTypeError: when the variable is initialized, if its dtype is not floating.
 
-    Example:
+    Examples:
         >>> values = run(gc.variable(gc.nn.initializers.Normal(10.0, 2.0), shape=10_000))
         >>> round(float(values.mean())), round(float(values.std()))
         (10, 2)
@@ -161,7 +161,7 @@ class TruncatedNormal:
         AttributeValueError: `stddev` is negative.
         DTypeError: when the variable is initialized, if its dtype is not floating.
 
-    Example:
+    Examples:
         >>> values = run(gc.variable(gc.nn.initializers.TruncatedNormal(stddev=0.1), shape=1000))
         >>> bool((abs(values) <= 0.2).all())
         True
@@ -190,7 +190,7 @@ class GlorotUniform:
     Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural
     networks", 2010.
 
-    Example:
+    Examples:
         >>> values = run(gc.variable(gc.nn.initializers.GlorotUniform(), shape=(100, 50)))
         >>> bool((abs(values) <= 0.2).all())  # sqrt(6 / (100 + 50))
         True
@@ -213,7 +213,7 @@ class GlorotNormal:
     Args:
         gain, groups: see `GlorotUniform`.
 
-    Example:
+    Examples:
         >>> values = run(gc.variable(gc.nn.initializers.GlorotNormal(), shape=(150, 50)))
         >>> round(float(values.std()), 2)  # sqrt(2 / (150 + 50))
         0.1
@@ -238,7 +238,7 @@ class HeUniform:
 
     Source: He, Zhang, Ren and Sun, "Delving deep into rectifiers", 2015.
 
-    Example:
+    Examples:
         >>> values = run(gc.variable(gc.nn.initializers.HeUniform(), shape=(200, 50)))
         >>> round(float(values.std()), 2)  # sqrt(2 / 200)
         0.1
@@ -259,7 +259,7 @@ class HeNormal:
     Args:
         groups: see `HeUniform`.
 
-    Example:
+    Examples:
         >>> values = run(gc.variable(gc.nn.initializers.HeNormal(), shape=(200, 50)))
         >>> round(float(values.std()), 2)  # sqrt(2 / 200)
         0.1
@@ -283,7 +283,7 @@ class LecunNormal:
     Source: LeCun, Bottou, Orr and Müller, "Efficient BackProp", 1998; with selu, Klambauer et al.,
     "Self-normalizing neural networks", 2017.
 
-    Example:
+    Examples:
         >>> values = run(gc.variable(gc.nn.initializers.LecunNormal(), shape=(100, 50)))
         >>> round(float(values.std()), 2)  # sqrt(1 / 100)
         0.1
@@ -304,7 +304,7 @@ class LecunUniform:
     Args:
         groups: see `LecunNormal`.
 
-    Example:
+    Examples:
         >>> values = run(gc.variable(gc.nn.initializers.LecunUniform(), shape=(100, 50)))
         >>> round(float(values.std()), 2)  # sqrt(1 / 100)
         0.1
@@ -336,7 +336,7 @@ class Orthogonal:
     Saxe, McClelland and Ganguli, "Exact solutions to the nonlinear dynamics of learning in deep
     linear neural networks", 2013.
 
-    Example:
+    Examples:
         >>> q = run(gc.variable(gc.nn.initializers.Orthogonal(), shape=(5, 3)))
         >>> bool(np.allclose(q.T @ q, np.eye(3), atol=1e-5))
         True
@@ -369,7 +369,7 @@ class Identity:
     Raises:
         ShapeError: when the variable is initialized, if it is not a matrix.
 
-    Example:
+    Examples:
         >>> run(gc.variable(gc.nn.initializers.Identity(2.0), shape=(2, 3)))
         Array([[2., 0., 0.],
                [0., 2., 0.]], dtype=float32)
@@ -395,7 +395,7 @@ class ForgetGateOnes:
     Source: Jozefowicz, Zaremba and Sutskever, "An empirical exploration of recurrent network
     architectures", 2015.
 
-    Example:
+    Examples:
         >>> run(gc.variable(gc.nn.initializers.ForgetGateOnes(), shape=8))
         Array([0., 0., 1., 1., 0., 0., 0., 0.], dtype=float32)
     """
@@ -431,7 +431,7 @@ def fans(shape: Shape, groups: int = 1) -> tuple[int, int]:
     Returns:
         (fan_in, fan_out).
 
-    Example:
+    Examples:
         >>> gc.nn.initializers.fans((784, 10)), gc.nn.initializers.fans((3, 3, 16, 32))
         ((784, 10), (144, 288))
     """

@@ -49,7 +49,7 @@ def placeholder(
         AttributeValueError: `batch_axis` is not an axis of it, or `name` is not a name.
         GraphError: no graph is being built, or the body of an operator is being built.
 
-    Example:
+    Examples:
         >>> x = gc.placeholder(("batch", 3), name="x")
         >>> x, run(gc.reduce_sum(x, axis=1), {x: [[1, 2, 3], [4, 5, 6]]})
         (<Tensor x:0 f32[batch, 3]>, Array([ 6., 15.], dtype=float32))
@@ -111,7 +111,7 @@ def trace(
         AttributeValueError: an argument is not a spec, or `fn` is a tensor.
         GraphError: `fn` returns nothing, or something other than tensors.
 
-    Example:
+    Examples:
         >>> traced = gc.trace(lambda x: x + 1.0, gc.TensorSpec((None,)))
         >>> traced.collection("inputs"), traced.collection("outputs")
         ([<Tensor x:0 f32[x_0]>], [<Tensor Add:0 f32[x_0]>])

@@ -118,7 +118,7 @@ class TensorSpec:
     Raises:
         ShapeError, DTypeError: the shape or the dtype is invalid.
 
-    Example:
+    Examples:
         >>> gc.TensorSpec((None, 784), "float32", "x")
         TensorSpec(shape=(None, 784), dtype=dtype('float32'), name='x')
         >>> gc.placeholder(gc.TensorSpec(("batch", 784), name="x"))

@@ -73,7 +73,7 @@ def variable(
         GraphError: no graph is being built, or an initial tensor depends on a feed.
         GraphFinalizedError: the graph has run.
 
-    Example:
+    Examples:
         >>> w = gc.variable([1.0, 2.0], name="w")
         >>> run(w.assign_add([10.0, 10.0]))
         Array([11., 12.], dtype=float32)
@@ -276,7 +276,7 @@ def trainable_variables(scope: str | None = None) -> list[Variable]:
     Raises:
         GraphError: no graph is being built.
 
-    Example:
+    Examples:
         >>> weights = gc.variable([1.0, 2.0], name="weights")
         >>> count = gc.variable(0, name="count")
         >>> gc.trainable_variables()

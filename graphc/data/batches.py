@@ -28,7 +28,7 @@ class Batches:
     Raises:
         FeedError: the arrays differ in length, or there are fewer examples than `size`.
 
-    Example:
+    Examples:
         >>> x = np.arange(6)
         >>> batches = iter(gc.data.Batches({"x": x, "y": 10 * x}, 2, seed=1))
         >>> feeds = next(batches)

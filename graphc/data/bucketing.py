@@ -66,7 +66,7 @@ class Bucketing:
     Raises:
         AttributeValueError: no sizes, or sizes that are not positive ints.
 
-    Example:
+    Examples:
         >>> buckets = gc.data.Bucketing({"batch": [4], "time": [4, 8]})
         >>> x = gc.placeholder(("batch", "time"), name="x")
         >>> mask = buckets.mask("batch", "time")

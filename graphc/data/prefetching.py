@@ -72,7 +72,7 @@ def prefetch(
         FeedError: `batches` cannot be iterated over. From `next`: a batch does not match the
             placeholders.
 
-    Example:
+    Examples:
         >>> batches = (np.full(3, i, np.float32) for i in range(3))
         >>> [float(x.sum()) for x in gc.data.prefetch(batches)]
         [0.0, 3.0, 6.0]
@@ -98,7 +98,7 @@ class Prefetch(Iterator[Any], Uncopied):
     references to the iterator, and at the end of the process. After any of these, and after an
     error, `next` raises StopIteration.
 
-    Example:
+    Examples:
         >>> x = gc.placeholder((), name="x")
         >>> session = gc.Session(graph)
         >>> with gc.data.prefetch([{x: 1.0}, {x: 2.0}], session) as stream:

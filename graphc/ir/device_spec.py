@@ -29,7 +29,7 @@ class DeviceSpec:
         kind: upper case: "CPU", "GPU", "TPU".
         index: the number among the devices of that kind; None for any.
 
-    Example:
+    Examples:
         >>> gpu = gc.devices.DeviceSpec(kind="GPU", index=0)
         >>> str(gc.devices.DeviceSpec(job="worker", task=1).merge(gpu))
         '/job:worker/task:1/device:GPU:0'
@@ -66,7 +66,7 @@ class DeviceRequest:
         name: its name, with the name scopes.
         types: the types of its results, or the type of the variable.
 
-    Example:
+    Examples:
         >>> with gc.device(lambda request: "/gpu:0" if request.op == "MatMul" else "/cpu:0"):
         ...     x = gc.eye(2) @ gc.eye(2)
         >>> x.node.device, x.node.inputs[0].node.device

@@ -45,7 +45,7 @@ class Graph:
     it again. A body (of `scan`, ...) is a child graph: tensors of its ancestors that it uses
     become explicit inputs, listed in `captures`.
 
-    Example:
+    Examples:
         >>> with gc.Graph(seed=1, name="squares") as squares:
         ...     x = gc.placeholder((), name="x")
         ...     y = gc.square(x, name="y")
@@ -389,7 +389,7 @@ class Graph:
             AttributeValueError: `depth` is not an int of at least 0, or another ending of `path`.
             GraphcError: the file cannot be written.
 
-        Example:
+        Examples:
             >>> with gc.Graph(name="empty") as empty:
             ...     pass
             >>> empty.show()

@@ -35,7 +35,7 @@ class Tensor(Operand):
         name: of the node, with the number of the result.
         graph: the graph; None for a tensor of a program.
 
-    Example:
+    Examples:
         >>> x = gc.constant([[1.0, 2.0], [3.0, 4.0]], name="x")
         >>> x, x.shape, x.dtype.name, x.node.op.name
         (<Tensor x:0 f32[2, 2]>, (2, 2), 'float32', 'Constant')
@@ -89,7 +89,7 @@ class Node(Uncopied):
         device: the requested device, or "".
         control_inputs: names of nodes that run whenever this one does.
 
-    Example:
+    Examples:
         >>> node = gc.one_hot([0, 2], 3, name="labels").node
         >>> node, node.inputs[0].shape, node.attrs["depth"]
         (<Node labels = OneHot -> f32[2, 3]>, (2,), 3)

@@ -48,7 +48,7 @@ class Program(Uncopied):
         homes: state name -> its device, if nodes were placed on several devices.
         shards: variable -> its layout on a mesh of devices, if specified.
 
-    Example:
+    Examples:
         >>> x = gc.placeholder((2,), name="x")
         >>> program = gc.compile(graph, gc.exp(x) * 2.0, {x: (2,)}).program
         >>> program.inputs[0].name, [node.op.name for node in program.nodes]

@@ -100,7 +100,7 @@ def name_scope(name: str) -> Iterator[str]:
     Raises:
         AttributeValueError: `name` is not a name.
 
-    Example:
+    Examples:
         >>> with gc.name_scope("hidden"):
         ...     x = gc.constant(1.0, name="one")
         >>> x.name
@@ -137,7 +137,7 @@ def device(name: str | DeviceSpec | DeviceFunction | None) -> Iterator[None]:
     Raises:
         DeviceError: the name, or a name that the function returned, does not parse.
 
-    Example:
+    Examples:
         >>> with gc.device("/job:worker"), gc.device("/gpu:0"):
         ...     x = gc.constant(1.0)
         >>> x.node.device

@@ -39,7 +39,7 @@ class Variable(Operand):
             None if it is not set.
         shard_source: the line that sets it.
 
-    Example:
+    Examples:
         >>> w = gc.variable([1.0, 2.0], name="w")
         >>> w, w.trainable
         (<Variable w f32[2]>, True)

@@ -68,7 +68,7 @@ def from_jax(
         ShapeError, DTypeError: a call does not match the specs. Errors that `fn` raises while it is
             traced are passed on.
 
-    Example:
+    Examples:
         >>> import jax
         >>> x = gc.placeholder((None, 2), name="x")
         >>> y = gc.from_jax(jax.nn.softmax)(x)

@@ -78,7 +78,7 @@ def register_op(
         JaxImportError: later, where `fn` cannot be traced for named sizes. Errors of `fn`'s own
             pass through.
 
-    Example:
+    Examples:
         >>> import jax
         >>> swish2 = gc.register_op("Swish2", lambda x, *, beta=1.0: x * jax.nn.sigmoid(beta * x))
         >>> y = swish2([0.0, 10.0], beta=2.0)

@@ -61,7 +61,7 @@ def vmap(
 
     Source: jax.vmap, torch.func.vmap.
 
-    Example:
+    Examples:
         >>> distance = gc.vmap(lambda a, b: gc.linalg.norm(a - b), in_axes=(0, None))
         >>> run(distance(gc.constant([[3.0, 4.0], [0.0, 1.0]]), gc.zeros(2)))
         Array([5., 1.], dtype=float32)

@@ -77,7 +77,12 @@ def fft(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """The discrete Fourier transform along an axis. Source: numpy.fft.fft."""
+    """The discrete Fourier transform along an axis. Source: numpy.fft.fft.
+
+    Examples:
+        >>> run(gc.fft.fft([1.0, 0.0, 0.0, 0.0]))
+        Array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
+    """
     return transform("FFT", x, None if n is None else (n,), (axis,), norm, name)
 
 
@@ -89,7 +94,12 @@ def ifft(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """The inverse of `fft`. Source: numpy.fft.ifft."""
+    """The inverse of `fft`. Source: numpy.fft.ifft.
+
+    Examples:
+        >>> run(gc.fft.ifft([4.0, 0.0, 0.0, 0.0]))
+        Array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
+    """
     return transform("IFFT", x, None if n is None else (n,), (axis,), norm, name)
 
 
@@ -101,7 +111,12 @@ def rfft(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """The first n // 2 + 1 elements of the `fft` of real numbers. Source: numpy.fft.rfft."""
+    """The first n // 2 + 1 elements of the `fft` of real numbers. Source: numpy.fft.rfft.
+
+    Examples:
+        >>> run(gc.fft.rfft([1.0, 1.0, 1.0, 1.0]))
+        Array([4.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)
+    """
     return transform("RFFT", x, None if n is None else (n,), (axis,), norm, name)
 
 
@@ -113,7 +128,12 @@ def irfft(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """The inverse of `rfft`; the result is real. Source: numpy.fft.irfft."""
+    """The inverse of `rfft`; the result is real. Source: numpy.fft.irfft.
+
+    Examples:
+        >>> run(gc.fft.irfft([4.0, 0.0, 0.0]))
+        Array([1., 1., 1., 1.], dtype=float32)
+    """
     return transform("IRFFT", x, None if n is None else (n,), (axis,), norm, name)
 
 
@@ -128,6 +148,10 @@ def hfft(
     """The `fft` of a Hermitian signal; `x` is its first half. The result is real.
 
     Source: numpy.fft.hfft.
+
+    Examples:
+        >>> run(gc.fft.hfft([1.0, 0.0]))
+        Array([1., 1.], dtype=float32)
     """
     return irfft(conj(as_complex(x)), n, axis, _SWAPPED.get(norm, norm), name=name)
 
@@ -140,7 +164,12 @@ def ihfft(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """The inverse of `hfft`; `x` is real. Source: numpy.fft.ihfft."""
+    """The inverse of `hfft`; `x` is real. Source: numpy.fft.ihfft.
+
+    Examples:
+        >>> run(gc.fft.ihfft([1.0, 1.0]))
+        Array([1.-0.j, 0.-0.j], dtype=complex64)
+    """
     return conj(rfft(x, n, axis, _SWAPPED.get(norm, norm)), name=name)
 
 
@@ -152,7 +181,13 @@ def fft2(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`fftn` over the last two axes. Source: numpy.fft.fft2."""
+    """`fftn` over the last two axes. Source: numpy.fft.fft2.
+
+    Examples:
+        >>> run(gc.fft.fft2(gc.ones((2, 2))))
+        Array([[4.+0.j, 0.+0.j],
+               [0.+0.j, 0.+0.j]], dtype=complex64)
+    """
     return fftn(x, s, axes, norm, name=name)
 
 
@@ -164,7 +199,13 @@ def fftn(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """The transform over several axes. Source: numpy.fft.fftn."""
+    """The transform over several axes. Source: numpy.fft.fftn.
+
+    Examples:
+        >>> run(gc.fft.fftn(gc.ones((2, 2))))
+        Array([[4.+0.j, 0.+0.j],
+               [0.+0.j, 0.+0.j]], dtype=complex64)
+    """
     return transform("FFT", x, s, axes, norm, name)
 
 
@@ -176,7 +217,13 @@ def ifft2(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`ifftn` over the last two axes. Source: numpy.fft.ifft2."""
+    """`ifftn` over the last two axes. Source: numpy.fft.ifft2.
+
+    Examples:
+        >>> run(gc.fft.ifft2(gc.ones((2, 2))))
+        Array([[1.+0.j, 0.+0.j],
+               [0.+0.j, 0.+0.j]], dtype=complex64)
+    """
     return ifftn(x, s, axes, norm, name=name)
 
 
@@ -188,7 +235,13 @@ def ifftn(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """The inverse transform over several axes. Source: numpy.fft.ifftn."""
+    """The inverse transform over several axes. Source: numpy.fft.ifftn.
+
+    Examples:
+        >>> run(gc.fft.ifftn(gc.ones((2, 2))))
+        Array([[1.+0.j, 0.+0.j],
+               [0.+0.j, 0.+0.j]], dtype=complex64)
+    """
     return transform("IFFT", x, s, axes, norm, name)
 
 
@@ -200,7 +253,12 @@ def rfft2(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`rfftn` over the last two axes. Source: numpy.fft.rfft2."""
+    """`rfftn` over the last two axes. Source: numpy.fft.rfft2.
+
+    Examples:
+        >>> gc.fft.rfft2(gc.ones((4, 4))).shape
+        (4, 3)
+    """
     return rfftn(x, s, axes, norm, name=name)
 
 
@@ -215,6 +273,10 @@ def rfftn(
     """`fftn` of real numbers. Only the lower half along the last of `axes` is returned.
 
     Source: numpy.fft.rfftn.
+
+    Examples:
+        >>> gc.fft.rfftn(gc.ones((2, 4))).shape
+        (2, 3)
     """
     return transform("RFFT", x, s, axes, norm, name)
 
@@ -227,7 +289,13 @@ def irfft2(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`irfftn` over the last two axes. Source: numpy.fft.irfft2."""
+    """`irfftn` over the last two axes. Source: numpy.fft.irfft2.
+
+    Examples:
+        >>> run(gc.fft.irfft2(gc.ones((2, 2))))
+        Array([[1., 0.],
+               [0., 0.]], dtype=float32)
+    """
     return irfftn(x, s, axes, norm, name=name)
 
 
@@ -239,7 +307,13 @@ def irfftn(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """The inverse of `rfftn`; the result is real. Source: numpy.fft.irfftn."""
+    """The inverse of `rfftn`; the result is real. Source: numpy.fft.irfftn.
+
+    Examples:
+        >>> run(gc.fft.irfftn(gc.ones((2, 2))))
+        Array([[1., 0.],
+               [0., 0.]], dtype=float32)
+    """
     return transform("IRFFT", x, s, axes, norm, name)
 
 
@@ -249,6 +323,10 @@ def fftshift(
     """Moves element 0 along each of `axes` (by default all) to the middle.
 
     Source: numpy.fft.fftshift.
+
+    Examples:
+        >>> run(gc.fft.fftshift([0, 1, -2, -1]))
+        Array([-2, -1,  0,  1], dtype=int32)
     """
     return _turned(x, axes, name, back=False)
 
@@ -256,7 +334,12 @@ def fftshift(
 def ifftshift(
     x: TensorLike, axes: int | Sequence[int] | None = None, *, name: str | None = None
 ) -> Tensor:
-    """The inverse of `fftshift`. Source: numpy.fft.ifftshift."""
+    """The inverse of `fftshift`. Source: numpy.fft.ifftshift.
+
+    Examples:
+        >>> run(gc.fft.ifftshift([-2, -1, 0, 1]))
+        Array([ 0,  1, -2, -1], dtype=int32)
+    """
     return _turned(x, axes, name, back=True)
 
 
@@ -278,6 +361,10 @@ def fftfreq(
         AttributeValueError: n is not a positive int.
 
     Source: numpy.fft.fftfreq.
+
+    Examples:
+        >>> run(gc.fft.fftfreq(4))
+        Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
     """
     return constant(np.fft.fftfreq(_count("fftfreq", n), d), dtype, name=name)
 
@@ -291,6 +378,10 @@ def rfftfreq(
         AttributeValueError: n is not a positive int.
 
     Source: numpy.fft.rfftfreq.
+
+    Examples:
+        >>> run(gc.fft.rfftfreq(4))
+        Array([0.  , 0.25, 0.5 ], dtype=float32)
     """
     return constant(np.fft.rfftfreq(_count("rfftfreq", n), d), dtype, name=name)
 

@@ -55,7 +55,7 @@ def apply_gradients(
 
     Source: tf.compat.v1.train.Optimizer.apply_gradients.
 
-    Example:
+    Examples:
         >>> w = gc.variable([4.0, 2.0], name="w")
         >>> train = gc.train.apply_gradients([(gc.constant([1.0, -1.0]), w)], optax.sgd(0.5))
         >>> run([train, w])

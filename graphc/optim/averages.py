@@ -42,7 +42,7 @@ class MovingAverages:
         update: the node that updates the averages; fetching it gives None.
         variables: the variables that are averaged.
 
-    Example:
+    Examples:
         >>> w = gc.variable(0.0, name="w")
         >>> averages = gc.train.moving_averages([w], decay=0.5)
         >>> session = gc.Session(graph)
@@ -140,7 +140,7 @@ def moving_averages(
     tf.compat.v1.train.ExponentialMovingAverage; for `zero_debias`, Kingma and Ba,
     arXiv:1412.6980, section 3.
 
-    Example:
+    Examples:
         >>> w = gc.variable(0.0, name="w")
         >>> step = w.assign_add(8.0)
         >>> averages = gc.train.moving_averages(decay=0.75)

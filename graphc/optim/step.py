@@ -94,7 +94,7 @@ def minimize(
         JaxImportError: the transformation contains something that cannot become nodes.
         GraphFinalizedError: the graph has run. Errors that optax raises pass through.
 
-    Example:
+    Examples:
         >>> w = gc.variable([4.0, 2.0], name="w")
         >>> train = gc.minimize(gc.reduce_sum(w**2), optax.sgd(0.1))
         >>> run([train, w])  # w - 0.1 * 2 * w

@@ -71,7 +71,7 @@ class Session(HasWorkers, Uncopied):
         AttributeValueError: an option has an invalid value.
         DeviceError: the strategy needs more devices than there are.
 
-    Example:
+    Examples:
         >>> x = gc.placeholder((None,), name="x")
         >>> total = gc.variable(0.0, name="total")
         >>> add = total.assign_add(gc.reduce_sum(x))

@@ -41,7 +41,7 @@ class Job:
         evaluate: a function that takes the session after training and returns figures to print.
         signatures: the signatures that `--save` writes to the artifact.
 
-    Example:
+    Examples:
         >>> x = gc.placeholder((), name="x")
         >>> w = gc.variable(0.0, name="w")
         >>> loss = (w - x) ** 2
@@ -70,7 +70,7 @@ class History:
         seconds: the time of the whole loop without the first step, which compiles.
         first_step_seconds: the time of the first step with its compilation.
 
-    Example:
+    Examples:
         >>> history = gc.train.History(3, {"loss": np.array([4.0, 2.0, 1.0])}, 0.01, 1.5)
         >>> history, history.step_seconds
         (<History: 3 steps, loss 4 to 1, 5 ms a step>, 0.005)
@@ -161,7 +161,7 @@ def fit(
         AttributeValueError: `steps` or `prefetch` is not a number of at least 1.
         FeedError: the batches end before the steps do.
 
-    Example:
+    Examples:
         >>> w = gc.variable(8.0, name="w")
         >>> train = gc.minimize(w**2, optax.sgd(0.25))
         >>> job = gc.train.Job(graph, train, [{}] * 10, steps=10, metrics={"w": w})

@@ -75,6 +75,10 @@ def rgb_to_hsv(x: TensorLike, *, name: str | None = None) -> Tensor:
         DTypeError: `x` is not floating.
 
     Source: Smith, 1978, doi:10.1145/800248.807361; TensorFlow's `tf.image.rgb_to_hsv`.
+
+    Examples:
+        >>> run(gc.nn.rgb_to_hsv([1.0, 0.0, 0.0]))
+        Array([0., 1., 1.], dtype=float32)
     """
     x, rows = _colors("rgb_to_hsv", x)
     red, green, blue = (rows[..., i] for i in range(3))
@@ -109,6 +113,10 @@ def hsv_to_rgb(x: TensorLike, *, name: str | None = None) -> Tensor:
         ShapeError, DTypeError: as `rgb_to_hsv`.
 
     Source: Smith, 1978, doi:10.1145/800248.807361; TensorFlow's `tf.image.hsv_to_rgb`.
+
+    Examples:
+        >>> run(gc.nn.hsv_to_rgb([0.0, 1.0, 1.0]))
+        Array([1., 0., 0.], dtype=float32)
     """
     x, rows = _colors("hsv_to_rgb", x)
     hue, saturation, value = (rows[..., i] for i in range(3))
@@ -127,6 +135,10 @@ def rgb_to_grayscale(x: TensorLike, *, name: str | None = None) -> Tensor:
         ShapeError, DTypeError: as `rgb_to_hsv`.
 
     Source: TensorFlow's `tf.image.rgb_to_grayscale`.
+
+    Examples:
+        >>> run(gc.nn.rgb_to_grayscale([[[1.0, 1.0, 1.0]]]))
+        Array([[[1.]]], dtype=float32)
     """
     return _mixed("rgb_to_grayscale", x, _LUMA[None], name)
 
@@ -135,12 +147,21 @@ def rgb_to_yuv(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Red, green and blue [..., 3] as luma and two differences of colour (PAL).
 
     Errors as of `rgb_to_hsv`. Source: TensorFlow's `tf.image.rgb_to_yuv`.
+
+    Examples:
+        >>> run(gc.nn.rgb_to_yuv([1.0, 0.0, 0.0]))
+        Array([ 0.299 , -0.1471,  0.615 ], dtype=float32)
     """
     return _mixed("rgb_to_yuv", x, _YUV, name)
 
 
 def yuv_to_rgb(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """Undoes `rgb_to_yuv`."""
+    """Undoes `rgb_to_yuv`.
+
+    Examples:
+        >>> run(gc.nn.yuv_to_rgb([1.0, 0.0, 0.0]))
+        Array([1., 1., 1.], dtype=float32)
+    """
     return _mixed("yuv_to_rgb", x, np.linalg.inv(_YUV), name)
 
 
@@ -148,12 +169,21 @@ def rgb_to_yiq(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Red, green and blue [..., 3] as luma and two differences of colour (NTSC).
 
     Errors as of `rgb_to_hsv`. Source: TensorFlow's `tf.image.rgb_to_yiq`.
+
+    Examples:
+        >>> run(gc.nn.rgb_to_yiq([1.0, 0.0, 0.0]))
+        Array([0.299 , 0.5959, 0.2115], dtype=float32)
     """
     return _mixed("rgb_to_yiq", x, _YIQ, name)
 
 
 def yiq_to_rgb(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """Undoes `rgb_to_yiq`."""
+    """Undoes `rgb_to_yiq`.
+
+    Examples:
+        >>> run(gc.nn.yiq_to_rgb([1.0, 0.0, 0.0]))
+        Array([1., 1., 1.], dtype=float32)
+    """
     return _mixed("yiq_to_rgb", x, np.linalg.inv(_YIQ), name)
 
 
@@ -161,7 +191,12 @@ def yiq_to_rgb(x: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def adjust_brightness(x: TensorLike, delta: TensorLike, *, name: str | None = None) -> Tensor:
-    """`x`, floating, plus `delta`, a number or what broadcasts to `x`."""
+    """`x`, floating, plus `delta`, a number or what broadcasts to `x`.
+
+    Examples:
+        >>> run(gc.nn.adjust_brightness([[[0.2, 0.4, 0.6]]], 0.1))
+        Array([[[0.3, 0.5, 0.7]]], dtype=float32)
+    """
     x, rows = _floating("adjust_brightness", x)
     return to_dtype(add(rows, to_dtype(delta, rows.dtype), name=name), x.dtype)
 
@@ -182,6 +217,11 @@ def adjust_contrast(x: TensorLike, factor: TensorLike, *, name: str | None = Non
         DTypeError: `x` is not floating.
 
     Source: TensorFlow's `tf.image.adjust_contrast`.
+
+    Examples:
+        >>> run(gc.nn.adjust_contrast([[[0.2], [0.4]]], 2.0))
+        Array([[[0.1],
+                [0.5]]], dtype=float32)
     """
     x, rows = _floating("adjust_contrast", x)
     if x.ndim < 3:
@@ -203,6 +243,10 @@ def adjust_saturation(x: TensorLike, factor: TensorLike, *, name: str | None = N
         ShapeError, DTypeError: as `rgb_to_hsv`.
 
     Source: TensorFlow's `tf.image.adjust_saturation`.
+
+    Examples:
+        >>> run(gc.nn.adjust_saturation([[[1.0, 0.5, 0.5]]], 0.0))
+        Array([[[1., 1., 1.]]], dtype=float32)
     """
     x, rows = _colors("adjust_saturation", x)
     value = reduce_max(rows, -1, keepdims=True)
@@ -228,6 +272,10 @@ def adjust_hue(x: TensorLike, delta: TensorLike, *, name: str | None = None) -> 
         ShapeError, DTypeError: as `rgb_to_hsv`.
 
     Source: TensorFlow's `tf.image.adjust_hue`.
+
+    Examples:
+        >>> run(gc.nn.adjust_hue([[[1.0, 0.0, 0.0]]], 1 / 3))
+        Array([[[0., 1., 0.]]], dtype=float32)
     """
     x, rows = _colors("adjust_hue", x)
     hsv = rgb_to_hsv(rows)

@@ -39,6 +39,13 @@ def conv1d_transpose(
     channels].
 
     Gives [batch, width', filters]. All else as in `conv2d_transpose`, for one spatial axis.
+
+    Examples:
+        >>> run(gc.nn.conv1d_transpose([[[1.0], [2.0]]], gc.ones((2, 1, 1)), strides=2))
+        Array([[[1.],
+                [1.],
+                [2.],
+                [2.]]], dtype=float32)
     """
     return _transposed("conv1d_transpose", 1, x, w, strides, padding, dilation, groups, name)
 
@@ -75,6 +82,10 @@ def conv2d_transpose(
 
     Source: Dumoulin & Visin, A guide to convolution arithmetic for deep learning, 2016;
     `jax.lax.conv_transpose` with `transpose_kernel=True`.
+
+    Examples:
+        >>> gc.nn.conv2d_transpose(gc.ones((1, 4, 4, 8)), gc.ones((2, 2, 3, 8)), strides=2).shape
+        (1, 8, 8, 3)
     """
     return _transposed("conv2d_transpose", 2, x, w, strides, padding, dilation, groups, name)
 
@@ -94,6 +105,12 @@ def conv3d_transpose(
 
     Gives [batch, depth', height', width', filters]. All else as in `conv2d_transpose`, for three
     spatial axes.
+
+    Examples:
+        >>> gc.nn.conv3d_transpose(
+        ...     gc.ones((1, 2, 2, 2, 4)), gc.ones((2, 2, 2, 3, 4)), strides=2
+        ... ).shape
+        (1, 4, 4, 4, 3)
     """
     return _transposed("conv3d_transpose", 3, x, w, strides, padding, dilation, groups, name)
 
@@ -160,6 +177,10 @@ def separable_conv(
             fit.
 
     Source: Chollet, 2017, arXiv:1610.02357.
+
+    Examples:
+        >>> gc.nn.separable_conv(gc.ones((1, 8, 3)), gc.ones((3, 3, 2)), gc.ones((6, 5))).shape
+        (1, 6, 5)
     """
     places = depthwise_conv(x, depthwise, strides=strides, padding=padding, dilation=dilation)
     return matmul(places, pointwise, name=name)
@@ -188,6 +209,10 @@ def depthwise_conv2d(
 
     Raises:
         ShapeError, AttributeValueError: as `conv2d`; or channels that are not known.
+
+    Examples:
+        >>> gc.nn.depthwise_conv2d(gc.ones((1, 4, 4, 3)), gc.ones((3, 3, 3, 2))).shape
+        (1, 2, 2, 6)
     """
     x, w = convert(x), convert(w)
     _check_depthwise("depthwise_conv2d", x, w)
@@ -219,6 +244,12 @@ def separable_conv2d(
 
     Raises:
         ShapeError, AttributeValueError: as `separable_conv`.
+
+    Examples:
+        >>> gc.nn.separable_conv2d(
+        ...     gc.ones((1, 4, 4, 3)), gc.ones((3, 3, 3, 2)), gc.ones((6, 5))
+        ... ).shape
+        (1, 2, 2, 5)
     """
     x, depthwise, pointwise = convert(x), convert(depthwise), convert(pointwise)
     _check_depthwise("separable_conv2d", x, depthwise)
@@ -257,6 +288,10 @@ def bias_add(x: TensorLike, bias: TensorLike, *, name: str | None = None) -> Ten
 
     Raises:
         ShapeError: a bias of another shape; `+` would broadcast it.
+
+    Examples:
+        >>> run(gc.nn.bias_add([[1.0, 2.0]], [10.0, 20.0]))
+        Array([[11., 22.]], dtype=float32)
     """
     x, bias = convert(x), convert(bias)
     if x.ndim < 1 or bias.ndim != 1 or not same_shape(x.shape[-1:], bias.shape, x):

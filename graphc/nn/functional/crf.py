@@ -60,6 +60,10 @@ def crf_log_likelihood(
         DTypeError: tags or lengths that are not integers, scores that are not floating.
 
     Source: Lafferty, McCallum & Pereira, Conditional random fields, 2001.
+
+    Examples:
+        >>> run(gc.nn.crf_log_likelihood(gc.zeros((1, 2, 2)), [[0, 1]], gc.zeros((2, 2))))
+        Array([-1.3863], dtype=float32)
     """
     x, moves, sizes, dtype = _operands("crf_log_likelihood", scores, transitions, lengths)
     given = as_integers("crf_log_likelihood", "tags", tags)
@@ -83,6 +87,10 @@ def crf_log_norm(
     [batch].
 
     Arguments and errors as of `crf_log_likelihood`.
+
+    Examples:
+        >>> run(gc.nn.crf_log_norm(gc.zeros((1, 2, 2)), gc.zeros((2, 2))))
+        Array([1.3863], dtype=float32)
     """
     x, moves, sizes, dtype = _operands("crf_log_norm", scores, transitions, lengths)
     return to_dtype(where(greater(sizes, 0), _log_norm(x, moves, sizes), 0, name=name), dtype)
@@ -107,6 +115,10 @@ def viterbi_decode(
         ShapeError, DTypeError: as `crf_log_likelihood`.
 
     Source: Viterbi, 1967, doi:10.1109/TIT.1967.1054010.
+
+    Examples:
+        >>> run(gc.nn.viterbi_decode([[[1.0, 0.0], [0.0, 1.0]]], gc.zeros((2, 2))))
+        (Array([[0, 1]], dtype=int32), Array([2.], dtype=float32))
     """
     x, moves, sizes, dtype = _operands("viterbi_decode", scores, transitions, lengths)
     first, rest, goes_on = _steps(x, sizes)

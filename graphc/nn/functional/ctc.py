@@ -62,6 +62,10 @@ def ctc_loss(
         AttributeValueError: `blank` is not a class.
 
     Source: Graves et al., 2006, doi:10.1145/1143844.1143891; `optax.ctc_loss`.
+
+    Examples:
+        >>> run(gc.nn.ctc_loss(logits=gc.zeros((1, 2, 3)), labels=[[1, 2]]))
+        Array([2.1972], dtype=float32)
     """
     logits, labels = convert(logits), convert(labels)
     _check(logits, labels, blank)

@@ -48,6 +48,11 @@ def ctc_greedy_decode(
 
     Source: Graves et al., 2006, doi:10.1145/1143844.1143891; TensorFlow's
     `tf.nn.ctc_greedy_decoder`, whose blank is the last class.
+
+    Examples:
+        >>> labels, lengths, scores = gc.nn.ctc_greedy_decode([[[0.0, 5.0, 0.0], [0.0, 0.0, 5.0]]])
+        >>> run((labels, lengths))
+        (Array([[1, 2]], dtype=int32), Array([2], dtype=int32))
     """
     logits = convert(logits)
     if logits.ndim != 3:

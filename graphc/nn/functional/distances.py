@@ -35,7 +35,12 @@ _EPSILON = 1e-12  # the least squared length of a vector
 def squared_error(
     *, predictions: TensorLike, labels: TensorLike, name: str | None = None
 ) -> Tensor:
-    """(predictions - labels)^2, elementwise; shapes broadcast."""
+    """(predictions - labels)^2, elementwise; shapes broadcast.
+
+    Examples:
+        >>> run(gc.nn.squared_error(predictions=[1.0, 2.0], labels=[1.0, 4.0]))
+        Array([0., 4.], dtype=float32)
+    """
     predictions, labels = promote_inexact(predictions, labels)
     return square(predictions - labels, name=name)
 
@@ -43,7 +48,12 @@ def squared_error(
 def absolute_error(
     *, predictions: TensorLike, labels: TensorLike, name: str | None = None
 ) -> Tensor:
-    """|predictions - labels|, elementwise; shapes broadcast."""
+    """|predictions - labels|, elementwise; shapes broadcast.
+
+    Examples:
+        >>> run(gc.nn.absolute_error(predictions=[1.0, 2.0], labels=[1.0, 4.0]))
+        Array([0., 2.], dtype=float32)
+    """
     predictions, labels = promote_inexact(predictions, labels)
     return absolute(predictions - labels, name=name)
 
@@ -54,6 +64,10 @@ def huber_loss(
     """Half the squared error where the error is at most `delta`, linear beyond.
 
     Elementwise; shapes broadcast. Source: Huber, 1964, doi:10.1214/aoms/1177703732.
+
+    Examples:
+        >>> run(gc.nn.huber_loss(predictions=[0.5, 3.0], labels=[0.0, 0.0]))
+        Array([0.125, 2.5  ], dtype=float32)
     """
     predictions, labels = promote_inexact(predictions, labels)
     error = absolute(predictions - labels)
@@ -64,7 +78,12 @@ def huber_loss(
 def log_cosh_loss(
     *, predictions: TensorLike, labels: TensorLike, name: str | None = None
 ) -> Tensor:
-    """log(cosh(predictions - labels)), elementwise, without overflow; shapes broadcast."""
+    """log(cosh(predictions - labels)), elementwise, without overflow; shapes broadcast.
+
+    Examples:
+        >>> run(gc.nn.log_cosh_loss(predictions=[0.0, 1.0], labels=[0.0, 0.0]))
+        Array([0.    , 0.4338], dtype=float32)
+    """
     predictions, labels = promote_inexact(predictions, labels)
     error = predictions - labels
     return subtract(error + softplus(error * -2), math.log(2), name=name)
@@ -77,6 +96,10 @@ def poisson_loss(
 
     Elementwise; shapes broadcast. A term that depends on the labels only, log(labels!), is left
     out.
+
+    Examples:
+        >>> run(gc.nn.poisson_loss(log_predictions=[0.0], labels=[2.0]))
+        Array([1.], dtype=float32)
     """
     rates, labels = promote_inexact(log_predictions, labels)
     return subtract(exp(rates), labels * rates, name=name)
@@ -100,6 +123,10 @@ def cosine_similarity(
 
     Returns:
         In [-1, 1], without `axis`.
+
+    Examples:
+        >>> run(gc.nn.cosine_similarity([[1.0, 0.0]], [[2.0, 0.0]]))
+        Array([1.], dtype=float32)
     """
     x, y = promote_inexact(x, y)
     return to_dtype(_cosine(x, y, axis, epsilon, name), x.dtype)
@@ -117,7 +144,12 @@ def _cosine(x: Tensor, y: Tensor, axis: int, epsilon: float, name: str | None = 
 def cosine_distance(
     *, predictions: TensorLike, labels: TensorLike, axis: int = -1, name: str | None = None
 ) -> Tensor:
-    """1 - `cosine_similarity`, without `axis`."""
+    """1 - `cosine_similarity`, without `axis`.
+
+    Examples:
+        >>> run(gc.nn.cosine_distance(predictions=[[1.0, 0.0]], labels=[[0.0, 2.0]]))
+        Array([1.], dtype=float32)
+    """
     x, y = promote_inexact(predictions, labels)
     return to_dtype(subtract(1.0, _cosine(x, y, axis, _EPSILON), name=name), x.dtype)
 
@@ -137,6 +169,10 @@ def kl_divergence(
         sum(labels * (log(labels) - log_predictions)), without `axis`; a label of 0 counts 0.
 
     Source: Kullback & Leibler, 1951, doi:10.1214/aoms/1177729694.
+
+    Examples:
+        >>> run(gc.nn.kl_divergence(log_predictions=np.log([[0.5, 0.5]]), labels=[[1.0, 0.0]]))
+        Array([0.6931], dtype=float64)
     """
     log_p, labels = promote_inexact(log_predictions, labels)
     log_labels = log(where(equal(labels, 0), 1, labels))
@@ -164,6 +200,14 @@ def triplet_loss(
         [...].
 
     Source: Schroff, Kalenichenko & Philbin, 2015, arXiv:1503.03832.
+
+    Examples:
+        >>> run(
+        ...     gc.nn.triplet_loss(
+        ...         anchors=[[0.0, 0.0]], positives=[[0.0, 1.0]], negatives=[[3.0, 0.0]]
+        ...     )
+        ... )
+        Array([0.], dtype=float32)
     """
     anchors, positives, negatives = promote_inexact(anchors, positives, negatives)
     near, far = (

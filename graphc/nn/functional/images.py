@@ -40,6 +40,10 @@ def space_to_depth(x: TensorLike, block: int, *, name: str | None = None) -> Ten
         ShapeError: sizes that are not known, or not divisible by `block`.
 
     Source: TensorFlow's `tf.nn.space_to_depth`.
+
+    Examples:
+        >>> gc.nn.space_to_depth(gc.ones((1, 4, 4, 3)), 2).shape
+        (1, 2, 2, 12)
     """
     x = convert(x)
     sizes, rank = _known_sizes("space_to_depth", x), x.ndim - 2
@@ -70,6 +74,10 @@ def depth_to_space(x: TensorLike, block: int, *, name: str | None = None) -> Ten
         ShapeError: channels that are not known, or not divisible by block^axes.
 
     Source: TensorFlow's `tf.nn.depth_to_space`; pixel shuffle, arXiv:1609.05158.
+
+    Examples:
+        >>> gc.nn.depth_to_space(gc.ones((1, 2, 2, 12)), 2).shape
+        (1, 4, 4, 3)
     """
     x = convert(x)
     rank, channels = x.ndim - 2, x.shape[-1] if x.ndim > 2 else None
@@ -86,13 +94,23 @@ def depth_to_space(x: TensorLike, block: int, *, name: str | None = None) -> Ten
 
 
 def global_avg_pool(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """The mean of `x` [batch, ..., channels] over its spatial axes: [batch, channels]."""
+    """The mean of `x` [batch, ..., channels] over its spatial axes: [batch, channels].
+
+    Examples:
+        >>> run(gc.nn.global_avg_pool([[[1.0], [3.0]]]))
+        Array([[2.]], dtype=float32)
+    """
     x = convert(x)
     return reduce_mean(x, axis=tuple(range(1, x.ndim - 1)), name=name)
 
 
 def global_max_pool(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """The maximum of `x` [batch, ..., channels] over its spatial axes: [batch, channels]."""
+    """The maximum of `x` [batch, ..., channels] over its spatial axes: [batch, channels].
+
+    Examples:
+        >>> run(gc.nn.global_max_pool([[[1.0], [3.0]]]))
+        Array([[3.]], dtype=float32)
+    """
     x = convert(x)
     return reduce_max(x, axis=tuple(range(1, x.ndim - 1)), name=name)
 
@@ -127,6 +145,10 @@ def resize(
         AttributeValueError: another method, or sizes that are not positive.
 
     Source: `jax.image.resize`; Keys, 1981, doi:10.1109/TASSP.1981.1163711.
+
+    Examples:
+        >>> gc.nn.resize(gc.ones((1, 4, 4, 3)), (8, 8)).shape
+        (1, 8, 8, 3)
     """
     x = convert(x)
     known = _known_sizes("resize", x)

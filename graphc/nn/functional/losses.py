@@ -42,6 +42,10 @@ def softmax_cross_entropy(
 
     Raises:
         ShapeError: shapes that differ.
+
+    Examples:
+        >>> run(gc.nn.softmax_cross_entropy(logits=[[0.0, 0.0]], labels=[[1.0, 0.0]]))
+        Array([0.6931], dtype=float32)
     """
     if label_smoothing:
         labels = smooth_labels(labels, label_smoothing)
@@ -66,6 +70,10 @@ def sparse_softmax_cross_entropy(
     Raises:
         ShapeError: leading sizes that differ.
         DTypeError: labels that are not integers.
+
+    Examples:
+        >>> run(gc.nn.sparse_softmax_cross_entropy(logits=[[0.0, 0.0], [9.0, 0.0]], labels=[1, 0]))
+        Array([0.6931, 0.0001], dtype=float32)
     """
     if not label_smoothing:
         return loss.sparse_softmax_cross_entropy(logits, labels, name=name)
@@ -87,6 +95,10 @@ def smooth_labels(labels: TensorLike, smoothing: float, *, name: str | None = No
         AttributeValueError: a smoothing out of range.
 
     Source: Szegedy et al., 2016, arXiv:1512.00567.
+
+    Examples:
+        >>> run(gc.nn.smooth_labels([[1.0, 0.0]], 0.1))
+        Array([[0.95, 0.05]], dtype=float32)
     """
     _check_smoothing(smoothing)
     labels = convert(labels)
@@ -111,6 +123,10 @@ def sigmoid_cross_entropy(
 
     Returns:
         One loss per element.
+
+    Examples:
+        >>> run(gc.nn.sigmoid_cross_entropy(logits=[0.0, 5.0], labels=[1.0, 1.0]))
+        Array([0.6931, 0.0067], dtype=float32)
     """
     return loss.sigmoid_cross_entropy(logits, labels, name=name)
 
@@ -131,6 +147,10 @@ def weighted_cross_entropy(
         One loss per element.
 
     Source: TensorFlow's `weighted_cross_entropy_with_logits`.
+
+    Examples:
+        >>> run(gc.nn.weighted_cross_entropy(logits=[0.0], labels=[1.0], pos_weight=2.0))
+        Array([1.3863], dtype=float32)
     """
     logits, labels, weight = promote_operands(logits, labels, pos_weight)
     missed = (1 + (weight - 1) * labels) * softplus(-logits)  # finite for logits of any size
@@ -160,6 +180,10 @@ def sigmoid_focal_loss(
         One loss per element.
 
     Source: Lin et al., 2017, arXiv:1708.02002.
+
+    Examples:
+        >>> run(gc.nn.sigmoid_focal_loss(logits=[0.0, 5.0], labels=[1.0, 1.0]))
+        Array([0.1733, 0.    ], dtype=float32)
     """
     logits, labels = promote_operands(logits, labels)
     crossed = loss.sigmoid_cross_entropy(logits, labels)
@@ -178,12 +202,21 @@ def hinge_loss(*, logits: TensorLike, labels: TensorLike, name: str | None = Non
         logits: floating, any shape.
         labels: -1 or 1, of a shape that broadcasts with it.
         name: of the node.
+
+    Examples:
+        >>> run(gc.nn.hinge_loss(logits=[2.0, 0.5], labels=[1.0, 1.0]))
+        Array([0. , 0.5], dtype=float32)
     """
     logits, labels = promote_operands(logits, labels)
     return maximum(1 - logits * labels, 0, name=name)
 
 
 def l2_loss(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """Half the sum of the squares of `x`, a scalar: for weight decay."""
+    """Half the sum of the squares of `x`, a scalar: for weight decay.
+
+    Examples:
+        >>> run(gc.nn.l2_loss([1.0, 3.0]))
+        Array(5., dtype=float32)
+    """
     half = square(convert(x)) * 0.5
     return reduce_sum(half, name=name)

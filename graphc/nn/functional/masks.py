@@ -36,6 +36,11 @@ def sequence_mask(lengths: TensorLike, size: Dim, *, name: str | None = None) ->
 
     Raises:
         DTypeError: `lengths` are not integers.
+
+    Examples:
+        >>> run(gc.nn.sequence_mask([1, 3], 3))
+        Array([[ True, False, False],
+               [ True,  True,  True]], dtype=bool)
     """
     counts = as_lengths("sequence_mask", lengths)
     return less(iota((size,), 0, counts.type.dtype), expand_dims(counts, -1), name=name)
@@ -86,6 +91,10 @@ def masked_mean(x: TensorLike, mask: TensorLike, *, name: str | None = None) -> 
     Raises:
         DTypeError: the mask is not bool.
         ShapeError: shapes that do not broadcast.
+
+    Examples:
+        >>> run(gc.nn.masked_mean([1.0, 3.0, 9.0], [True, True, False]))
+        Array(2., dtype=float32)
     """
     x, mask = convert(x), convert(mask)
     if mask.type.dtype != BOOL:

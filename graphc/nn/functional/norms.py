@@ -45,6 +45,10 @@ def group_norm(
         DTypeError: `x` is not floating.
 
     Source: Wu & He, 2018, arXiv:1803.08494.
+
+    Examples:
+        >>> run(gc.nn.group_norm([[1.0, 3.0, 5.0, 9.0]], 2, gc.ones(4), gc.zeros(4)))
+        Array([[-1.,  1., -1.,  1.]], dtype=float32)
     """
     x, rows = _rows("group_norm", x)
     channels = x.shape[-1]
@@ -81,6 +85,11 @@ def instance_norm(
         DTypeError: `x` is not floating.
 
     Source: Ulyanov, Vedaldi & Lempitsky, 2016, arXiv:1607.08022.
+
+    Examples:
+        >>> run(gc.nn.instance_norm([[[1.0], [3.0]]], [1.0], [0.0]))
+        Array([[[-1.],
+                [ 1.]]], dtype=float32)
     """
     x, rows = _rows("instance_norm", x)
     if x.ndim < 3:
@@ -111,6 +120,10 @@ def l2_normalize(
         DTypeError: `x` is not floating.
 
     Source: TensorFlow's `math.l2_normalize`.
+
+    Examples:
+        >>> run(gc.nn.l2_normalize([3.0, 4.0]))
+        Array([0.6, 0.8], dtype=float32)
     """
     x = as_floating("l2_normalize", "x", x)
     rows = to_dtype(x, wide(x.dtype))
@@ -137,6 +150,10 @@ def rms_norm(
         DTypeError: `x` is not floating.
 
     Source: Zhang & Sennrich, 2019, arXiv:1910.07467.
+
+    Examples:
+        >>> run(gc.nn.rms_norm([[3.0, 4.0]], [1.0, 1.0]))
+        Array([[0.8485, 1.1314]], dtype=float32)
     """
     x, rows = _rows("rms_norm", x)
     squares = reduce_mean(square(rows), axis=-1, keepdims=True)

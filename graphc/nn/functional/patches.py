@@ -56,6 +56,10 @@ def patches(
         AttributeValueError: a window, stride, padding or dilation of another form.
 
     Source: TensorFlow's `tf.image.extract_patches`.
+
+    Examples:
+        >>> gc.nn.patches(gc.ones((1, 4, 4, 3)), 2).shape
+        (1, 2, 2, 12)
     """
     x = convert(x)
     attrs = sliding("patches", x, window, strides, padding, dilation)
@@ -84,6 +88,12 @@ def max_pool_with_argmax(
 
     Raises:
         ShapeError, AttributeValueError: as `max_pool`.
+
+    Examples:
+        >>> run(gc.nn.max_pool_with_argmax(gc.reshape([1.0, 4.0, 3.0, 2.0], (1, 4, 1)), 2))
+        (Array([[[4.],
+                [3.]]], dtype=float32), Array([[[1],
+                [2]]], dtype=int32))
     """
     x = convert(x)
     largest = max_pool(x, window, strides, padding, dilation, name=name)

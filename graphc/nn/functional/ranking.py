@@ -43,6 +43,10 @@ def in_top_k(labels: TensorLike, scores: TensorLike, k: int, *, name: str | None
         AttributeValueError: `k` is not a positive int.
 
     Source: TensorFlow's `tf.math.in_top_k`.
+
+    Examples:
+        >>> run(gc.nn.in_top_k([0, 1], [[0.9, 0.1], [0.9, 0.1]], 1))
+        Array([ True, False], dtype=bool)
     """
     labels, scores = convert(labels), convert(scores)
     if not is_integer(labels.dtype) or not is_floating(scores.dtype):

@@ -46,6 +46,11 @@ class Candidates(NamedTuple):
         classes: i32[samples], the classes drawn.
         true_counts: the expected number of draws of each label, in the shape of the labels.
         counts: f32[samples], the expected number of draws of each class drawn.
+
+    Examples:
+        >>> drawn = gc.nn.uniform_candidate_sampler([[1], [4]], samples=3, classes=10)
+        >>> drawn.classes.shape, drawn.true_counts.shape, drawn.counts.shape
+        ((3,), (2, 1), (3,))
     """
 
     classes: Tensor
@@ -82,6 +87,10 @@ def log_uniform_candidate_sampler(
 
     Source: TensorFlow's `random.log_uniform_candidate_sampler`. Unique classes are drawn by
     Gumbel's top-k: Kool, van Hoof & Welling, 2019, arXiv:1903.06059.
+
+    Examples:
+        >>> gc.nn.log_uniform_candidate_sampler([[1], [4]], samples=3, classes=10).classes.shape
+        (3,)
     """
     _check("log_uniform_candidate_sampler", samples, classes, unique)
 
@@ -110,6 +119,10 @@ def uniform_candidate_sampler(
     Args, Raises: as `log_uniform_candidate_sampler`.
 
     Source: TensorFlow's `random.uniform_candidate_sampler`.
+
+    Examples:
+        >>> gc.nn.uniform_candidate_sampler([[1], [4]], samples=3, classes=10).classes.shape
+        (3,)
     """
     _check("uniform_candidate_sampler", samples, classes, unique)
 
@@ -160,6 +173,14 @@ def nce_loss(
         DTypeError: labels that are not integers.
 
     Source: Gutmann & Hyvärinen, 2010; TensorFlow's `nn.nce_loss`.
+
+    Examples:
+        >>> weights, biases = gc.zeros((10, 4)), gc.zeros(10)
+        >>> loss = gc.nn.nce_loss(
+        ...     weights=weights, biases=biases, inputs=gc.ones((2, 4)), labels=[1, 4], samples=3
+        ... )
+        >>> loss.shape
+        (2,)
     """
     given = ("nce_loss", weights, biases, inputs, labels, samples, candidates)
     logits, wanted = _sampled_logits(*given, remove_accidental_hits, seed)
@@ -192,6 +213,14 @@ def sampled_softmax_loss(
         ShapeError, AttributeValueError, DTypeError: as `nce_loss`.
 
     Source: Jean et al., 2014, arXiv:1412.2007; TensorFlow's `nn.sampled_softmax_loss`.
+
+    Examples:
+        >>> weights, biases = gc.zeros((10, 4)), gc.zeros(10)
+        >>> inputs, labels = gc.ones((2, 4)), [1, 4]
+        >>> gc.nn.sampled_softmax_loss(
+        ...     weights=weights, biases=biases, inputs=inputs, labels=labels, samples=3
+        ... ).shape
+        (2,)
     """
     given = ("sampled_softmax_loss", weights, biases, inputs, labels, samples, candidates)
     logits, wanted = _sampled_logits(*given, remove_accidental_hits, seed)

@@ -43,6 +43,11 @@ def max_unpool(
         DTypeError: places that are not integers.
 
     Source: Zeiler, Taylor & Fergus, 2011, doi:10.1109/ICCV.2011.6126474.
+
+    Examples:
+        >>> y, places = gc.nn.max_pool_with_argmax(gc.reshape([1.0, 4.0, 3.0, 2.0], (1, 4, 1)), 2)
+        >>> run(gc.nn.max_unpool(y, places, 4)[0, :, 0])
+        Array([0., 4., 3., 0.], dtype=float32)
     """
     y, places = convert(y), convert(places)
     sizes = as_dims("max_unpool", size) * (1 if isinstance(size, Sequence) else y.ndim - 2)

@@ -172,7 +172,7 @@ class Conv1D(_Conv):
     Calling it takes `x` [batch, width, features] and gives [batch, new width, filters].
     Args and Raises: see `Conv2D`, for one spatial axis.
 
-    Example:
+    Examples:
         >>> conv = gc.nn.Conv1D(1, 2, kernel_initializer="ones")
         >>> run(conv([[[1.0], [2.0], [4.0]]]))[0, :, 0]
         Array([3., 6.], dtype=float32)
@@ -205,7 +205,7 @@ class Conv2D(_Conv):
         ShapeError: `x` is not of rank 4, or its features do not fit the groups, are not known
             or have changed.
 
-    Example:
+    Examples:
         >>> conv = gc.nn.Conv2D(8, 3, padding="same", activation="relu")
         >>> conv(gc.ones((1, 28, 28, 3))).shape, conv.variables[0].shape
         ((1, 28, 28, 8), (3, 3, 3, 8))
@@ -223,7 +223,7 @@ class Conv3D(_Conv):
     [batch, new depth, new height, new width, filters].
     Args and Raises: see `Conv2D`, for three spatial axes.
 
-    Example:
+    Examples:
         >>> conv = gc.nn.Conv3D(8, 3, strides=2)
         >>> conv(gc.ones((1, 15, 15, 15, 2))).shape
         (1, 7, 7, 7, 8)
@@ -260,7 +260,7 @@ class Conv1DTranspose(_ConvTranspose):
     Calling it takes `x` [batch, width, features] and gives [batch, new width, filters].
     Args and Raises: see `Conv2DTranspose`, for one spatial axis.
 
-    Example:
+    Examples:
         >>> conv = gc.nn.Conv1DTranspose(1, 2, strides=2, kernel_initializer="ones")
         >>> run(conv([[[1.0], [2.0]]]))[0, :, 0]
         Array([1., 1., 2., 2.], dtype=float32)
@@ -286,7 +286,7 @@ class Conv2DTranspose(_ConvTranspose):
     Raises:
         AttributeValueError, ShapeError: as `Conv2D`.
 
-    Example:
+    Examples:
         >>> conv = gc.nn.Conv2DTranspose(4, 3, strides=2, padding="same")
         >>> conv(gc.ones((1, 14, 14, 8))).shape
         (1, 28, 28, 4)
@@ -304,7 +304,7 @@ class Conv3DTranspose(_ConvTranspose):
     [batch, new depth, new height, new width, filters].
     Args and Raises: see `Conv2DTranspose`, for three spatial axes.
 
-    Example:
+    Examples:
         >>> conv = gc.nn.Conv3DTranspose(4, 2, strides=2)
         >>> conv(gc.ones((1, 4, 4, 4, 8))).shape
         (1, 8, 8, 8, 4)
@@ -354,7 +354,7 @@ class DepthwiseConv1D(_DepthwiseConv):
     [batch, new width, features * multiplier].
     Args and Raises: see `DepthwiseConv2D`, for one spatial axis.
 
-    Example:
+    Examples:
         >>> conv = gc.nn.DepthwiseConv1D(2, kernel_initializer="ones")
         >>> run(conv([[[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]]))
         Array([[[ 3., 30.],
@@ -380,7 +380,7 @@ class DepthwiseConv2D(_DepthwiseConv):
     Raises:
         AttributeValueError, ShapeError: as `Conv2D`.
 
-    Example:
+    Examples:
         >>> conv = gc.nn.DepthwiseConv2D(3, multiplier=2)
         >>> conv(gc.ones((1, 8, 8, 3))).shape
         (1, 6, 6, 6)
@@ -407,7 +407,7 @@ class SeparableConv2D(Layer):
 
     Calling it, Raises: see `Conv2D`.
 
-    Example:
+    Examples:
         >>> conv = gc.nn.SeparableConv2D(16, 3, name="conv")
         >>> conv(gc.ones((1, 8, 8, 3))).shape
         (1, 6, 6, 16)

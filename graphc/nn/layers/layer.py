@@ -53,7 +53,7 @@ class Layer:
         AttributeValueError: `name` is not a name.
         DTypeError: `dtype` is not a dtype.
 
-    Example:
+    Examples:
         >>> class Scale(gc.nn.Layer):
         ...     def __call__(self, x):
         ...         with self.scope(x):

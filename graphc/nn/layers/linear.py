@@ -41,7 +41,7 @@ class Dense(Layer):
             regularizer is not known.
         ShapeError: `x` has no axes, or a number of features that is not known or has changed.
 
-    Example:
+    Examples:
         >>> dense = gc.nn.Dense(2, kernel_initializer="ones", bias_initializer=0.5)
         >>> run(dense([[1.0, 2.0, 3.0]]))
         Array([[6.5, 6.5]], dtype=float32)
@@ -112,7 +112,7 @@ class Embedding(Layer):
         DTypeError: `indices` are not integers.
         ShapeError: an index that is a constant is out of range.
 
-    Example:
+    Examples:
         >>> table = np.array([[0, 1], [2, 3], [4, 5]], "float32")
         >>> run(gc.nn.Embedding(3, 2, initializer=table)([2, 0]))
         Array([[4., 5.],
@@ -159,7 +159,7 @@ def embedding_lookup(table: TensorLike, indices: TensorLike, *, name: str | None
         DTypeError: `indices` are not integers.
         ShapeError: an index that is a constant is out of range.
 
-    Example:
+    Examples:
         >>> run(gc.nn.embedding_lookup([[1, 2], [3, 4], [5, 6]], [2, 0]))
         Array([[5, 6],
                [1, 2]], dtype=int32)

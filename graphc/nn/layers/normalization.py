@@ -79,7 +79,7 @@ class BatchNorm(Layer):
 
     Source: Ioffe and Szegedy, "Batch normalization", 2015.
 
-    Example:
+    Examples:
         >>> norm = gc.nn.BatchNorm()
         >>> run(norm([[1.0, 0.0], [3.0, 8.0]], training=True))
         Array([[-1., -1.],
@@ -154,7 +154,7 @@ class LayerNorm(Layer):
 
     Source: Ba, Kiros and Hinton, "Layer normalization", 2016.
 
-    Example:
+    Examples:
         >>> run(gc.nn.LayerNorm()([[1.0, 2.0, 3.0]]))
         Array([[-1.2247,  0.    ,  1.2247]], dtype=float32)
     """
@@ -192,7 +192,7 @@ class RMSNorm(Layer):
 
     Source: Zhang and Sennrich, "Root mean square layer normalization", 2019.
 
-    Example:
+    Examples:
         >>> run(gc.nn.RMSNorm()([[1.0, 7.0]]))
         Array([[0.2, 1.4]], dtype=float32)
     """
@@ -230,7 +230,7 @@ class GroupNorm(Layer):
 
     Source: Wu and He, "Group normalization", 2018.
 
-    Example:
+    Examples:
         >>> run(gc.nn.GroupNorm(2)([[1.0, 3.0, 10.0, 30.0]]))
         Array([[-1.,  1., -1.,  1.]], dtype=float32)
     """
@@ -276,7 +276,7 @@ class InstanceNorm(Layer):
 
     Source: Ulyanov, Vedaldi and Lempitsky, "Instance normalization", 2016.
 
-    Example:
+    Examples:
         >>> run(gc.nn.InstanceNorm()([[[1.0], [3.0]]]))
         Array([[[-1.],
                 [ 1.]]], dtype=float32)
@@ -314,7 +314,7 @@ class Dropout(Layer):
     Source: Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting",
     2014.
 
-    Example:
+    Examples:
         >>> dropped = gc.nn.Dropout(0.5)(gc.ones(100), training=True)
         >>> sorted(set(run(dropped).tolist()))
         [0.0, 2.0]
@@ -354,7 +354,7 @@ class SpatialDropout(Layer):
 
     Source: Tompson et al., "Efficient object localization using convolutional networks", 2015.
 
-    Example:
+    Examples:
         >>> dropped = run(gc.nn.SpatialDropout(0.5)(gc.ones((8, 10, 16)), training=True))
         >>> bool((dropped == dropped[:, :1]).all())  # each feature is kept or dropped as a whole
         True
@@ -392,7 +392,7 @@ class GaussianNoise(Layer):
         AttributeValueError: the deviation is negative, or `training` is not a bool.
         DTypeError: `x` is not floating.
 
-    Example:
+    Examples:
         >>> noisy = run(gc.nn.GaussianNoise(0.1)(gc.ones(10_000), training=True))
         >>> round(float(noisy.mean()), 1), round(float(noisy.std()), 1)
         (1.0, 0.1)

@@ -64,7 +64,7 @@ class MaxPool1D(_Pool):
     Calling it takes `x` [batch, width, features] and gives [batch, new width, features].
     Args and Raises: see `MaxPool2D`, for one spatial axis.
 
-    Example:
+    Examples:
         >>> run(gc.nn.MaxPool1D()([[[1.0], [4.0], [2.0], [3.0]]]))[0, :, 0]
         Array([4., 3.], dtype=float32)
     """
@@ -88,7 +88,7 @@ class MaxPool2D(_Pool):
         AttributeValueError: an option has a value it cannot have.
         ShapeError: `x` is not of rank 4.
 
-    Example:
+    Examples:
         >>> image = np.arange(16.0, dtype="float32").reshape(1, 4, 4, 1)
         >>> run(gc.nn.MaxPool2D()(image))[0, :, :, 0]
         Array([[ 5.,  7.],
@@ -105,7 +105,7 @@ class MaxPool3D(_Pool):
     [batch, new depth, new height, new width, features].
     Args and Raises: see `MaxPool2D`, for three spatial axes.
 
-    Example:
+    Examples:
         >>> gc.nn.MaxPool3D(2)(gc.ones((1, 8, 8, 8, 3))).shape
         (1, 4, 4, 4, 3)
     """
@@ -122,7 +122,7 @@ class AveragePool1D(_Pool):
     features].
     Args and Raises: see `MaxPool2D`, for one spatial axis.
 
-    Example:
+    Examples:
         >>> run(gc.nn.AveragePool1D()([[[1.0], [4.0], [2.0], [3.0]]]))[0, :, 0]
         Array([2.5, 2.5], dtype=float32)
     """
@@ -139,7 +139,7 @@ class AveragePool2D(_Pool):
     [batch, new height, new width, features].
     Args and Raises: see `MaxPool2D`.
 
-    Example:
+    Examples:
         >>> image = np.arange(16.0, dtype="float32").reshape(1, 4, 4, 1)
         >>> run(gc.nn.AveragePool2D()(image))[0, :, :, 0]
         Array([[ 2.5,  4.5],
@@ -158,7 +158,7 @@ class AveragePool3D(_Pool):
     [batch, new depth, new height, new width, features].
     Args and Raises: see `MaxPool2D`, for three spatial axes.
 
-    Example:
+    Examples:
         >>> gc.nn.AveragePool3D(2, strides=1)(gc.ones((1, 8, 8, 8, 3))).shape
         (1, 7, 7, 7, 3)
     """
@@ -190,7 +190,7 @@ class GlobalMaxPool(_GlobalPool):
     Raises:
         ShapeError: the input has no spatial axes.
 
-    Example:
+    Examples:
         >>> run(gc.nn.GlobalMaxPool()([[[1.0, 8.0], [5.0, 2.0]]]))
         Array([[5., 8.]], dtype=float32)
     """
@@ -207,7 +207,7 @@ class GlobalAveragePool(_GlobalPool):
     Raises:
         ShapeError: the input has no spatial axes.
 
-    Example:
+    Examples:
         >>> run(gc.nn.GlobalAveragePool()([[[1.0, 8.0], [5.0, 2.0]]]))
         Array([[3., 5.]], dtype=float32)
     """

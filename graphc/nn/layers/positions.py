@@ -49,7 +49,7 @@ def sinusoidal_encoding(
 
     Source: Vaswani et al., "Attention is all you need", 2017.
 
-    Example:
+    Examples:
         >>> run(gc.nn.sinusoidal_encoding([0, 1], 2))
         Array([[0.    , 1.    ],
                [0.8415, 0.5403]], dtype=float32)
@@ -88,7 +88,7 @@ def rotary_encoding(
 
     Source: Su et al., "RoFormer: enhanced transformer with rotary position embedding", 2021.
 
-    Example:
+    Examples:
         >>> x = [[[[1.0, 0.0]], [[1.0, 0.0]]]]
         >>> run(gc.nn.rotary_encoding(x))[0, :, 0]  # cos and sin of 0 and of 1
         Array([[1.    , 0.    ],
@@ -131,7 +131,7 @@ class SinusoidalEncoding(Layer):
         ShapeError: `x` is not of rank 3.
         AttributeValueError: the number of features is not even.
 
-    Example:
+    Examples:
         >>> run(gc.nn.SinusoidalEncoding()(gc.zeros((1, 2, 2))))  # sin and cos of 0 and of 1
         Array([[[0.    , 1.    ],
                 [0.8415, 0.5403]]], dtype=float32)

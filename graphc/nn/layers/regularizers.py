@@ -57,7 +57,7 @@ class L1(_Penalty):
     Raises:
         AttributeValueError: the rate is not a number of 0 or more.
 
-    Example:
+    Examples:
         >>> run(gc.nn.L1(0.5)([1.0, -2.0]))
         Array(1.5, dtype=float32)
     """
@@ -78,7 +78,7 @@ class L2(_Penalty):
     Raises:
         AttributeValueError: the rate is not a number of 0 or more.
 
-    Example:
+    Examples:
         >>> run(gc.nn.L2(0.5)([1.0, -2.0]))
         Array(2.5, dtype=float32)
     """
@@ -108,7 +108,7 @@ def penalty(layers: Layer | Iterable[Layer], *, name: str | None = None) -> Tens
         AttributeValueError: something else among the layers.
         ShapeError: a regularizer gave no scalar.
 
-    Example:
+    Examples:
         >>> dense = gc.nn.Dense(3, kernel_initializer="ones", kernel_regularizer=gc.nn.L2(0.5))
         >>> y = dense([[1.0, 2.0]])
         >>> run(gc.nn.penalty(dense))  # of six weights

@@ -47,7 +47,7 @@ class Reshape(Layer):
         AttributeValueError: a size is no size, or two are -1.
         ShapeError: the input has no axes, or another number of elements.
 
-    Example:
+    Examples:
         >>> gc.nn.Reshape((2, -1))(gc.ones((4, 6))).shape
         (4, 2, 3)
     """
@@ -113,7 +113,7 @@ class UpSampling1D(_UpSampling):
     Calling it takes `x` [batch, width, features] and gives [batch, width * size, features].
     Args and Raises: see `UpSampling2D`, for one spatial axis.
 
-    Example:
+    Examples:
         >>> run(gc.nn.UpSampling1D()([[[1.0], [2.0]]]))[0, :, 0]
         Array([1., 1., 2., 2.], dtype=float32)
     """
@@ -137,7 +137,7 @@ class UpSampling2D(_UpSampling):
         AttributeValueError: an option has a value it cannot have.
         ShapeError: `x` is not of rank 4, or its sizes are not known where they must be.
 
-    Example:
+    Examples:
         >>> run(gc.nn.UpSampling2D((1, 2))([[[[1.0], [2.0]], [[3.0], [4.0]]]]))[0, :, :, 0]
         Array([[1., 1., 2., 2.],
                [3., 3., 4., 4.]], dtype=float32)
@@ -153,7 +153,7 @@ class UpSampling3D(_UpSampling):
     [batch, depth * size, height * size, width * size, features].
     Args and Raises: see `UpSampling2D`, for three spatial axes.
 
-    Example:
+    Examples:
         >>> gc.nn.UpSampling3D(2)(gc.ones((1, 2, 3, 4, 5))).shape
         (1, 4, 6, 8, 5)
     """
@@ -189,7 +189,7 @@ class ZeroPadding1D(_ZeroPadding):
         AttributeValueError: an amount of another form.
         ShapeError: `x` is not of rank 3.
 
-    Example:
+    Examples:
         >>> run(gc.nn.ZeroPadding1D((2, 0))([[[1.0], [2.0]]]))[0, :, 0]
         Array([0., 0., 1., 2.], dtype=float32)
     """
@@ -212,7 +212,7 @@ class ZeroPadding2D(_ZeroPadding):
         AttributeValueError: an amount of another form.
         ShapeError: `x` is not of rank 4.
 
-    Example:
+    Examples:
         >>> run(gc.nn.ZeroPadding2D((0, 1))([[[[1.0], [2.0]]]]))[0, :, :, 0]
         Array([[0., 1., 2., 0.]], dtype=float32)
     """
@@ -235,7 +235,7 @@ class ZeroPadding3D(_ZeroPadding):
         AttributeValueError: an amount of another form.
         ShapeError: `x` is not of rank 5.
 
-    Example:
+    Examples:
         >>> gc.nn.ZeroPadding3D(((0, 1), 2, 0))(gc.ones((1, 4, 4, 4, 3))).shape
         (1, 5, 8, 4, 3)
     """
@@ -269,7 +269,7 @@ class Cropping1D(_Cropping):
         AttributeValueError: an amount of another form.
         ShapeError: `x` is not of rank 3, or nothing is left of it.
 
-    Example:
+    Examples:
         >>> run(gc.nn.Cropping1D((1, 0))([[[1.0], [2.0], [3.0]]]))[0, :, 0]
         Array([2., 3.], dtype=float32)
     """
@@ -291,7 +291,7 @@ class Cropping2D(_Cropping):
         AttributeValueError: an amount of another form.
         ShapeError: `x` is not of rank 4, or nothing is left of it.
 
-    Example:
+    Examples:
         >>> gc.nn.Cropping2D(((2, 2), (0, 4)))(gc.ones((1, 8, 8, 3))).shape
         (1, 4, 4, 3)
     """
@@ -313,7 +313,7 @@ class Cropping3D(_Cropping):
         AttributeValueError: an amount of another form.
         ShapeError: `x` is not of rank 5, or nothing is left of it.
 
-    Example:
+    Examples:
         >>> gc.nn.Cropping3D(1)(gc.ones((1, 4, 5, 6, 3))).shape
         (1, 2, 3, 4, 3)
     """

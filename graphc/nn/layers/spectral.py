@@ -50,7 +50,7 @@ class SpectralNorm(Layer):
             `training` is not a bool.
         GraphError: the layer has been called without the wrapper.
 
-    Example:
+    Examples:
         >>> kernel = np.array([[4.0, 0.0], [0.0, 1.0]], "float32")
         >>> dense = gc.nn.SpectralNorm(gc.nn.Dense(2, kernel_initializer=kernel), iterations=20)
         >>> run(dense([[1.0, 1.0]], training=True))

@@ -32,7 +32,7 @@ class Sequential(Layer):
     Raises:
         AttributeValueError: an item cannot be called, or `training` is missing.
 
-    Example:
+    Examples:
         >>> model = gc.nn.Sequential([gc.nn.Flatten(), gc.nn.Dense(16), gc.nn.relu, gc.nn.Dense(2)])
         >>> model(gc.ones((32, 28, 28))).shape
         (32, 2)
@@ -83,7 +83,7 @@ class Flatten(Layer):
     Raises:
         ShapeError: the input has no axes.
 
-    Example:
+    Examples:
         >>> gc.nn.Flatten()(gc.ones((32, 28, 28))).shape
         (32, 784)
     """
@@ -117,7 +117,7 @@ class TimeDistributed(Layer):
         AttributeValueError: something that cannot be called; or `training` is missing.
         ShapeError: `x` has fewer than two axes, or the layer's result has no batch.
 
-    Example:
+    Examples:
         >>> frames = gc.ones((2, 5, 8, 8, 3))
         >>> gc.nn.TimeDistributed(gc.nn.Conv2D(4, 3))(frames).shape
         (2, 5, 6, 6, 4)

@@ -50,7 +50,7 @@ class Cell(Layer):
         ShapeError: the number of features is not known or has changed, or the state has another
             shape.
 
-    Example:
+    Examples:
         >>> class Sum(gc.nn.Cell):
         ...     def step(self, projected, state):
         ...         return projected + state
@@ -162,7 +162,7 @@ class SimpleRNNCell(Cell):
 
     Source: Elman, "Finding structure in time", 1990.
 
-    Example:
+    Examples:
         >>> cell = gc.nn.SimpleRNNCell(1, None, "ones", "ones")
         >>> y, state = cell([[2.0]], gc.constant([[3.0]]))
         >>> run(y)
@@ -203,7 +203,7 @@ class GRUCell(Cell):
 
     Source: Cho et al., "Learning phrase representations using RNN encoder-decoder", 2014.
 
-    Example:
+    Examples:
         >>> cell = gc.nn.GRUCell(4)
         >>> y, state = cell(gc.ones((2, 3)), cell.initial_state(2))
         >>> y.shape, state.shape
@@ -233,7 +233,7 @@ class LSTMCell(Cell):
     Source: Hochreiter and Schmidhuber, "Long short-term memory", 1997; Gers et al., "Learning to
     forget", 2000.
 
-    Example:
+    Examples:
         >>> cell = gc.nn.LSTMCell(4)
         >>> y, (h, c) = cell(gc.ones((2, 3)), cell.initial_state(2))
         >>> y.shape, c.shape

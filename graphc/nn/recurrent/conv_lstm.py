@@ -128,7 +128,7 @@ class ConvLSTM1DCell(_ConvLSTMCell):
     [batch, new width, filters], and gives (h, the new state).
     Args and Raises: see `ConvLSTM2DCell`, for one spatial axis.
 
-    Example:
+    Examples:
         >>> cell = gc.nn.ConvLSTM1DCell(4, 3)
         >>> y, state = cell(gc.ones((2, 8, 3)), cell.initial_state(2, space=(6,)))
         >>> y.shape
@@ -164,7 +164,7 @@ class ConvLSTM2DCell(_ConvLSTMCell):
             missing.
         ShapeError: `x` or the state is of another rank or size.
 
-    Example:
+    Examples:
         >>> cell = gc.nn.ConvLSTM2DCell(4, 3, padding="same")
         >>> y, (h, c) = cell(gc.ones((2, 8, 8, 3)), cell.initial_state(2, space=(8, 8)))
         >>> y.shape, c.shape
@@ -184,7 +184,7 @@ class ConvLSTM3DCell(_ConvLSTMCell):
     [batch, new depth, new height, new width, filters], and gives (h, the new state).
     Args and Raises: see `ConvLSTM2DCell`, for three spatial axes.
 
-    Example:
+    Examples:
         >>> cell = gc.nn.ConvLSTM3DCell(4, 2)
         >>> y, state = cell(gc.ones((2, 5, 5, 5, 3)), cell.initial_state(2, space=(4, 4, 4)))
         >>> y.shape
@@ -234,7 +234,7 @@ class ConvLSTM1D(_ConvLSTM):
     filters], or [batch, new width, filters] with `return_sequences=False`.
     Args and Raises: see `ConvLSTM2D`, for one spatial axis.
 
-    Example:
+    Examples:
         >>> gc.nn.ConvLSTM1D(4, 3)(gc.ones((2, 5, 8, 3))).shape
         (2, 5, 6, 4)
     """
@@ -259,7 +259,7 @@ class ConvLSTM2D(_ConvLSTM):
     Raises:
         AttributeValueError, ShapeError: as `ConvLSTM2DCell` and `RNN`.
 
-    Example:
+    Examples:
         >>> lstm = gc.nn.ConvLSTM2D(4, 3, padding="same", return_sequences=False)
         >>> lstm(gc.ones((2, 5, 8, 8, 3))).shape
         (2, 8, 8, 4)
@@ -278,7 +278,7 @@ class ConvLSTM3D(_ConvLSTM):
     with `return_sequences=False`.
     Args and Raises: see `ConvLSTM2D`, for three spatial axes.
 
-    Example:
+    Examples:
         >>> gc.nn.ConvLSTM3D(4, 3)(gc.ones((2, 5, 6, 6, 6, 3))).shape
         (2, 5, 4, 4, 4, 4)
     """

@@ -33,7 +33,7 @@ class Recurrent(Layer):
     `return_sequences=False` only the last output of each sequence, [batch, units]. `with_state`
     gives the last state too, from which the next call can continue.
 
-    Example:
+    Examples:
         >>> y, state = gc.nn.GRU(4).with_state(gc.ones((2, 5, 3)), lengths=[5, 2])
         >>> y.shape, state.shape
         ((2, 5, 4), (2, 4))
@@ -87,7 +87,7 @@ class RNN(Recurrent):
         ShapeError: `x` is not of rank 3, or `lengths` not of rank 1.
         DTypeError: `lengths` are not integers.
 
-    Example:
+    Examples:
         >>> sums = gc.nn.RNN(gc.nn.SimpleRNNCell(1, None, "ones", "ones"), reverse=True)
         >>> run(sums([[[1.0], [2.0], [3.0]]]))[0, :, 0]
         Array([6., 5., 3.], dtype=float32)
@@ -186,7 +186,7 @@ class GRU(_OfUnits):
     Calling it takes `x` [batch, time, features] and gives [batch, time, units], or [batch, units]
     with `return_sequences=False`; see `Recurrent`.
 
-    Example:
+    Examples:
         >>> gc.nn.GRU(4)(gc.ones((2, 5, 3))).shape
         (2, 5, 4)
     """
@@ -204,7 +204,7 @@ class LSTM(_OfUnits):
     Calling it takes `x` [batch, time, features] and gives [batch, time, units], or [batch, units]
     with `return_sequences=False`; see `Recurrent`.
 
-    Example:
+    Examples:
         >>> gc.nn.LSTM(4, return_sequences=False)(gc.ones((2, 5, 3))).shape
         (2, 4)
     """
@@ -238,7 +238,7 @@ class SimpleRNN(RNN):
     Calling it takes `x` [batch, time, features] and gives [batch, time, units], or [batch, units]
     with `return_sequences=False`; see `Recurrent`.
 
-    Example:
+    Examples:
         >>> rnn = gc.nn.SimpleRNN(1, None, kernel_initializer="ones", recurrent_initializer="ones")
         >>> run(rnn([[[1.0], [2.0], [3.0]]]))[0, :, 0]
         Array([1., 3., 6.], dtype=float32)

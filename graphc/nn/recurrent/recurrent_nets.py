@@ -44,7 +44,7 @@ class Bidirectional(Recurrent):
 
     Source: Schuster and Paliwal, "Bidirectional recurrent neural networks", 1997.
 
-    Example:
+    Examples:
         >>> gc.nn.Bidirectional(gc.nn.LSTM(8))(gc.ones((2, 5, 3))).shape
         (2, 5, 16)
     """
@@ -98,7 +98,7 @@ class StackedRNN(Recurrent):
         AttributeValueError: there are no layers, an item is not a recurrent layer, or the rate is
             out of range.
 
-    Example:
+    Examples:
         >>> stack = gc.nn.StackedRNN([gc.nn.LSTM(8), gc.nn.GRU(4, return_sequences=False)])
         >>> stack(gc.ones((2, 5, 3))).shape
         (2, 4)

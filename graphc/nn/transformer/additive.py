@@ -51,7 +51,7 @@ class AdditiveAttention(Layer):
     Source: Bahdanau, Cho and Bengio, "Neural machine translation by jointly learning to align and
     translate", 2015.
 
-    Example:
+    Examples:
         >>> attention = gc.nn.AdditiveAttention(16)
         >>> state, source = gc.ones((2, 8)), gc.ones((2, 5, 12))
         >>> attention(state, source).shape

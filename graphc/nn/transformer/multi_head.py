@@ -35,7 +35,7 @@ class AttentionCache(NamedTuple):
         key, value: [batch, room, key heads, head size]; the entries from `length` on are unused.
         length: int32 scalar, the number of steps so far.
 
-    Example:
+    Examples:
         >>> attention = gc.nn.MultiHeadAttention(32, heads=4, causal=True)
         >>> cache = attention.empty_cache(batch=2, room=100)
         >>> cache.key.shape, run(cache.length)
@@ -86,7 +86,7 @@ class MultiHeadAttention(Layer):
     Source: Vaswani et al., "Attention is all you need", 2017; Ainslie et al., "GQA: training
     generalized multi-query transformer models", 2023.
 
-    Example:
+    Examples:
         >>> attention = gc.nn.MultiHeadAttention(32, heads=4, causal=True)
         >>> attention(gc.ones((2, 10, 32))).shape
         (2, 10, 32)

@@ -49,7 +49,7 @@ class TransformerBlock(Layer):
     Source: Xiong et al., "On layer normalization in the transformer architecture", 2020; Vaswani et
     al., "Attention is all you need", 2017.
 
-    Example:
+    Examples:
         >>> block = gc.nn.TransformerBlock(32, heads=4, causal=True, rotary=True)
         >>> block(gc.ones((2, 10, 32))).shape
         (2, 10, 32)

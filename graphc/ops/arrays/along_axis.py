@@ -160,6 +160,11 @@ def take_along_axis(
         DTypeError: `indices` are not integers.
 
     Source: numpy.take_along_axis.
+
+    Examples:
+        >>> run(gc.take_along_axis([[1, 2], [3, 4]], [[1], [0]]))
+        Array([[2],
+               [3]], dtype=int32)
     """
     x = convert(x)
     place = normalize_axis("TakeAlongAxis", x, axis)
@@ -362,6 +367,11 @@ def one_hot(
         AttributeValueError: `axis` is out of range.
 
     Source: jax.nn.one_hot.
+
+    Examples:
+        >>> run(gc.one_hot([1, 0], 3))
+        Array([[0., 1., 0.],
+               [1., 0., 0.]], dtype=float32)
     """
     where = convert(indices)
     (size,) = as_dims("OneHot", (depth,))

@@ -66,6 +66,11 @@ def iota(
         DTypeError: `dtype` is bool.
 
     Source: jax.lax.broadcasted_iota.
+
+    Examples:
+        >>> run(gc.iota((2, 3), axis=1))
+        Array([[0, 1, 2],
+               [0, 1, 2]], dtype=int32)
     """
     dims = as_dims("Iota", shape)
     place = axis + len(dims) if axis < 0 else axis
@@ -93,6 +98,10 @@ def arange(
             or a step of 0.
 
     Source: numpy.arange.
+
+    Examples:
+        >>> run(gc.arange(2, 8, 2))
+        Array([2, 4, 6], dtype=int32)
     """
     if stop is None:
         start, stop = 0, start
@@ -143,6 +152,11 @@ def full(
         dtype: by default that of `fill_value`.
 
     Source: numpy.full.
+
+    Examples:
+        >>> run(gc.full((2, 2), 7))
+        Array([[7, 7],
+               [7, 7]], dtype=int32)
     """
     value = convert(fill_value) if dtype is None else to_dtype(fill_value, as_dtype(dtype))
     dims = as_dims("BroadcastTo", shape)
@@ -152,12 +166,22 @@ def full(
 
 
 def zeros(shape: ShapeLike, dtype: DTypeLike = FLOAT32, *, name: str | None = None) -> Tensor:
-    """Zeros of `shape` (ints and named sizes). All dtypes. Source: numpy.zeros."""
+    """Zeros of `shape` (ints and named sizes). All dtypes. Source: numpy.zeros.
+
+    Examples:
+        >>> run(gc.zeros((2,), "int32"))
+        Array([0, 0], dtype=int32)
+    """
     return full(shape, 0, dtype, name=name)
 
 
 def ones(shape: ShapeLike, dtype: DTypeLike = FLOAT32, *, name: str | None = None) -> Tensor:
-    """Ones of `shape` (ints and named sizes). All dtypes. Source: numpy.ones."""
+    """Ones of `shape` (ints and named sizes). All dtypes. Source: numpy.ones.
+
+    Examples:
+        >>> run(gc.ones((2,)))
+        Array([1., 1.], dtype=float32)
+    """
     return full(shape, 1, dtype, name=name)
 
 
@@ -168,18 +192,33 @@ def full_like(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`fill_value` in the shape of `x`, and its dtype by default. Source: numpy.full_like."""
+    """`fill_value` in the shape of `x`, and its dtype by default. Source: numpy.full_like.
+
+    Examples:
+        >>> run(gc.full_like([1, 2], 7))
+        Array([7, 7], dtype=int32)
+    """
     x = convert(x)
     return full(x.type.shape, fill_value, x.type.dtype if dtype is None else dtype, name=name)
 
 
 def zeros_like(x: TensorLike, dtype: DTypeLike | None = None, *, name: str | None = None) -> Tensor:
-    """Zeros in the shape of `x`, and its dtype by default. Source: numpy.zeros_like."""
+    """Zeros in the shape of `x`, and its dtype by default. Source: numpy.zeros_like.
+
+    Examples:
+        >>> run(gc.zeros_like([3, 4]))
+        Array([0, 0], dtype=int32)
+    """
     return full_like(x, 0, dtype, name=name)
 
 
 def ones_like(x: TensorLike, dtype: DTypeLike | None = None, *, name: str | None = None) -> Tensor:
-    """Ones in the shape of `x`, and its dtype by default. Source: numpy.ones_like."""
+    """Ones in the shape of `x`, and its dtype by default. Source: numpy.ones_like.
+
+    Examples:
+        >>> run(gc.ones_like([3, 4]))
+        Array([1, 1], dtype=int32)
+    """
     return full_like(x, 1, dtype, name=name)
 
 

@@ -49,6 +49,11 @@ def eye(
         name: of the node.
 
     Source: numpy.eye.
+
+    Examples:
+        >>> run(gc.eye(2))
+        Array([[1., 0.],
+               [0., 1.]], dtype=float32)
     """
     shape = as_dims("Iota", (rows, rows if columns is None else columns))
     return cast(equal(iota(shape, 0) + k, iota(shape, 1)), dtype, name=name)
@@ -62,20 +67,38 @@ def tri(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """Ones on the diagonal `k` and below, zeros above. Source: numpy.tri."""
+    """Ones on the diagonal `k` and below, zeros above. Source: numpy.tri.
+
+    Examples:
+        >>> run(gc.tri(2))
+        Array([[1., 0.],
+               [1., 1.]], dtype=float32)
+    """
     first, second = as_dims("Iota", (rows, rows if columns is None else columns))
     return cast(_below(first, second, k), dtype, name=name)
 
 
 def tril(x: TensorLike, k: int = 0, *, name: str | None = None) -> Tensor:
-    """The matrices [..., m, n] with zeros above the diagonal `k`. Source: numpy.tril."""
+    """The matrices [..., m, n] with zeros above the diagonal `k`. Source: numpy.tril.
+
+    Examples:
+        >>> run(gc.tril([[1, 2], [3, 4]]))
+        Array([[1, 0],
+               [3, 4]], dtype=int32)
+    """
     matrices = _matrices("tril", x)
     rows, columns = matrices.shape[-2:]
     return where(_below(rows, columns, k), matrices, 0, name=name)
 
 
 def triu(x: TensorLike, k: int = 0, *, name: str | None = None) -> Tensor:
-    """The matrices [..., m, n] with zeros below the diagonal `k`. Source: numpy.triu."""
+    """The matrices [..., m, n] with zeros below the diagonal `k`. Source: numpy.triu.
+
+    Examples:
+        >>> run(gc.triu([[1, 2], [3, 4]]))
+        Array([[1, 2],
+               [0, 4]], dtype=int32)
+    """
     matrices = _matrices("triu", x)
     rows, columns = matrices.shape[-2:]
     return where(_below(rows, columns, k - 1), 0, matrices, name=name)
@@ -110,6 +133,10 @@ def diagonal(x: TensorLike, k: int = 0, axis1: int = 0, axis2: int = 1) -> Tenso
         ShapeError: fewer than two axes.
 
     Source: numpy.diagonal.
+
+    Examples:
+        >>> run(gc.diagonal([[1, 2], [3, 4]]))
+        Array([1, 4], dtype=int32)
     """
     x = _matrices("diagonal", x)
     first, second = (normalize_axis("diagonal", x, axis) for axis in (axis1, axis2))
@@ -140,7 +167,13 @@ def _length(rows: Dim, columns: Dim, k: int) -> Dim:
 
 
 def diagflat(x: TensorLike, k: int = 0) -> Tensor:
-    """A matrix with the elements of `x`, raveled, on the diagonal `k`. Source: numpy.diagflat."""
+    """A matrix with the elements of `x`, raveled, on the diagonal `k`. Source: numpy.diagflat.
+
+    Examples:
+        >>> run(gc.diagflat([[1], [2]]))
+        Array([[1, 0],
+               [0, 2]], dtype=int32)
+    """
     values = ravel(x)
     size = values.shape[0]
     matrix = zeros((size + abs(k), size + abs(k)), values.dtype)
@@ -154,6 +187,11 @@ def diag(x: TensorLike, k: int = 0) -> Tensor:
         ShapeError: neither a vector nor a matrix.
 
     Source: numpy.diag.
+
+    Examples:
+        >>> run(gc.diag([1, 2]))
+        Array([[1, 0],
+               [0, 2]], dtype=int32)
     """
     x = convert(x)
     if x.ndim == 1:
@@ -164,7 +202,12 @@ def diag(x: TensorLike, k: int = 0) -> Tensor:
 
 
 def kron(a: TensorLike, b: TensorLike) -> Tensor:
-    """Kronecker's product: `b`, times each element of `a`, in its place. Source: numpy.kron."""
+    """Kronecker's product: `b`, times each element of `a`, in its place. Source: numpy.kron.
+
+    Examples:
+        >>> run(gc.kron([1, 2], [1, 10]))
+        Array([ 1, 10,  2, 20], dtype=int32)
+    """
     a, b = promote_operands(a, b)
     rank = max(a.ndim, b.ndim)
     shapes = [(*(1,) * (rank - t.ndim), *t.shape) for t in (a, b)]
@@ -180,6 +223,11 @@ def vander(x: TensorLike, columns: int | None = None, increasing: bool = False) 
         ShapeError: not a vector.
 
     Source: numpy.vander.
+
+    Examples:
+        >>> run(gc.vander([2, 3], 3))
+        Array([[4, 2, 1],
+               [9, 3, 1]], dtype=int32)
     """
     x = convert(x)
     if x.ndim != 1:

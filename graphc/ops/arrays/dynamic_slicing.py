@@ -136,6 +136,10 @@ def dynamic_slice(
         DTypeError: `starts` are not integers.
 
     Source: jax.lax.dynamic_slice.
+
+    Examples:
+        >>> run(gc.dynamic_slice([1, 2, 3, 4], [1], [2]))
+        Array([2, 3], dtype=int32)
     """
     x = convert(x)
     operands = (x, *_start_tensors("DynamicSlice", starts))
@@ -224,6 +228,10 @@ def dynamic_update_slice(
         DTypeError: `starts` are not integers.
 
     Source: jax.lax.dynamic_update_slice.
+
+    Examples:
+        >>> run(gc.dynamic_update_slice([1, 2, 3, 4], [8, 9], [1]))
+        Array([1, 8, 9, 4], dtype=int32)
     """
     x = convert(x)
     operands = (x, to_dtype(update, x.type.dtype), *_start_tensors("DynamicUpdateSlice", starts))

@@ -147,6 +147,10 @@ def gather_nd(
         AttributeValueError: k is not known, or `mode` is not.
 
     Source: tf.gather_nd.
+
+    Examples:
+        >>> run(gc.gather_nd([[1, 2], [3, 4]], [[0, 1], [1, 0]]))
+        Array([2, 3], dtype=int32)
     """
     where = convert(indices)
     axes = vector_axes("GatherNd", where, batch_dims)

@@ -26,6 +26,10 @@ def tril_indices(rows: int, k: int = 0, columns: int | None = None) -> Pair:
         k: the last diagonal kept: 0 is the main one, 1 the one above it.
 
     Source: numpy.tril_indices.
+
+    Examples:
+        >>> run(gc.tril_indices(2))
+        (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
     """
     return _pair(np.tril_indices(rows, k, columns))
 
@@ -34,6 +38,10 @@ def triu_indices(rows: int, k: int = 0, columns: int | None = None) -> Pair:
     """The rows and the columns (int32) of what `gc.triu` keeps of a matrix: see `tril_indices`.
 
     Source: numpy.triu_indices.
+
+    Examples:
+        >>> run(gc.triu_indices(2))
+        (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
     """
     return _pair(np.triu_indices(rows, k, columns))
 
@@ -45,6 +53,10 @@ def tril_indices_from(x: TensorLike, k: int = 0) -> Pair:
         ShapeError: no matrix, or of named sizes.
 
     Source: numpy.tril_indices_from.
+
+    Examples:
+        >>> run(gc.tril_indices_from([[1, 2], [3, 4]]))
+        (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
     """
     return tril_indices(*_sizes("tril_indices_from", x, k))
 
@@ -56,6 +68,10 @@ def triu_indices_from(x: TensorLike, k: int = 0) -> Pair:
         ShapeError: no matrix, or of named sizes.
 
     Source: numpy.triu_indices_from.
+
+    Examples:
+        >>> run(gc.triu_indices_from([[1, 2], [3, 4]]))
+        (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
     """
     return triu_indices(*_sizes("triu_indices_from", x, k))
 
@@ -64,6 +80,10 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Tensor, ...]:
     """The indices (int32) of the main diagonal of a tensor of `ndim` axes of size `n`.
 
     Source: numpy.diag_indices.
+
+    Examples:
+        >>> run(gc.diag_indices(2))
+        (Array([0, 1], dtype=int32), Array([0, 1], dtype=int32))
     """
     return (constant(np.arange(n, dtype=INT32)),) * ndim
 

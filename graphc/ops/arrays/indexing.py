@@ -159,6 +159,10 @@ def take(
         AttributeValueError: `axis` is out of range, or `mode` unknown.
 
     Source: numpy.take, jax.numpy.take.
+
+    Examples:
+        >>> run(gc.take([10, 20, 30], [2, 0]))
+        Array([30, 10], dtype=int32)
     """
     return take_for("take", x, indices, axis, mode, name=name)
 
@@ -297,6 +301,10 @@ def scatter_add(
         ShapeError, DTypeError: the updates do not fit, or the indices are not integers.
 
     Source: jax.numpy.ndarray.at[].add.
+
+    Examples:
+        >>> run(gc.scatter_add([1, 2, 3], [0, 0], [10, 10]))
+        Array([21,  2,  3], dtype=int32)
     """
     target, added = promote_operands(operand, updates)
     place = normalize_axis("ScatterAdd", target, axis)

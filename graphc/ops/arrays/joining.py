@@ -148,6 +148,10 @@ def concatenate(
         AttributeValueError: `axis` is out of range, or there is nothing to join.
 
     Source: numpy.concatenate.
+
+    Examples:
+        >>> run(gc.concatenate([[1, 2], [3]]))
+        Array([1, 2, 3], dtype=int32)
     """
     xs = several("Concatenate", tensors)
     if axis is None:
@@ -179,6 +183,10 @@ def split(
 
     Raises:
         ShapeError: the sizes do not add up, or a number of pieces does not divide.
+
+    Examples:
+        >>> run(gc.split([1, 2, 3, 4], 2))
+        (Array([1, 2], dtype=int32), Array([3, 4], dtype=int32))
     """
     x = convert(x)
     place = normalize_axis("Split", x, axis)

@@ -37,6 +37,10 @@ def scatter(
         ShapeError, DTypeError, AttributeValueError: as `scatter_nd`.
 
     Source: jax.numpy.ndarray.at.
+
+    Examples:
+        >>> run(gc.scatter([1, 2, 3], [0, 2], [8, 9]))
+        Array([8, 2, 9], dtype=int32)
     """
     target, where = convert(operand), convert(indices)
     place = normalize_axis("ScatterNd", target, axis)
@@ -70,6 +74,11 @@ def put_along_axis(
         ShapeError, DTypeError, AttributeValueError: as `scatter_nd`.
 
     Source: numpy.put_along_axis.
+
+    Examples:
+        >>> run(gc.put_along_axis([[1, 2], [3, 4]], [[1], [0]], [[9], [9]]))
+        Array([[1, 9],
+               [9, 4]], dtype=int32)
     """
     target, where = convert(operand), convert(indices)
     place = normalize_axis("ScatterNd", target, axis)

@@ -310,6 +310,11 @@ def scatter_nd(
         AttributeValueError: an unknown `op` or `mode`.
 
     Source: tf.tensor_scatter_nd_update and its kin.
+
+    Examples:
+        >>> run(gc.scatter_nd([[0, 0], [0, 0]], [[0, 1], [1, 0]], [5, 6]))
+        Array([[0, 5],
+               [6, 0]], dtype=int32)
     """
     where = convert(indices)
     axes = vector_axes("ScatterNd", where, batch_dims)

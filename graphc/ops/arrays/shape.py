@@ -141,6 +141,11 @@ def reshape(x: TensorLike, shape: ShapeLike, *, name: str | None = None) -> Tens
         ShapeError: the numbers of elements differ, or -1 has no value.
 
     Source: numpy.reshape.
+
+    Examples:
+        >>> run(gc.reshape([1, 2, 3, 4], (2, -1)))
+        Array([[1, 2],
+               [3, 4]], dtype=int32)
     """
     x = convert(x)
     dims = as_dims("Reshape", shape)
@@ -174,7 +179,12 @@ def _rest(x: Tensor, known: Shape, shape: Shape) -> Dim:
 
 
 def ravel(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """`x` as one axis, in row-major order. All dtypes. Source: numpy.ravel."""
+    """`x` as one axis, in row-major order. All dtypes. Source: numpy.ravel.
+
+    Examples:
+        >>> run(gc.ravel([[1, 2], [3, 4]]))
+        Array([1, 2, 3, 4], dtype=int32)
+    """
     return reshape(x, (-1,), name=name)
 
 
@@ -183,6 +193,10 @@ def flatten(x: TensorLike, start_axis: int = 0, *, name: str | None = None) -> T
 
     Raises:
         AttributeValueError: `start_axis` is out of range.
+
+    Examples:
+        >>> run(gc.flatten([[1, 2], [3, 4]]))
+        Array([1, 2, 3, 4], dtype=int32)
     """
     x = convert(x)
     axis = normalize_axis("Reshape", x, start_axis) if x.ndim else 0
@@ -190,7 +204,12 @@ def flatten(x: TensorLike, start_axis: int = 0, *, name: str | None = None) -> T
 
 
 def expand_dims(x: TensorLike, axis: int | Sequence[int], *, name: str | None = None) -> Tensor:
-    """`x` with axes of size 1 at the places `axis` of the result. Source: numpy.expand_dims."""
+    """`x` with axes of size 1 at the places `axis` of the result. Source: numpy.expand_dims.
+
+    Examples:
+        >>> gc.expand_dims([1, 2], 0).shape
+        (1, 2)
+    """
     x = convert(x)
     wanted = list(axis) if isinstance(axis, Iterable) else [axis]
     rank = x.ndim + len(wanted)
@@ -210,6 +229,10 @@ def squeeze(
         ShapeError: an axis named has another size. A named size is never 1.
 
     Source: numpy.squeeze.
+
+    Examples:
+        >>> gc.squeeze(gc.zeros((1, 3, 1))).shape
+        (3,)
     """
     x = convert(x)
     shape = x.type.shape
@@ -259,6 +282,11 @@ def transpose(
         ShapeError: `axes` does not name each axis once.
 
     Source: numpy.transpose.
+
+    Examples:
+        >>> run(gc.transpose([[1, 2], [3, 4]]))
+        Array([[1, 3],
+               [2, 4]], dtype=int32)
     """
     x = convert(x)
     rank = x.ndim
@@ -270,7 +298,12 @@ permute_dims = transpose
 
 
 def swapaxes(x: TensorLike, axis1: int, axis2: int, *, name: str | None = None) -> Tensor:
-    """`x` with two axes exchanged. Source: numpy.swapaxes."""
+    """`x` with two axes exchanged. Source: numpy.swapaxes.
+
+    Examples:
+        >>> gc.swapaxes(gc.zeros((2, 3, 4)), 0, 2).shape
+        (4, 3, 2)
+    """
     x = convert(x)
     a, b = normalize_axis("Transpose", x, axis1), normalize_axis("Transpose", x, axis2)
     perm = list(range(x.ndim))
@@ -291,6 +324,10 @@ def moveaxis(
         AttributeValueError: an axis out of range, twice, or not as many of one as of the other.
 
     Source: numpy.moveaxis.
+
+    Examples:
+        >>> gc.moveaxis(gc.zeros((2, 3, 4)), 0, -1).shape
+        (3, 4, 2)
     """
     x = convert(x)
     sources, places = (
@@ -370,13 +407,23 @@ def broadcast_to(x: TensorLike, shape: ShapeLike, *, name: str | None = None) ->
         ShapeError: a dim of `x`, counted from the right, is neither 1 nor equal.
 
     Source: numpy.broadcast_to.
+
+    Examples:
+        >>> run(gc.broadcast_to([1, 2], (2, 2)))
+        Array([[1, 2],
+               [1, 2]], dtype=int32)
     """
     dims = as_dims("BroadcastTo", shape)
     return emit_one(BROADCAST_TO, (convert(x),), name, shape=dims)
 
 
 def tile(x: TensorLike, reps: int | Sequence[int], *, name: str | None = None) -> Tensor:
-    """`x` laid side by side `reps[i]` times along axis i. Source: numpy.tile."""
+    """`x` laid side by side `reps[i]` times along axis i. Source: numpy.tile.
+
+    Examples:
+        >>> run(gc.tile([1, 2], 2))
+        Array([1, 2, 1, 2], dtype=int32)
+    """
     x = convert(x)
     times = as_dims("BroadcastTo", reps)
     rank = max(x.ndim, len(times))

@@ -267,6 +267,10 @@ def pad(
         AttributeValueError: another mode, widths that do not fit, or sizes that are not known.
 
     Source: numpy.pad.
+
+    Examples:
+        >>> run(gc.pad([1, 2], 1))
+        Array([0, 1, 2, 0], dtype=int32)
     """
     x = convert(x)
     if mode not in ("constant", *_OWN_MODES):
@@ -351,7 +355,12 @@ REVERSE = OpDef(
 def flip(
     x: TensorLike, axis: int | Sequence[int] | None = None, *, name: str | None = None
 ) -> Tensor:
-    """`x` backwards along `axis`, by default along all axes. Source: numpy.flip."""
+    """`x` backwards along `axis`, by default along all axes. Source: numpy.flip.
+
+    Examples:
+        >>> run(gc.flip([1, 2, 3]))
+        Array([3, 2, 1], dtype=int32)
+    """
     x = convert(x)
     return emit_one(REVERSE, (x,), name, axes=normalize_axes("Reverse", x, axis))
 

@@ -120,6 +120,11 @@ def stack(tensors: Sequence[TensorLike], axis: int = 0, *, name: str | None = No
         AttributeValueError: `axis` is out of range, or there is nothing to stack.
 
     Source: numpy.stack.
+
+    Examples:
+        >>> run(gc.stack([[1, 2], [3, 4]]))
+        Array([[1, 2],
+               [3, 4]], dtype=int32)
     """
     xs = several("Stack", tensors)
     return emit_one(STACK, xs, name, axis=insertion_axis("Stack", xs[0], axis, xs[0].ndim + 1))
@@ -132,6 +137,10 @@ def unstack(x: TensorLike, axis: int = 0, *, name: str | None = None) -> tuple[T
         ShapeError: the size along `axis` is a named one.
 
     Source: numpy.unstack.
+
+    Examples:
+        >>> run(gc.unstack([[1, 2], [3, 4]]))
+        (Array([1, 2], dtype=int32), Array([3, 4], dtype=int32))
     """
     x = convert(x)
     place = normalize_axis("Unstack", x, axis)

@@ -24,8 +24,12 @@ Leaves = Sequence[Tensor]
 
 
 def associative_scan(
-    f: Callable[[Any, Any], Any], elems: TensorTree, *, reverse: bool = False, axis: int = 0
-) -> Any:
+    f: Callable[[TensorTree, TensorTree], TensorTree],
+    elems: TensorTree,
+    *,
+    reverse: bool = False,
+    axis: int = 0,
+) -> TensorTree:
     """The totals of all elements up to each, for an associative `f`: e0, f(e0, e1), ...
 
     Unlike `scan` it takes about 2 log2(n) steps one after the other, each of many elements at
@@ -50,6 +54,10 @@ def associative_scan(
 
     Source: Blelloch, Prefix sums and their applications, CMU-CS-90-190, 1990;
     jax.lax.associative_scan.
+
+    Examples:
+        >>> run(gc.associative_scan(gc.multiply, gc.constant([1, 2, 3, 4])))
+        Array([ 1,  2,  6, 24], dtype=int32)
     """
     leaves, tree = jax.tree.flatten(elems)
     nest: Any = tree

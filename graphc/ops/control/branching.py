@@ -239,11 +239,11 @@ SWITCH = OpDef(
 
 def cond(
     predicate: TensorLike,
-    true_fn: Callable[..., Any],
-    false_fn: Callable[..., Any],
+    true_fn: Callable[..., TensorTree],
+    false_fn: Callable[..., TensorTree],
     *args: TensorTree,
     name: str | None = None,
-) -> Any:
+) -> TensorTree:
     """`true_fn(*args)` where `predicate` holds, else `false_fn(*args)`; only one of them runs.
 
     Args:
@@ -261,6 +261,10 @@ def cond(
         GraphcError: the functions return different nests.
 
     Source: jax.lax.cond.
+
+    Examples:
+        >>> run(gc.cond(gc.constant(3) > 2, lambda: 1, lambda: 0))
+        Array(1, dtype=int32)
     """
     chooser = convert(predicate)
     if chooser.dtype != BOOL or chooser.ndim:
@@ -275,10 +279,10 @@ def cond(
 
 def switch(
     index: TensorLike,
-    branches: Sequence[Callable[..., Any]],
+    branches: Sequence[Callable[..., TensorTree]],
     *args: TensorTree,
     name: str | None = None,
-) -> Any:
+) -> TensorTree:
     """`branches[index](*args)`, the index brought into range; only that branch runs.
 
     Args:
@@ -295,6 +299,10 @@ def switch(
         GraphcError: the functions return different nests.
 
     Source: jax.lax.switch.
+
+    Examples:
+        >>> run(gc.switch(1, [gc.sin, gc.cos], 0.0))
+        Array(1., dtype=float32)
     """
     chooser = convert(index)
     if not is_integer(chooser.dtype) or chooser.ndim:

@@ -158,6 +158,11 @@ def function(f: Callable[..., Any], *, name: str | None = None) -> Callable[...,
         GraphError: `f` calls itself.
 
     Source: jax.jit.
+
+    Examples:
+        >>> twice = gc.function(lambda x: x * 2)
+        >>> run(twice(3) + twice(4))
+        Array(14, dtype=int32)
     """
     own_name = name or getattr(f, "__name__", "function").strip("<>")
     try:

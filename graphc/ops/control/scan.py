@@ -95,7 +95,7 @@ SCAN = OpDef(
 
 
 def scan(
-    f: Callable[[Any, Any], tuple[Any, Any]],
+    f: Callable[[TensorTree, TensorTree], tuple[TensorTree, TensorTree]],
     init: TensorTree,
     xs: TensorTree = None,
     *,
@@ -103,7 +103,7 @@ def scan(
     reverse: bool = False,
     unroll: int = 1,
     name: str | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[TensorTree, TensorTree]:
     """Repeats `carry, y = f(carry, x)` over the leading axis of `xs`.
 
     Args:
@@ -120,6 +120,10 @@ def scan(
     Raises:
         ShapeError: lengths differ, or the carry changes its type.
         AttributeValueError: `f` does not return (carry, y), or the length is missing.
+
+    Examples:
+        >>> run(gc.scan(lambda total, x: (total + x, total), 0, gc.constant([1, 2, 3])))
+        (Array(6, dtype=int32), Array([0, 1, 3], dtype=int32))
     """
     init_leaves, init_tree = jax.tree.flatten(init)
     x_leaves, x_tree = jax.tree.flatten(xs)
@@ -187,7 +191,9 @@ def _body_results(out: Any, init_tree: Any) -> tuple[list[Any], list[Any], Any]:
     return leaves, y_leaves, y_tree
 
 
-def map_fn(f: Callable[[Any], Any], xs: TensorTree, *, name: str | None = None) -> Any:
+def map_fn(
+    f: Callable[[TensorTree], TensorTree], xs: TensorTree, *, name: str | None = None
+) -> TensorTree:
     """Applies `f` to each slice of `xs` along their leading axis, one after the other, and stacks
     the results.
 
@@ -200,6 +206,11 @@ def map_fn(f: Callable[[Any], Any], xs: TensorTree, *, name: str | None = None) 
         AttributeValueError: there are no xs.
 
     Source: jax.lax.map.
+
+    Examples:
+        >>> run(gc.map_fn(lambda row: row / gc.sum(row), gc.constant([[1.0, 3.0], [2.0, 2.0]])))
+        Array([[0.25, 0.75],
+               [0.5 , 0.5 ]], dtype=float32)
     """
     return scan(lambda carry, x: (carry, f(x)), (), xs, name=name)[1]
 

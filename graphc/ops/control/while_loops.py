@@ -198,13 +198,13 @@ WHILE = OpDef(
 
 
 def while_loop(
-    cond: Callable[[Any], Any],
-    body: Callable[[Any], Any],
+    cond: Callable[[TensorTree], TensorLike],
+    body: Callable[[TensorTree], TensorTree],
     init: TensorTree,
     *,
     max_trip_count: Dim | None = None,
     name: str | None = None,
-) -> Any:
+) -> TensorTree:
     """Repeats `carry = body(carry)` while `cond(carry)` is true, and returns the final carry.
 
     Args:
@@ -223,6 +223,10 @@ def while_loop(
         AttributeValueError: `max_trip_count` is not a size.
 
     Source: jax.lax.while_loop.
+
+    Examples:
+        >>> run(gc.while_loop(lambda x: x < 100, lambda x: x * 2, 3))
+        Array(192, dtype=int32)
     """
     tree = jax.tree.structure(init)
 
@@ -298,12 +302,12 @@ def _check_nest(before: Any, after: Any) -> None:
 def fori_loop(
     lower: TensorLike,
     upper: TensorLike,
-    body: Callable[[Tensor, Any], Any],
+    body: Callable[[Tensor, TensorTree], TensorTree],
     init: TensorTree,
     *,
     max_trip_count: Dim | None = None,
     name: str | None = None,
-) -> Any:
+) -> TensorTree:
     """Repeats `carry = body(i, carry)` for `i` in [lower, upper), and returns the final carry.
 
     Args:
@@ -317,6 +321,10 @@ def fori_loop(
         ShapeError, DTypeError: the carry changes its type, or a bound is not an integer scalar.
 
     Source: jax.lax.fori_loop.
+
+    Examples:
+        >>> run(gc.fori_loop(0, 4, lambda i, total: total + i, 0))
+        Array(6, dtype=int32)
     """
     first, end = _as_size(lower), _as_size(upper)
     if first is not None and end is not None:

@@ -210,7 +210,7 @@ def _signature(shown: inspect.Signature, attrs: Mapping[str, Attr]) -> str:
     return f"{', '.join(operands)} -> {'z' if 'y' in operands else 'y'}"
 
 
-_SECTIONS = ("Args:", "Returns:", "Raises:")
+_SECTIONS = ("Args:", "Returns:", "Raises:", "Examples:")
 
 
 def _doc(function: Callable[..., Any], dtypes: str) -> str:

@@ -186,6 +186,10 @@ def constant(
     Python numbers get JAX's default dtypes (int32, float32, complex64), and so do NumPy's scalars
     of float64, complex128 and int64, which `np.sqrt(64)` and the like give. Other scalars of NumPy
     and arrays keep their dtype.
+
+    Examples:
+        >>> run(gc.constant([1, 2], "float32"))
+        Array([1., 2.], dtype=float32)
     """
     if isinstance(value, Operand):
         raise GraphError(
@@ -217,7 +221,12 @@ def dim_value(dim: Dim, dtype: Any = INT32) -> Tensor:
 
 
 def cast(x: TensorLike, dtype: DTypeLike, *, name: str | None = None) -> Tensor:
-    """`x` converted to `dtype`; complex to real drops the imaginary part."""
+    """`x` converted to `dtype`; complex to real drops the imaginary part.
+
+    Examples:
+        >>> run(gc.cast([1.7, -1.7], "int32"))
+        Array([ 1, -1], dtype=int32)
+    """
     wanted = as_dtype(dtype)
     tensor = convert(x)
     return tensor if tensor.type.dtype == wanted else emit_one(CAST, (tensor,), name, dtype=wanted)

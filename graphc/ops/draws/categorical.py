@@ -52,6 +52,10 @@ def categorical(
         AttributeValueError: the axis is out of range.
 
     Source: jax.random.categorical; Gumbel, Statistical theory of extreme values, 1954.
+
+    Examples:
+        >>> run(gc.random.categorical([[0.0, 99.0], [99.0, 0.0]]))
+        Array([1, 0], dtype=int32)
     """
     scores = _wide(logits)
     place = normalize_axis("categorical", scores, axis)
@@ -91,6 +95,10 @@ def permutation(
         AttributeValueError: the axis is out of range.
 
     Source: numpy.random.Generator.permutation.
+
+    Examples:
+        >>> run(gc.sort(gc.random.permutation([3, 1, 2])))
+        Array([1, 2, 3], dtype=int32)
     """
     count = _count(x)
     if count is not None:
@@ -102,7 +110,12 @@ def permutation(
 
 
 def shuffle(x: TensorLike, axis: int = 0, *, seed: Seed = None, name: str | None = None) -> Tensor:
-    """A tensor in random order along an axis: `permutation`; nothing changes in place."""
+    """A tensor in random order along an axis: `permutation`; nothing changes in place.
+
+    Examples:
+        >>> run(gc.sort(gc.random.shuffle([3, 1, 2])))
+        Array([1, 2, 3], dtype=int32)
+    """
     return permutation(convert(x), axis, seed=seed, name=name)
 
 
@@ -138,6 +151,10 @@ def choice(
 
     Source: numpy.random.Generator.choice; without replacement by weights: Efraimidis & Spirakis,
     Information Processing Letters 97, 2006.
+
+    Examples:
+        >>> gc.random.choice(10, (3,), replace=False).shape
+        (3,)
     """
     size, place, tensor = _count(a), 0, None
     if size is None:

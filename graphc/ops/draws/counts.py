@@ -58,6 +58,10 @@ def binomial(
         DTypeError: complex numbers.
 
     Source: numpy.random.Generator.binomial.
+
+    Examples:
+        >>> run(gc.random.binomial(10, [0.0, 1.0]))
+        Array([ 0, 10], dtype=int32)
     """
     count, share = _trials("binomial", n, p)
     sizes = shape_for("RandomBinomial", shape, count.shape, share.shape)
@@ -93,6 +97,10 @@ def multinomial(
         DTypeError: complex numbers.
 
     Source: numpy.random.Generator.multinomial.
+
+    Examples:
+        >>> run(gc.sum(gc.random.multinomial(10, [0.2, 0.8])))
+        Array(10, dtype=int32)
     """
     count, share = _trials("multinomial", n, p)
     sizes = shape_for("RandomMultinomial", shape, count.shape, share.shape[:-1])
@@ -121,6 +129,10 @@ def geometric(
         ShapeError: `p` does not broadcast to `shape`.
 
     Source: numpy.random.Generator.geometric.
+
+    Examples:
+        >>> run(gc.random.geometric([1.0]))
+        Array([1], dtype=int32)
     """
     (share,) = promote_inexact(p)
     share = to_dtype(share, wide(share.dtype))
@@ -132,6 +144,11 @@ def geometric(
 def rademacher(
     shape: ShapeLike, dtype: DTypeLike = "int32", *, seed: Seed = None, name: str | None = None
 ) -> Tensor:
-    """1 or -1, one as likely as the other. Source: jax.random.rademacher."""
+    """1 or -1, one as likely as the other. Source: jax.random.rademacher.
+
+    Examples:
+        >>> run(gc.reduce_all(abs(gc.random.rademacher((100,))) == 1))
+        Array(True, dtype=bool)
+    """
     heads = bernoulli(0.5, shape, seed=seed, name=name)
     return 2 * to_dtype(heads, as_dtype(dtype)) - 1

@@ -60,6 +60,11 @@ def randint(
         AttributeValueError: minval not less than maxval, or bounds that do not fit the dtype.
 
     Source: jax.random.randint.
+
+    Examples:
+        >>> x = gc.random.randint((100,), 0, 3)
+        >>> run(gc.reduce_all((x >= 0) & (x < 3)))
+        Array(True, dtype=bool)
     """
     return uniform(shape, minval, maxval, dtype, seed=seed, name=name)
 
@@ -98,6 +103,10 @@ def exponential(
         name: of the node that draws.
 
     Source: numpy.random.Generator.exponential.
+
+    Examples:
+        >>> run(gc.reduce_all(gc.random.exponential((100,)) >= 0))
+        Array(True, dtype=bool)
     """
     return placed(negative(log1p(-uniform(shape, dtype=dtype, seed=seed, name=name))), 0, scale)
 
@@ -114,6 +123,10 @@ def gumbel(
     """Numbers of the Gumbel distribution with mode `loc`; arguments as in `normal`.
 
     Source: numpy.random.Generator.gumbel.
+
+    Examples:
+        >>> gc.random.gumbel((5,)).shape
+        (5,)
     """
     return placed(-log(-log(above_zero(shape, dtype, seed, name))), loc, scale)
 
@@ -130,6 +143,10 @@ def logistic(
     """Numbers of the logistic distribution with mean `loc`; arguments as in `normal`.
 
     Source: numpy.random.Generator.logistic.
+
+    Examples:
+        >>> gc.random.logistic((5,)).shape
+        (5,)
     """
     even = above_zero(shape, dtype, seed, name)
     return placed(log(even) - log1p(-even), loc, scale)
@@ -147,6 +164,10 @@ def laplace(
     """Numbers of the Laplace distribution with mean `loc`; arguments as in `normal`.
 
     Source: numpy.random.Generator.laplace.
+
+    Examples:
+        >>> gc.random.laplace((5,)).shape
+        (5,)
     """
     above = float(limits(dtype).eps) - 1  # at -1 itself it would be infinite
     even = uniform(shape, above, 1.0, dtype, seed=seed, name=name)
@@ -165,6 +186,10 @@ def cauchy(
     """Numbers of the Cauchy distribution with mode `loc`; arguments as in `normal`.
 
     Source: jax.random.cauchy.
+
+    Examples:
+        >>> gc.random.cauchy((5,)).shape
+        (5,)
     """
     even = above_zero(shape, dtype, seed, name)
     return placed(tan(np.pi * (even - 0.5)), loc, scale)
@@ -182,6 +207,10 @@ def lognormal(
     """Numbers whose logarithms are those of `normal(shape, mean, sigma)`.
 
     Source: numpy.random.Generator.lognormal.
+
+    Examples:
+        >>> run(gc.reduce_all(gc.random.lognormal((100,)) > 0))
+        Array(True, dtype=bool)
     """
     return exp(normal(shape, mean, sigma, dtype, seed=seed, name=name))
 
@@ -227,6 +256,10 @@ def gamma(
         ShapeError: `alpha` or `scale` do not broadcast to `shape`.
 
     Source: numpy.random.Generator.gamma.
+
+    Examples:
+        >>> gc.random.gamma([1.0, 2.0]).shape
+        (2,)
     """
     (a,) = promote_inexact(alpha)
     sizes = shape_for("RandomGamma", shape, a.shape, shape_of(scale))
@@ -239,6 +272,10 @@ def chisquare(
     """Numbers of the chi-square distribution of `df` degrees of freedom; see `gamma`.
 
     Source: numpy.random.Generator.chisquare.
+
+    Examples:
+        >>> gc.random.chisquare(3.0, shape=(5,)).shape
+        (5,)
     """
     (degrees,) = promote_inexact(df)
     return gamma(0.5 * degrees, 2.0, shape, seed=seed, name=name)
@@ -264,6 +301,10 @@ def beta(
         ShapeError: `a` and `b` do not broadcast to `shape`.
 
     Source: numpy.random.Generator.beta.
+
+    Examples:
+        >>> gc.random.beta(2.0, [1.0, 3.0]).shape
+        (2,)
     """
     a, b = promote_inexact(a, b)
     sizes = shape_for("RandomGamma", shape, a.shape, b.shape)
@@ -291,6 +332,10 @@ def dirichlet(
         ShapeError: a scalar, or `alpha` does not broadcast to `shape`.
 
     Source: numpy.random.Generator.dirichlet.
+
+    Examples:
+        >>> run(gc.sum(gc.random.dirichlet([1.0, 2.0, 3.0])))
+        Array(1., dtype=float32)
     """
     (a,) = promote_inexact(alpha)
     sizes = (*shape_for("RandomGamma", shape, a.shape[:-1]), *a.shape[-1:])
@@ -304,6 +349,10 @@ def student_t(
     """Numbers of Student's t distribution of `df` degrees of freedom; see `gamma`.
 
     Source: numpy.random.Generator.standard_t.
+
+    Examples:
+        >>> gc.random.student_t(3.0, shape=(5,)).shape
+        (5,)
     """
     (degrees,) = promote_inexact(df)
     sizes = shape_for("RandomGamma", shape, degrees.shape)
@@ -335,6 +384,10 @@ def poisson(
         ShapeError: `rate` does not broadcast to `shape`.
 
     Source: numpy.random.Generator.poisson.
+
+    Examples:
+        >>> run(gc.random.poisson([0.0]))
+        Array([0], dtype=int32)
     """
     (mean,) = promote_inexact(rate)
     sizes = shape_for("RandomPoisson", shape, mean.shape)
@@ -366,6 +419,10 @@ def multivariate_normal(
         ShapeError: sizes that do not fit together.
 
     Source: numpy.random.Generator.multivariate_normal with method="cholesky".
+
+    Examples:
+        >>> gc.random.multivariate_normal([0.0, 1.0], gc.eye(2), shape=(5,)).shape
+        (5, 2)
     """
     mean, cov = promote_inexact(mean, cov)
     factor = cholesky(cov)

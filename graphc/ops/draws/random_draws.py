@@ -249,6 +249,10 @@ def normal(
         mean, stddev: numbers or tensors that broadcast to `shape`.
         dtype: floating.
         seed: see `random_key`.
+
+    Examples:
+        >>> gc.random.normal((2, 3)).type
+        TensorType(dtype=dtype('float32'), shape=(2, 3))
     """
     return _scaled(RANDOM_NORMAL, shape, mean, stddev, dtype, seed, name)
 
@@ -266,6 +270,10 @@ def truncated_normal(
 
     Arguments as in `normal`. `stddev` is that of the normal distribution before it is cut; the
     numbers' own is 0.88 of it.
+
+    Examples:
+        >>> run(gc.reduce_all(abs(gc.random.truncated_normal((100,))) <= 2))
+        Array(True, dtype=bool)
     """
     return _scaled(TRUNCATED_NORMAL, shape, mean, stddev, dtype, seed, name)
 
@@ -289,6 +297,11 @@ def uniform(
 
     Raises:
         AttributeValueError: minval not less than maxval, or bounds that do not fit the dtype.
+
+    Examples:
+        >>> x = gc.random.uniform((100,), 5.0, 6.0)
+        >>> run(gc.reduce_all((x >= 5) & (x < 6)))
+        Array(True, dtype=bool)
     """
     sizes = as_dims("RandomUniform", shape)
     wanted = as_dtype(dtype)
@@ -321,6 +334,10 @@ def bernoulli(
 
     Returns:
         bool.
+
+    Examples:
+        >>> run(gc.random.bernoulli([0.0, 1.0]))
+        Array([False,  True], dtype=bool)
     """
     probability = to_dtype(p, FLOAT32) if is_weak(p) else convert(p)
     sizes = probability.shape if shape is None else as_dims("RandomBernoulli", shape)
@@ -340,6 +357,11 @@ def dropout(
 
     Raises:
         AttributeValueError: a rate out of range.
+
+    Examples:
+        >>> y = run(gc.nn.dropout(gc.ones(100), 0.5))
+        >>> sorted(set(y.tolist()))
+        [0.0, 2.0]
     """
     value = convert(x)
     if isinstance(rate, Operand):

@@ -26,7 +26,7 @@ from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import moves_only, times_result
 from graphc.ops.core.emit import constant, convert, emit_one, graph_of, is_weak
 from graphc.ops.core.layout_rules import replicated
-from graphc.typing import Seed, TensorLike
+from graphc.typing import DTypeLike, Seed, ShapeLike, TensorLike
 
 __all__ = ["fold_in", "random_key"]
 
@@ -182,6 +182,11 @@ def random_key(seed: Seed = None, *, name: str | None = None) -> Tensor:
 
     Raises:
         AttributeValueError: a seed out of range.
+
+    Examples:
+        >>> key = gc.random.random_key()
+        >>> key.type
+        TensorType(dtype=dtype('uint32'), shape=(2,))
     """
     if seed is None:
         # Negative, so that no seed of the user's is the same.
@@ -198,12 +203,18 @@ def random_key(seed: Seed = None, *, name: str | None = None) -> Tensor:
 
 
 def fold_in(key: TensorLike, data: TensorLike, *, name: str | None = None) -> Tensor:
-    """A key made from `key` (u32[2]) and a number (int, or int32 scalar tensor)."""
+    """A key made from `key` (u32[2]) and a number (int, or int32 scalar tensor).
+
+    Examples:
+        >>> key = gc.random.random_key(0)
+        >>> run(gc.reduce_any(gc.random.fold_in(key, 1) != gc.random.fold_in(key, 2)))
+        Array(True, dtype=bool)
+    """
     number = constant(data, INT32) if is_weak(data) else convert(data)
     return emit_one(FOLD_IN, (convert(key), number), name=name)
 
 
-def split_key(key: Any, num: Any = 2, *, name: str | None = None) -> Tensor:
+def split_key(key: TensorLike, num: ShapeLike = 2, *, name: str | None = None) -> Tensor:
     """`num` new keys made from `key`, after which it should not be used any more.
 
     Args:
@@ -214,12 +225,16 @@ def split_key(key: Any, num: Any = 2, *, name: str | None = None) -> Tensor:
         u32[num, 2]; a row is a key.
 
     Source: jax.random.split.
+
+    Examples:
+        >>> gc.random.split(gc.random.random_key(0), 3).shape
+        (3, 2)
     """
     return emit_one(SPLIT_KEY, (convert(key),), name, shape=as_dims("SplitKey", num))
 
 
 def random_bits(
-    key: Any, shape: Any = (), dtype: Any = "uint32", *, name: str | None = None
+    key: TensorLike, shape: ShapeLike = (), dtype: DTypeLike = "uint32", *, name: str | None = None
 ) -> Tensor:
     """Random bits: unsigned integers spread evenly over all of their values.
 
@@ -229,6 +244,11 @@ def random_bits(
         dtype: unsigned, of 8 bits or more.
 
     Source: jax.random.bits.
+
+    Examples:
+        >>> key = gc.random.random_key(0)
+        >>> gc.random.bits(key, (3,)).type
+        TensorType(dtype=dtype('uint32'), shape=(3,))
     """
     sizes = as_dims("RandomBits", shape)
     return emit_one(RANDOM_BITS, (convert(key),), name, shape=sizes, dtype=as_dtype(dtype))

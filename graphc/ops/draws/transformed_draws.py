@@ -70,6 +70,10 @@ def rayleigh(
         name: of the node that draws.
 
     Source: numpy.random.Generator.rayleigh.
+
+    Examples:
+        >>> gc.random.rayleigh((5,)).shape
+        (5,)
     """
     return placed(sqrt(-2.0 * log(above_zero(shape, dtype, seed, name))), 0, scale)
 
@@ -85,6 +89,10 @@ def maxwell(
     """The lengths of vectors of three normal numbers; arguments as in `rayleigh`.
 
     Source: jax.random.maxwell.
+
+    Examples:
+        >>> gc.random.maxwell((5,)).shape
+        (5,)
     """
     sizes = (*as_dims("RandomNormal", shape), 3)
     normals = normal(sizes, dtype=dtype, seed=seed, name=name)
@@ -115,6 +123,10 @@ def weibull(
         ShapeError: `a` or `scale` do not broadcast to `shape`.
 
     Source: numpy.random.Generator.weibull.
+
+    Examples:
+        >>> gc.random.weibull(2.0, shape=(5,)).shape
+        (5,)
     """
     (a,) = promote_inexact(a)
     sizes = fitting("weibull", shape, a, scale)
@@ -128,6 +140,10 @@ def pareto(
     """Numbers from 1 on, above x with probability x^-b; `b` and `shape` as `a` in `weibull`.
 
     Source: jax.random.pareto; numpy.random.Generator.pareto gives them less 1.
+
+    Examples:
+        >>> gc.random.pareto(3.0, shape=(5,)).shape
+        (5,)
     """
     (b,) = promote_inexact(b)
     sizes = fitting("pareto", shape, b)
@@ -155,6 +171,10 @@ def triangular(
         ShapeError: they do not broadcast to `shape`.
 
     Source: numpy.random.Generator.triangular.
+
+    Examples:
+        >>> gc.random.triangular(0.0, 1.0, 3.0, shape=(5,)).shape
+        (5,)
     """
     left, mode, right = promote_inexact(left, mode, right)
     sizes = fitting("triangular", shape, left, mode, right)
@@ -187,6 +207,10 @@ def wald(
         ShapeError: they do not broadcast to `shape`.
 
     Source: numpy.random.Generator.wald; Michael, Schucany & Haas, American Statistician 30, 1976.
+
+    Examples:
+        >>> gc.random.wald(1.0, shape=(5,)).shape
+        (5,)
     """
     mean, scale = promote_inexact(mean, scale)
     sizes = fitting("wald", shape, mean, scale)
@@ -220,6 +244,10 @@ def f(
         ShapeError: they do not broadcast to `shape`.
 
     Source: numpy.random.Generator.f.
+
+    Examples:
+        >>> gc.random.f(3.0, 4.0, shape=(5,)).shape
+        (5,)
     """
     dfnum, dfden = promote_inexact(dfnum, dfden)
     sizes = fitting("f", shape, dfnum, dfden)
@@ -234,6 +262,10 @@ def generalized_normal(
     """Numbers x with a density proportional to exp(-|x|^p); `p`, `shape` as `a` in `weibull`.
 
     Source: jax.random.generalized_normal; Nadarajah, Journal of Applied Statistics 32, 2005.
+
+    Examples:
+        >>> gc.random.generalized_normal(2.0, shape=(5,)).shape
+        (5,)
     """
     (p,) = promote_inexact(p)
     sizes = fitting("generalized_normal", shape, p)
@@ -277,6 +309,10 @@ def ball(
         AttributeValueError: d is not a positive int, or p not a positive number.
 
     Source: jax.random.ball; Barthe, Guedon, Mendelson & Naor, Annals of Probability 33, 2005.
+
+    Examples:
+        >>> gc.random.ball(3, shape=(5,)).shape
+        (5, 3)
     """
     number: Any = p
     if type(number) not in (int, float) or not p > 0:
@@ -320,6 +356,11 @@ def orthogonal(
         DTypeError: narrower floats.
 
     Source: jax.random.orthogonal; Mezzadri, Notices of the AMS 54, 2007.
+
+    Examples:
+        >>> q = gc.random.orthogonal(3)
+        >>> run(gc.allclose(q @ q.T, gc.eye(3), atol=1e-5))
+        Array(True, dtype=bool)
     """
     side = _side("orthogonal", "n", n)
     sizes = (*as_dims("orthogonal", shape), side, side)

@@ -94,12 +94,22 @@ def _zero(x: Array) -> Any:
     fold=lambda x: np.maximum(x, _zero(x)),
 )
 def relu(x: TensorLike, *, name: str | None = None) -> Given:
-    """max(x, 0), elementwise; its derivative at 0 is 0. Integer and floating dtypes."""
+    """max(x, 0), elementwise; its derivative at 0 is 0. Integer and floating dtypes.
+
+    Examples:
+        >>> run(gc.nn.relu([-1.0, 2.0]))
+        Array([0., 2.], dtype=float32)
+    """
     return (convert(x),)
 
 
 def relu6(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """min(max(x, 0), 6), elementwise. Real dtypes."""
+    """min(max(x, 0), 6), elementwise. Real dtypes.
+
+    Examples:
+        >>> run(gc.nn.relu6([-1.0, 2.0, 9.0]))
+        Array([0., 2., 6.], dtype=float32)
+    """
     return minimum(relu(x), 6, name=name)
 
 
@@ -117,6 +127,10 @@ def leaky_relu(x: TensorLike, alpha: float = 0.01, *, name: str | None = None) -
     """x where it is at least 0, `alpha` * x elsewhere. Floating dtypes.
 
     Source: Maas et al., Rectifier nonlinearities improve neural network acoustic models, 2013.
+
+    Examples:
+        >>> run(gc.nn.leaky_relu([-1.0, 2.0]))
+        Array([-0.01,  2.  ], dtype=float32)
     """
     return Operands(convert(x), alpha=alpha)
 
@@ -138,6 +152,10 @@ def elu(x: TensorLike, alpha: float = 1.0, *, name: str | None = None) -> Given:
     """x where it is positive, `alpha` * (exp(x) - 1) elsewhere. Floating dtypes.
 
     Source: Clevert, Unterthiner & Hochreiter, 2016, arXiv:1511.07289.
+
+    Examples:
+        >>> run(gc.nn.elu([-1.0, 2.0]))
+        Array([-0.6321,  2.    ], dtype=float32)
     """
     return Operands(convert(x), alpha=alpha)
 
@@ -155,6 +173,10 @@ def silu(x: TensorLike, *, name: str | None = None) -> Given:
     """x * sigmoid(x), elementwise (swish). Floating dtypes.
 
     Source: Hendrycks & Gimpel, 2016, arXiv:1606.08415.
+
+    Examples:
+        >>> run(gc.nn.silu([-1.0, 2.0]))
+        Array([-0.2689,  1.7616], dtype=float32)
     """
     return (convert(x),)
 
@@ -177,6 +199,10 @@ def gelu(x: TensorLike, *, approximate: bool = True, name: str | None = None) ->
             do; False uses erf.
 
     Source: Hendrycks & Gimpel, 2016, arXiv:1606.08415.
+
+    Examples:
+        >>> run(gc.nn.gelu([-1.0, 2.0]))
+        Array([-0.1588,  1.9546], dtype=float32)
     """
     return Operands(convert(x), approximate=approximate)
 
@@ -224,7 +250,12 @@ def _log_softmax_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoi
 )
 def softmax(x: TensorLike, axis: int = -1, *, name: str | None = None) -> Given:
     """exp(x) divided by its sum along `axis`, in the shape of `x`. The maximum is subtracted first.
-    Floating dtypes."""
+    Floating dtypes.
+
+    Examples:
+        >>> run(gc.softmax([0.0, 0.0, np.log(2.0)]))
+        Array([0.25, 0.25, 0.5 ], dtype=float32)
+    """
     x = convert(x)
     return Operands(x, axis=normalize_axis("Softmax", x, axis))
 
@@ -240,7 +271,12 @@ def softmax(x: TensorLike, axis: int = -1, *, name: str | None = None) -> Given:
     cost=times_operand(5),
 )
 def log_softmax(x: TensorLike, axis: int = -1, *, name: str | None = None) -> Given:
-    """The logarithm of `softmax(x, axis)`, in the shape of `x`. Floating dtypes."""
+    """The logarithm of `softmax(x, axis)`, in the shape of `x`. Floating dtypes.
+
+    Examples:
+        >>> run(gc.log_softmax([0.0, 0.0]))
+        Array([-0.6931, -0.6931], dtype=float32)
+    """
     x = convert(x)
     return Operands(x, axis=normalize_axis("LogSoftmax", x, axis))
 

@@ -127,6 +127,10 @@ def add(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
 
     Raises:
         ShapeError: the shapes do not broadcast together.
+
+    Examples:
+        >>> run(gc.add([1, 2], 3))
+        Array([4, 5], dtype=int32)
     """
     return promote_operands(x, y)
 
@@ -146,6 +150,10 @@ def subtract(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     Raises:
         ShapeError: the shapes do not broadcast together.
         DTypeError: both are bool.
+
+    Examples:
+        >>> run(gc.subtract([5, 6], 2))
+        Array([3, 4], dtype=int32)
     """
     return promote_operands(x, y)
 
@@ -165,6 +173,10 @@ def multiply(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
 
     Raises:
         ShapeError: the shapes do not broadcast together.
+
+    Examples:
+        >>> run(gc.multiply([1, 2], 3))
+        Array([3, 6], dtype=int32)
     """
     return promote_operands(x, y)
 
@@ -182,6 +194,10 @@ def divide(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
 
     Raises:
         ShapeError: the shapes do not broadcast together.
+
+    Examples:
+        >>> run(gc.divide([1, 2], 2))
+        Array([0.5, 1. ], dtype=float32)
     """
     return promote_inexact(x, y)
 
@@ -194,7 +210,12 @@ def divide(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     fold=_not_by_zero(np.floor_divide),
 )
 def floor_divide(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
-    """x // y, rounded down, with broadcasting and dtype promotion; real dtypes, not bool."""
+    """x // y, rounded down, with broadcasting and dtype promotion; real dtypes, not bool.
+
+    Examples:
+        >>> run(gc.floor_divide([7, -7], 2))
+        Array([ 3, -4], dtype=int32)
+    """
     return promote_operands(x, y)
 
 
@@ -206,7 +227,12 @@ def floor_divide(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Gi
     fold=_not_by_zero(np.remainder),
 )
 def remainder(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
-    """x % y with the sign of y, with broadcasting and dtype promotion; real dtypes, not bool."""
+    """x % y with the sign of y, with broadcasting and dtype promotion; real dtypes, not bool.
+
+    Examples:
+        >>> run(gc.remainder([7, -7], 3))
+        Array([1, 2], dtype=int32)
+    """
     return promote_operands(x, y)
 
 
@@ -215,6 +241,10 @@ def maximum(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """The greater of x and y, elementwise with broadcasting; NaN where either is NaN.
 
     Equal operands get half of the adjoint each.
+
+    Examples:
+        >>> run(gc.maximum([1, 5], 3))
+        Array([3, 5], dtype=int32)
     """
     return promote_operands(x, y)
 
@@ -224,6 +254,10 @@ def minimum(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """The smaller of x and y, elementwise with broadcasting; NaN where either is NaN.
 
     Equal operands get half of the adjoint each.
+
+    Examples:
+        >>> run(gc.minimum([1, 5], 3))
+        Array([1, 3], dtype=int32)
     """
     return promote_operands(x, y)
 
@@ -266,6 +300,10 @@ def clip(
 
     Raises:
         AttributeValueError: neither bound is given.
+
+    Examples:
+        >>> run(gc.clip([-1, 2, 9], 0, 5))
+        Array([0, 2, 5], dtype=int32)
     """
     if lo is None and hi is None:
         refuse("Clip: no bound is given", error=AttributeValueError, hint="give lo, hi or both")
@@ -286,7 +324,12 @@ def clip(
     fold=np.negative,
 )
 def negative(x: TensorLike, *, name: str | None = None) -> Given:
-    """-x, elementwise; numeric dtypes."""
+    """-x, elementwise; numeric dtypes.
+
+    Examples:
+        >>> run(gc.negative([1, -2]))
+        Array([-1,  2], dtype=int32)
+    """
     return (convert(x),)
 
 
@@ -318,7 +361,12 @@ def _abs_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     dtypes="All dtypes.",
 )
 def absolute(x: TensorLike, *, name: str | None = None) -> Given:
-    """|x|, elementwise; real for complex x."""
+    """|x|, elementwise; real for complex x.
+
+    Examples:
+        >>> run(gc.absolute([-2, 3]))
+        Array([2, 3], dtype=int32)
+    """
     return (convert(x),)
 
 
@@ -326,7 +374,12 @@ def absolute(x: TensorLike, *, name: str | None = None) -> Given:
     "Sign", lax.sign, infer=infer_numeric, precision="follow", differentiable=False, fold=np.sign
 )
 def sign(x: TensorLike, *, name: str | None = None) -> Given:
-    """-1, 0 or 1, elementwise; x / |x| for complex x."""
+    """-1, 0 or 1, elementwise; x / |x| for complex x.
+
+    Examples:
+        >>> run(gc.sign([-2.0, 0.0, 3.0]))
+        Array([-1.,  0.,  1.], dtype=float32)
+    """
     return (convert(x),)
 
 

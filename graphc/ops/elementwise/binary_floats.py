@@ -37,7 +37,12 @@ def _exp2(x: Any) -> Any:
     fold=lambda x: np.power(x.dtype.type(2), x),
 )
 def exp2(x: TensorLike, *, name: str | None = None) -> Given:
-    """2 to the power x, elementwise; integers give float32. Source: numpy.exp2."""
+    """2 to the power x, elementwise; integers give float32. Source: numpy.exp2.
+
+    Examples:
+        >>> run(gc.exp2([0.0, 3.0]))
+        Array([1., 8.], dtype=float32)
+    """
     return promote_inexact(x)
 
 
@@ -92,6 +97,10 @@ def reduce_precision(
         DTypeError: `x` is not floating.
 
     Source: jax.lax.reduce_precision.
+
+    Examples:
+        >>> run(gc.reduce_precision(1.1, 5, 2))
+        Array(1., dtype=float32)
     """
     attrs = {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits}
     return Operands(convert(x), **attrs)
@@ -102,6 +111,10 @@ def frexp(x: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
 
     0, infinities and NaN are their own mantissa. Subnormal numbers give wrong results on devices
     that treat them as 0. Source: numpy.frexp.
+
+    Examples:
+        >>> run(gc.frexp([6.0]))
+        (Array([0.75], dtype=float32), Array([3], dtype=int32))
     """
     mantissa, exponent = emit(FREXP, promote_inexact(x), name=name)
     return mantissa, exponent

@@ -49,6 +49,10 @@ def left_shift(x: TensorLike, n: TensorLike, *, name: str | None = None) -> Give
 
     Raises:
         DTypeError: an operand does not hold integers.
+
+    Examples:
+        >>> run(gc.left_shift([1, 3], 2))
+        Array([ 4, 12], dtype=int32)
     """
     return promote_operands(x, n)
 
@@ -63,6 +67,10 @@ def right_shift(x: TensorLike, n: TensorLike, *, name: str | None = None) -> Giv
         DTypeError: an operand does not hold integers.
 
     Source: numpy.right_shift.
+
+    Examples:
+        >>> run(gc.right_shift([8, 3], 1))
+        Array([4, 1], dtype=int32)
     """
     return promote_operands(x, n)
 
@@ -98,6 +106,10 @@ def bitcast(x: TensorLike, dtype: DTypeLike, *, name: str | None = None) -> Give
 
     Raises:
         DTypeError: the dtypes have different numbers of bits, or are bool or complex.
+
+    Examples:
+        >>> run(gc.bitcast([1.0], "int32"))
+        Array([1065353216], dtype=int32)
     """
     tensor, wanted = convert(x), as_dtype(dtype)
     if tensor.type.dtype == wanted:

@@ -74,37 +74,67 @@ def _comparison(
 
 @_comparison("Equal", lax.eq, np.equal, ordered=False)
 def equal(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
-    """x == y, elementwise with broadcasting and dtype promotion, as bool."""
+    """x == y, elementwise with broadcasting and dtype promotion, as bool.
+
+    Examples:
+        >>> run(gc.equal([1, 2], [1, 3]))
+        Array([ True, False], dtype=bool)
+    """
     return promote_operands(x, y)
 
 
 @_comparison("NotEqual", lax.ne, np.not_equal, ordered=False)
 def not_equal(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
-    """x != y, elementwise with broadcasting and dtype promotion, as bool."""
+    """x != y, elementwise with broadcasting and dtype promotion, as bool.
+
+    Examples:
+        >>> run(gc.not_equal([1, 2], [1, 3]))
+        Array([False,  True], dtype=bool)
+    """
     return promote_operands(x, y)
 
 
 @_comparison("Less", lax.lt, np.less, ordered=True)
 def less(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
-    """x < y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
+    """x < y, elementwise with broadcasting and dtype promotion, as bool; not complex.
+
+    Examples:
+        >>> run(gc.less([1, 2], 2))
+        Array([ True, False], dtype=bool)
+    """
     return promote_operands(x, y)
 
 
 @_comparison("LessEqual", lax.le, np.less_equal, ordered=True)
 def less_equal(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
-    """x <= y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
+    """x <= y, elementwise with broadcasting and dtype promotion, as bool; not complex.
+
+    Examples:
+        >>> run(gc.less_equal([1, 2], 1))
+        Array([ True, False], dtype=bool)
+    """
     return promote_operands(x, y)
 
 
 @_comparison("Greater", lax.gt, np.greater, ordered=True)
 def greater(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
-    """x > y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
+    """x > y, elementwise with broadcasting and dtype promotion, as bool; not complex.
+
+    Examples:
+        >>> run(gc.greater([1, 2], 1))
+        Array([False,  True], dtype=bool)
+    """
     return promote_operands(x, y)
 
 
 @_comparison("GreaterEqual", lax.ge, np.greater_equal, ordered=True)
 def greater_equal(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
-    """x >= y, elementwise with broadcasting and dtype promotion, as bool; not complex."""
+    """x >= y, elementwise with broadcasting and dtype promotion, as bool; not complex.
+
+    Examples:
+        >>> run(gc.greater_equal([1, 2], 2))
+        Array([False,  True], dtype=bool)
+    """
     return promote_operands(x, y)
 
 
@@ -133,6 +163,10 @@ def logical_and(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Giv
 
     Raises:
         DTypeError: floating or complex operands.
+
+    Examples:
+        >>> run(gc.logical_and([True, True], [True, False]))
+        Array([ True, False], dtype=bool)
     """
     return promote_operands(x, y)
 
@@ -143,6 +177,10 @@ def logical_or(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Give
 
     Raises:
         DTypeError: floating or complex operands.
+
+    Examples:
+        >>> run(gc.logical_or([True, False], False))
+        Array([ True, False], dtype=bool)
     """
     return promote_operands(x, y)
 
@@ -153,6 +191,10 @@ def logical_xor(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Giv
 
     Raises:
         DTypeError: floating or complex operands.
+
+    Examples:
+        >>> run(gc.logical_xor([True, False], True))
+        Array([False,  True], dtype=bool)
     """
     return promote_operands(x, y)
 
@@ -163,6 +205,10 @@ def logical_not(x: TensorLike, *, name: str | None = None) -> Given:
 
     Raises:
         DTypeError: a floating or complex operand.
+
+    Examples:
+        >>> run(gc.logical_not([True, False]))
+        Array([False,  True], dtype=bool)
     """
     return (convert(x),)
 
@@ -216,6 +262,10 @@ def where(condition: TensorLike, x: TensorLike, y: TensorLike, *, name: str | No
 
     Raises:
         ShapeError: the shapes do not broadcast together.
+
+    Examples:
+        >>> run(gc.where([True, False], [1, 2], 0))
+        Array([1, 0], dtype=int32)
     """
     test = convert(condition)
     if test.type.dtype != BOOL:
@@ -242,13 +292,23 @@ def _fold_is_finite(x: np.ndarray[Any, Any]) -> Any:
 
 @_test("IsFinite", jnp.isfinite, _fold_is_finite)
 def isfinite(x: TensorLike, *, name: str | None = None) -> Given:
-    """Whether x is neither infinite nor NaN, elementwise, as bool."""
+    """Whether x is neither infinite nor NaN, elementwise, as bool.
+
+    Examples:
+        >>> run(gc.isfinite([1.0, np.inf]))
+        Array([ True, False], dtype=bool)
+    """
     return (convert(x),)
 
 
 @_test("IsNan", lambda x: lax.ne(x, x), lambda x: x != x)
 def isnan(x: TensorLike, *, name: str | None = None) -> Given:
-    """Whether x is NaN, elementwise, as bool."""
+    """Whether x is NaN, elementwise, as bool.
+
+    Examples:
+        >>> run(gc.isnan([1.0, np.nan]))
+        Array([False,  True], dtype=bool)
+    """
     return (convert(x),)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
@@ -47,7 +45,12 @@ def _imag_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     cost=moves_only,
 )
 def real(x: TensorLike, *, name: str | None = None) -> Given:
-    """The real part, elementwise: complex64 gives float32; real x is unchanged."""
+    """The real part, elementwise: complex64 gives float32; real x is unchanged.
+
+    Examples:
+        >>> run(gc.real([1 + 2j]))
+        Array([1.], dtype=float32)
+    """
     return (convert(x),)
 
 
@@ -61,7 +64,12 @@ def real(x: TensorLike, *, name: str | None = None) -> Given:
     cost=moves_only,
 )
 def imag(x: TensorLike, *, name: str | None = None) -> Given:
-    """The imaginary part, elementwise: complex64 gives float32; zeros for real x."""
+    """The imaginary part, elementwise: complex64 gives float32; zeros for real x.
+
+    Examples:
+        >>> run(gc.imag([1 + 2j]))
+        Array([2.], dtype=float32)
+    """
     return (convert(x),)
 
 
@@ -87,13 +95,17 @@ def _complex_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
     fold=lambda re, im: re + np.asarray(1j, COMPLEX64) * im,
     cost=moves_only,
 )
-def make_complex(re: Any, im: Any, *, name: str | None = None) -> Given:
+def make_complex(re: TensorLike, im: TensorLike, *, name: str | None = None) -> Given:
     """re + i * im, elementwise with broadcasting and dtype promotion.
 
     float32 gives complex64, float64 complex128.
 
     Raises:
         DTypeError: the operands are not real, or floats narrower than float32.
+
+    Examples:
+        >>> run(gc.complex([1.0, 2.0], [3.0, 4.0]))
+        Array([1.+3.j, 2.+4.j], dtype=complex64)
     """
     return promote_inexact(re, im)
 
@@ -111,7 +123,12 @@ def _conj_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     fold=np.conj,
 )
 def conj(x: TensorLike, *, name: str | None = None) -> Given:
-    """The complex conjugate, elementwise; real x is unchanged."""
+    """The complex conjugate, elementwise; real x is unchanged.
+
+    Examples:
+        >>> run(gc.conj([1 + 2j]))
+        Array([1.-2.j], dtype=complex64)
+    """
     return (convert(x),)
 
 

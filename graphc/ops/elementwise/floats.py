@@ -33,13 +33,23 @@ __all__ = ["cbrt", "fmod", "hypot", "ldexp", "logaddexp", "nextafter", "signbit"
     fold=np.cbrt,
 )
 def cbrt(x: TensorLike, *, name: str | None = None) -> Given:
-    """The cube root, elementwise, with the sign of `x`; integers give float32."""
+    """The cube root, elementwise, with the sign of `x`; integers give float32.
+
+    Examples:
+        >>> run(gc.cbrt([8.0, -27.0]))
+        Array([ 2., -3.], dtype=float32)
+    """
     return promote_inexact(x)
 
 
 @elementwise_operator("Sinc", jnp.sinc, infer=infer_floating, widen=True)
 def sinc(x: TensorLike, *, name: str | None = None) -> Given:
-    """sin(pi x) / (pi x), elementwise, and 1 at 0. Source: numpy.sinc."""
+    """sin(pi x) / (pi x), elementwise, and 1 at 0. Source: numpy.sinc.
+
+    Examples:
+        >>> run(gc.sinc([0.0, 0.5]))
+        Array([1.    , 0.6366], dtype=float32)
+    """
     return promote_inexact(x)
 
 
@@ -62,6 +72,10 @@ def hypot(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """sqrt(x^2 + y^2), without overflow, with broadcasting; at 0 the adjoint is 0.
 
     Source: numpy.hypot.
+
+    Examples:
+        >>> run(gc.hypot(3.0, 4.0))
+        Array(5., dtype=float32)
     """
     return promote_inexact(x, y)
 
@@ -82,7 +96,12 @@ def _logaddexp_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoint
     commutative=True,
 )
 def logaddexp(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
-    """log(exp(x) + exp(y)), without overflow, with broadcasting. Source: numpy.logaddexp."""
+    """log(exp(x) + exp(y)), without overflow, with broadcasting. Source: numpy.logaddexp.
+
+    Examples:
+        >>> run(gc.logaddexp([0.0], [0.0]))
+        Array([0.6931], dtype=float32)
+    """
     return promote_inexact(x, y)
 
 
@@ -98,6 +117,10 @@ def fmod(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """The remainder of x / y, with the sign of `x`, with broadcasting.
 
     `remainder` has the sign of `y`. Real dtypes, not bool. Source: numpy.fmod.
+
+    Examples:
+        >>> run(gc.fmod([7.0, -7.0], 3.0))
+        Array([ 1., -1.], dtype=float32)
     """
     return promote_operands(x, y)
 
@@ -106,7 +129,12 @@ def fmod(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     "NextAfter", lax.nextafter, infer=infer_floating, differentiable=False, fold=np.nextafter
 )
 def nextafter(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
-    """The number next to `x` in the direction of `y`. Source: numpy.nextafter."""
+    """The number next to `x` in the direction of `y`. Source: numpy.nextafter.
+
+    Examples:
+        >>> run(gc.nextafter(1.0, 2.0) > 1.0)
+        Array(True, dtype=bool)
+    """
     return promote_inexact(x, y)
 
 
@@ -129,7 +157,12 @@ def _lower_signbit(ctx: Any, x: Any) -> Any:
     fold=np.signbit,
 )
 def signbit(x: TensorLike, *, name: str | None = None) -> Given:
-    """Whether `x` has a minus sign, elementwise, as bool; also for -0.0. Real dtypes."""
+    """Whether `x` has a minus sign, elementwise, as bool; also for -0.0. Real dtypes.
+
+    Examples:
+        >>> run(gc.signbit([-1.0, 2.0]))
+        Array([ True, False], dtype=bool)
+    """
     return (convert(x),)
 
 
@@ -158,6 +191,10 @@ def ldexp(x: TensorLike, n: TensorLike, *, name: str | None = None) -> Given:
         DTypeError: `n` does not hold integers.
 
     Source: numpy.ldexp.
+
+    Examples:
+        >>> run(gc.ldexp([1.5, 3.0], 2))
+        Array([ 6., 12.], dtype=float32)
     """
     return (*promote_inexact(x), convert(n))
 

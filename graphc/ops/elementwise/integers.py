@@ -48,25 +48,45 @@ def _bits(name: str, function: Callable[[Any], Any]) -> Declaration:
 
 @_common("Gcd", jnp.gcd, np.gcd)
 def gcd(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
-    """The greatest common divisor of integers, with broadcasting. Source: numpy.gcd."""
+    """The greatest common divisor of integers, with broadcasting. Source: numpy.gcd.
+
+    Examples:
+        >>> run(gc.gcd([12, 7], 8))
+        Array([4, 1], dtype=int32)
+    """
     return promote_operands(x, y)
 
 
 @_common("Lcm", jnp.lcm, np.lcm)
 def lcm(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
-    """The least common multiple of integers, with broadcasting. Source: numpy.lcm."""
+    """The least common multiple of integers, with broadcasting. Source: numpy.lcm.
+
+    Examples:
+        >>> run(gc.lcm([4, 6], 10))
+        Array([20, 30], dtype=int32)
+    """
     return promote_operands(x, y)
 
 
 @_bits("PopulationCount", lax.population_count)
 def population_count(x: TensorLike, *, name: str | None = None) -> Given:
-    """The number of 1 bits of integers, in their dtype. Source: jax.lax."""
+    """The number of 1 bits of integers, in their dtype. Source: jax.lax.
+
+    Examples:
+        >>> run(gc.population_count([7, 8]))
+        Array([3, 1], dtype=int32)
+    """
     return (convert(x),)
 
 
 @_bits("LeadingZeros", lax.clz)
 def leading_zeros(x: TensorLike, *, name: str | None = None) -> Given:
-    """The number of leading 0 bits of integers, in their dtype. Source: jax.lax.clz."""
+    """The number of leading 0 bits of integers, in their dtype. Source: jax.lax.clz.
+
+    Examples:
+        >>> run(gc.leading_zeros([1, 256]))
+        Array([31, 23], dtype=int32)
+    """
     return (convert(x),)
 
 

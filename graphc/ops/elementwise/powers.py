@@ -67,6 +67,10 @@ def power(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     Raises:
         ShapeError: the shapes do not broadcast together.
         AttributeValueError: `x` holds integers and `y` is a negative int.
+
+    Examples:
+        >>> run(gc.power([2, 3], 2))
+        Array([4, 9], dtype=int32)
     """
     kind = scalar_kind(y)
     if kind in (int, float) and isinstance(x, Operand):
@@ -111,13 +115,23 @@ INTEGER_POWER = OpDef(
     fold=np.square,
 )
 def square(x: TensorLike, *, name: str | None = None) -> Given:
-    """x * x, elementwise; numeric dtypes."""
+    """x * x, elementwise; numeric dtypes.
+
+    Examples:
+        >>> run(gc.square([2, -3]))
+        Array([4, 9], dtype=int32)
+    """
     return (convert(x),)
 
 
 @elementwise_operator("Sqrt", lax.sqrt, derivative=lambda dy, x, y: dy * (0.5 / y), fold=np.sqrt)
 def sqrt(x: TensorLike, *, name: str | None = None) -> Given:
-    """The square root, elementwise; integers give float32."""
+    """The square root, elementwise; integers give float32.
+
+    Examples:
+        >>> run(gc.sqrt([4.0, 9.0]))
+        Array([2., 3.], dtype=float32)
+    """
     return promote_inexact(x)
 
 
@@ -128,7 +142,12 @@ def sqrt(x: TensorLike, *, name: str | None = None) -> Given:
     fold=lambda x: np.reciprocal(np.sqrt(x)),
 )
 def rsqrt(x: TensorLike, *, name: str | None = None) -> Given:
-    """1 / sqrt(x), elementwise; integers give float32."""
+    """1 / sqrt(x), elementwise; integers give float32.
+
+    Examples:
+        >>> run(gc.rsqrt([4.0, 16.0]))
+        Array([0.5 , 0.25], dtype=float32)
+    """
     return promote_inexact(x)
 
 
@@ -136,7 +155,12 @@ def rsqrt(x: TensorLike, *, name: str | None = None) -> Given:
     "Reciprocal", lax.reciprocal, derivative=lambda dy, x, y: -(dy * square(y)), fold=np.reciprocal
 )
 def reciprocal(x: TensorLike, *, name: str | None = None) -> Given:
-    """1 / x, elementwise; integers give float32."""
+    """1 / x, elementwise; integers give float32.
+
+    Examples:
+        >>> run(gc.reciprocal([2.0, 4.0]))
+        Array([0.5 , 0.25], dtype=float32)
+    """
     return promote_inexact(x)
 
 

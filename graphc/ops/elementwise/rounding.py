@@ -39,19 +39,34 @@ def _round_half_even(x: Any) -> Any:
 
 @_rounding("Floor", lax.floor, np.floor)
 def floor(x: TensorLike, *, name: str | None = None) -> Given:
-    """The greatest integer that is at most x, elementwise, in x's dtype."""
+    """The greatest integer that is at most x, elementwise, in x's dtype.
+
+    Examples:
+        >>> run(gc.floor([1.7, -1.7]))
+        Array([ 1., -2.], dtype=float32)
+    """
     return (convert(x),)
 
 
 @_rounding("Ceil", lax.ceil, np.ceil)
 def ceil(x: TensorLike, *, name: str | None = None) -> Given:
-    """The smallest integer that is at least x, elementwise, in x's dtype."""
+    """The smallest integer that is at least x, elementwise, in x's dtype.
+
+    Examples:
+        >>> run(gc.ceil([1.2, -1.2]))
+        Array([ 2., -1.], dtype=float32)
+    """
     return (convert(x),)
 
 
 @_rounding("Round", _round_half_even, np.rint)
 def rint(x: TensorLike, *, name: str | None = None) -> Given:
-    """The nearest integer, elementwise, in x's dtype; halves round to even."""
+    """The nearest integer, elementwise, in x's dtype; halves round to even.
+
+    Examples:
+        >>> run(gc.rint([1.7, 2.5]))
+        Array([2., 2.], dtype=float32)
+    """
     return (convert(x),)
 
 

@@ -189,6 +189,10 @@ def dot_general(
         AttributeValueError: an axis is out of range.
 
     Source: jax.lax.dot_general.
+
+    Examples:
+        >>> run(gc.dot_general([[1, 2], [3, 4]], [1, 1], contracting=((1,), (0,))))
+        Array([3, 7], dtype=int32)
     """
     a, b = promote_operands(a, b)
     return emit_one(
@@ -202,7 +206,13 @@ def dot_general(
     )
 
 
-def tensordot(a: TensorLike, b: TensorLike, axes: Any = 2, *, name: str | None = None) -> Tensor:
+def tensordot(
+    a: TensorLike,
+    b: TensorLike,
+    axes: int | Sequence[int] | Sequence[Sequence[int]] = 2,
+    *,
+    name: str | None = None,
+) -> Tensor:
     """Products of `a` and `b` summed over axes.
 
     Args:
@@ -216,6 +226,10 @@ def tensordot(a: TensorLike, b: TensorLike, axes: Any = 2, *, name: str | None =
         AttributeValueError: more axes than an operand has, or one out of range.
 
     Source: numpy.tensordot.
+
+    Examples:
+        >>> run(gc.tensordot([[1, 2], [3, 4]], [[1, 1], [1, 1]]))
+        Array(10, dtype=int32)
     """
     a, b = promote_operands(a, b)
     if isinstance(axes, Sequence):

@@ -57,6 +57,10 @@ def einsum(subscripts: str, *operands: TensorLike, name: str | None = None) -> T
         ShapeError: sizes under one letter differ.
 
     Source: numpy.einsum; the order of pairs is numpy.einsum_path's.
+
+    Examples:
+        >>> run(gc.einsum("ij,j->i", [[1, 2], [3, 4]], [1, 1]))
+        Array([3, 7], dtype=int32)
     """
     if not isinstance(subscripts, str):
         refuse(

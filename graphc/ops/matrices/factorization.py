@@ -33,7 +33,7 @@ from graphc.ops.matrices.matrix_costs import (
     reflections,
     singular_vectors,
 )
-from graphc.typing import TensorLike
+from graphc.typing import TensorLike, TensorTree
 
 __all__ = ["cholesky", "eigh", "eigvalsh", "qr", "svd", "svdvals"]
 
@@ -234,12 +234,17 @@ def cholesky(a: TensorLike, *, upper: bool = False, name: str | None = None) -> 
         DTypeError: floats narrower than float32.
 
     Source: numpy.linalg.cholesky.
+
+    Examples:
+        >>> run(gc.linalg.cholesky([[4.0, 2.0], [2.0, 5.0]]))
+        Array([[2., 0.],
+               [1., 2.]], dtype=float32)
     """
     lower = emit_one(CHOLESKY, promote_inexact(a), name)
     return adjoint(lower) if upper else lower
 
 
-def qr(a: TensorLike, mode: str = "reduced", *, name: str | None = None) -> Any:
+def qr(a: TensorLike, mode: str = "reduced", *, name: str | None = None) -> TensorTree:
     """The factors q, with orthonormal columns, and r, upper triangular: a = q r.
 
     Args:
@@ -256,6 +261,11 @@ def qr(a: TensorLike, mode: str = "reduced", *, name: str | None = None) -> Any:
         DTypeError: floats narrower than float32.
 
     Source: numpy.linalg.qr.
+
+    Examples:
+        >>> q, r = gc.linalg.qr([[3.0], [4.0]])
+        >>> run(abs(r))
+        Array([[5.]], dtype=float32)
     """
     if mode not in ("reduced", "complete", "r"):
         refuse(
@@ -268,7 +278,7 @@ def qr(a: TensorLike, mode: str = "reduced", *, name: str | None = None) -> Any:
 
 def svd(
     a: TensorLike, full_matrices: bool = True, compute_uv: bool = True, *, name: str | None = None
-) -> Any:
+) -> TensorTree:
     """The singular value decomposition a = u diag(s) vh.
 
     Args:
@@ -286,6 +296,11 @@ def svd(
         DTypeError: floats narrower than float32.
 
     Source: numpy.linalg.svd.
+
+    Examples:
+        >>> u, s, vh = gc.linalg.svd([[0.0, 2.0], [1.0, 0.0]])
+        >>> run(s)
+        Array([2., 1.], dtype=float32)
     """
     (tensor,) = promote_inexact(a)
     if not compute_uv:
@@ -295,7 +310,12 @@ def svd(
 
 
 def svdvals(a: TensorLike, *, name: str | None = None) -> Tensor:
-    """The singular values, descending: `svd(a, compute_uv=False)`."""
+    """The singular values, descending: `svd(a, compute_uv=False)`.
+
+    Examples:
+        >>> run(gc.linalg.svdvals([[0.0, 2.0], [1.0, 0.0]]))
+        Array([2., 1.], dtype=float32)
+    """
     result: Tensor = svd(a, compute_uv=False, name=name)
     return result
 
@@ -316,13 +336,23 @@ def eigh(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
         DTypeError: floats narrower than float32.
 
     Source: numpy.linalg.eigh.
+
+    Examples:
+        >>> values, vectors = gc.linalg.eigh([[2.0, 0.0], [0.0, 1.0]])
+        >>> run(values)
+        Array([1., 2.], dtype=float32)
     """
     values, vectors = emit(EIGH, promote_inexact(a), name=name)
     return values, vectors
 
 
 def eigvalsh(a: TensorLike, *, name: str | None = None) -> Tensor:
-    """The eigenvalues, ascending, of symmetric or Hermitian matrices [..., n, n]: see `eigh`."""
+    """The eigenvalues, ascending, of symmetric or Hermitian matrices [..., n, n]: see `eigh`.
+
+    Examples:
+        >>> run(gc.linalg.eigvalsh([[2.0, 0.0], [0.0, 1.0]]))
+        Array([1., 2.], dtype=float32)
+    """
     return eigh(a, name=name)[0]
 
 

@@ -186,6 +186,11 @@ def lu_factor(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor
         DTypeError: floats narrower than float32.
 
     Source: scipy.linalg.lu_factor.
+
+    Examples:
+        >>> factors = gc.linalg.lu_factor([[2.0, 0.0], [0.0, 4.0]])
+        >>> run(gc.linalg.lu_solve(factors, [2.0, 8.0]))
+        Array([1., 2.], dtype=float32)
     """
     factors, pivots, _ = emit(LU, promote_inexact(a), name=name)
     return factors, pivots
@@ -205,6 +210,12 @@ def lu(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor, Tenso
         ShapeError, DTypeError: as `lu_factor`.
 
     Source: scipy.linalg.lu.
+
+    Examples:
+        >>> p, l, u = gc.linalg.lu([[0.0, 2.0], [1.0, 1.0]])
+        >>> run(p @ l @ u)
+        Array([[0., 2.],
+               [1., 1.]], dtype=float32)
     """
     factors, pivots, permutation = emit(LU, promote_inexact(a), name=name)
     count = pivots.shape[-1]
@@ -215,7 +226,9 @@ def lu(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor, Tenso
     return cast(p, factors.dtype), tril(left, -1) + unit, triu(factors[..., :count, :])
 
 
-def lu_solve(factors: tuple[Any, Any], b: TensorLike, *, name: str | None = None) -> Tensor:
+def lu_solve(
+    factors: tuple[TensorLike, TensorLike], b: TensorLike, *, name: str | None = None
+) -> Tensor:
     """x of a x = b for a square matrix that `lu_factor` factored.
 
     Args:
@@ -228,6 +241,11 @@ def lu_solve(factors: tuple[Any, Any], b: TensorLike, *, name: str | None = None
         ShapeError: not one square matrix, or sizes that do not fit.
 
     Source: scipy.linalg.lu_solve.
+
+    Examples:
+        >>> factors = gc.linalg.lu_factor([[2.0, 0.0], [0.0, 4.0]])
+        >>> run(gc.linalg.lu_solve(factors, [2.0, 8.0]))
+        Array([1., 2.], dtype=float32)
     """
     lu, pivots = (convert(part) for part in factors)
     count = pivots.shape[0] if pivots.ndim else None
@@ -262,13 +280,23 @@ def eig(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
         DTypeError: floats narrower than float32.
 
     Source: numpy.linalg.eig.
+
+    Examples:
+        >>> values, vectors = gc.linalg.eig([[0.0, -1.0], [1.0, 0.0]])
+        >>> run(gc.sort(gc.imag(values)))
+        Array([-1.,  1.], dtype=float32)
     """
     values, vectors = emit(EIG, promote_inexact(a), name=name)
     return values, vectors
 
 
 def eigvals(a: TensorLike, *, name: str | None = None) -> Tensor:
-    """The eigenvalues of any square matrices: see `eig`. Source: numpy.linalg.eigvals."""
+    """The eigenvalues of any square matrices: see `eig`. Source: numpy.linalg.eigvals.
+
+    Examples:
+        >>> run(gc.sort(gc.imag(gc.linalg.eigvals([[0.0, -1.0], [1.0, 0.0]]))))
+        Array([-1.,  1.], dtype=float32)
+    """
     return eig(a, name=name)[0]
 
 
@@ -285,6 +313,12 @@ def schur(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
         GradientError: later, of a gradient.
 
     Source: scipy.linalg.schur.
+
+    Examples:
+        >>> t, z = gc.linalg.schur([[1.0, 2.0], [0.0, 3.0]])
+        >>> run(gc.round(gc.real(z @ t @ z.T), 3))
+        Array([[1., 2.],
+               [0., 3.]], dtype=float32)
     """
     upper, vectors = emit(SCHUR, promote_inexact(a), name=name)
     return upper, vectors
@@ -315,6 +349,11 @@ def tridiagonal_solve(
         DTypeError: floats narrower than float32.
 
     Source: jax.lax.linalg.tridiagonal_solve.
+
+    Examples:
+        >>> run(gc.linalg.tridiagonal_solve([0.0, 0.0], [2.0, 4.0], [0.0, 0.0], [[2.0], [8.0]]))
+        Array([[1.],
+               [2.]], dtype=float32)
     """
     operands: Sequence[Tensor] = promote_operands(lower, main, upper, b)
     return emit_one(TRIDIAGONAL_SOLVE, promote_inexact(*operands), name)

@@ -10,11 +10,12 @@ from graphc.ir.node import Tensor
 from graphc.ops.core.checks import is_static, refuse
 from graphc.ops.core.emit import promote_operands
 from graphc.ops.matrices.matrix_product import matmul
+from graphc.typing import TensorLike
 
 __all__ = ["multi_dot"]
 
 
-def multi_dot(arrays: Sequence[Any], *, name: str | None = None) -> Tensor:
+def multi_dot(arrays: Sequence[TensorLike], *, name: str | None = None) -> Tensor:
     """The matrix product of all `arrays`, in the order of least multiplications.
 
     Args:
@@ -26,6 +27,10 @@ def multi_dot(arrays: Sequence[Any], *, name: str | None = None) -> Tensor:
         ShapeError: fewer than two, other ranks, or sizes that do not fit.
 
     Source: numpy.linalg.multi_dot.
+
+    Examples:
+        >>> run(gc.linalg.multi_dot([[1, 2], [[1, 0], [0, 1]], [3, 4]]))
+        Array(11, dtype=int32)
     """
     tensors = promote_operands(*arrays) if arrays else []
     if len(tensors) < 2:

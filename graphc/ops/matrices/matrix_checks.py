@@ -64,7 +64,13 @@ def lesser(ctx: InferContext, m: Dim, n: Dim) -> Dim:
 
 
 def matrix_transpose(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """`x` [..., m, n] with its last two axes exchanged. Source: numpy.linalg.matrix_transpose."""
+    """`x` [..., m, n] with its last two axes exchanged. Source: numpy.linalg.matrix_transpose.
+
+    Examples:
+        >>> run(gc.linalg.matrix_transpose([[1, 2], [3, 4]]))
+        Array([[1, 3],
+               [2, 4]], dtype=int32)
+    """
     return swapaxes(x, -1, -2, name=name)
 
 

@@ -63,6 +63,10 @@ def det(a: TensorLike, *, name: str | None = None) -> Given:
         DTypeError: floats narrower than float32.
 
     Source: numpy.linalg.det.
+
+    Examples:
+        >>> run(gc.linalg.det([[2.0, 0.0], [0.0, 3.0]]))
+        Array(6., dtype=float32)
     """
     return promote_inexact(a)
 
@@ -107,6 +111,11 @@ def expm(a: TensorLike, *, name: str | None = None) -> Given:
 
     Source: scipy.linalg.expm; Higham, The scaling and squaring method revisited, SIAM J. Matrix
     Anal. 26, 2005.
+
+    Examples:
+        >>> run(gc.linalg.expm([[0.0, 1.0], [0.0, 0.0]]))
+        Array([[1., 1.],
+               [0., 1.]], dtype=float32)
     """
     return promote_inexact(a)
 
@@ -123,6 +132,10 @@ def slogdet(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
         DTypeError: floats narrower than float32.
 
     Source: numpy.linalg.slogdet.
+
+    Examples:
+        >>> run(gc.linalg.slogdet([[-1.0, 0.0], [0.0, 1.0]]))
+        (Array(-1., dtype=float32), Array(0., dtype=float32))
     """
     sign, logabs = emit(LOG_DETERMINANT, promote_inexact(a), name=name)
     return sign, logabs
@@ -141,6 +154,11 @@ def matrix_power(a: TensorLike, n: int, *, name: str | None = None) -> Tensor:
         AttributeValueError: n is not an int.
 
     Source: numpy.linalg.matrix_power.
+
+    Examples:
+        >>> run(gc.linalg.matrix_power([[1, 1], [0, 1]], 3))
+        Array([[1, 3],
+               [0, 1]], dtype=int32)
     """
     tensor = convert(a)
     if type(n) is not int:
@@ -168,6 +186,10 @@ def trace(a: TensorLike, offset: int = 0, *, name: str | None = None) -> Tensor:
         ShapeError: not a matrix.
 
     Source: numpy.linalg.trace.
+
+    Examples:
+        >>> run(gc.linalg.trace([[1, 2], [3, 4]]))
+        Array(5, dtype=int32)
     """
     tensor = convert(a)
     if tensor.ndim < 2:

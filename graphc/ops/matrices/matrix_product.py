@@ -182,6 +182,11 @@ def matmul(
         ShapeError: the inner dimensions differ, or a scalar.
 
     Source: numpy.matmul.
+
+    Examples:
+        >>> run(gc.matmul([[1, 2], [3, 4]], [[1], [1]]))
+        Array([[3],
+               [7]], dtype=int32)
     """
     a, b = promote_operands(a, b)
     if a.ndim >= 2 and b.ndim >= 2:
@@ -194,7 +199,13 @@ def matmul(
 
 
 def outer(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
-    """The product of each element of `a` with each of `b`, both raveled. Source: numpy.outer."""
+    """The product of each element of `a` with each of `b`, both raveled. Source: numpy.outer.
+
+    Examples:
+        >>> run(gc.outer([1, 2], [3, 4]))
+        Array([[3, 4],
+               [6, 8]], dtype=int32)
+    """
     a, b = ravel(a), ravel(b)
     return multiply(expand_dims(a, 1), expand_dims(b, 0), name=name)
 

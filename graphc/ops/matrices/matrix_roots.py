@@ -256,6 +256,10 @@ def solve_sylvester(
         DTypeError: floats narrower than float32.
 
     Source: scipy.linalg.solve_sylvester.
+
+    Examples:
+        >>> run(gc.linalg.solve_sylvester([[1.0]], [[2.0]], [[6.0]]))
+        Array([[2.]], dtype=float32)
     """
     return emit_one(SYLVESTER, promote_inexact(a, b, c), name)
 
@@ -276,6 +280,11 @@ def sqrtm(a: TensorLike, *, name: str | None = None) -> Tensor:
         DTypeError: floats narrower than float32.
 
     Source: scipy.linalg.sqrtm.
+
+    Examples:
+        >>> run(gc.real(gc.linalg.sqrtm([[4.0, 0.0], [0.0, 9.0]])))
+        Array([[2., 0.],
+               [0., 3.]], dtype=float32)
     """
     return emit_one(MATRIX_SQUARE_ROOT, promote_inexact(a), name)
 
@@ -298,6 +307,12 @@ def polar(a: TensorLike, side: str = "right", *, name: str | None = None) -> tup
         AttributeValueError: another side.
 
     Source: scipy.linalg.polar.
+
+    Examples:
+        >>> u, p = gc.linalg.polar([[0.0, 2.0], [1.0, 0.0]])
+        >>> run(gc.round(p, 3))
+        Array([[1., 0.],
+               [0., 2.]], dtype=float32)
     """
     u, p = emit(POLAR, promote_inexact(a), name=name, side=side)
     return u, p

@@ -39,7 +39,7 @@ def _squared(x: Tensor) -> Tensor:
 
 def vector_norm(
     x: TensorLike,
-    ord: Any = 2,
+    ord: float = 2,
     axis: Axes = None,
     keepdims: bool = False,
     *,
@@ -62,6 +62,10 @@ def vector_norm(
         AttributeValueError: an axis out of range, or `ord` not a number.
 
     Source: numpy.linalg.vector_norm.
+
+    Examples:
+        >>> run(gc.linalg.vector_norm([[3.0, 4.0], [6.0, 8.0]], axis=1))
+        Array([ 5., 10.], dtype=float32)
     """
     (tensor,) = promote_inexact(x)
     axes = normalize_axes("vector_norm", tensor, axis)
@@ -94,7 +98,7 @@ def _vector_norm(
 
 
 def matrix_norm(
-    x: TensorLike, ord: Any = "fro", keepdims: bool = False, *, name: str | None = None
+    x: TensorLike, ord: str | float = "fro", keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
     """The norms of matrices.
 
@@ -114,6 +118,10 @@ def matrix_norm(
         ShapeError: not a matrix.
 
     Source: numpy.linalg.matrix_norm.
+
+    Examples:
+        >>> run(gc.linalg.matrix_norm([[3.0, 0.0], [0.0, 4.0]]))
+        Array(5., dtype=float32)
     """
     (tensor,) = promote_inexact(x)
     if tensor.ndim < 2:
@@ -133,7 +141,7 @@ def matrix_norm(
 
 def norm(
     x: TensorLike,
-    ord: Any = None,
+    ord: str | float | None = None,
     axis: Axes = None,
     keepdims: bool = False,
     *,
@@ -154,6 +162,10 @@ def norm(
         ShapeError: an `ord` for all of a tensor of more than two axes.
 
     Source: numpy.linalg.norm.
+
+    Examples:
+        >>> run(gc.linalg.norm([3.0, 4.0]))
+        Array(5., dtype=float32)
     """
     (tensor,) = promote_inexact(x)
     if ord is None:
@@ -168,7 +180,8 @@ def norm(
         axis = tuple(range(tensor.ndim))
     places = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
     if len(places) == 1:
-        return vector_norm(tensor, ord, places[0], keepdims, name=name)
+        order: Any = ord  # a name is refused there
+        return vector_norm(tensor, order, places[0], keepdims, name=name)
     if len(places) != 2:
         refuse(f"norm: axis must name one axis or two, got {axis}", error=AttributeValueError)
     places = tuple(normalize_axis("norm", tensor, place) for place in places)
@@ -180,7 +193,7 @@ def _refuse_ord(function: str, ord: Any, x: Tensor) -> NoReturn:
     refuse(f"{function}: there is no norm of order {ord!r}", error=AttributeValueError, x=x)
 
 
-def cond(x: TensorLike, p: TensorLike | None = None, *, name: str | None = None) -> Tensor:
+def cond(x: TensorLike, p: str | float | None = None, *, name: str | None = None) -> Tensor:
     """The condition numbers [...] of matrices [..., n, n]: norm(x) * norm(inv(x)).
 
     Args:
@@ -193,6 +206,10 @@ def cond(x: TensorLike, p: TensorLike | None = None, *, name: str | None = None)
         ShapeError: not square, or not a matrix.
 
     Source: numpy.linalg.cond.
+
+    Examples:
+        >>> run(gc.linalg.cond([[1.0, 0.0], [0.0, 4.0]]))
+        Array(4., dtype=float32)
     """
     (tensor,) = promote_inexact(x)
     if p in (None, 2, -2):
@@ -223,6 +240,10 @@ def matrix_rank(a: TensorLike, rtol: float | None = None, *, name: str | None = 
         ShapeError: not a matrix; or no rtol, and a named size.
 
     Source: numpy.linalg.matrix_rank.
+
+    Examples:
+        >>> run(gc.linalg.matrix_rank([[1.0, 2.0], [2.0, 4.0]]))
+        Array(1, dtype=int32)
     """
     (tensor,) = promote_inexact(a)
     s = svdvals(tensor)
@@ -250,6 +271,11 @@ def lstsq(
         ShapeError: sizes do not fit; or no rtol, and a named size.
 
     Source: numpy.linalg.lstsq; the sums of squares are there for any rank.
+
+    Examples:
+        >>> x, residuals, rank, singular = gc.linalg.lstsq([[1.0], [1.0]], [1.0, 3.0])
+        >>> run(x)
+        Array([2.], dtype=float32)
     """
     a, b = promote_inexact(a, b)
     share = _default_rtol(a) if rtol is None else rtol

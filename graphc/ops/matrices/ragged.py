@@ -193,6 +193,12 @@ def ragged_dot(
         DTypeError: complex numbers or bools, or group sizes that are not integers.
 
     Source: jax.lax.ragged_dot.
+
+    Examples:
+        >>> run(gc.ragged_dot([[1.0], [2.0], [3.0]], [[[1.0]], [[10.0]]], [1, 2]))
+        Array([[ 1.],
+               [20.],
+               [30.]], dtype=float32)
     """
     a, b = promote_operands(a, b)
     sizes = convert(group_sizes)

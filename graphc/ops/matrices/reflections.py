@@ -117,6 +117,12 @@ def hessenberg(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tenso
         GradientError: later, of a gradient.
 
     Source: scipy.linalg.hessenberg with calc_q=True.
+
+    Examples:
+        >>> h, q = gc.linalg.hessenberg([[1.0, 2.0], [3.0, 4.0]])
+        >>> run(h)
+        Array([[1., 2.],
+               [3., 4.]], dtype=float32)
     """
     h, q = emit(HESSENBERG, promote_inexact(a), name=name)
     return h, q
@@ -139,6 +145,11 @@ def householder_product(a: TensorLike, taus: TensorLike, *, name: str | None = N
         DTypeError: floats narrower than float32.
 
     Source: LAPACK's orgqr.
+
+    Examples:
+        >>> run(gc.linalg.householder_product(gc.eye(2), [0.0, 0.0]))
+        Array([[ 1.,  0.],
+               [-0.,  1.]], dtype=float32)
     """
     return emit_one(HOUSEHOLDER_PRODUCT, promote_inexact(a, taus), name)
 

@@ -135,6 +135,11 @@ def inv(a: TensorLike, *, name: str | None = None) -> Given:
         DTypeError: floats narrower than float32.
 
     Source: numpy.linalg.inv.
+
+    Examples:
+        >>> run(gc.linalg.inv([[2.0, 0.0], [0.0, 4.0]]))
+        Array([[0.5 , 0.  ],
+               [0.  , 0.25]], dtype=float32)
     """
     return promote_inexact(a)
 
@@ -175,6 +180,10 @@ def pinv(a: TensorLike, rtol: float | None = None, *, name: str | None = None) -
 
     Source: numpy.linalg.pinv; the default of rtol is jax.numpy.linalg.pinv's. Of the gradient:
     Golub & Pereyra, SIAM J. Numer. Anal. 10, 1973.
+
+    Examples:
+        >>> run(gc.linalg.pinv([[2.0], [0.0]]))
+        Array([[0.5, 0. ]], dtype=float32)
     """
     return Operands(*promote_inexact(a), rtol=rtol)
 
@@ -195,6 +204,10 @@ def solve(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
         DTypeError: floats narrower than float32.
 
     Source: numpy.linalg.solve.
+
+    Examples:
+        >>> run(gc.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 8.0]))
+        Array([1., 2.], dtype=float32)
     """
     a, b = promote_inexact(a, b)
     if b.ndim != 1:
@@ -229,6 +242,10 @@ def triangular_solve(
         DTypeError: floats narrower than float32.
 
     Source: scipy.linalg.solve_triangular.
+
+    Examples:
+        >>> run(gc.linalg.triangular_solve([[2.0, 0.0], [1.0, 1.0]], [2.0, 3.0]))
+        Array([1., 2.], dtype=float32)
     """
     a, b = promote_inexact(a, b)
     attrs = {"lower": lower, "transpose": transpose, "unit_diagonal": unit_diagonal}
@@ -241,6 +258,11 @@ def cholesky_solve(factor: TensorLike, b: TensorLike, *, name: str | None = None
     """The solution x of l l^H x = b, where the lower triangular l is `cholesky(a)`.
 
     Shapes and errors as in `triangular_solve`. Source: scipy.linalg.cho_solve.
+
+    Examples:
+        >>> factor = gc.linalg.cholesky([[4.0, 0.0], [0.0, 1.0]])
+        >>> run(gc.linalg.cholesky_solve(factor, [8.0, 3.0]))
+        Array([2., 3.], dtype=float32)
     """
     factor, b = promote_inexact(factor, b)
     half = triangular_solve(factor, b)

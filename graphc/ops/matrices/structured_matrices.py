@@ -46,6 +46,12 @@ def toeplitz(c: TensorLike, r: TensorLike | None = None, *, name: str | None = N
         ShapeError: a scalar, or axes before the last that differ.
 
     Source: jax.scipy.linalg.toeplitz.
+
+    Examples:
+        >>> run(gc.linalg.toeplitz([1, 2, 3]))
+        Array([[1, 2, 3],
+               [2, 1, 2],
+               [3, 2, 1]], dtype=int32)
     """
     column = _vector("toeplitz", "c", c)
     mirrored = conj(column) if is_complex(column.dtype) else column
@@ -59,7 +65,14 @@ def toeplitz(c: TensorLike, r: TensorLike | None = None, *, name: str | None = N
 
 def circulant(c: TensorLike, *, name: str | None = None) -> Tensor:
     """The matrices [..., n, n] with the first column `c` [..., n], which turns down column by
-    column. Source: scipy.linalg.circulant."""
+    column. Source: scipy.linalg.circulant.
+
+    Examples:
+        >>> run(gc.linalg.circulant([1, 2, 3]))
+        Array([[1, 3, 2],
+               [2, 1, 3],
+               [3, 2, 1]], dtype=int32)
+    """
     column = _vector("circulant", "c", c)
     turned = concatenate([column[..., :1], flip(column[..., 1:], -1)], -1)
     return toeplitz(column, turned, name=name)
@@ -80,6 +93,12 @@ def hankel(c: TensorLike, r: TensorLike | None = None, *, name: str | None = Non
         ShapeError: a scalar, or axes before the last that differ.
 
     Source: scipy.linalg.hankel.
+
+    Examples:
+        >>> run(gc.linalg.hankel([1, 2, 3]))
+        Array([[1, 2, 3],
+               [2, 3, 0],
+               [3, 0, 0]], dtype=int32)
     """
     column = _vector("hankel", "c", c)
     row = multiply(column, 0) if r is None else _vector("hankel", "r", r)
@@ -96,7 +115,13 @@ def _side(op: str, n: Any) -> int:
 
 
 def hilbert(n: int, dtype: DTypeLike = "float32", *, name: str | None = None) -> Tensor:
-    """The matrix [n, n] of the numbers 1 / (i + j + 1). Source: scipy.linalg.hilbert."""
+    """The matrix [n, n] of the numbers 1 / (i + j + 1). Source: scipy.linalg.hilbert.
+
+    Examples:
+        >>> run(gc.linalg.hilbert(2))
+        Array([[1.    , 0.5   ],
+               [0.5   , 0.3333]], dtype=float32)
+    """
     places = np.arange(_side("hilbert", n))
     return constant(1 / (places[:, None] + places + 1), as_dtype(dtype), name=name)
 
@@ -108,6 +133,11 @@ def hadamard(n: int, dtype: DTypeLike = "int32", *, name: str | None = None) -> 
         AttributeValueError: another n.
 
     Source: scipy.linalg.hadamard.
+
+    Examples:
+        >>> run(gc.linalg.hadamard(2))
+        Array([[ 1,  1],
+               [ 1, -1]], dtype=int32)
     """
     if _side("hadamard", n) & (n - 1):
         refuse(f"hadamard: n must be a power of 2, got {n}", error=AttributeValueError)
@@ -129,6 +159,11 @@ def block_diag(*blocks: TensorLike, name: str | None = None) -> Tensor:
         ShapeError: more than two axes.
 
     Source: scipy.linalg.block_diag.
+
+    Examples:
+        >>> run(gc.linalg.block_diag([[1, 2]], [[3]]))
+        Array([[1, 2, 0],
+               [0, 0, 3]], dtype=int32)
     """
     tensors = several("block_diag", blocks)
     for i, x in enumerate(tensors):
@@ -150,6 +185,11 @@ def khatri_rao(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tens
         ShapeError: not matrices with as many columns.
 
     Source: scipy.linalg.khatri_rao.
+
+    Examples:
+        >>> run(gc.linalg.khatri_rao([[1, 2]], [[3, 4], [5, 6]]))
+        Array([[ 3,  8],
+               [ 5, 12]], dtype=int32)
     """
     a, b = promote_operands(a, b)
     if a.ndim != 2 or b.ndim != 2:

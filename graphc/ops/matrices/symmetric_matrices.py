@@ -150,6 +150,10 @@ def eigh_tridiagonal(d: TensorLike, e: TensorLike, *, name: str | None = None) -
         DTypeError: neither float32 nor float64.
 
     Source: scipy.linalg.eigh_tridiagonal with eigvals_only=True.
+
+    Examples:
+        >>> run(gc.linalg.eigh_tridiagonal([1.0, 3.0], [0.0]))
+        Array([1., 3.], dtype=float32)
     """
     return emit_one(EIGH_TRIDIAGONAL, promote_inexact(d, e), name)
 
@@ -170,6 +174,11 @@ def cholesky_update(factor: TensorLike, w: TensorLike, *, name: str | None = Non
         DTypeError: neither float32 nor float64.
 
     Source: jax.lax.linalg.cholesky_update, which takes and gives upper triangles.
+
+    Examples:
+        >>> run(gc.linalg.cholesky_update(gc.eye(2), [1.0, 0.0]))
+        Array([[1.4142, 0.    ],
+               [0.    , 1.    ]], dtype=float32)
     """
     return emit_one(CHOLESKY_UPDATE, promote_inexact(factor, w), name)
 

@@ -34,6 +34,10 @@ def tensorsolve(
         DTypeError: floats narrower than float32.
 
     Source: numpy.linalg.tensorsolve.
+
+    Examples:
+        >>> run(gc.linalg.tensorsolve([[2.0, 0.0], [0.0, 4.0]], [2.0, 8.0]))
+        Array([1., 2.], dtype=float32)
     """
     a, b = promote_inexact(a, b)
     if axes is not None:
@@ -65,6 +69,11 @@ def tensorinv(a: TensorLike, ind: int = 2, *, name: str | None = None) -> Tensor
         DTypeError: floats narrower than float32.
 
     Source: numpy.linalg.tensorinv.
+
+    Examples:
+        >>> run(gc.linalg.tensorinv([[2.0, 0.0], [0.0, 4.0]], ind=1))
+        Array([[0.5 , 0.  ],
+               [0.  , 0.25]], dtype=float32)
     """
     (a,) = promote_inexact(a)
     if type(ind) is not int or ind < 1:

@@ -27,6 +27,10 @@ def dot(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
         ShapeError: sizes differ.
 
     Source: numpy.dot.
+
+    Examples:
+        >>> run(gc.dot([1, 2], [3, 4]))
+        Array(11, dtype=int32)
     """
     a, b = promote_operands(a, b)
     if not a.ndim or not b.ndim:
@@ -41,6 +45,10 @@ def inner(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
         ShapeError: sizes differ.
 
     Source: numpy.inner.
+
+    Examples:
+        >>> run(gc.inner([1, 2], [3, 4]))
+        Array(11, dtype=int32)
     """
     a, b = promote_operands(a, b)
     if not a.ndim or not b.ndim:
@@ -55,6 +63,10 @@ def vdot(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
         ShapeError: sizes differ.
 
     Source: numpy.vdot.
+
+    Examples:
+        >>> run(gc.vdot([1j], [1j]))
+        Array(1.+0.j, dtype=complex64)
     """
     a, b = promote_operands(a, b)
     return dot_general(_conjugated(ravel(a)), ravel(b), ((0,), (0,)), name=name)
@@ -68,6 +80,10 @@ def vecdot(a: TensorLike, b: TensorLike, axis: int = -1, *, name: str | None = N
         AttributeValueError: the axis is out of range.
 
     Source: numpy.vecdot.
+
+    Examples:
+        >>> run(gc.vecdot([[1, 2], [3, 4]], [1, 1]))
+        Array([3, 7], dtype=int32)
     """
     a, b = promote_operands(a, b)
     row = expand_dims(_conjugated(moveaxis(a, axis, -1)), -2)
@@ -80,12 +96,22 @@ def _conjugated(x: Tensor) -> Tensor:
 
 
 def matvec(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
-    """Matrices [..., m, n] times vectors [..., n]: [..., m]. Source: numpy.matvec."""
+    """Matrices [..., m, n] times vectors [..., n]: [..., m]. Source: numpy.matvec.
+
+    Examples:
+        >>> run(gc.matvec([[1, 2], [3, 4]], [1, 1]))
+        Array([3, 7], dtype=int32)
+    """
     return squeeze(matmul(a, expand_dims(b, -1)), -1, name=name)
 
 
 def vecmat(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
-    """Vectors [..., n], conjugated, times matrices [..., n, m]: [..., m]. Source: numpy.vecmat."""
+    """Vectors [..., n], conjugated, times matrices [..., n, m]: [..., m]. Source: numpy.vecmat.
+
+    Examples:
+        >>> run(gc.vecmat([1, 1], [[1, 2], [3, 4]]))
+        Array([4, 6], dtype=int32)
+    """
     left = _conjugated(convert(a))
     return squeeze(matmul(expand_dims(left, -2), b), -2, name=name)
 
@@ -98,6 +124,10 @@ def cross(a: TensorLike, b: TensorLike, axis: int = -1, *, name: str | None = No
         AttributeValueError: the axis is out of range.
 
     Source: numpy.linalg.cross.
+
+    Examples:
+        >>> run(gc.cross([1, 0, 0], [0, 1, 0]))
+        Array([0, 0, 1], dtype=int32)
     """
     a, b = promote_operands(a, b)
     for label, x in (("a", a), ("b", b)):

@@ -314,6 +314,11 @@ def attention(
         AttributeValueError: a dropout out of range.
 
     Source: Vaswani et al., 2017, arXiv:1706.03762; `jax.nn.dot_product_attention`.
+
+    Examples:
+        >>> q = gc.ones((2, 5, 4, 8))  # [batch, time, heads, depth]
+        >>> gc.nn.attention(q, q, q, causal=True).shape
+        (2, 5, 4, 8)
     """
     query, key, value = promote_operands(query, key, value)
     masks = _masks(mask, bias)

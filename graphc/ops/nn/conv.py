@@ -352,6 +352,11 @@ def conv1d(
     """Convolution of x [batch, width, channels] with w [taps, channels / groups, filters].
 
     Gives [batch, width', filters]. All else as in `conv2d`, for one spatial axis.
+
+    Examples:
+        >>> run(gc.nn.conv1d([[[1.0], [2.0], [3.0]]], gc.ones((2, 1, 1))))
+        Array([[[3.],
+                [5.]]], dtype=float32)
     """
     return _conv("conv1d", 1, x, w, strides, padding, dilation, groups, name)
 
@@ -387,6 +392,10 @@ def conv2d(
         ShapeError: channels that do not fit, a kernel larger than the padded input, or
             padding "same" with a stride over a size that is not known yet.
         AttributeValueError: strides, padding, dilation or groups of another form.
+
+    Examples:
+        >>> gc.nn.conv2d(gc.ones((1, 8, 8, 3)), gc.ones((3, 3, 3, 16)), padding="same").shape
+        (1, 8, 8, 16)
     """
     return _conv("conv2d", 2, x, w, strides, padding, dilation, groups, name)
 
@@ -406,6 +415,10 @@ def conv3d(
 
     Gives [batch, depth', height', width', filters]. All else as in `conv2d`, for three spatial
     axes.
+
+    Examples:
+        >>> gc.nn.conv3d(gc.ones((1, 4, 4, 4, 2)), gc.ones((3, 3, 3, 2, 5))).shape
+        (1, 2, 2, 2, 5)
     """
     return _conv("conv3d", 3, x, w, strides, padding, dilation, groups, name)
 
@@ -432,6 +445,10 @@ def depthwise_conv(
 
     Raises:
         ShapeError, AttributeValueError: as `conv2d`; or channels that are not known.
+
+    Examples:
+        >>> gc.nn.depthwise_conv(gc.ones((1, 8, 3)), gc.ones((3, 3, 2))).shape
+        (1, 6, 6)
     """
     x, w = convert(x), convert(w)
     channels = w.shape[-2] if w.ndim > 2 else None

@@ -159,6 +159,10 @@ def fake_quantize(
 
     Source: Jacob et al., CVPR 2018, section 3; tf.quantization.fake_quant_with_min_max_vars,
     which rounds halves up, not to even.
+
+    Examples:
+        >>> run(gc.fake_quantize([-0.1, 0.52, 2.0], 0.0, 1.0, bits=2))
+        Array([0.    , 0.6667, 1.    ], dtype=float32)
     """
     operands = promote_inexact(x, low, high)
     attrs = {"bits": bits, "narrow_range": narrow_range}

@@ -196,6 +196,10 @@ def local_response_norm(
 
     Source: Krizhevsky, Sutskever & Hinton, ImageNet classification with deep convolutional
     neural networks, 2012; TensorFlow's `tf.nn.local_response_normalization`.
+
+    Examples:
+        >>> gc.nn.local_response_norm(gc.ones((1, 4, 4, 8))).shape
+        (1, 4, 4, 8)
     """
     return emit_one(
         LOCAL_RESPONSE_NORM,

@@ -294,6 +294,11 @@ def batch_norm(
 
     Returns:
         Of the shape and dtype of `x`.
+
+    Examples:
+        >>> run(gc.nn.batch_norm([[1.0], [3.0]], [2.0], [1.0], [1.0], [0.0]))
+        Array([[-1.],
+               [ 1.]], dtype=float32)
     """
     parameters = promote_operands(mean, variance, scale, offset)
     return emit_one(BATCH_NORM, (convert(x), *parameters), name=name, epsilon=epsilon)
@@ -314,6 +319,10 @@ def moments(
 
     Returns:
         mean, variance: of the dtype of `x`; float32 for a narrower one.
+
+    Examples:
+        >>> run(gc.nn.moments([1.0, 3.0]))
+        (Array(2., dtype=float32), Array(1., dtype=float32))
     """
     x = convert(x)
     kept = normalize_axes("Variance", x, axes)
@@ -360,6 +369,10 @@ def layer_norm(
 
     Returns:
         Of the shape and dtype of `x`.
+
+    Examples:
+        >>> run(gc.nn.layer_norm([[1.0, 3.0]], [1.0, 1.0], [0.0, 0.0]))
+        Array([[-1.,  1.]], dtype=float32)
     """
     operands = (convert(x), *promote_operands(scale, offset))
     return emit_one(LAYER_NORM, operands, name=name, epsilon=epsilon)

@@ -292,6 +292,11 @@ def max_pool(
         ShapeError: a window larger than the padded input, or padding "same" with a stride over
             a size that is not known yet.
         AttributeValueError: a window, stride, padding or dilation of another form.
+
+    Examples:
+        >>> run(gc.nn.max_pool(gc.reshape(gc.arange(4.0), (1, 4, 1)), 2))
+        Array([[[1.],
+                [3.]]], dtype=float32)
     """
     x = convert(x)
     attrs = sliding("MaxPool", x, window, strides, padding, dilation)
@@ -323,6 +328,11 @@ def avg_pool(
 
     Raises:
         ShapeError, AttributeValueError: as `max_pool`.
+
+    Examples:
+        >>> run(gc.nn.avg_pool(gc.reshape(gc.arange(4.0), (1, 4, 1)), 2))
+        Array([[[0.5],
+                [2.5]]], dtype=float32)
     """
     x = convert(x)
     attrs = sliding("AvgPool", x, window, strides, padding)

@@ -234,6 +234,10 @@ def quantize(
         ShapeError: `scale` or `zero_point` is no scalar, nor as long as the axis.
 
     Source: Jacob et al., CVPR 2018.
+
+    Examples:
+        >>> run(gc.quantize([-1.0, 2.1], scale=0.25))
+        Array([-4,  8], dtype=int8)
     """
     operand, step = promote_inexact(x, scale)
     wanted, place = as_dtype(dtype), canonical("Quantize", operand, axis)
@@ -268,6 +272,10 @@ def dequantize(
         ShapeError: `scale` or `zero_point` is no scalar, nor as long as the axis.
 
     Source: Jacob et al., CVPR 2018.
+
+    Examples:
+        >>> run(gc.dequantize(np.array([-4, 8], np.int8), scale=0.25))
+        Array([-1.,  2.], dtype=float32)
     """
     operand = convert(q)
     (step,) = promote_inexact(scale)

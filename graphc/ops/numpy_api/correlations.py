@@ -51,6 +51,11 @@ def cov(
         ShapeError: more than two axes, or sizes that differ.
 
     Source: numpy.cov.
+
+    Examples:
+        >>> run(gc.cov([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+        Array([[ 1., -1.],
+               [-1.,  1.]], dtype=float32)
     """
     xs = promote_inexact(x) if y is None else promote_inexact(x, y)
     if fweights is None and aweights is None:
@@ -95,6 +100,11 @@ def corrcoef(
     """The correlations between the rows of `x`, from -1 to 1, for real dtypes.
 
     Arguments and errors as of `cov`. Source: numpy.corrcoef.
+
+    Examples:
+        >>> run(gc.corrcoef([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+        Array([[ 1., -1.],
+               [-1.,  1.]], dtype=float32)
     """
     xs = promote_inexact(x) if y is None else promote_inexact(x, y)
     found = _cov(xs, rowvar, 1)

@@ -61,6 +61,10 @@ def diff(
         AttributeValueError: a negative `n`, or an axis out of range.
 
     Source: numpy.diff.
+
+    Examples:
+        >>> run(gc.diff([1, 4, 9]))
+        Array([3, 5], dtype=int32)
     """
     found = convert(x)
     place = normalize_axis("diff", found, axis)
@@ -78,13 +82,20 @@ def diff(
 def ediff1d(
     x: TensorLike, to_end: TensorLike | None = None, to_begin: TensorLike | None = None
 ) -> Tensor:
-    """`diff` of the raveled `x`, between `to_begin` and `to_end`. Source: numpy.ediff1d."""
+    """`diff` of the raveled `x`, between `to_begin` and `to_end`. Source: numpy.ediff1d.
+
+    Examples:
+        >>> run(gc.ediff1d([1, 4, 9]))
+        Array([3, 5], dtype=int32)
+    """
     found = diff(ravel(x))
     parts = [p if p is found else ravel(p) for p in (to_begin, found, to_end) if p is not None]
     return concatenate(parts) if len(parts) > 1 else found
 
 
-def gradient(f: TensorLike, *spacing: TensorLike, axis: int | Sequence[int] | None = None) -> Any:
+def gradient(
+    f: TensorLike, *spacing: TensorLike, axis: int | Sequence[int] | None = None
+) -> Tensor | list[Tensor]:
     """The slope of `f` along axes, from the neighbours on both sides; at the ends from one.
 
     Args:
@@ -102,6 +113,10 @@ def gradient(f: TensorLike, *spacing: TensorLike, axis: int | Sequence[int] | No
         ShapeError: fewer than 2 elements along an axis.
 
     Source: numpy.gradient with edge_order=1.
+
+    Examples:
+        >>> run(gc.gradient([1.0, 4.0, 9.0]))
+        Array([3., 4., 5.], dtype=float32)
     """
     (values,) = promote_inexact(f)
     asked = range(values.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
@@ -148,6 +163,10 @@ def trapezoid(
         axis: the axis the points lie along.
 
     Source: numpy.trapezoid.
+
+    Examples:
+        >>> run(gc.trapezoid([1.0, 2.0, 3.0]))
+        Array(4., dtype=float32)
     """
     (values,) = promote_inexact(y)
     place = normalize_axis("trapezoid", values, axis)
@@ -176,6 +195,10 @@ def interp(
         left, right: the values before the first point and after the last; by default theirs.
 
     Source: numpy.interp.
+
+    Examples:
+        >>> run(gc.interp([0.5, 1.5], [0.0, 1.0, 2.0], [0.0, 10.0, 30.0]))
+        Array([ 5., 20.], dtype=float32)
     """
     x, points, values = promote_inexact(x, xp, fp)
     last = points.shape[0] - 1
@@ -200,6 +223,10 @@ def polyval(coefficients: TensorLike, x: TensorLike) -> Tensor:
         AttributeValueError: the number of coefficients is not known.
 
     Source: numpy.polyval.
+
+    Examples:
+        >>> run(gc.polyval([1, 2, 3], 2))
+        Array(11, dtype=int32)
     """
     p, x = promote_operands(coefficients, x)
     if p.ndim != 1 or not isinstance(p.shape[0], int):
@@ -214,6 +241,10 @@ def unwrap(x: TensorLike, period: float = 2 * math.pi, axis: int = -1) -> Tensor
     """Angles with whole periods added, so that neighbours differ by half a one at most.
 
     Source: numpy.unwrap, of floating dtypes.
+
+    Examples:
+        >>> run(gc.unwrap([0.0, 6.0]))
+        Array([ 0.    , -0.2832], dtype=float32)
     """
     (angles,) = promote_inexact(x)
     place = normalize_axis("unwrap", angles, axis)

@@ -50,6 +50,10 @@ def linspace(
         dtype: of the result; by default that of the ends. Integers are rounded down.
 
     Source: numpy.linspace.
+
+    Examples:
+        >>> run(gc.linspace(0.0, 1.0, 5))
+        Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
     given = promote_inexact(start, stop)
     wanted = given[0].dtype if dtype is None else as_dtype(dtype)
@@ -75,7 +79,12 @@ def logspace(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`base` to the powers of `linspace`. Source: numpy.logspace."""
+    """`base` to the powers of `linspace`. Source: numpy.logspace.
+
+    Examples:
+        >>> run(gc.logspace(0.0, 2.0, 3))
+        Array([  1.,  10., 100.], dtype=float32)
+    """
     return power(base, linspace(start, stop, num, endpoint), name=name)
 
 
@@ -90,6 +99,10 @@ def geomspace(
     """`num` numbers of one sign from `start` to `stop` in equal ratios.
 
     NaN where their signs differ. Source: numpy.geomspace.
+
+    Examples:
+        >>> run(gc.geomspace(1.0, 100.0, 3))
+        Array([  1.,  10., 100.], dtype=float32)
     """
     given = promote_inexact(start, stop)
     first, last = (to_dtype(end, wide(end.dtype)) for end in given)
@@ -110,6 +123,12 @@ def meshgrid(*xs: TensorLike, indexing: str = "xy", sparse: bool = False) -> tup
         AttributeValueError: another `indexing`.
 
     Source: numpy.meshgrid.
+
+    Examples:
+        >>> run(gc.meshgrid([1, 2], [3, 4]))
+        (Array([[1, 2],
+               [1, 2]], dtype=int32), Array([[3, 3],
+               [4, 4]], dtype=int32))
     """
     if indexing not in ("xy", "ij"):
         refuse(
@@ -135,6 +154,12 @@ def indices(shape: ShapeLike, dtype: DTypeLike = INT32, *, name: str | None = No
     """Each point's index along each axis of a grid of `shape`: [rank, *shape].
 
     Source: numpy.indices.
+
+    Examples:
+        >>> rows, columns = gc.indices((2, 3))
+        >>> run(columns)
+        Array([[0, 1, 2],
+               [0, 1, 2]], dtype=int32)
     """
     dims = as_dims("indices", shape)
     return stack([iota(dims, axis, dtype) for axis in range(len(dims))], name=name)
@@ -152,6 +177,10 @@ def unravel_index(places: TensorLike, shape: ShapeLike) -> tuple[Tensor, ...]:
     with `CompileOptions(check_numerics=True)`.
 
     Source: numpy.unravel_index, for places in range.
+
+    Examples:
+        >>> run(gc.unravel_index([1, 5], (2, 3)))
+        (Array([0, 1], dtype=int32), Array([1, 2], dtype=int32))
     """
     dims = as_dims("unravel_index", shape)
     rest = _index(places, product(dims), "places", "unravel_index")
@@ -170,6 +199,10 @@ def ravel_multi_index(index: Iterable[TensorLike], shape: ShapeLike) -> Tensor:
     with `CompileOptions(check_numerics=True)`.
 
     Source: numpy.ravel_multi_index, for indices in range.
+
+    Examples:
+        >>> run(gc.ravel_multi_index(([0, 1], [1, 2]), (2, 3)))
+        Array([1, 5], dtype=int32)
     """
     dims = as_dims("ravel_multi_index", shape)
     given = list(index)

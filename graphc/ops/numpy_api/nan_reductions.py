@@ -52,21 +52,36 @@ def _unless_all_nan(x: Tensor, y: Tensor, axis: Axes, keepdims: bool, name: str 
 def nansum(
     x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
-    """The sum over `axis` with 0 for NaN. Source: numpy.nansum."""
+    """The sum over `axis` with 0 for NaN. Source: numpy.nansum.
+
+    Examples:
+        >>> run(gc.nansum([1.0, np.nan, 3.0]))
+        Array(4., dtype=float32)
+    """
     return reduce_sum(_filled(x, 0), axis, keepdims, name=name)
 
 
 def nanprod(
     x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
-    """The product over `axis` with 1 for NaN. Source: numpy.nanprod."""
+    """The product over `axis` with 1 for NaN. Source: numpy.nanprod.
+
+    Examples:
+        >>> run(gc.nanprod([2.0, np.nan, 3.0]))
+        Array(6., dtype=float32)
+    """
     return reduce_prod(_filled(x, 1), axis, keepdims, name=name)
 
 
 def nanmax(
     x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
-    """The greatest element over `axis` that is not NaN, if one is. Source: numpy.nanmax."""
+    """The greatest element over `axis` that is not NaN, if one is. Source: numpy.nanmax.
+
+    Examples:
+        >>> run(gc.nanmax([1.0, np.nan, 3.0]))
+        Array(3., dtype=float32)
+    """
     x = convert(x)
     found = reduce_max(_filled(x, lowest(x.dtype)), axis, keepdims)
     return _unless_all_nan(x, found, axis, keepdims, name)
@@ -75,7 +90,12 @@ def nanmax(
 def nanmin(
     x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
-    """The smallest element over `axis` that is not NaN, if one is. Source: numpy.nanmin."""
+    """The smallest element over `axis` that is not NaN, if one is. Source: numpy.nanmin.
+
+    Examples:
+        >>> run(gc.nanmin([1.0, np.nan, 3.0]))
+        Array(1., dtype=float32)
+    """
     x = convert(x)
     found = reduce_min(_filled(x, highest(x.dtype)), axis, keepdims)
     return _unless_all_nan(x, found, axis, keepdims, name)
@@ -85,6 +105,10 @@ def nanargmax(x: TensorLike, axis: int | None = None, *, name: str | None = None
     """The position of the greatest element along `axis` that is not NaN.
 
     0 where all are; the rest as of `argmax`. Source: numpy.nanargmax.
+
+    Examples:
+        >>> run(gc.nanargmax([1.0, np.nan, 3.0]))
+        Array(2, dtype=int32)
     """
     x = convert(x)
     return argmax(_filled(x, lowest(x.dtype)), axis, name=name)
@@ -94,13 +118,22 @@ def nanargmin(x: TensorLike, axis: int | None = None, *, name: str | None = None
     """The position of the smallest element along `axis` that is not NaN.
 
     0 where all are; the rest as of `argmin`. Source: numpy.nanargmin.
+
+    Examples:
+        >>> run(gc.nanargmin([np.nan, 1.0, 3.0]))
+        Array(1, dtype=int32)
     """
     x = convert(x)
     return argmin(_filled(x, highest(x.dtype)), axis, name=name)
 
 
 def nancumsum(x: TensorLike, axis: int | None = None, *, name: str | None = None) -> Tensor:
-    """`cumsum` with 0 for NaN. Source: numpy.nancumsum."""
+    """`cumsum` with 0 for NaN. Source: numpy.nancumsum.
+
+    Examples:
+        >>> run(gc.nancumsum([1.0, np.nan, 3.0]))
+        Array([1., 1., 4.], dtype=float32)
+    """
     return cumsum(_filled(x, 0), axis, name=name)
 
 
@@ -112,7 +145,12 @@ def _present(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
 def nanmean(
     x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
-    """The mean over `axis` of the elements that are not NaN. Source: numpy.nanmean."""
+    """The mean over `axis` of the elements that are not NaN. Source: numpy.nanmean.
+
+    Examples:
+        >>> run(gc.nanmean([1.0, np.nan, 3.0]))
+        Array(2., dtype=float32)
+    """
     (x,) = promote_inexact(x)
     rows = to_dtype(x, wide(x.dtype))
     mean = divide(nansum(rows, axis, keepdims), _present(rows, axis, keepdims), name=name)
@@ -127,7 +165,12 @@ def nanvar(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`var` of the elements that are not NaN. Source: numpy.nanvar, of real dtypes."""
+    """`var` of the elements that are not NaN. Source: numpy.nanvar, of real dtypes.
+
+    Examples:
+        >>> run(gc.nanvar([1.0, np.nan, 3.0]))
+        Array(1., dtype=float32)
+    """
     (x,) = promote_inexact(x)
     rows = to_dtype(x, wide(x.dtype))
     centred = _filled(rows - nanmean(rows, axis, keepdims=True), 0)
@@ -147,6 +190,10 @@ def nanstd(
     """The square root of `nanvar`; its gradient is 0 where it is 0.
 
     Source: numpy.nanstd, of real dtypes.
+
+    Examples:
+        >>> run(gc.nanstd([1.0, np.nan, 3.0]))
+        Array(1., dtype=float32)
     """
     (x,) = promote_inexact(x)
     variance = nanvar(to_dtype(x, wide(x.dtype)), axis, keepdims, ddof)

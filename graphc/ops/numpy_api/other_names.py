@@ -33,7 +33,7 @@ from graphc.ops.elementwise.powers import square
 from graphc.ops.matrices.norms import vector_norm
 from graphc.ops.structure.host import py_callback
 from graphc.ops.structure.state import identity
-from graphc.typing import DTypeLike, ShapeLike, TensorLike
+from graphc.typing import DTypeLike, ShapeLike, TensorLike, TensorTree
 
 __all__ = [
     "Assert",
@@ -79,7 +79,7 @@ def gather(
 
     Source: tf.gather.
 
-    Example:
+    Examples:
         >>> run(gc.gather([[1, 2, 3], [4, 5, 6]], [[2], [0]], batch_dims=1))
         Array([[3],
                [4]], dtype=int32)
@@ -125,7 +125,7 @@ def Assert(
 
     Source: tf.Assert.
 
-    Example:
+    Examples:
         >>> x = gc.placeholder((2,), name="x")
         >>> with gc.control_dependencies([gc.Assert(x > 0, x)]):
         ...     y = gc.log(x)
@@ -162,7 +162,7 @@ def placeholder_with_default(
 
     Source: tf.placeholder_with_default.
 
-    Example:
+    Examples:
         >>> rate = gc.placeholder_with_default(0.5, (), name="rate")
         >>> run(rate * 2), run(rate * 2, {rate: 0.25})
         (Array(1., dtype=float32), Array(0.5, dtype=float32))
@@ -188,6 +188,10 @@ def clip_by_value(
         DTypeError, ShapeError: see `clip`.
 
     Source: tf.clip_by_value.
+
+    Examples:
+        >>> run(gc.clip_by_value([-1, 2, 9], 0, 5))
+        Array([0, 2, 5], dtype=int32)
     """
     return clip(x, lo, hi, name=name)
 
@@ -199,6 +203,11 @@ def fill(shape: ShapeLike, value: TensorLike, *, name: str | None = None) -> Ten
         ShapeError: the shape is invalid.
 
     Source: tf.fill.
+
+    Examples:
+        >>> run(gc.fill((2, 2), 7))
+        Array([[7, 7],
+               [7, 7]], dtype=int32)
     """
     return full(shape, value, name=name)
 
@@ -217,6 +226,10 @@ def range(
         AttributeValueError: see `arange`.
 
     Source: tf.range.
+
+    Examples:
+        >>> run(gc.range(2, 8, 2))
+        Array([2, 4, 6], dtype=int32)
     """
     return arange(start, stop, step, dtype, name=name)
 
@@ -229,6 +242,10 @@ def add_n(tensors: Iterable[TensorLike], *, name: str | None = None) -> Tensor:
         ShapeError, DTypeError: see `add`.
 
     Source: tf.add_n.
+
+    Examples:
+        >>> run(gc.add_n([[1, 2], [3, 4], [5, 6]]))
+        Array([ 9, 12], dtype=int32)
     """
     total, *rest = _several("add_n", tensors, "gc.sum adds the elements of one tensor")
     if not rest:
@@ -245,6 +262,10 @@ def squared_difference(x: TensorLike, y: TensorLike, *, name: str | None = None)
         ShapeError, DTypeError: see `subtract`.
 
     Source: tf.math.squared_difference.
+
+    Examples:
+        >>> run(gc.squared_difference([1, 5], 3))
+        Array([4, 4], dtype=int32)
     """
     return square(subtract(x, y), name=name)
 
@@ -261,6 +282,10 @@ def global_norm(tensors: Iterable[TensorLike], *, name: str | None = None) -> Te
         AttributeValueError: there are no tensors, or it is one tensor instead of several.
 
     Source: tf.linalg.global_norm.
+
+    Examples:
+        >>> run(gc.global_norm([[3.0], [4.0]]))
+        Array(5., dtype=float32)
     """
     several = _several("global_norm", tensors, "gc.linalg.norm is the norm of one tensor")
     norms = promote_operands(*(vector_norm(tensor) for tensor in several))
@@ -285,6 +310,10 @@ def clip_by_norm(
         AttributeValueError: an axis is out of range.
 
     Source: tf.clip_by_norm.
+
+    Examples:
+        >>> run(gc.clip_by_norm([3.0, 4.0], 1.0))
+        Array([0.6, 0.8], dtype=float32)
     """
     x = convert(x)
     norm = vector_norm(x, axis=axis, keepdims=True)
@@ -308,6 +337,12 @@ def matrix_band_part(x: TensorLike, below: int, above: int, *, name: str | None 
         AttributeValueError: `below` or `above` is not an int.
 
     Source: tf.linalg.band_part.
+
+    Examples:
+        >>> run(gc.matrix_band_part(gc.ones((3, 3)), 0, 1))
+        Array([[1., 1., 0.],
+               [0., 1., 1.],
+               [0., 0., 1.]], dtype=float32)
     """
     x = convert(x)
     if x.type.rank < 2:
@@ -327,7 +362,9 @@ def matrix_band_part(x: TensorLike, below: int, above: int, *, name: str | None 
     return identity(x, name=name) if keep is None else where(keep, x, 0, name=name)
 
 
-def case(pairs: Any, default: Callable[[], Any]) -> Any:
+def case(
+    pairs: Iterable[tuple[TensorLike, Callable[[], TensorTree]]], default: Callable[[], TensorTree]
+) -> TensorTree:
     """What the function of the first true condition gives, or else what `default` gives.
 
     Args:
@@ -342,17 +379,26 @@ def case(pairs: Any, default: Callable[[], Any]) -> Any:
         ShapeError, DTypeError, GraphError: see `cond`.
 
     Source: tf.case.
+
+    Examples:
+        >>> run(
+        ...     gc.case(
+        ...         [(gc.constant(False), lambda: 1), (gc.constant(True), lambda: 2)], lambda: 3
+        ...     )
+        ... )
+        Array(2, dtype=int32)
     """
-    several = isinstance(pairs, (list, tuple))
-    if not several or not all(isinstance(p, (list, tuple)) and len(p) == 2 for p in pairs):
+    given: Any = pairs
+    several = isinstance(given, (list, tuple))
+    if not several or not all(isinstance(p, (list, tuple)) and len(p) == 2 for p in given):
         refuse(
             f"case: takes a list of pairs (condition, function), got {pairs!r}",
             error=AttributeValueError,
             hint="gc.case([(x > 0, f), (x < 0, g)], default)",
         )
-    if not pairs:
+    if not given:
         return default()
-    (condition, function), *rest = pairs
+    (condition, function), *rest = given
     return cond(condition, function, lambda: case(rest, default))
 
 

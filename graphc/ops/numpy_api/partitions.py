@@ -58,6 +58,10 @@ def boolean_mask(
         ShapeError: the shapes do not fit.
 
     Source: tf.boolean_mask.
+
+    Examples:
+        >>> run(gc.boolean_mask([1, 2, 3], [True, False, True], size=2))
+        Array([1, 3], dtype=int32)
     """
     return identity(extract(mask, x, size, fill_value), name=name)
 
@@ -81,6 +85,10 @@ def dynamic_partition(x: TensorLike, partitions: TensorLike, count: int, size: D
         ShapeError: the shapes do not fit.
 
     Source: tf.dynamic_partition.
+
+    Examples:
+        >>> run(gc.dynamic_partition([1, 2, 3], [0, 1, 0], count=2, size=2))
+        [Array([1, 3], dtype=int32), Array([2, 0], dtype=int32)]
     """
     groups = as_integers("dynamic_partition", "partitions", partitions)
     _check_count("dynamic_partition", "count", count)
@@ -103,6 +111,10 @@ def dynamic_stitch(
         ShapeError: the shapes do not fit.
 
     Source: tf.dynamic_stitch.
+
+    Examples:
+        >>> run(gc.dynamic_stitch([[0, 2], [1]], [[10, 30], [20]], size=3))
+        Array([10, 20, 30], dtype=int32)
     """
     if not indices or len(data) != len(indices):
         refuse(
@@ -147,6 +159,11 @@ def reverse_sequence(
         ShapeError: not one length for each example.
 
     Source: tf.reverse_sequence.
+
+    Examples:
+        >>> run(gc.reverse_sequence([[1, 2, 3], [4, 5, 6]], [2, 3]))
+        Array([[2, 1, 3],
+               [6, 5, 4]], dtype=int32)
     """
     x, counts = convert(x), as_integers("reverse_sequence", "lengths", lengths)
     axis = normalize_axis("reverse_sequence", x, axis)
@@ -185,6 +202,11 @@ def confusion_matrix(
         ShapeError: the shapes differ.
 
     Source: sklearn.metrics.confusion_matrix, tf.math.confusion_matrix.
+
+    Examples:
+        >>> run(gc.confusion_matrix([0, 1, 1], [0, 1, 0], classes=2))
+        Array([[1, 0],
+               [1, 1]], dtype=int32)
     """
     _check_count("confusion_matrix", "classes", classes)
     labels = as_integers("confusion_matrix", "labels", labels)

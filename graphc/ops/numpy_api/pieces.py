@@ -34,23 +34,46 @@ __all__ = [
 
 
 def hstack(tensors: Sequence[TensorLike], *, name: str | None = None) -> Tensor:
-    """The tensors side by side: along axis 1, vectors along axis 0. Source: numpy.hstack."""
+    """The tensors side by side: along axis 1, vectors along axis 0. Source: numpy.hstack.
+
+    Examples:
+        >>> run(gc.hstack([[1, 2], [3]]))
+        Array([1, 2, 3], dtype=int32)
+    """
     xs = [atleast_1d(x) for x in several("hstack", tensors)]
     return concatenate(xs, 0 if xs[0].ndim == 1 else 1, name=name)
 
 
 def vstack(tensors: Sequence[TensorLike], *, name: str | None = None) -> Tensor:
-    """The tensors under one another, vectors as rows. Source: numpy.vstack."""
+    """The tensors under one another, vectors as rows. Source: numpy.vstack.
+
+    Examples:
+        >>> run(gc.vstack([[1, 2], [3, 4]]))
+        Array([[1, 2],
+               [3, 4]], dtype=int32)
+    """
     return concatenate([atleast_2d(x) for x in several("vstack", tensors)], 0, name=name)
 
 
 def dstack(tensors: Sequence[TensorLike], *, name: str | None = None) -> Tensor:
-    """The tensors behind one another, along axis 2. Source: numpy.dstack."""
+    """The tensors behind one another, along axis 2. Source: numpy.dstack.
+
+    Examples:
+        >>> run(gc.dstack([[1, 2], [3, 4]]))
+        Array([[[1, 3],
+                [2, 4]]], dtype=int32)
+    """
     return concatenate([atleast_3d(x) for x in several("dstack", tensors)], 2, name=name)
 
 
 def column_stack(tensors: Sequence[TensorLike], *, name: str | None = None) -> Tensor:
-    """Vectors and matrices side by side as columns. Source: numpy.column_stack."""
+    """Vectors and matrices side by side as columns. Source: numpy.column_stack.
+
+    Examples:
+        >>> run(gc.column_stack([[1, 2], [3, 4]]))
+        Array([[1, 3],
+               [2, 4]], dtype=int32)
+    """
     xs = [
         expand_dims(atleast_1d(x), 1) if x.ndim < 2 else x for x in several("column_stack", tensors)
     ]
@@ -64,6 +87,11 @@ def block(blocks: TensorLike) -> Tensor:
         ShapeError: the blocks do not fit together, or lie at different depths.
 
     Source: numpy.block.
+
+    Examples:
+        >>> run(gc.block([[gc.eye(2), gc.zeros((2, 1))]]))
+        Array([[1., 0., 0.],
+               [0., 1., 0.]], dtype=float32)
     """
     depths = set(_depths(blocks))
     if len(depths) != 1:
@@ -96,7 +124,12 @@ def _block(blocks: Any, leaves: Any, rank: int, axis: int) -> Tensor:
 def append(
     x: TensorLike, values: TensorLike, axis: int | None = None, *, name: str | None = None
 ) -> Tensor:
-    """`values` joined to `x` along `axis`; both raveled by default. Source: numpy.append."""
+    """`values` joined to `x` along `axis`; both raveled by default. Source: numpy.append.
+
+    Examples:
+        >>> run(gc.append([1, 2], [3]))
+        Array([1, 2, 3], dtype=int32)
+    """
     pair = [ravel(x), ravel(values)] if axis is None else [x, values]
     return concatenate(pair, axis or 0, name=name)
 
@@ -113,6 +146,10 @@ def array_split(x: TensorLike, sections: int | Sequence[int], axis: int = 0) -> 
         AttributeValueError: fewer than one piece, or a size that is not known.
 
     Source: numpy.array_split.
+
+    Examples:
+        >>> run(gc.array_split([1, 2, 3, 4, 5], 2))
+        (Array([1, 2, 3], dtype=int32), Array([4, 5], dtype=int32))
     """
     x = convert(x)
     place = normalize_axis("array_split", x, axis)
@@ -133,18 +170,33 @@ def array_split(x: TensorLike, sections: int | Sequence[int], axis: int = 0) -> 
 
 
 def hsplit(x: TensorLike, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
-    """`array_split` into equal pieces along axis 1, or along the only one. Source: numpy.hsplit."""
+    """`array_split` into equal pieces along axis 1, or along the only one. Source: numpy.hsplit.
+
+    Examples:
+        >>> run(gc.hsplit([1, 2, 3, 4], 2))
+        (Array([1, 2], dtype=int32), Array([3, 4], dtype=int32))
+    """
     tensor = convert(x)
     return _equal_pieces("hsplit", tensor, sections, min(1, tensor.ndim - 1))
 
 
 def vsplit(x: TensorLike, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
-    """`array_split` into equal pieces along axis 0. Source: numpy.vsplit."""
+    """`array_split` into equal pieces along axis 0. Source: numpy.vsplit.
+
+    Examples:
+        >>> run(gc.vsplit([[1, 2], [3, 4]], 2))
+        (Array([[1, 2]], dtype=int32), Array([[3, 4]], dtype=int32))
+    """
     return _equal_pieces("vsplit", convert(x), sections, 0)
 
 
 def dsplit(x: TensorLike, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
-    """`array_split` into equal pieces along axis 2. Source: numpy.dsplit."""
+    """`array_split` into equal pieces along axis 2. Source: numpy.dsplit.
+
+    Examples:
+        >>> gc.dsplit(gc.zeros((2, 2, 4)), 2)[0].shape
+        (2, 2, 2)
+    """
     return _equal_pieces("dsplit", convert(x), sections, 2)
 
 

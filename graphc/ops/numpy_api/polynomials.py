@@ -23,7 +23,12 @@ __all__ = ["polyadd", "polyder", "polyint", "polymul", "polysub"]
 
 
 def polyadd(a: TensorLike, b: TensorLike) -> Tensor:
-    """The sum of two polynomials. Source: numpy.polyadd."""
+    """The sum of two polynomials. Source: numpy.polyadd.
+
+    Examples:
+        >>> run(gc.polyadd([1, 2], [3]))
+        Array([1, 5], dtype=int32)
+    """
     left, right = promote_operands(_vector("polyadd", a), _vector("polyadd", b))
     longer, shorter = (left, right) if _length(left) >= _length(right) else (right, left)
     missing = _length(longer) - _length(shorter)
@@ -31,18 +36,33 @@ def polyadd(a: TensorLike, b: TensorLike) -> Tensor:
 
 
 def polysub(a: TensorLike, b: TensorLike) -> Tensor:
-    """The difference of two polynomials. Source: numpy.polysub."""
+    """The difference of two polynomials. Source: numpy.polysub.
+
+    Examples:
+        >>> run(gc.polysub([1, 2], [3]))
+        Array([ 1, -1], dtype=int32)
+    """
     left, right = promote_operands(_vector("polysub", a), _vector("polysub", b))
     return polyadd(left, negative(right))
 
 
 def polymul(a: TensorLike, b: TensorLike) -> Tensor:
-    """The product of two polynomials. Source: numpy.polymul."""
+    """The product of two polynomials. Source: numpy.polymul.
+
+    Examples:
+        >>> run(gc.polymul([1, 1], [1, -1]))
+        Array([ 1.,  0., -1.], dtype=float32)
+    """
     return convolve(_vector("polymul", a), _vector("polymul", b))
 
 
 def polyder(a: TensorLike, m: int = 1) -> Tensor:
-    """The derivative of order `m` of a polynomial. Source: numpy.polyder."""
+    """The derivative of order `m` of a polynomial. Source: numpy.polyder.
+
+    Examples:
+        >>> run(gc.polyder([1, 2, 3]))
+        Array([2, 2], dtype=int32)
+    """
     found = _vector("polyder", a)
     _check_order("polyder", m)
     if not is_inexact(found.dtype):  # the powers may not fit narrow integers
@@ -62,6 +82,10 @@ def polyint(a: TensorLike, m: int = 1, k: TensorLike = 0) -> Tensor:
         k: the constant that each integration adds.
 
     Source: numpy.polyint.
+
+    Examples:
+        >>> run(gc.polyint([2.0, 2.0]))
+        Array([1., 2., 0.], dtype=float32)
     """
     found = _vector("polyint", a)
     _check_order("polyint", m)

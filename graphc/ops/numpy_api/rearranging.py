@@ -55,6 +55,10 @@ def roll(x: TensorLike, shift: TensorLike, axis: int | Sequence[int] | None = No
         AttributeValueError: not one shift, nor one for each axis.
 
     Source: numpy.roll.
+
+    Examples:
+        >>> run(gc.roll([1, 2, 3], 1))
+        Array([3, 1, 2], dtype=int32)
     """
     tensor = convert(x)
     if axis is None:
@@ -88,12 +92,24 @@ def _rolled(x: Tensor, shift: Any, axis: int) -> Tensor:
 
 
 def fliplr(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """`x` backwards along axis 1. Source: numpy.fliplr."""
+    """`x` backwards along axis 1. Source: numpy.fliplr.
+
+    Examples:
+        >>> run(gc.fliplr([[1, 2], [3, 4]]))
+        Array([[2, 1],
+               [4, 3]], dtype=int32)
+    """
     return flip(x, 1, name=name)
 
 
 def flipud(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """`x` backwards along axis 0. Source: numpy.flipud."""
+    """`x` backwards along axis 0. Source: numpy.flipud.
+
+    Examples:
+        >>> run(gc.flipud([[1, 2], [3, 4]]))
+        Array([[3, 4],
+               [1, 2]], dtype=int32)
+    """
     return flip(x, 0, name=name)
 
 
@@ -101,6 +117,11 @@ def rot90(x: TensorLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
     """`x` turned by `k` right angles, from the first of the `axes` to the second.
 
     Source: numpy.rot90.
+
+    Examples:
+        >>> run(gc.rot90([[1, 2], [3, 4]]))
+        Array([[2, 4],
+               [1, 3]], dtype=int32)
     """
     tensor = convert(x)
     first, second = (normalize_axis("rot90", tensor, axis) for axis in axes)
@@ -120,13 +141,23 @@ def rot90(x: TensorLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
 
 
 def atleast_1d(x: TensorLike) -> Tensor:
-    """`x` with one axis or more. Source: numpy.atleast_1d."""
+    """`x` with one axis or more. Source: numpy.atleast_1d.
+
+    Examples:
+        >>> gc.atleast_1d(3.0).shape
+        (1,)
+    """
     tensor = convert(x)
     return tensor if tensor.ndim else reshape(tensor, (1,))
 
 
 def atleast_2d(x: TensorLike) -> Tensor:
-    """`x` with two axes or more, new ones in front. Source: numpy.atleast_2d."""
+    """`x` with two axes or more, new ones in front. Source: numpy.atleast_2d.
+
+    Examples:
+        >>> gc.atleast_2d([1, 2]).shape
+        (1, 2)
+    """
     x = atleast_1d(x)
     return x if x.ndim > 1 else expand_dims(x, 0)
 
@@ -135,13 +166,24 @@ def atleast_3d(x: TensorLike) -> Tensor:
     """`x` with three axes or more: a vector becomes [1, n, 1], a matrix [m, n, 1].
 
     Source: numpy.atleast_3d.
+
+    Examples:
+        >>> gc.atleast_3d([1, 2]).shape
+        (1, 2, 1)
     """
     x = atleast_2d(x)
     return x if x.ndim > 2 else expand_dims(x, 2)
 
 
 def broadcast_arrays(*xs: TensorLike) -> list[Tensor]:
-    """The tensors repeated to the shape they have together. Source: numpy.broadcast_arrays."""
+    """The tensors repeated to the shape they have together. Source: numpy.broadcast_arrays.
+
+    Examples:
+        >>> run(gc.broadcast_arrays([1, 2], [[3], [4]]))
+        [Array([[1, 2],
+               [1, 2]], dtype=int32), Array([[3, 3],
+               [4, 4]], dtype=int32)]
+    """
     tensors = [convert(x) for x in xs]
     shape = broadcast_shapes(*[t.shape for t in tensors])
     return [t if t.shape == shape else broadcast_to(t, shape) for t in tensors]
@@ -154,6 +196,10 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
         ShapeError: they do not fit together.
 
     Source: numpy.broadcast_shapes.
+
+    Examples:
+        >>> gc.broadcast_shapes((2, 1), (3,))
+        (2, 3)
     """
     shape = joint_shape(shapes)
     if shape is None:
@@ -181,6 +227,10 @@ def repeat(
         ShapeError: not one number for each element.
 
     Source: numpy.repeat.
+
+    Examples:
+        >>> run(gc.repeat([1, 2], 2))
+        Array([1, 1, 2, 2], dtype=int32)
     """
     if isinstance(repeats, (int, DimExpr, Operand)) or not np.shape(repeats):
         return _repeat_all(x, cast(Dim, repeats), axis, name=name)
@@ -207,6 +257,10 @@ def delete(x: TensorLike, places: TensorLike, axis: int | None = None) -> Tensor
         AttributeValueError: a size that is not known.
 
     Source: numpy.delete.
+
+    Examples:
+        >>> run(gc.delete([1, 2, 3], 1))
+        Array([1, 3], dtype=int32)
     """
     x, place = (ravel(x), 0) if axis is None else (convert(x), axis)
     place = normalize_axis("delete", x, place)
@@ -231,6 +285,10 @@ def insert(
         AttributeValueError: a size that is not known.
 
     Source: numpy.insert.
+
+    Examples:
+        >>> run(gc.insert([1, 3], 1, 2))
+        Array([1, 2, 3], dtype=int32)
     """
     x, place = (ravel(x), 0) if axis is None else (convert(x), axis)
     added = to_dtype(values, x.dtype)

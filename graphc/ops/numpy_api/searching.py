@@ -99,6 +99,10 @@ def searchsorted(
         AttributeValueError: another `side`.
 
     Source: numpy.searchsorted.
+
+    Examples:
+        >>> run(gc.searchsorted([1, 3, 5], [3, 4]))
+        Array([1, 2], dtype=int32)
     """
     return emit_one(SEARCH_SORTED, promote_operands(x, values), name, side=side)
 
@@ -115,6 +119,10 @@ def digitize(
         name: of the node.
 
     Source: numpy.digitize.
+
+    Examples:
+        >>> run(gc.digitize([0.5, 2.5], [0.0, 1.0, 2.0]))
+        Array([1, 3], dtype=int32)
     """
     x, edges = promote_operands(x, bins)
     side = "left" if right else "right"
@@ -138,6 +146,10 @@ def bincount(
         [length], int32 or in the dtype of the weights.
 
     Source: numpy.bincount, with `length` known.
+
+    Examples:
+        >>> run(gc.bincount([0, 2, 2], length=4))
+        Array([1, 0, 2, 0], dtype=int32)
     """
     places = ravel(x)
     rows = ones(places.shape, INT32) if weights is None else ravel(weights)
@@ -145,9 +157,14 @@ def bincount(
 
 
 def histogram_bin_edges(
-    x: TensorLike, bins: TensorLike = 10, range: tuple[Any, Any] | None = None
+    x: TensorLike, bins: TensorLike = 10, range: tuple[TensorLike, TensorLike] | None = None
 ) -> Tensor:
-    """The edges that `histogram` counts between. Source: numpy.histogram_bin_edges."""
+    """The edges that `histogram` counts between. Source: numpy.histogram_bin_edges.
+
+    Examples:
+        >>> run(gc.histogram_bin_edges([0.0, 4.0], bins=2))
+        Array([0., 2., 4.], dtype=float32)
+    """
     if not isinstance(bins, int):
         edges = convert(bins)
         if edges.ndim != 1:
@@ -165,7 +182,7 @@ def histogram_bin_edges(
 def histogram(
     x: TensorLike,
     bins: TensorLike = 10,
-    range: tuple[Any, Any] | None = None,
+    range: tuple[TensorLike, TensorLike] | None = None,
     weights: TensorLike | None = None,
     density: bool = False,
 ) -> tuple[Tensor, Tensor]:
@@ -187,6 +204,10 @@ def histogram(
         ShapeError: edges that are no vector, or weights of another shape.
 
     Source: numpy.histogram.
+
+    Examples:
+        >>> run(gc.histogram([1.0, 2.0, 2.0, 4.0], bins=3))
+        (Array([1, 2, 1], dtype=int32), Array([1., 2., 3., 4.], dtype=float32))
     """
     edges = histogram_bin_edges(x, bins, range)
     values, edges = promote_operands(ravel(x), edges)

@@ -62,6 +62,10 @@ def segment_sum(
         ShapeError: not one id for each row.
 
     Source: jax.ops.segment_sum.
+
+    Examples:
+        >>> run(gc.segment_sum([1, 5, 3], [0, 0, 1], 2))
+        Array([6, 3], dtype=int32)
     """
     return _reduce("add", convert(data), segment_ids, num_segments, 0, name)
 
@@ -72,6 +76,10 @@ def segment_prod(
     """The product of the rows of each segment; 1 for a segment without rows.
 
     The rest as of `segment_sum`. Source: jax.ops.segment_prod.
+
+    Examples:
+        >>> run(gc.segment_prod([1, 5, 3], [0, 0, 1], 2))
+        Array([5, 3], dtype=int32)
     """
     return _reduce("mul", convert(data), segment_ids, num_segments, 1, name)
 
@@ -83,6 +91,10 @@ def segment_max(
 
     A segment without rows has minus infinity; of integers, the least there is. The rest as of
     `segment_sum`. Source: jax.ops.segment_max.
+
+    Examples:
+        >>> run(gc.segment_max([1, 5, 3], [0, 0, 1], 2))
+        Array([5, 3], dtype=int32)
     """
     rows = convert(data)
     return _reduce("max", rows, segment_ids, num_segments, lowest(rows.dtype), name)
@@ -95,6 +107,10 @@ def segment_min(
 
     A segment without rows has infinity; of integers, the greatest there is. The rest as of
     `segment_sum`. Source: jax.ops.segment_min.
+
+    Examples:
+        >>> run(gc.segment_min([1, 5, 3], [0, 0, 1], 2))
+        Array([1, 3], dtype=int32)
     """
     rows = convert(data)
     return _reduce("min", rows, segment_ids, num_segments, highest(rows.dtype), name)
@@ -106,6 +122,10 @@ def segment_mean(
     """The mean of the rows of each segment; 0 for a segment without rows.
 
     Integers give float32. The rest as of `segment_sum`. Source: tf.math.unsorted_segment_mean.
+
+    Examples:
+        >>> run(gc.segment_mean([1.0, 5.0, 3.0], [0, 0, 1], 2))
+        Array([3., 3.], dtype=float32)
     """
     (data,) = promote_inexact(data)
     rows, ids = to_dtype(data, wide(data.dtype)), convert(segment_ids)

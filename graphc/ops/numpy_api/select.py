@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
@@ -29,6 +28,10 @@ def select(
         AttributeValueError: not one condition for each choice.
 
     Source: numpy.select.
+
+    Examples:
+        >>> run(gc.select([[True, False], [False, False]], [[1, 2], [3, 4]], default=9))
+        Array([1, 9], dtype=int32)
     """
     if len(conditions) != len(choices) or not choices:
         refuse(
@@ -44,7 +47,7 @@ def select(
 def piecewise(
     x: TensorLike,
     conditions: Sequence[TensorLike],
-    functions: Sequence[Callable[[Tensor], Any] | Any],
+    functions: Sequence[Callable[[Tensor], TensorLike] | TensorLike],
 ) -> Tensor:
     """At each element the value of the function whose condition holds, the last that does.
 
@@ -58,6 +61,10 @@ def piecewise(
         AttributeValueError: more functions, or fewer.
 
     Source: numpy.piecewise.
+
+    Examples:
+        >>> run(gc.piecewise([-1.0, 2.0], [[True, False]], [0.0, lambda x: x * x]))
+        Array([0., 4.], dtype=float32)
     """
     x = convert(x)
     if len(functions) not in (len(conditions), len(conditions) + 1):
@@ -77,6 +84,10 @@ def choose(places: TensorLike, choices: Sequence[TensorLike]) -> Tensor:
     `CompileOptions(check_numerics=True)`.
 
     Source: numpy.choose.
+
+    Examples:
+        >>> run(gc.choose([1, 0], [[1, 2], [3, 4]]))
+        Array([3, 2], dtype=int32)
     """
     numbers, *options = broadcast_arrays(places, *promote_operands(*choices))
     numbers = in_range(numbers, -len(options), len(options), "places", of="choose")

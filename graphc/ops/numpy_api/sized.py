@@ -72,6 +72,10 @@ def flatnonzero(x: TensorLike, size: Dim, fill_value: int = 0) -> Tensor:
         fill_value: stands for places that are missing.
 
     Source: numpy.flatnonzero, jax.numpy.flatnonzero.
+
+    Examples:
+        >>> run(gc.flatnonzero([0, 3, 4], size=2))
+        Array([1, 2], dtype=int32)
     """
     mask = _true(x)
     return _packed(mask, iota(mask.shape), size, fill_value)
@@ -92,6 +96,10 @@ def nonzero(x: TensorLike, size: Dim, fill_value: int = 0) -> tuple[Tensor, ...]
         ShapeError: a scalar.
 
     Source: numpy.nonzero, jax.numpy.nonzero.
+
+    Examples:
+        >>> run(gc.nonzero([[0, 3], [4, 0]], size=2))
+        (Array([0, 1], dtype=int32), Array([1, 0], dtype=int32))
     """
     x = convert(x)
     if not x.ndim:
@@ -102,7 +110,13 @@ def nonzero(x: TensorLike, size: Dim, fill_value: int = 0) -> tuple[Tensor, ...]
 
 
 def argwhere(x: TensorLike, size: Dim, fill_value: int = 0) -> Tensor:
-    """The indices of `nonzero` as rows: [size, rank of x]. Source: numpy.argwhere."""
+    """The indices of `nonzero` as rows: [size, rank of x]. Source: numpy.argwhere.
+
+    Examples:
+        >>> run(gc.argwhere([0, 3, 4], size=2))
+        Array([[1],
+               [2]], dtype=int32)
+    """
     return stack(nonzero(x, size, fill_value), 1)
 
 
@@ -122,6 +136,10 @@ def extract(condition: TensorLike, x: TensorLike, size: Dim, fill_value: TensorL
         ShapeError: the shapes do not fit.
 
     Source: numpy's indexing by a mask; jax.numpy.extract.
+
+    Examples:
+        >>> run(gc.extract([False, True, True], [1, 2, 3], size=2))
+        Array([2, 3], dtype=int32)
     """
     mask, values = convert(condition), convert(x)
     if mask.ndim > values.ndim:
@@ -154,7 +172,7 @@ def unique(
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
-) -> Any:
+) -> Tensor | tuple[Tensor, ...]:
     """The different elements of `x` in ascending order, NaN once and last.
 
     Args:
@@ -169,6 +187,10 @@ def unique(
         [size], or a tuple of that and what else is asked for, in this order.
 
     Source: numpy.unique, jax.numpy.unique.
+
+    Examples:
+        >>> run(gc.unique([3, 1, 3], size=2))
+        Array([1, 3], dtype=int32)
     """
     x = convert(x)
     values = ravel(x)
@@ -192,6 +214,10 @@ def isin(
     """Whether each element of `x` is among the `values`, as bool; real dtypes.
 
     `invert` asks whether it is not. NaN is nowhere. Source: numpy.isin.
+
+    Examples:
+        >>> run(gc.isin([1, 2, 3], [2, 5]))
+        Array([False,  True, False], dtype=bool)
     """
     x, known = promote_operands(x, values)
     known = sort(ravel(known))
@@ -220,6 +246,10 @@ def intersect1d(x: TensorLike, y: TensorLike, size: Dim, fill_value: TensorLike 
         fill_value: stands for those that are missing.
 
     Source: numpy.intersect1d, jax.numpy.intersect1d.
+
+    Examples:
+        >>> run(gc.intersect1d([1, 2, 3], [2, 3, 4], size=2))
+        Array([2, 3], dtype=int32)
     """
     x, y = (ravel(t) for t in promote_operands(x, y))
     return _chosen(x, isin(x, y), size, fill_value)
@@ -229,6 +259,10 @@ def setdiff1d(x: TensorLike, y: TensorLike, size: Dim, fill_value: TensorLike = 
     """The different elements that are in `x` and not in `y`, in ascending order.
 
     Arguments as of `intersect1d`. Source: numpy.setdiff1d, jax.numpy.setdiff1d.
+
+    Examples:
+        >>> run(gc.setdiff1d([1, 2, 3], [2], size=2))
+        Array([1, 3], dtype=int32)
     """
     x, y = (ravel(t) for t in promote_operands(x, y))
     return _chosen(x, isin(x, y, invert=True), size, fill_value)
@@ -238,6 +272,10 @@ def union1d(x: TensorLike, y: TensorLike, size: Dim, fill_value: TensorLike = 0)
     """The different elements that are in `x` or in `y`, in ascending order.
 
     Arguments as of `intersect1d`. Source: numpy.union1d, jax.numpy.union1d.
+
+    Examples:
+        >>> run(gc.union1d([1, 2], [2, 3], size=3))
+        Array([1, 2, 3], dtype=int32)
     """
     both = concatenate([ravel(t) for t in promote_operands(x, y)])
     return _chosen(both, ones(both.shape, "bool"), size, fill_value)
@@ -247,6 +285,10 @@ def setxor1d(x: TensorLike, y: TensorLike, size: Dim, fill_value: TensorLike = 0
     """The different elements that are in only one of `x` and `y`, in ascending order.
 
     Arguments as of `intersect1d`. Source: numpy.setxor1d, jax.numpy.setxor1d.
+
+    Examples:
+        >>> run(gc.setxor1d([1, 2], [2, 3], size=2))
+        Array([1, 3], dtype=int32)
     """
     x, y = (ravel(t) for t in promote_operands(x, y))
     both = concatenate([x, y])

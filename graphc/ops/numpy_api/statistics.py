@@ -64,6 +64,10 @@ def std(
     """The square root of `var`, for the same arguments; its gradient is 0 where it is 0.
 
     Source: numpy.std.
+
+    Examples:
+        >>> run(gc.std([1.0, 3.0]))
+        Array(1., dtype=float32)
     """
     (x,) = promote_inexact(x)
     variance = reduce_variance(to_dtype(x, wide(x.dtype)), axis, keepdims, ddof, where=where)
@@ -73,7 +77,12 @@ def std(
 def ptp(
     x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
-    """The greatest element over `axis` less the smallest. Source: numpy.ptp."""
+    """The greatest element over `axis` less the smallest. Source: numpy.ptp.
+
+    Examples:
+        >>> run(gc.ptp([1, 5, 3]))
+        Array(4, dtype=int32)
+    """
     x = convert(x)
     return subtract(reduce_max(x, axis, keepdims), reduce_min(x, axis, keepdims), name=name)
 
@@ -84,6 +93,10 @@ def count_nonzero(
     """The number (int32) of elements over `axis` that are not zero.
 
     Source: numpy.count_nonzero.
+
+    Examples:
+        >>> run(gc.count_nonzero([0, 3, 4]))
+        Array(2, dtype=int32)
     """
     hits = to_dtype(not_equal(convert(x), 0), INT32)
     return reduce_sum(hits, axis, keepdims, name=name)
@@ -111,6 +124,10 @@ def average(
         ShapeError: weights of another shape.
 
     Source: numpy.average.
+
+    Examples:
+        >>> run(gc.average([1.0, 3.0], weights=[3.0, 1.0]))
+        Array(1.5, dtype=float32)
     """
     if weights is None:
         return reduce_mean(x, axis, keepdims, name=name)
@@ -254,6 +271,10 @@ def quantile(
         ShapeError: there are no elements, or `q` is neither a number nor a vector.
 
     Source: numpy.quantile.
+
+    Examples:
+        >>> run(gc.quantile([1.0, 2.0, 4.0], 0.5))
+        Array(2., dtype=float32)
     """
     return _quantile(x, q, axis, method, keepdims, name)
 
@@ -267,7 +288,12 @@ def nanquantile(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`quantile` of the elements that are not NaN. Source: numpy.nanquantile."""
+    """`quantile` of the elements that are not NaN. Source: numpy.nanquantile.
+
+    Examples:
+        >>> run(gc.nanquantile([1.0, np.nan, 3.0], 0.5))
+        Array(2., dtype=float32)
+    """
     return _quantile(x, q, axis, method, keepdims, name, skip_nan=True)
 
 
@@ -280,7 +306,12 @@ def percentile(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`quantile` of shares in percent. Source: numpy.percentile."""
+    """`quantile` of shares in percent. Source: numpy.percentile.
+
+    Examples:
+        >>> run(gc.percentile([1.0, 2.0, 4.0], 50))
+        Array(2., dtype=float32)
+    """
     return _quantile(x, q, axis, method, keepdims, name, whole=100)
 
 
@@ -293,19 +324,34 @@ def nanpercentile(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`nanquantile` of shares in percent. Source: numpy.nanpercentile."""
+    """`nanquantile` of shares in percent. Source: numpy.nanpercentile.
+
+    Examples:
+        >>> run(gc.nanpercentile([1.0, np.nan, 3.0], 50))
+        Array(2., dtype=float32)
+    """
     return _quantile(x, q, axis, method, keepdims, name, whole=100, skip_nan=True)
 
 
 def median(
     x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
-    """The middle element over `axis`, or the mean of the middle two. Source: numpy.median."""
+    """The middle element over `axis`, or the mean of the middle two. Source: numpy.median.
+
+    Examples:
+        >>> run(gc.median([7.0, 1.0, 4.0]))
+        Array(4., dtype=float32)
+    """
     return quantile(x, 0.5, axis, "linear", keepdims, name=name)
 
 
 def nanmedian(
     x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
-    """`median` of the elements that are not NaN. Source: numpy.nanmedian."""
+    """`median` of the elements that are not NaN. Source: numpy.nanmedian.
+
+    Examples:
+        >>> run(gc.nanmedian([7.0, np.nan, 1.0]))
+        Array(4., dtype=float32)
+    """
     return nanquantile(x, 0.5, axis, "linear", keepdims, name=name)

@@ -75,17 +75,32 @@ __all__ = [
 
 
 def log2(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """The logarithm to base 2, elementwise; integers give float32. Source: numpy.log2."""
+    """The logarithm to base 2, elementwise; integers give float32. Source: numpy.log2.
+
+    Examples:
+        >>> run(gc.log2([1.0, 8.0]))
+        Array([0., 3.], dtype=float32)
+    """
     return multiply(log(x), 1 / math.log(2), name=name)
 
 
 def log10(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """The logarithm to base 10, elementwise; integers give float32. Source: numpy.log10."""
+    """The logarithm to base 10, elementwise; integers give float32. Source: numpy.log10.
+
+    Examples:
+        >>> run(gc.log10([1.0, 1000.0]))
+        Array([0., 3.], dtype=float32)
+    """
     return multiply(log(x), 1 / math.log(10), name=name)
 
 
 def logaddexp2(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
-    """log2(2**x + 2**y), without overflow, with broadcasting. Source: numpy.logaddexp2."""
+    """log2(2**x + 2**y), without overflow, with broadcasting. Source: numpy.logaddexp2.
+
+    Examples:
+        >>> run(gc.logaddexp2([3.0], [3.0]))
+        Array([4.], dtype=float32)
+    """
     x, y = promote_inexact(x, y)
     return multiply(logaddexp(x * math.log(2), y * math.log(2)), 1 / math.log(2), name=name)
 
@@ -94,7 +109,12 @@ def logaddexp2(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tens
 
 
 def trunc(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """The nearest integer towards zero, elementwise, in x's dtype. Source: numpy.trunc."""
+    """The nearest integer towards zero, elementwise, in x's dtype. Source: numpy.trunc.
+
+    Examples:
+        >>> run(gc.trunc([1.7, -1.7]))
+        Array([ 1., -1.], dtype=float32)
+    """
     x = convert(x)
     return where(x < 0, ceil(x), floor(x), name=name)
 
@@ -103,6 +123,10 @@ def around(x: TensorLike, decimals: int = 0, *, name: str | None = None) -> Tens
     """`x` rounded to `decimals` digits, of two the even one; in its dtype.
 
     Source: numpy.around.
+
+    Examples:
+        >>> run(gc.around([1.26, 2.51], 1))
+        Array([1.3, 2.5], dtype=float32)
     """
     tensor = convert(x)
     if decimals == 0 or tensor.dtype == BOOL:  # which rint refuses
@@ -131,6 +155,10 @@ def copysign(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor
     """|x| with the sign of `y`, with broadcasting; integers give float32.
 
     Source: numpy.copysign.
+
+    Examples:
+        >>> run(gc.copysign([1.0, 2.0], [-1.0, 1.0]))
+        Array([-1.,  2.], dtype=float32)
     """
     x, y = promote_inexact(x, y)
     length = absolute(x)
@@ -138,24 +166,44 @@ def copysign(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor
 
 
 def fabs(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """|x|, elementwise, as a float. Source: numpy.fabs."""
+    """|x|, elementwise, as a float. Source: numpy.fabs.
+
+    Examples:
+        >>> run(gc.fabs([-1.5, 2.0]))
+        Array([1.5, 2. ], dtype=float32)
+    """
     return absolute(*promote_inexact(x), name=name)
 
 
 def positive(x: TensorLike) -> Tensor:
-    """`x` as it is. Source: numpy.positive."""
+    """`x` as it is. Source: numpy.positive.
+
+    Examples:
+        >>> run(gc.positive([1, -2]))
+        Array([ 1, -2], dtype=int32)
+    """
     return convert(x)
 
 
 def heaviside(x: TensorLike, at_zero: TensorLike, *, name: str | None = None) -> Tensor:
-    """0 below 0, 1 above and `at_zero` at 0, with broadcasting. Source: numpy.heaviside."""
+    """0 below 0, 1 above and `at_zero` at 0, with broadcasting. Source: numpy.heaviside.
+
+    Examples:
+        >>> run(gc.heaviside([-1.0, 0.0, 2.0], 0.5))
+        Array([0. , 0.5, 1. ], dtype=float32)
+    """
     x, middle = promote_inexact(x, at_zero)
     beside = where(isnan(x), x, where(x < 0, zeros_like(x), 1))
     return where(equal(x, 0), middle, beside, name=name)
 
 
 def isinf(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """Whether x is infinite, elementwise, as bool. Source: numpy.isinf."""
+    """Whether x is infinite, elementwise, as bool. Source: numpy.isinf.
+
+    Examples:
+        >>> run(gc.isinf([1.0, np.inf]))
+        Array([False,  True], dtype=bool)
+    """
     x = convert(x)
     if is_complex(x.dtype):
         return isinf(real(x)) | isinf(imag(x))
@@ -163,13 +211,23 @@ def isinf(x: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def isposinf(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """Whether x is plus infinity, elementwise, as bool. Source: numpy.isposinf."""
+    """Whether x is plus infinity, elementwise, as bool. Source: numpy.isposinf.
+
+    Examples:
+        >>> run(gc.isposinf([-np.inf, np.inf]))
+        Array([False,  True], dtype=bool)
+    """
     x = convert(x)
     return logical_and(isinf(x), x > 0, name=name)
 
 
 def isneginf(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """Whether x is minus infinity, elementwise, as bool. Source: numpy.isneginf."""
+    """Whether x is minus infinity, elementwise, as bool. Source: numpy.isneginf.
+
+    Examples:
+        >>> run(gc.isneginf([-np.inf, np.inf]))
+        Array([ True, False], dtype=bool)
+    """
     x = convert(x)
     return logical_and(isinf(x), x < 0, name=name)
 
@@ -185,6 +243,10 @@ def nan_to_num(
     """`x` with numbers for NaN and the infinities: by default 0 and the ends of the range.
 
     Source: numpy.nan_to_num, of real dtypes.
+
+    Examples:
+        >>> run(gc.nan_to_num([1.0, np.nan]))
+        Array([1., 0.], dtype=float32)
     """
     tensor = convert(x)
     if not is_inexact(tensor.dtype):
@@ -197,18 +259,33 @@ def nan_to_num(
 
 
 def isreal(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """Whether the imaginary part is zero, elementwise, as bool. Source: numpy.isreal."""
+    """Whether the imaginary part is zero, elementwise, as bool. Source: numpy.isreal.
+
+    Examples:
+        >>> run(gc.isreal([1 + 1j, 2 + 0j]))
+        Array([False,  True], dtype=bool)
+    """
     x = convert(x)
     return equal(imag(x) if is_complex(x.dtype) else zeros_like(x), 0, name=name)
 
 
 def iscomplex(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """Whether the imaginary part is not zero, elementwise, as bool. Source: numpy.iscomplex."""
+    """Whether the imaginary part is not zero, elementwise, as bool. Source: numpy.iscomplex.
+
+    Examples:
+        >>> run(gc.iscomplex([1 + 1j, 2 + 0j]))
+        Array([ True, False], dtype=bool)
+    """
     return logical_not(isreal(x), name=name)
 
 
 def bitwise_count(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """The number of ones among the bits of |x|, of integers. Source: numpy.bitwise_count."""
+    """The number of ones among the bits of |x|, of integers. Source: numpy.bitwise_count.
+
+    Examples:
+        >>> run(gc.bitwise_count([0, 7, 8]))
+        Array([0, 3, 1], dtype=int32)
+    """
     return population_count(absolute(x), name=name)
 
 
@@ -219,6 +296,10 @@ def fmax(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
     """The greater of x and y, with broadcasting; the other where one is NaN.
 
     Source: numpy.fmax.
+
+    Examples:
+        >>> run(gc.fmax([1.0, np.nan], 0.5))
+        Array([1. , 0.5], dtype=float32)
     """
     x, y = promote_operands(x, y)
     return where(isnan(x), y, where(isnan(y), x, maximum(x, y)), name=name)
@@ -228,18 +309,32 @@ def fmin(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
     """The smaller of x and y, with broadcasting; the other where one is NaN.
 
     Source: numpy.fmin.
+
+    Examples:
+        >>> run(gc.fmin([1.0, np.nan], 0.5))
+        Array([0.5, 0.5], dtype=float32)
     """
     x, y = promote_operands(x, y)
     return where(isnan(x), y, where(isnan(y), x, minimum(x, y)), name=name)
 
 
 def divmod(x: TensorLike, y: TensorLike) -> tuple[Tensor, Tensor]:
-    """`floor_divide(x, y)` and `remainder(x, y)`. Source: numpy.divmod."""
+    """`floor_divide(x, y)` and `remainder(x, y)`. Source: numpy.divmod.
+
+    Examples:
+        >>> run(gc.divmod([7, -7], 3))
+        (Array([ 2, -3], dtype=int32), Array([1, 2], dtype=int32))
+    """
     return floor_divide(x, y), remainder(x, y)
 
 
 def modf(x: TensorLike) -> tuple[Tensor, Tensor]:
-    """The parts of `x` behind the point and before it, both of its sign. Source: numpy.modf."""
+    """The parts of `x` behind the point and before it, both of its sign. Source: numpy.modf.
+
+    Examples:
+        >>> run(gc.modf([1.5, -2.25]))
+        (Array([ 0.5 , -0.25], dtype=float32), Array([ 1., -2.], dtype=float32))
+    """
     (x,) = promote_inexact(x)
     whole = trunc(x)
     return copysign(where(isinf(x), 0, x - whole), x), whole
@@ -257,6 +352,10 @@ def isclose(
     """Whether |x - y| <= atol + rtol |y|, with broadcasting, as bool.
 
     Infinities are close to themselves; NaN is, to NaN, with `equal_nan`. Source: numpy.isclose.
+
+    Examples:
+        >>> run(gc.isclose([1.0, 2.0], [1.000001, 2.1]))
+        Array([ True, False], dtype=bool)
     """
     x, y = promote_inexact(x, y)
     near = absolute(x - y) <= absolute(y) * rtol + atol
@@ -273,7 +372,12 @@ def allclose(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """Whether `isclose` holds everywhere, as a bool scalar. Source: numpy.allclose."""
+    """Whether `isclose` holds everywhere, as a bool scalar. Source: numpy.allclose.
+
+    Examples:
+        >>> run(gc.allclose([1.0, 2.0], [1.0, 2.000001]))
+        Array(True, dtype=bool)
+    """
     return reduce_all(isclose(x, y, rtol, atol, equal_nan), name=name)
 
 
@@ -281,6 +385,10 @@ def array_equal(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Ten
     """Whether x and y have one shape and equal elements, as a bool scalar.
 
     Source: numpy.array_equal.
+
+    Examples:
+        >>> run(gc.array_equal([1, 2], [1, 2]))
+        Array(True, dtype=bool)
     """
     x, y = convert(x), convert(y)
     if x.ndim != y.ndim or any(
@@ -294,13 +402,23 @@ def array_equal(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Ten
 
 
 def deg2rad(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """Degrees as radians, elementwise. Source: numpy.deg2rad."""
+    """Degrees as radians, elementwise. Source: numpy.deg2rad.
+
+    Examples:
+        >>> run(gc.deg2rad([0.0, 180.0]))
+        Array([0.    , 3.1416], dtype=float32)
+    """
     (x,) = promote_inexact(x)
     return multiply(x, math.pi / 180, name=name)
 
 
 def rad2deg(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """Radians as degrees, elementwise. Source: numpy.rad2deg."""
+    """Radians as degrees, elementwise. Source: numpy.rad2deg.
+
+    Examples:
+        >>> run(gc.rad2deg([0.0, np.pi]))
+        Array([  0., 180.], dtype=float32)
+    """
     (x,) = promote_inexact(x)
     return multiply(x, 180 / math.pi, name=name)
 
@@ -309,6 +427,10 @@ def angle(z: TensorLike, deg: bool = False, *, name: str | None = None) -> Tenso
     """The angle of complex numbers in radians, from -pi to pi; or in degrees.
 
     Source: numpy.angle.
+
+    Examples:
+        >>> run(gc.angle([1.0, 1j]))
+        Array([0.    , 1.5708], dtype=float32)
     """
     (z,) = promote_inexact(z)
     if deg:

@@ -90,6 +90,10 @@ def approx_top_k(
         AttributeValueError: k or the share is out of range.
 
     Source: jax.lax.approx_max_k and approx_min_k.
+
+    Examples:
+        >>> run(gc.approx_top_k([1.0, 5.0, 3.0], 2))
+        (Array([5., 3.], dtype=float32), Array([1, 2], dtype=int32))
     """
     values, indices = emit(
         APPROX_TOP_K,

@@ -206,6 +206,10 @@ def argmax(
         ShapeError: there are no elements.
 
     Source: numpy.argmax.
+
+    Examples:
+        >>> run(gc.argmax([[1, 5], [7, 2]], axis=1))
+        Array([1, 0], dtype=int32)
     """
     return _emit_position(ARG_MAX, x, axis, keepdims, dtype, name)
 
@@ -227,6 +231,10 @@ def argmin(
         ShapeError: there are no elements.
 
     Source: numpy.argmin.
+
+    Examples:
+        >>> run(gc.argmin([[1, 5], [7, 2]], axis=1))
+        Array([0, 1], dtype=int32)
     """
     return _emit_position(ARG_MIN, x, axis, keepdims, dtype, name)
 
@@ -248,6 +256,10 @@ def cumsum(
         AttributeValueError: the axis is out of range.
 
     Source: numpy.cumsum.
+
+    Examples:
+        >>> run(gc.cumsum([1, 2, 3]))
+        Array([1, 3, 6], dtype=int32)
     """
     first = 0 if exclusive else None
     return _emit_cumulative(CUM_SUM, _countable(x), axis, reverse, name, first)
@@ -270,6 +282,10 @@ def cumprod(
         AttributeValueError: the axis is out of range.
 
     Source: numpy.cumprod.
+
+    Examples:
+        >>> run(gc.cumprod([1, 2, 3]))
+        Array([1, 2, 6], dtype=int32)
     """
     first = 1 if exclusive else None
     return _emit_cumulative(CUM_PROD, _countable(x), axis, reverse, name, first)
@@ -287,6 +303,10 @@ def cummax(
         DTypeError: bools or complex numbers.
 
     Source: numpy.maximum.accumulate, jax.lax.cummax.
+
+    Examples:
+        >>> run(gc.cummax([1, 3, 2, 5]))
+        Array([1, 3, 3, 5], dtype=int32)
     """
     return _emit_cumulative(CUM_MAX, convert(x), axis, reverse, name)
 
@@ -303,6 +323,10 @@ def cummin(
         DTypeError: bools or complex numbers.
 
     Source: numpy.minimum.accumulate, jax.lax.cummin.
+
+    Examples:
+        >>> run(gc.cummin([4, 2, 3, 1]))
+        Array([4, 2, 2, 1], dtype=int32)
     """
     return _emit_cumulative(CUM_MIN, convert(x), axis, reverse, name)
 
@@ -319,6 +343,10 @@ def cumlogsumexp(
         DTypeError: complex numbers.
 
     Source: numpy.logaddexp.accumulate, jax.lax.cumlogsumexp.
+
+    Examples:
+        >>> run(gc.cumlogsumexp([0.0, 0.0]))
+        Array([0.    , 0.6931], dtype=float32)
     """
     (tensor,) = promote_inexact(x)
     return _emit_cumulative(CUM_LOG_SUM_EXP, tensor, axis, reverse, name)

@@ -142,6 +142,10 @@ def reduce_sum(
         AttributeValueError: an axis is out of range or named twice.
 
     Source: numpy.sum.
+
+    Examples:
+        >>> run(gc.reduce_sum([[1, 5], [7, 2]], axis=1))
+        Array([6, 9], dtype=int32)
     """
     tensor = _chosen(_countable(x, dtype), where, 0)
     if initial is None:
@@ -170,6 +174,10 @@ def reduce_mean(
         DTypeError: another dtype.
 
     Source: numpy.mean.
+
+    Examples:
+        >>> run(gc.reduce_mean([[1.0, 5.0], [7.0, 3.0]], axis=1))
+        Array([3., 5.], dtype=float32)
     """
     if dtype is not None and not is_inexact(as_dtype(dtype)):
         refuse(
@@ -207,6 +215,10 @@ def reduce_max(
         ShapeError: there are no elements, and no `initial`.
 
     Source: numpy.max.
+
+    Examples:
+        >>> run(gc.reduce_max([[1, 5], [7, 2]], axis=1))
+        Array([5, 7], dtype=int32)
     """
     return _extreme(REDUCE_MAX, maximum, x, axis, keepdims, where, initial, name)
 
@@ -232,6 +244,10 @@ def reduce_min(
         ShapeError: there are no elements, and no `initial`.
 
     Source: numpy.min.
+
+    Examples:
+        >>> run(gc.reduce_min([[1, 5], [7, 2]], axis=1))
+        Array([1, 2], dtype=int32)
     """
     return _extreme(REDUCE_MIN, minimum, x, axis, keepdims, where, initial, name)
 
@@ -280,6 +296,10 @@ def reduce_prod(
         AttributeValueError: an axis is out of range or named twice.
 
     Source: numpy.prod.
+
+    Examples:
+        >>> run(gc.reduce_prod([[1, 5], [7, 2]], axis=1))
+        Array([ 5, 14], dtype=int32)
     """
     tensor = _chosen(_countable(x, dtype), where, 1)
     if initial is None:
@@ -307,6 +327,10 @@ def reduce_any(
 
     Raises:
         AttributeValueError: an axis is out of range or named twice.
+
+    Examples:
+        >>> run(gc.reduce_any([[True, False], [False, False]], axis=1))
+        Array([ True, False], dtype=bool)
     """
     return _emit_reduction(REDUCE_ANY, _chosen(_as_bool(x), where, False), axis, keepdims, name)
 
@@ -325,6 +349,10 @@ def reduce_all(
 
     Raises:
         AttributeValueError: an axis is out of range or named twice.
+
+    Examples:
+        >>> run(gc.reduce_all([[True, False], [True, True]], axis=1))
+        Array([False,  True], dtype=bool)
     """
     return _emit_reduction(REDUCE_ALL, _chosen(_as_bool(x), where, True), axis, keepdims, name)
 
@@ -337,6 +365,10 @@ def logsumexp(
     Raises:
         AttributeValueError: an axis is out of range or named twice.
         ShapeError: there are no elements.
+
+    Examples:
+        >>> run(gc.logsumexp([0.0, 0.0]))
+        Array(0.6931, dtype=float32)
     """
     return _emit_reduction(LOG_SUM_EXP, promote_inexact(x)[0], axis, keepdims, name)
 
@@ -364,6 +396,10 @@ def reduce_variance(
         AttributeValueError: an axis is out of range or named twice.
 
     Source: numpy.var.
+
+    Examples:
+        >>> run(gc.reduce_variance([1.0, 3.0]))
+        Array(1., dtype=float32)
     """
     tensor = promote_inexact(x)[0]
     rows = to_dtype(tensor, wide(tensor.dtype))

@@ -154,6 +154,10 @@ def sort(
         DTypeError: complex numbers.
 
     Source: numpy.sort.
+
+    Examples:
+        >>> run(gc.sort([7, 1, 4]))
+        Array([1, 4, 7], dtype=int32)
     """
     tensor = convert(x)
     if axis is None:
@@ -173,6 +177,10 @@ def argsort(x: TensorLike, axis: int | None = -1, *, name: str | None = None) ->
         DTypeError: complex numbers.
 
     Source: numpy.argsort with kind="stable".
+
+    Examples:
+        >>> run(gc.argsort([7, 1, 4]))
+        Array([1, 2, 0], dtype=int32)
     """
     tensor = convert(x)
     if axis is None:
@@ -195,6 +203,10 @@ def partition(
         DTypeError: complex numbers.
 
     Source: numpy.partition.
+
+    Examples:
+        >>> run(gc.partition([7, 1, 4], 1)[1])
+        Array(4, dtype=int32)
     """
     return sort(_with_place(x, kth, axis), axis, name=name)
 
@@ -208,6 +220,10 @@ def argpartition(
         AttributeValueError, ShapeError, DTypeError: as `partition`.
 
     Source: numpy.argpartition.
+
+    Examples:
+        >>> run(gc.argpartition([7, 1, 4], 1)[1])
+        Array(2, dtype=int32)
     """
     return argsort(_with_place(x, kth, axis), axis, name=name)
 
@@ -250,6 +266,10 @@ def sort_together(
         DTypeError: complex keys.
 
     Source: jax.lax.sort.
+
+    Examples:
+        >>> run(gc.sort_together([[7, 1, 4], [0, 1, 2]]))
+        (Array([1, 4, 7], dtype=int32), Array([1, 2, 0], dtype=int32))
     """
     tensors = [convert(x) for x in operands]
     place = normalize_axis("Sort", tensors[0], axis)
@@ -264,6 +284,10 @@ def lexsort(keys: Sequence[TensorLike], axis: int = -1, *, name: str | None = No
         ShapeError, DTypeError, AttributeValueError: as `sort_together`.
 
     Source: numpy.lexsort.
+
+    Examples:
+        >>> run(gc.lexsort(([2, 1, 1], [0, 0, -1])))
+        Array([2, 1, 0], dtype=int32)
     """
     tensors = [convert(key) for key in keys][::-1]
     place = normalize_axis("Sort", tensors[0], axis)
@@ -284,6 +308,10 @@ def top_k(x: TensorLike, k: int, *, name: str | None = None) -> tuple[Tensor, Te
     Raises:
         ShapeError: a scalar, or fewer than k elements.
         DTypeError: complex numbers.
+
+    Examples:
+        >>> run(gc.top_k([7, 1, 4], 2))
+        (Array([7, 4], dtype=int32), Array([0, 2], dtype=int32))
     """
     values, indices = emit(TOP_K, (convert(x),), name=name, k=k)
     return values, indices

@@ -87,6 +87,10 @@ def convolve(x: TensorLike, y: TensorLike, mode: str = "full", *, name: str | No
         AttributeValueError: the mode is unknown.
 
     Source: numpy.convolve.
+
+    Examples:
+        >>> run(gc.convolve([1.0, 2.0], [1.0, 1.0]))
+        Array([1., 3., 2.], dtype=float32)
     """
     return Operands(*promote_inexact(x, y), mode=mode)
 
@@ -97,6 +101,10 @@ def correlate(
     """The sums over i of `x[i + k] * conj(y[i])`. Arguments and errors are those of `convolve`.
 
     Source: numpy.correlate.
+
+    Examples:
+        >>> run(gc.correlate([1.0, 2.0, 3.0], [1.0, 1.0]))
+        Array([3., 5.], dtype=float32)
     """
     x, y = promote_inexact(x, y)
     return convolve(x, flip(conj(y)), mode, name=name)

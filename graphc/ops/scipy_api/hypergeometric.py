@@ -106,6 +106,10 @@ def hyp1f1(a: TensorLike, b: TensorLike, x: TensorLike, *, name: str | None = No
 
     Accurate for parameters up to about 10 if x is far below 0, else up to about 50. The gradients
     with respect to `a` and `b` are NaN for x >= 100. Source: scipy.special.hyp1f1.
+
+    Examples:
+        >>> run(gc.hyp1f1(1.0, 1.0, [0.0, 1.0]))
+        Array([1.    , 2.7183], dtype=float32)
     """
     return promote_inexact(a, b, x)
 
@@ -121,6 +125,10 @@ def hyp2f1(
     Accurate for parameters up to about 50, and -20 < x < 0.95 or x = 1. For other x the series,
     which has a fixed number of terms, loses digits (at -50 all but three). The gradients with
     respect to `a`, `b` and `c` are NaN outside -9 < x < 0.9. Source: scipy.special.hyp2f1.
+
+    Examples:
+        >>> run(gc.hyp2f1(1.0, 1.0, 2.0, [0.5]))
+        Array([1.3863], dtype=float32)
     """
     return promote_inexact(a, b, c, x)
 

@@ -94,6 +94,10 @@ def expi(x: TensorLike, *, name: str | None = None) -> Given:
 
     The integral of exp(t) / t from minus infinity to x; the principal value for x above 0.
     Source: scipy.special.expi.
+
+    Examples:
+        >>> run(gc.expi([1.0]))
+        Array([1.8951], dtype=float32)
     """
     return promote_inexact(x)
 
@@ -104,12 +108,21 @@ def expn(n: TensorLike, x: TensorLike, *, name: str | None = None) -> Given:
 
     The integral of exp(-x t) / t^n from 1 to infinity; NaN for other `n` or `x`. The gradient
     with respect to `n` is NaN. Source: scipy.special.expn.
+
+    Examples:
+        >>> run(gc.expn(1, [1.0]))
+        Array([0.2194], dtype=float32)
     """
     return promote_inexact(n, x)
 
 
 def exp1(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """The exponential integral E_1, elementwise; NaN below 0. Source: scipy.special.exp1."""
+    """The exponential integral E_1, elementwise; NaN below 0. Source: scipy.special.exp1.
+
+    Examples:
+        >>> run(gc.exp1([1.0]))
+        Array([0.2194], dtype=float32)
+    """
     return expn(1, x, name=name)
 
 
@@ -129,6 +142,10 @@ def spence(x: TensorLike, *, name: str | None = None) -> Given:
     """The integral of log(t) / (1 - t) from 1 to x, elementwise; NaN below 0.
 
     The dilogarithm Li2(z) is `spence(1 - z)`. Source: scipy.special.spence.
+
+    Examples:
+        >>> run(gc.spence([1.0, 2.0]))
+        Array([ 0.    , -0.8225], dtype=float32)
     """
     return promote_inexact(x)
 
@@ -194,6 +211,10 @@ def fresnel(x: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The Fresnel integrals S (of the sine) and C (of the cosine), elementwise.
 
     Source: scipy.special.fresnel.
+
+    Examples:
+        >>> run(gc.fresnel([1.0]))
+        (Array([0.4383], dtype=float32), Array([0.7799], dtype=float32))
     """
     s, c = emit(FRESNEL, promote_inexact(x), name=name)
     return s, c
@@ -203,6 +224,10 @@ def sici(x: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The sine integral Si and the cosine integral Ci, elementwise; Ci is -inf at 0.
 
     Ci of a negative number is Ci of its absolute value. Source: scipy.special.sici.
+
+    Examples:
+        >>> run(gc.sici([1.0]))
+        (Array([0.9461], dtype=float32), Array([0.3374], dtype=float32))
     """
     si, ci = emit(SICI, promote_inexact(x), name=name)
     return si, ci

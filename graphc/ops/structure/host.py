@@ -22,7 +22,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.core.declared import ATTRS, declare, declared, structs
 from graphc.ops.core.emit import convert, emit_node
 from graphc.ops.structure.host_words import through_words
-from graphc.typing import TensorTree
+from graphc.typing import TensorLike, TensorTree
 
 __all__ = ["print", "py_callback"]
 
@@ -135,7 +135,7 @@ def py_callback(
     *args: TensorTree,
     pure: bool = False,
     name: str | None = None,
-) -> Any:
+) -> TensorTree:
     """Calls a Python function with NumPy arrays while the program runs.
 
     Each run of such a program waits for Python. The program is not cached and cannot be saved. It
@@ -164,6 +164,10 @@ def py_callback(
     If `fn` raises or returns another type than declared, the run raises `ExecutionError`.
 
     Source: `jax.experimental.io_callback`, `jax.pure_callback`.
+
+    Examples:
+        >>> run(gc.py_callback(np.sort, gc.TensorSpec((3,), "int32"), [3, 1, 2]))
+        Array([1, 2, 3], dtype=int32)
     """
     source = current_source()
     leaves, tree = jax.tree.flatten(result_specs)
@@ -240,7 +244,7 @@ def _result(value: Any, type: TensorType, source: Any) -> Array:
     return array
 
 
-def print(template: Any, *args: TensorTree, name: str | None = None) -> Node:
+def print(template: str | TensorLike, *args: TensorTree, name: str | None = None) -> Node:
     """A node that prints while the program runs.
 
     It prints in each run that selects it: fetch the node, or build the fetched tensors under
@@ -257,6 +261,11 @@ def print(template: Any, *args: TensorTree, name: str | None = None) -> Node:
         AttributeValueError: the template does not fit the number of values.
 
     Source: `jax.debug.print`.
+
+    Examples:
+        >>> shown = gc.print("x is {}", gc.constant([1, 2]))
+        >>> run(shown)
+        x is [1 2]
     """
     if not isinstance(template, str):
         template, args = " ".join(["{}"] * (1 + len(args))), (template, *args)

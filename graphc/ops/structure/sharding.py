@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar, overload
 
 from jax import lax
@@ -22,6 +23,7 @@ from graphc.typing import TensorLike
 
 __all__ = ["shard"]
 
+SpecLike = Sequence[str | Sequence[str] | None]
 V = TypeVar("V", bound=Variable)
 
 
@@ -63,10 +65,10 @@ SHARD = OpDef(
 
 
 @overload
-def shard(x: V, spec: Any, *, name: str | None = None) -> V: ...
+def shard(x: V, spec: SpecLike, *, name: str | None = None) -> V: ...  # type: ignore[overload-overlap]
 @overload
-def shard(x: TensorLike, spec: Any, *, name: str | None = None) -> Tensor: ...
-def shard(x: TensorLike, spec: Any, *, name: str | None = None) -> Any:
+def shard(x: TensorLike, spec: SpecLike, *, name: str | None = None) -> Tensor: ...
+def shard(x: TensorLike, spec: SpecLike, *, name: str | None = None) -> Tensor | Variable:
     """Annotates how `x` is distributed over a `gc.devices.Mesh`. Without a mesh it has no effect.
 
     The annotation does not change the meaning of the program. XLA derives from a few annotations

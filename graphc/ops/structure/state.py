@@ -44,7 +44,7 @@ from graphc.ops.core.emit import (
 )
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.structure.vjp_layout import vjp_layout
-from graphc.typing import TensorLike
+from graphc.typing import TensorLike, TensorTree
 
 __all__ = ["group", "identity", "size", "stop_gradient"]
 
@@ -290,8 +290,14 @@ def assign_sub(variable: Variable, value: Any) -> Tensor:
     return assign(variable, variable.read() - value)
 
 
-def group(*items: Any, name: str | None = None) -> Node:
-    """One fetch that runs all of `items` (tensors, nodes, nested lists) and gives None."""
+def group(*items: TensorTree, name: str | None = None) -> Node:
+    """One fetch that runs all of `items` (tensors, nodes, nested lists) and gives None.
+
+    Examples:
+        >>> count = gc.variable(0)
+        >>> run([gc.group(count.assign(5)), count])
+        [None, Array(5, dtype=int32)]
+    """
     return _group(node_names(items), name)
 
 
@@ -335,13 +341,24 @@ def _check_visible(tensor: Tensor) -> None:
 
 
 def stop_gradient(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """`x`, treated as a constant by `gc.gradients`."""
+    """`x`, treated as a constant by `gc.gradients`.
+
+    Examples:
+        >>> x = gc.constant(3.0)
+        >>> run(gc.gradients(x * gc.stop_gradient(x), x))
+        Array(3., dtype=float32)
+    """
     result = emit_one(STOP_GRADIENT, (convert(x),), name)
     return result
 
 
 def identity(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """`x` under a name of its own."""
+    """`x` under a name of its own.
+
+    Examples:
+        >>> run(gc.identity([1, 2]))
+        Array([1, 2], dtype=int32)
+    """
     result = emit_one(IDENTITY, (convert(x),), name)
     return result
 
@@ -350,6 +367,10 @@ def size(x: TensorLike, axis: int | None = None) -> Tensor:
     """The number of elements of `x`, or its size along `axis`, as an int32 scalar.
 
     In a data-parallel run this is the global size.
+
+    Examples:
+        >>> run(gc.size([[1, 2], [3, 4]]))
+        Array(4, dtype=int32)
     """
     shape = x.shape if isinstance(x, Operand) else np.asarray(x).shape
     return dim_value(product(shape) if axis is None else shape[axis])

@@ -210,6 +210,11 @@ def ctc_beam_search(
 
     Source: Graves, Supervised sequence labelling with recurrent neural networks, 2012; TensorFlow's
     `tf.nn.ctc_beam_search_decoder`, whose blank is the last class.
+
+    Examples:
+        >>> labels, lengths, scores = gc.nn.ctc_beam_search([[[0.0, 5.0, 0.0], [0.0, 0.0, 5.0]]])
+        >>> run((labels, lengths))
+        (Array([[[1, 2]]], dtype=int32), Array([[2]], dtype=int32))
     """
     (x,) = promote_inexact(logits)
     if lengths is None and x.ndim == 3:

@@ -135,6 +135,10 @@ def edit_distance(
         DTypeError: something that is not integers.
 
     Source: Levenshtein, 1966; TensorFlow's `tf.edit_distance`.
+
+    Examples:
+        >>> run(gc.nn.edit_distance([[1, 2, 3]], [[1, 3, 3]]))
+        Array([1], dtype=int32)
     """
     x, y = promote_operands(x, y)
     n, m = _lengths(x, x_lengths, "x_lengths"), _lengths(y, y_lengths, "y_lengths")

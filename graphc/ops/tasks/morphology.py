@@ -287,6 +287,10 @@ def dilation2d(
         DTypeError: bool or complex.
 
     Source: Serra, 1982; TensorFlow's `tf.nn.dilation2d`.
+
+    Examples:
+        >>> gc.nn.dilation2d(gc.ones((1, 4, 4, 3)), gc.zeros((2, 2, 3))).shape
+        (1, 3, 3, 3)
     """
     x, kernel = promote_operands(x, kernel)
     attrs = _window("Dilation2D", x, kernel, strides, padding, dilation)
@@ -308,6 +312,10 @@ def erosion2d(
     Arguments, result and errors as there.
 
     Source: Serra, 1982; TensorFlow's `tf.nn.erosion2d`.
+
+    Examples:
+        >>> gc.nn.erosion2d(gc.ones((1, 4, 4, 3)), gc.zeros((2, 2, 3))).shape
+        (1, 3, 3, 3)
     """
     x, kernel = promote_operands(x, kernel)
     # Of integers all bits are turned: -1 - x, which turns the order of unsigned ones too.

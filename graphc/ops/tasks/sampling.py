@@ -128,6 +128,10 @@ def map_coordinates(
 
     Source: `jax.scipy.ndimage.map_coordinates`; the modes "constant" and "wrap" are "grid-constant"
     and "grid-wrap" of SciPy.
+
+    Examples:
+        >>> run(gc.nn.map_coordinates([0.0, 10.0, 20.0], [[0.5, 1.5]]))
+        Array([ 5., 15.], dtype=float32)
     """
     if isinstance(coordinates, list | tuple):
         coordinates = stack(promote_inexact(*coordinates))
@@ -294,6 +298,10 @@ def crop_and_resize(
         DTypeError: complex numbers, or images that are not integers.
 
     Source: TensorFlow's `tf.image.crop_and_resize`.
+
+    Examples:
+        >>> gc.nn.crop_and_resize(gc.ones((1, 8, 8, 3)), [[0.0, 0.0, 0.5, 0.5]], [0], (4, 4)).shape
+        (1, 4, 4, 3)
     """
     x, boxes = promote_inexact(x, boxes)
     images = convert(images)

@@ -164,6 +164,14 @@ def non_max_suppression(
         DTypeError: complex numbers.
 
     Source: TensorFlow's `tf.image.non_max_suppression_padded`.
+
+    Examples:
+        >>> run(
+        ...     gc.nn.non_max_suppression(
+        ...         [[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.9]], [0.5, 0.9], size=1
+        ...     )
+        ... )
+        (Array([1], dtype=int32), Array(1, dtype=int32))
     """
     indices, count = emit(
         NON_MAX_SUPPRESSION,

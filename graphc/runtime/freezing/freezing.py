@@ -87,7 +87,7 @@ def freeze(
         FetchError: an output has no value, or assigns a variable.
         StateError: the session is closed, or has lost its state.
 
-    Example:
+    Examples:
         >>> x = gc.placeholder((None, 2), name="x")
         >>> w = gc.variable([[1.0], [2.0]], name="w")
         >>> y = gc.matmul(x, gc.exp(w) * 2, name="y")

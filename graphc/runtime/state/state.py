@@ -32,7 +32,7 @@ class State(Mapping[str, jax.Array], Uncopied):
         lock: held while an executable uses the state.
         uncertain: whether the step that made it may still fail for lack of memory.
 
-    Example:
+    Examples:
         >>> count = gc.variable(5, name="count")
         >>> step = gc.compile(graph, count.assign_add(1))
         >>> state = step.init()

@@ -71,7 +71,7 @@ def compile(
         MemoryLimitError: the program does not fit into the memory of `machine`.
         CacheError: other users have access to the folder that `options.cache` names.
 
-    Example:
+    Examples:
         >>> x = gc.placeholder((None,), name="x")
         >>> step = gc.compile(graph, {"sum": gc.reduce_sum(x)}, {x: (3,)})
         >>> fetched, state = step(step.init(), {x: [1.0, 2.0, 3.0]})
@@ -102,7 +102,7 @@ def compile_async(
     The arguments are those of `compile`. Errors in the program are raised at once. If XLA rejects
     the program, `result()` of the future raises the error.
 
-    Example:
+    Examples:
         >>> x = gc.placeholder((None,), name="x")
         >>> steps = [gc.compile_async(graph, gc.reduce_sum(x), {x: (n,)}) for n in (2, 3)]
         >>> step = steps[1].result()

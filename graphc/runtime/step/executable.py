@@ -53,7 +53,7 @@ class Executable(Inspected, Uncopied):
         is_dropped: whether its session has moved the state into buffers that it cannot use. The
             session then compiles another executable.
 
-    Example:
+    Examples:
         >>> count = gc.variable(0, name="count")
         >>> step = gc.compile(graph, count.assign_add(2))
         >>> value, state = step(step.init())

@@ -61,7 +61,7 @@ def to_jax(
         FeedError, DTypeError: raised by a call whose arrays do not fit the placeholders.
         ExecutionError: raised by a call with 64-bit values outside of `jax.enable_x64(True)`.
 
-    Example:
+    Examples:
         >>> import jax, jax.numpy as jnp
         >>> x = gc.placeholder((None,), name="x")
         >>> function, state = gc.to_jax(graph, gc.reduce_sum(x * x))

@@ -98,7 +98,7 @@ def tune(
         GraphError: the program calls back into Python, which each trial would repeat.
         FeedError, FetchError, UnknownNameError, LayoutError, DeviceError: see `gc.compile`.
 
-    Example:
+    Examples:
         >>> x = gc.placeholder((None,), name="x")
         >>> tuning = gc.tune(graph, gc.exp(x), {x: (1000,)}, seconds=0.1, progress=False)
         >>> tuning.ratio <= 1  # the time with tuning.options, relative to the default options
