@@ -186,6 +186,8 @@ def _read(value: Any) -> Array:
         raise _masked()
     if isinstance(value, (list, tuple)):
         _check_nest(value, 1)
+    if is_typed_key(value):
+        value = jax.random.key_data(value)
     try:
         array = np.asanyarray(value)
         if isinstance(array, np.ma.MaskedArray):  # the result of another object's `__array__`
@@ -200,6 +202,12 @@ def _read(value: Any) -> Array:
             return _by_dlpack(value)
         except Exception:
             raise _unreadable(value, error) from error
+
+
+def is_typed_key(value: Any) -> bool:
+    """Whether `value` is an array of keys of `jax.random.key`. Graphs hold keys by their words."""
+    dtype = value.dtype if isinstance(value, jax.Array) else None
+    return dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
 
 
 def _by_dlpack(value: Any) -> Array:

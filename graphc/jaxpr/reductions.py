@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from graphc.ir.dtypes import is_complex
 from graphc.ir.node import Tensor
-from graphc.jaxpr.equation import Equation, Rule
+from graphc.jaxpr.equation import COLLECTIVES, Equation, Rule
 from graphc.jaxpr.primitives import primitive
 from graphc.jaxpr.shapes import inverse, transposed
 from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.core.emit import emit_node, emit_one
+from graphc.ops.elementwise.complex_parts import imag, make_complex, real
 from graphc.ops.reductions.approximate import approx_top_k
 from graphc.ops.reductions.sorting import SORT, top_k
 
@@ -36,6 +38,20 @@ def _bool_reduction(name: str) -> Rule:
     return rule
 
 
+def _over_mapped_axes(name: str) -> Rule:
+    """A collective over axes of `jax.vmap`, which are axes of the operand."""
+    op = CATALOGUE[name]
+
+    def rule(eqn: Equation, *operands: Tensor) -> Sequence[Tensor]:
+        axes = eqn.params["axes"]
+        if eqn.params["axis_index_groups"] is not None or any(isinstance(a, str) for a in axes):
+            eqn.refuse(*COLLECTIVES)
+        places = tuple(sorted(map(int, axes)))
+        return [emit_one(op, (x,), axes=places, keepdims=False) for x in operands]
+
+    return rule
+
+
 def _position(name: str) -> Rule:
     op = CATALOGUE[name]
 
@@ -57,8 +73,17 @@ def _running(name: str) -> Rule:
 
 
 def _sort(eqn: Equation, *operands: Tensor) -> Sequence[Tensor]:
+    """Complex numbers are sorted by their real parts, then by their imaginary ones, as in JAX."""
     axis, keys = int(eqn.params["dimension"]), int(eqn.params["num_keys"])
-    return emit_node(SORT, operands, axis=axis, keys=keys).outputs
+    is_split = [is_complex(x.dtype) for x in operands]
+    count = keys + sum(is_split[:keys])
+    parts = [
+        part
+        for x, split in zip(operands, is_split, strict=True)
+        for part in ((real(x), imag(x)) if split else (x,))
+    ]
+    found = iter(emit_node(SORT, parts, axis=axis, keys=count).outputs)
+    return [make_complex(next(found), next(found)) if split else next(found) for split in is_split]
 
 
 def _top_k(eqn: Equation, x: Tensor) -> Sequence[Tensor]:
@@ -90,6 +115,9 @@ RULES: dict[str, Rule] = {
     "cummin": _running("CumMin"),
     "cumprod": _running("CumProd"),
     "cumsum": _running("CumSum"),
+    "pmax": _over_mapped_axes("ReduceMax"),
+    "pmin": _over_mapped_axes("ReduceMin"),
+    "psum": _over_mapped_axes("ReduceSum"),
     "reduce_and": _bool_reduction("ReduceAll"),
     "reduce_max": _reduction("ReduceMax"),
     "reduce_min": _reduction("ReduceMin"),

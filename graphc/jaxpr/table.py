@@ -24,7 +24,8 @@ from graphc.jaxpr import (
     shapes,
     windows,
 )
-from graphc.jaxpr.equation import Rule, refuse
+from graphc.jaxpr.equation import COLLECTIVES, Rule, refuse
+from graphc.ops.structure.primitive import is_known
 
 _FAMILIES: tuple[ModuleType, ...] = (
     *(elementwise, shapes, reductions, pooling, products, windows, gathers, calls, callbacks),
@@ -43,10 +44,9 @@ _GROUPS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
         ("rng_uniform",),
     ),
     (
-        "graphc inserts collectives itself",
-        "write the function for the whole batch: a strategy splits it over devices",
+        *COLLECTIVES,
         ("all_gather", "all_gather_invariant", "all_to_all", "axis_index", "pbroadcast",
-         "pcast", "pmax", "pmin", "ppermute", "psum", "psum2", "psum_invariant", "psum_scatter",
+         "pcast", "ppermute", "psum2", "psum_invariant", "psum_scatter",
          "pvary", "ragged_all_to_all", "reduce_scatter", "shard_map", "xla_pmap"),
     ),
     (
@@ -73,6 +73,8 @@ def rule_of(eqn: Any) -> Rule:
         JaxImportError: there is none.
     """
     name = eqn.primitive.name
+    if name in RULES:
+        return RULES[name]
     if name in _REASONS:
         refuse(eqn, *_REASONS[name])
-    return RULES.get(name, primitives.primitive)
+    return primitives.primitive if is_known(name) else calls.foreign
