@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import jax
 import numpy as np
+from jax import numpy as jnp
 
 from graphc.errors import DTypeError, GraphcError
 from graphc.ir.dtypes import (
@@ -207,7 +208,7 @@ def _read(value: Any) -> Array:
 def is_typed_key(value: Any) -> bool:
     """Whether `value` is an array of keys of `jax.random.key`. Graphs hold keys by their words."""
     dtype = value.dtype if isinstance(value, jax.Array) else None
-    return dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+    return dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
 
 
 def _by_dlpack(value: Any) -> Array:

@@ -78,9 +78,18 @@ def foreign(eqn: Equation, *operands: Tensor) -> Results:
         jaxpr = jax.make_jaxpr(evaluate)(*[eqn.symbols.struct(t.type) for t in operands])
     except Exception:  # whatever the other package's code raises for values that JAX traces
         jaxpr = None
-    if jaxpr is None or any(inner.primitive is found for inner in jaxpr.eqns):
+    if jaxpr is None or _contains(jaxpr, found):  # JAX's default evaluates by compiling it
         eqn.refuse("there is no graphc operator for it, and JAX has no public name for it")
     return _differentiated(eqn, operands, eqn.inline(jaxpr, operands, eqn.used))
+
+
+def _contains(jaxpr: Any, primitive: Any) -> bool:
+    """Whether a primitive stands in a jaxpr, or in one inside it."""
+    for eqn in jaxpr.eqns:
+        inner = [value for value in eqn.params.values() if hasattr(value, "eqns")]
+        if eqn.primitive is primitive or any(_contains(value, primitive) for value in inner):
+            return True
+    return False
 
 
 def _differentiated(
@@ -88,7 +97,8 @@ def _differentiated(
 ) -> list[Tensor | None]:
     """`results` of a whole equation, with JAX's derivative."""
     chosen = [i for i, y in enumerate(results) if y is not None and is_inexact(y.dtype)]
-    if not chosen or not any(is_inexact(t.dtype) for t in operands):
+    moves = chosen and any(is_inexact(t.dtype) for t in operands)
+    if not moves or not eqn.has_own_derivative:
         return results
     ys = [y for i, y in enumerate(results) if i in chosen and y is not None]
     if eqn.order == _MAX_ORDER:
@@ -111,10 +121,15 @@ def _differentiated(
     try:
         marked = list(with_gradient(ys, xs, rule))
     except Exception as error:  # of a derivative that may never be asked for
-        first = str(error).partition("\n")[0] or "no message"
-        why = f"the derivative of a function with {eqn.eqn.primitive.name} cannot be built: "
-        marked = [undifferentiable(y, f"{why}{type(error).__name__}: {first}") for y in ys]
+        marked = list(refusing(ys, f"a function with {eqn.eqn.primitive.name}", error))
     return [marked.pop(0) if i in chosen else y for i, y in enumerate(results)]
+
+
+def refusing(ys: Sequence[Tensor], what: str, error: Exception) -> Sequence[Tensor]:
+    """`ys`; a gradient through them is refused, since the derivative of `what` raised `error`."""
+    first = str(error).partition("\n")[0]
+    why = f"the derivative of {what} cannot be built: {type(error).__name__}: {first}"
+    return [undifferentiable(y, why.rstrip(": ")) for y in ys]
 
 
 def _fixed(eqn: Any, given: Mapping[Any, Tensor]) -> set[int]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from graphc.ir.dtypes import INT32
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Results, Rule, known_int
 from graphc.ops.arrays.shape import reshape
 from graphc.ops.control import bodies, branching, scan, while_loops
-from graphc.ops.core.emit import constant
 from graphc.ops.elementwise.comparison import where
 from graphc.ops.reductions.reduction import reduce_any
 
@@ -99,20 +97,8 @@ def _cond(eqn: Equation, index: Tensor, *operands: Tensor) -> Results:
     return [next(found) if used else None for used in eqn.used]
 
 
-def _platform(eqn: Equation) -> Tensor:
-    """Selects the branch of `lax.platform_dependent` for all platforms."""
-    platforms = eqn.params["platforms"]
-    if None not in platforms:
-        eqn.refuse(
-            "platform-dependent code is not imported",
-            "give lax.platform_dependent a default=, or choose one form in Python",
-        )
-    return constant(platforms.index(None), INT32)
-
-
 RULES: dict[str, Rule] = {
     "cond": _cond,
-    "platform_index": _platform,
     "scan": _scan,
     "while": _while,
 }

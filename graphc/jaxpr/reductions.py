@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+from jax import numpy as jnp
+from jax.extend.core import jaxpr_as_fun
+
+from graphc.ir.dims import product
 from graphc.ir.dtypes import is_complex
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import COLLECTIVES, Equation, Rule
@@ -106,7 +111,36 @@ def _approx_top_k(eqn: Equation, x: Tensor) -> Sequence[Tensor]:
     return [transposed(y, inverse(order)) for y in found]
 
 
+def _reduce(eqn: Equation, *operands: Tensor) -> Sequence[Tensor | None]:
+    """A reduction by a function, which is associative: pairs are joined until one value is left."""
+    count = len(operands) // 2
+    axes = eqn.ints("dimensions")
+    length = product([operands[0].shape[axis] for axis in axes])
+    if not isinstance(length, int):
+        eqn.refuse("over a named size is not imported", "give the placeholders ints")
+    joined = jax.vmap(jaxpr_as_fun(eqn.params["jaxpr"]))
+
+    def join(left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
+        shape = jnp.broadcast_shapes(*[x.shape for x in (*left, *right)])
+        flat = [jnp.broadcast_to(x, shape).reshape(-1) for x in (*left, *right)]
+        return [y.reshape(shape) for y in joined(*flat)]
+
+    def reduced(*values: Any) -> list[Any]:
+        rows = [jnp.moveaxis(x, axes, range(len(axes))) for x in values[:count]]
+        rows = [x.reshape(length, *x.shape[len(axes) :]) for x in rows]
+        while rows[0].shape[0] > 1:
+            half = rows[0].shape[0] // 2
+            pairs = join([x[:half] for x in rows], [x[half : 2 * half] for x in rows])
+            rows = [jnp.concatenate([y, x[2 * half :]]) for x, y in zip(rows, pairs, strict=True)]
+        first = [jnp.broadcast_to(x, rows[0].shape[1:]) for x in values[count:]]
+        return join(first, [x[0] for x in rows]) if length else first
+
+    jaxpr = jax.make_jaxpr(reduced)(*[eqn.symbols.struct(t.type) for t in operands])
+    return eqn.inline(jaxpr, operands, eqn.used)
+
+
 RULES: dict[str, Rule] = {
+    "reduce": _reduce,
     "approx_top_k": _approx_top_k,
     "argmax": _position("ArgMax"),
     "argmin": _position("ArgMin"),

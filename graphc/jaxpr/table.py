@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Final
 
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr
+
 from graphc.jaxpr import (
     callbacks,
     calls,
@@ -78,3 +81,19 @@ def rule_of(eqn: Any) -> Rule:
     if name in _REASONS:
         refuse(eqn, *_REASONS[name])
     return primitives.primitive if is_known(name) else calls.foreign
+
+
+def has_foreign(jaxpr: Any) -> bool:
+    """Whether a primitive of another package stands in a jaxpr, or in one inside it."""
+    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        name = eqn.primitive.name
+        if name not in RULES and name not in _REASONS and not is_known(name):
+            return True
+        inner = jax.tree.leaves(dict(eqn.params), is_leaf=_is_jaxpr)
+        if any(_is_jaxpr(value) and has_foreign(value) for value in inner):
+            return True
+    return False
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return isinstance(value, ClosedJaxpr | Jaxpr)
