@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import jax
 import numpy as np
+from jax import numpy as jnp
 
 from graphc.errors import DTypeError, GraphcError
 from graphc.ir.dtypes import (
@@ -186,6 +187,8 @@ def _read(value: Any) -> Array:
         raise _masked()
     if isinstance(value, (list, tuple)):
         _check_nest(value, 1)
+    if is_typed_key(value):
+        value = jax.random.key_data(value)
     try:
         array = np.asanyarray(value)
         if isinstance(array, np.ma.MaskedArray):  # the result of another object's `__array__`
@@ -200,6 +203,12 @@ def _read(value: Any) -> Array:
             return _by_dlpack(value)
         except Exception:
             raise _unreadable(value, error) from error
+
+
+def is_typed_key(value: Any) -> bool:
+    """Whether `value` is an array of keys of `jax.random.key`. Graphs hold keys by their words."""
+    dtype = value.dtype if isinstance(value, jax.Array) else None
+    return dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
 
 
 def _by_dlpack(value: Any) -> Array:

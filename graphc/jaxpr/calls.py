@@ -7,15 +7,16 @@ region of a `CustomGradient` node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import jax
+from jax import numpy as jnp
 from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr, Literal, jaxpr_as_fun
 
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.node import Tensor
-from graphc.jaxpr.equation import Equation, Results, Rule
+from graphc.jaxpr.equation import Equation, Results, Rule, depends_on_nothing
 from graphc.jaxpr.keys import is_key
 from graphc.ops.control.custom_gradient import undifferentiable, with_gradient
 from graphc.ops.draws.random_keys import as_jax_key
@@ -58,12 +59,46 @@ def _expanded(eqn: Equation, *operands: Tensor) -> Results:
     return _differentiated(eqn, operands, eqn.inline(jaxpr, operands, eqn.used))
 
 
+def foreign(eqn: Equation, *operands: Tensor) -> Results:
+    """A primitive of another package, replaced by the JAX function that evaluates it.
+
+    Raises:
+        JaxImportError: no JAX function evaluates it.
+    """
+    found = eqn.eqn.primitive
+
+    def evaluate(*values: Any) -> Any:
+        keyed = [
+            as_jax_key(x) if is_key(v.aval.dtype) else x
+            for x, v in zip(values, eqn.eqn.invars, strict=True)
+        ]
+        return found.impl(*keyed, **eqn.params)
+
+    try:
+        jaxpr = jax.make_jaxpr(evaluate)(*[eqn.symbols.struct(t.type) for t in operands])
+    except Exception:  # whatever the other package's code raises for values that JAX traces
+        jaxpr = None
+    if jaxpr is None or _contains(jaxpr, found):  # JAX's default evaluates by compiling it
+        eqn.refuse("there is no graphc operator for it, and JAX has no public name for it")
+    return _differentiated(eqn, operands, eqn.inline(jaxpr, operands, eqn.used))
+
+
+def _contains(jaxpr: Any, primitive: Any) -> bool:
+    """Whether a primitive stands in a jaxpr, or in one inside it."""
+    for eqn in jaxpr.eqns:
+        inner = [value for value in eqn.params.values() if hasattr(value, "eqns")]
+        if eqn.primitive is primitive or any(_contains(value, primitive) for value in inner):
+            return True
+    return False
+
+
 def _differentiated(
     eqn: Equation, operands: Sequence[Tensor], results: list[Tensor | None]
 ) -> list[Tensor | None]:
     """`results` of a whole equation, with JAX's derivative."""
     chosen = [i for i, y in enumerate(results) if y is not None and is_inexact(y.dtype)]
-    if not chosen or not any(is_inexact(t.dtype) for t in operands):
+    moves = chosen and any(is_inexact(t.dtype) for t in operands)
+    if not moves or not eqn.has_own_derivative:
         return results
     ys = [y for i, y in enumerate(results) if i in chosen and y is not None]
     if eqn.order == _MAX_ORDER:
@@ -77,26 +112,51 @@ def _differentiated(
         if not isinstance(variable, Literal)
     }
     xs = list(given.values())
-    backward = _backward(eqn.eqn, list(given), chosen)
+    backward = _backward(eqn.eqn, list(given), chosen, _fixed(eqn.eqn, given))
     structs = [eqn.symbols.struct(t.type) for t in (*xs, *ys)]
 
     def rule(inner: Sequence[Tensor], adjoints: Sequence[Tensor]) -> list[Tensor]:
         return eqn.inline_derivative(jax.make_jaxpr(backward)(*structs), [*inner, *adjoints])
 
-    marked = list(with_gradient(ys, xs, rule))
+    try:
+        marked = list(with_gradient(ys, xs, rule))
+    except Exception as error:  # of a derivative that may never be asked for
+        marked = list(refusing(ys, f"a function with {eqn.eqn.primitive.name}", error))
     return [marked.pop(0) if i in chosen else y for i, y in enumerate(results)]
 
 
-def _backward(eqn: Any, variables: Sequence[Any], chosen: Sequence[int]) -> Callable[..., Any]:
-    """The function (values of `variables`, adjoints of the `chosen` results) -> adjoints."""
+def refusing(ys: Sequence[Tensor], what: str, error: Exception) -> Sequence[Tensor]:
+    """`ys`; a gradient through them is refused, since the derivative of `what` raised `error`."""
+    first = str(error).partition("\n")[0]
+    why = f"the derivative of {what} cannot be built: {type(error).__name__}: {first}"
+    return [undifferentiable(y, why.rstrip(": ")) for y in ys]
+
+
+def _fixed(eqn: Any, given: Mapping[Any, Tensor]) -> set[int]:
+    """Which of the operands `custom_vjp` closes over are constants. Its rule has no derivative for
+    what is closed over, and none is needed for constants."""
+    closed_over = eqn.invars[: eqn.params.get("num_consts", 0)]
+    return {
+        i
+        for i, (variable, tensor) in enumerate(given.items())
+        if any(variable is other for other in closed_over) and depends_on_nothing(tensor)
+    }
+
+
+def _backward(
+    eqn: Any, variables: Sequence[Any], chosen: Sequence[int], fixed: Collection[int]
+) -> Callable[..., Any]:
+    """The function (values of `variables`, adjoints of the `chosen` results) -> adjoints, which are
+    zeros for the `fixed` variables."""
     outputs = [eqn.outvars[i] for i in chosen]
     names = tuple([f"x{i}" for i in range(len(variables))])
     info = DebugInfo("graphc.from_jax", eqn.primitive.name, names, ("",) * len(outputs))
     alone = Jaxpr([], variables, outputs, [eqn], debug_info=info)
     forward = jaxpr_as_fun(ClosedJaxpr(alone, ()))
-    moving = [
+    floating = [
         i for i, v in enumerate(variables) if not is_key(v.aval.dtype) and is_inexact(v.aval.dtype)
     ]
+    moving = [i for i in floating if i not in fixed]
 
     def backward(*values: Any) -> list[Any]:
         words, adjoints = values[: len(variables)], values[len(variables) :]
@@ -110,7 +170,8 @@ def _backward(eqn: Any, variables: Sequence[Any], chosen: Sequence[int]) -> Call
             return forward(*[given.get(i, x) for i, x in enumerate(xs)])
 
         _, pull = jax.vjp(of_moving, *[xs[i] for i in moving])
-        return list(pull(list(adjoints)))
+        found = dict(zip(moving, pull(list(adjoints)), strict=True))
+        return [found[i] if i in found else jnp.zeros_like(xs[i]) for i in floating]
 
     return backward
 

@@ -12,6 +12,7 @@ import numpy as np
 from graphc.errors import JaxImportError
 from graphc.ir.dims import product
 from graphc.ir.node import Tensor
+from graphc.ir.opdef import Effects
 from graphc.ir.scopes import AMBIENT
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
@@ -23,6 +24,11 @@ Array = np.ndarray[Any, Any]
 
 # The default hint.
 OTHERWISE = "write this part with gc.* operators, or pass its result as an argument"
+# Why collectives are refused, and the hint.
+COLLECTIVES = (
+    "graphc inserts collectives itself",
+    "write the function for the whole batch: a strategy splits it over devices",
+)
 _SMALL = 64  # elements: only indices and sizes are needed at import
 
 
@@ -37,6 +43,8 @@ class Equation:
         symbols: the named sizes of graphc and of JAX.
         inline: `(jaxpr, operands, used) -> results`, for the jaxprs in its parameters.
         order: the order of the derivative that it belongs to; 0 in the function itself.
+        has_own_derivative: whether a custom derivative becomes the node's; otherwise the function
+            has one as a whole.
         inline_derivative: `(jaxpr, operands) -> results`, for the jaxpr of a derivative.
         max_trips: the maximum number of iterations of a loop of a computed length; None for no
             limit.
@@ -48,6 +56,7 @@ class Equation:
     symbols: Symbols
     inline: Callable[[Any, Sequence[Tensor], Sequence[bool]], list[Tensor | None]]
     order: int
+    has_own_derivative: bool
     inline_derivative: Callable[[Any, Sequence[Tensor]], list[Tensor]]
     max_trips: int | None
 
@@ -117,3 +126,17 @@ def known_int(tensor: Tensor) -> int | None:
     """`known_value` of an integer scalar."""
     value = known_value(tensor)
     return None if value is None else int(value.reshape(()))
+
+
+def depends_on_nothing(tensor: Tensor) -> bool:
+    """Whether a tensor is calculated from constants alone."""
+    waiting, seen = [tensor], {tensor}
+    while waiting:
+        graph = waiting[-1].graph
+        node = graph.find_producer(waiting.pop()) if graph is not None else None
+        if node is None or node.regions or node.op.effects is not Effects.PURE:
+            return False
+        new = [operand for operand in node.inputs if operand not in seen]
+        seen.update(new)
+        waiting += new
+    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -20,7 +21,9 @@ from graphc.ir.program import effects_of
 from graphc.ir.scopes import AMBIENT, building, control_inputs, name_scope
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
+from graphc.jaxpr.table import has_foreign
 from graphc.jaxpr.tracing import trace
+from graphc.jaxpr.whole import differentiated
 from graphc.ops.core.emit import convert, graph_of
 from graphc.ops.structure.state import identity
 
@@ -81,7 +84,7 @@ def from_jax(
             source=current_source(),
             hint="pass the function itself: gc.from_jax(jax.nn.silu)",
         )
-    label = name or getattr(fn, "__name__", type(fn).__name__).strip("<>")
+    label = name or re.sub(r"\W+", "_", getattr(fn, "__name__", type(fn).__name__).strip("<>"))
     wanted, wanted_tree = jax.tree.flatten(specs)
     checks = [TensorSpec.of(spec) for spec in wanted]
     if checks:
@@ -117,7 +120,10 @@ def _import(
         traced = trace(of_tensors, [t.type.map_dims(find) for t in operands])
         with name_scope(label):
             before = len(graph.nodes)
-            results = traced.replay(operands, max_trips=max_trip_count)
+            whole = has_foreign(traced.jaxpr)
+            results = traced.replay(operands, max_trips=max_trip_count, whole=whole)
+            if whole:
+                results = differentiated(of_tensors, operands, results, traced)
             calls = [node.name for node in graph.nodes[before:] if effects_of(node) & Effects.HOST]
             if calls:  # they are made whenever a result is needed
                 with control_inputs(tuple(calls)):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from graphc.ir.dtypes import INT32
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Results, Rule, known_int
+from graphc.ops.arrays.shape import reshape
 from graphc.ops.control import bodies, branching, scan, while_loops
-from graphc.ops.core.emit import constant
+from graphc.ops.elementwise.comparison import where
+from graphc.ops.reductions.reduction import reduce_any
 
 
 def _counts(eqn: Equation) -> tuple[int, int]:
@@ -54,16 +55,34 @@ def _while(eqn: Equation, *operands: Tensor) -> Results:
     init = list(operands[start + len(of_body) :])
     every = [True] * len(init)
 
-    def cond(carry: Sequence[Tensor]) -> Any:
-        return eqn.inline(params["cond_jaxpr"], [*of_cond, *carry], [True])[0]
+    def condition(carry: Sequence[Tensor]) -> Tensor:
+        result = eqn.inline(params["cond_jaxpr"], [*of_cond, *carry], [True])[0]
+        assert result is not None
+        return result
 
     def body(carry: Sequence[Tensor]) -> Any:
-        return eqn.inline(params["body_jaxpr"], [*of_body, *carry], every)
+        new = eqn.inline(params["body_jaxpr"], [*of_body, *carry], every)
+        holds = condition(carry) if is_mapped else None
+        return (
+            new if holds is None else [_where(holds, a, b) for a, b in zip(new, carry, strict=True)]
+        )
 
+    def cond(carry: Sequence[Tensor]) -> Any:
+        return reduce_any(condition(carry))
+
+    # Under `jax.vmap` each example has a condition. The loop runs while one holds, and the examples
+    # that have ended keep their values.
+    is_mapped = bool(params["cond_jaxpr"].out_avals[0].shape)
     results: list[Tensor | None] = while_loops.while_loop(
         cond, body, init, max_trip_count=eqn.max_trips, name="while"
     )
     return results
+
+
+def _where(holds: Tensor, new: Tensor | None, old: Tensor) -> Tensor:
+    """`new` for the examples of which the condition holds."""
+    assert new is not None
+    return where(reshape(holds, [*holds.shape, *[1] * (new.ndim - holds.ndim)]), new, old)
 
 
 def _cond(eqn: Equation, index: Tensor, *operands: Tensor) -> Results:
@@ -78,20 +97,8 @@ def _cond(eqn: Equation, index: Tensor, *operands: Tensor) -> Results:
     return [next(found) if used else None for used in eqn.used]
 
 
-def _platform(eqn: Equation) -> Tensor:
-    """Selects the branch of `lax.platform_dependent` for all platforms."""
-    platforms = eqn.params["platforms"]
-    if None not in platforms:
-        eqn.refuse(
-            "platform-dependent code is not imported",
-            "give lax.platform_dependent a default=, or choose one form in Python",
-        )
-    return constant(platforms.index(None), INT32)
-
-
 RULES: dict[str, Rule] = {
     "cond": _cond,
-    "platform_index": _platform,
     "scan": _scan,
     "while": _while,
 }

@@ -10,7 +10,7 @@ from graphc.jaxpr.equation import Equation
 from graphc.jaxpr.keys import is_key
 from graphc.ops.core.declared import declare
 from graphc.ops.core.emit import emit_node
-from graphc.ops.structure.primitive import PRIMITIVE, is_known, is_scatter
+from graphc.ops.structure.primitive import PRIMITIVE, is_scatter
 from graphc.ops.structure.primitive_params import NotPlain, encode
 
 
@@ -18,11 +18,9 @@ def primitive(eqn: Equation, *operands: Tensor) -> Sequence[Tensor]:
     """A `Primitive` node.
 
     Raises:
-        JaxImportError: the primitive has a parameter that cannot be written, or is private to JAX.
+        JaxImportError: the primitive has a parameter that cannot be written.
     """
     name = eqn.eqn.primitive.name
-    if not is_known(name):
-        eqn.refuse("there is no graphc operator for it, and JAX has no public name for it")
     if any(is_key(v.aval.dtype) for v in eqn.eqn.outvars):
         eqn.refuse("of random keys is not imported")
     try:

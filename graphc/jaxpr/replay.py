@@ -29,14 +29,20 @@ class Replay:
         symbols: the named sizes of graphc and of JAX.
         rule_of: returns the rule of an equation's primitive, or raises.
         max_trips: the maximum number of iterations of loops of a computed length.
+        whole: whether the function as a whole will get a derivative, so its equations need none.
     """
 
     def __init__(
-        self, symbols: Symbols, rule_of: Callable[[Any], Rule], max_trips: int | None = None
+        self,
+        symbols: Symbols,
+        rule_of: Callable[[Any], Rule],
+        max_trips: int | None = None,
+        whole: bool = False,
     ) -> None:
         self._symbols = symbols
         self._rule_of = rule_of
         self._max_trips = max_trips
+        self._whole = whole
         self._constants: dict[Any, Tensor] = {}
         self._order = 0
 
@@ -107,7 +113,7 @@ class Replay:
         types = tuple([self.type(v.aval) for v in eqn.outvars])
         equation = Equation(
             eqn, types, needed, self._symbols, self._inline, self._order,
-            self._inline_derivative, self._max_trips,
+            not self._whole, self._inline_derivative, self._max_trips,
         )  # fmt: skip
         try:
             results = rule(equation, *operands)

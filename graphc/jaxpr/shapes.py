@@ -7,7 +7,7 @@ from typing import Any
 from graphc.ir.dims import Shape
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
-from graphc.ops.arrays.creation import iota
+from graphc.ops.arrays.creation import iota, zeros
 from graphc.ops.arrays.joining import concatenate, split
 from graphc.ops.arrays.shape import broadcast_to, reshape, tile, transpose
 from graphc.ops.arrays.slicing import flip, pad_with, slice_
@@ -77,7 +77,14 @@ def _slice(eqn: Equation, x: Tensor) -> Tensor:
     return slice_(x, dims(params["start_indices"]), dims(params["limit_indices"]), strides)
 
 
+def _empty(eqn: Equation) -> Tensor:
+    """JAX's memory without values, which no result may depend on."""
+    return zeros(eqn.type.shape, eqn.type.dtype)
+
+
 RULES: dict[str, Rule] = {
+    "empty": _empty,
+    "empty2": _empty,
     "broadcast_in_dim": _broadcast_in_dim,
     "concatenate": _concatenate,
     "dim_as_value": lambda eqn: dim_value(eqn.symbols.dim(eqn.params["dim"]), eqn.type.dtype),

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Final
 
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr
+
 from graphc.jaxpr import (
     callbacks,
     calls,
@@ -24,7 +27,8 @@ from graphc.jaxpr import (
     shapes,
     windows,
 )
-from graphc.jaxpr.equation import Rule, refuse
+from graphc.jaxpr.equation import COLLECTIVES, Rule, refuse
+from graphc.ops.structure.primitive import is_known
 
 _FAMILIES: tuple[ModuleType, ...] = (
     *(elementwise, shapes, reductions, pooling, products, windows, gathers, calls, callbacks),
@@ -43,10 +47,9 @@ _GROUPS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
         ("rng_uniform",),
     ),
     (
-        "graphc inserts collectives itself",
-        "write the function for the whole batch: a strategy splits it over devices",
+        *COLLECTIVES,
         ("all_gather", "all_gather_invariant", "all_to_all", "axis_index", "pbroadcast",
-         "pcast", "pmax", "pmin", "ppermute", "psum", "psum2", "psum_invariant", "psum_scatter",
+         "pcast", "ppermute", "psum2", "psum_invariant", "psum_scatter",
          "pvary", "ragged_all_to_all", "reduce_scatter", "shard_map", "xla_pmap"),
     ),
     (
@@ -73,6 +76,24 @@ def rule_of(eqn: Any) -> Rule:
         JaxImportError: there is none.
     """
     name = eqn.primitive.name
+    if name in RULES:
+        return RULES[name]
     if name in _REASONS:
         refuse(eqn, *_REASONS[name])
-    return RULES.get(name, primitives.primitive)
+    return primitives.primitive if is_known(name) else calls.foreign
+
+
+def has_foreign(jaxpr: Any) -> bool:
+    """Whether a primitive of another package stands in a jaxpr, or in one inside it."""
+    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        name = eqn.primitive.name
+        if name not in RULES and name not in _REASONS and not is_known(name):
+            return True
+        inner = jax.tree.leaves(dict(eqn.params), is_leaf=_is_jaxpr)
+        if any(_is_jaxpr(value) and has_foreign(value) for value in inner):
+            return True
+    return False
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return isinstance(value, ClosedJaxpr | Jaxpr)

@@ -55,17 +55,19 @@ class Traced(NamedTuple):
         operands: Sequence[Tensor],
         used: Sequence[bool] | None = None,
         max_trips: int | None = None,
+        whole: bool = False,
     ) -> list[Tensor]:
         """Adds the nodes for `operands` to the graph being built; returns the leaves of the
         results.
 
-        Loops of a computed length end after at most `max_trips` iterations, if it is given.
+        Loops of a computed length end after at most `max_trips` iterations, if it is given. With
+        `whole`, the nodes of custom derivatives get no gradient of their own.
 
         Raises:
             JaxImportError: an equation cannot be turned into nodes.
         """
         with x64_for(t.type for t in operands):
-            return Replay(self.symbols, rule_of, max_trips).run(self.jaxpr, operands, used)
+            return Replay(self.symbols, rule_of, max_trips, whole).run(self.jaxpr, operands, used)
 
 
 def x64_for(types: Any) -> AbstractContextManager[Any]:

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
+from jax.experimental.ode import odeint
 
 from tests.jaxpr.functions import of, row
 from tests.jaxpr.more_functions import KEY
@@ -80,7 +81,36 @@ CONTROL = [
        lambda x: jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x) + x,
        (3,), gradient=False, dtype="float32"),  # JAX itself cuts 64-bit values
     of("platform_index",
-       lambda x: lax.platform_dependent(x, cuda=jnp.sin, default=jnp.sin), (3,)),
+       lambda x: lax.platform_dependent(x, cpu=jnp.sin, cuda=jnp.cos, default=jnp.exp), (3,)),
+    row("branches of platforms without a default",
+        lambda x: lax.platform_dependent(x, cpu=jnp.sin, cuda=jnp.cos), (3,)),
+    row("a loop of a vmap",
+        lambda x: jax.vmap(lambda v: lax.while_loop(
+            lambda s: s[0].sum() < 20.0, lambda s: (s[0] * 2, s[1] + 1), (v, 0)))(x),
+        (4, 2), low=0.5, high=3.0, gradient=False),
+    of("psum", lambda x: jax.vmap(lambda v: v / lax.psum(v, "i"), axis_name="i")(x), (4, 3)),
+    of("pmax",
+       lambda x: jax.vmap(
+           lambda v: v - lax.pmax(v, "i") + lax.pmin(v * 2, "i") * lax.axis_index("i"),
+           axis_name="i")(x),
+       (4, 3), gradient=False),
+    row("ppermute of a vmap",
+        lambda x: jax.vmap(lambda v: lax.ppermute(v, "i", [(0, 1), (1, 2), (2, 0)]),
+                           axis_name="i")(x),
+        (3, 2)),
+    of("reduce",
+       lambda x: lax.reduce(x, np.float64(1), lambda a, b: a + b + a * b, (0, 2)), (3, 2, 5),
+       low=-0.5, high=0.5),
+    row("a reduction of pairs",
+        lambda x, y: lax.reduce(
+            (x, y), (np.float64(-np.inf), np.float64(0)),
+            lambda a, b: (jnp.maximum(a[0], b[0]), jnp.where(a[0] >= b[0], a[1], b[1])), (1,)),
+        (3, 7), (3, 7), gradient=False),
+    row("complex numbers in order",
+        lambda x, y: (jnp.sort(x + 1j * y).real, lax.sort((jnp.round(x) + 1j * y, y))[1]),
+        (9,), (9,)),
+    row("an integral of odeint",
+        lambda x: odeint(lambda y, t: -y * t, x, jnp.linspace(0.0, 1.0, 4)), (3,)),
 ]  # fmt: skip
 
 
@@ -99,6 +129,7 @@ LINALG = [
         (3, 3)),
     row("lu", lambda x: jax.scipy.linalg.lu(spd(x)), (3, 3)),
     row("qr", lambda x: jnp.linalg.qr(x), (4, 3)),
+    row("raw qr", lambda x: jnp.linalg.qr(x, mode="raw"), (4, 3), gradient=False),
     row("svd", lambda x: jnp.linalg.svd(x, full_matrices=False)[1], (4, 3)),
     row("eigh", lambda x: jnp.linalg.eigh(spd(x))[0], (2, 3, 3)),
     row("triangular", lambda x, y: jax.scipy.linalg.solve_triangular(spd(x), y, lower=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import jax
@@ -33,14 +34,33 @@ _PRIMITIVES: Mapping[str, Any] = {
 }
 
 
+# Primitives without a public name: public functions whose jaxprs have them.
+_HIDDEN: Mapping[str, Callable[[Any], Any]] = {
+    "geqrf": lambda x: jnp.linalg.qr(x, mode="raw"),
+    "platform_index": lambda x: lax.platform_dependent(x, cpu=lax.sin, default=lax.cos),
+}
+
+
+@cache
+def _hidden(name: str) -> Any:
+    """The primitive of this name in the jaxpr of its public function."""
+    waiting = list(jax.make_jaxpr(_HIDDEN[name])(jnp.zeros((2, 2))).eqns)
+    while waiting:
+        eqn = waiting.pop()
+        if eqn.primitive.name == name:
+            return eqn.primitive
+        waiting += [e for value in eqn.params.values() for e in getattr(value, "eqns", ())]
+    return None
+
+
 def is_scatter(name: str) -> bool:
     """Whether `name` is a scatter; `Primitive` needs no function parameters for these."""
     return name in _SCATTERS
 
 
 def is_known(name: str) -> bool:
-    """Whether JAX has a public primitive of this name."""
-    return name in _PRIMITIVES
+    """Whether JAX has a primitive of this name that can be reached by its public API."""
+    return name in _PRIMITIVES or name in _HIDDEN
 
 
 def _infer(
@@ -59,7 +79,7 @@ def _lower(
     given_params = decode(params, ctx.dim)
     if primitive in _SCATTERS:
         return (_SCATTERS[primitive](*values, **given_params),)
-    known = _PRIMITIVES.get(primitive)
+    known = _hidden(primitive) if primitive in _HIDDEN else _PRIMITIVES.get(primitive)
     if known is None:
         raise LoweringError(
             f"Primitive {ctx.node.name!r}: JAX {jax.__version__} has no primitive {primitive!r}",

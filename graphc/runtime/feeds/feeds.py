@@ -12,7 +12,7 @@ from jax.core import Tracer
 from graphc.errors import DTypeError, FeedError, GraphcError, ShapeError
 from graphc.ir.dims import Dim, DimExpr, as_symbol, substitute, symbol, symbols_of
 from graphc.ir.dtypes import as_dtype, kind_of, promote_scalar
-from graphc.ir.host_values import fitted, host_array, python_kind, shown
+from graphc.ir.host_values import fitted, host_array, is_typed_key, python_kind, shown
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.source import current_source
@@ -79,6 +79,8 @@ class FeedSpec:
             )
         if value.dtype == self.dtype:
             return value
+        if is_typed_key(value):
+            return self._convert_jax(jax.random.key_data(value))
         self._check_kind(value.dtype)
         try:
             return fitted_on_device(value, self.dtype)

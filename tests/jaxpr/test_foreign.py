@@ -1,0 +1,110 @@
+"""Primitives of other packages, derivatives that cannot be built, and typed keys."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.core import Primitive
+from jax.interpreters import ad
+
+import graphc as gc
+from graphc.errors import GradientError, JaxImportError
+from tests.near import assert_near
+
+X = np.array([0.5, -1.0, 2.0], "float32")
+
+
+def primitive(name, function):
+    """A primitive of one operand that a JAX function evaluates."""
+    made = Primitive(name)
+    made.def_impl(function)
+    made.def_abstract_eval(lambda x, **params: x)
+    return made
+
+
+doubled = primitive("doubled_for_tests", lambda x, *, by: x * by)
+# On purpose not the derivative of the function: the package's rule counts.
+ad.defjvp(doubled, lambda t, x, *, by: 10.0 * t)
+opaque = Primitive("opaque_for_tests")
+opaque.def_abstract_eval(lambda x: x)
+
+
+def imported(fn, value):
+    with gc.Graph() as graph:
+        x = gc.placeholder(value.shape, value.dtype, name="x")
+        y = gc.from_jax(fn)(x)
+    return graph, x, y
+
+
+def near(got, want):
+    assert_near(np.asarray(got), np.asarray(want), 1e-5, 1e-6)
+
+
+def test_a_primitive_becomes_the_function_that_evaluates_it():
+    graph, x, y = imported(lambda x: jnp.sin(doubled.bind(x, by=3.0)), X)
+    assert "Primitive" not in [node.op.name for node in graph.nodes]
+    near(gc.Session(graph).run(y, {x: X}), np.sin(3 * X))
+
+
+def test_its_gradient_is_the_one_of_its_package():
+    graph, x, y = imported(lambda x: jnp.sin(doubled.bind(x, by=3.0)), X)
+    with graph.extend():
+        (dx,) = gc.gradients(gc.sum(y), [x])
+    near(gc.Session(graph).run(dx, {x: X}), 10 * np.cos(3 * X))
+
+
+def test_a_primitive_in_a_loop_is_found():
+    def fn(x):
+        return jax.lax.fori_loop(0, 3, lambda i, c: doubled.bind(c, by=2.0), x)
+
+    graph, x, y = imported(fn, X)
+    near(gc.Session(graph).run(y, {x: X}), 8 * X)
+
+
+def test_a_primitive_that_nothing_evaluates_is_refused():
+    with pytest.raises(JaxImportError, match="'opaque_for_tests': there is no graphc operator"):
+        imported(lambda x: opaque.bind(x), X)
+
+
+@jax.custom_vjp
+def broken(x):
+    return x * 2
+
+
+def _no_derivative(residuals, dy):
+    raise TypeError("nobody wrote this derivative\nand more")
+
+
+broken.defvjp(lambda x: (x * 2, None), _no_derivative)
+
+
+def test_a_derivative_that_cannot_be_built_is_refused_when_it_is_asked_for():
+    graph, x, y = imported(broken, X)
+    near(gc.Session(graph).run(y, {x: X}), 2 * X)
+    with (
+        graph.extend(),
+        pytest.raises(GradientError, match="TypeError: nobody wrote this derivative") as caught,
+    ):
+        gc.gradients(y, [x])
+    assert "test_foreign.py" in str(caught.value)
+
+
+def test_typed_keys_are_values():
+    key = jax.random.key(7)
+    with gc.Graph() as graph:
+        kept = gc.variable(key, name="key")
+        fed = gc.placeholder((2,), "uint32", name="fed")
+        draw = gc.from_jax(lambda k: jax.random.normal(k, (3,)))
+        y = [draw(kept), draw(fed), draw(gc.constant(key))]
+    want = jax.random.normal(key, (3,))
+    for got in gc.Session(graph).run(y, {fed: key}):
+        near(got, want)
+
+
+def test_a_function_without_a_proper_name_gets_a_scope():
+    def fn(x):
+        return x * 2
+
+    fn.__name__ = "my function: 2"
+    graph, x, y = imported(fn, X)
+    assert y.name.startswith("my_function_2/")
