@@ -47,6 +47,16 @@ def own_cache() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def registered_for_one_test() -> Iterator[None]:
+    """The catalogue of operators as it was, after each test and example."""
+    module = sys.modules.get("graphc.ops.catalogue")
+    before = dict(module.CATALOGUE._ops) if module else {}
+    yield
+    if before:
+        module.CATALOGUE._ops = before
+
+
+@pytest.fixture(autouse=True)
 def names_of_examples(request: pytest.FixtureRequest) -> Iterator[None]:
     """What the examples in docstrings use without importing it: see docs/reference.md."""
     if not isinstance(request.node, pytest.DoctestItem):
@@ -56,7 +66,6 @@ def names_of_examples(request: pytest.FixtureRequest) -> Iterator[None]:
     import optax
 
     import graphc
-    from graphc.ops.catalogue import CATALOGUE
 
     with graphc.Graph(seed=0) as graph, graph.extend(), np.printoptions(precision=4, suppress=True):
 
@@ -65,9 +74,7 @@ def names_of_examples(request: pytest.FixtureRequest) -> Iterator[None]:
 
         names = request.getfixturevalue("doctest_namespace")
         names.update(gc=graphc, np=np, optax=optax, run=run, graph=graph)
-        registered = dict(CATALOGUE._ops)
         yield
-        CATALOGUE._ops = registered  # without those of the example
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

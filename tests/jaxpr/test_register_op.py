@@ -27,15 +27,6 @@ from graphc.ops.core import layout_rules
 from tests.near import assert_near
 
 
-@pytest.fixture(autouse=True)
-def registered_for_one_test() -> Any:
-    """The catalogue as it was, after each test."""
-    before = dict(CATALOGUE._ops)
-    yield
-    CATALOGUE._ops.clear()
-    CATALOGUE._ops.update(before)
-
-
 def swish(x: Any, *, beta: float = 1.0) -> Any:
     return x * jax.nn.sigmoid(beta * x)
 
