@@ -78,6 +78,8 @@ _NAMES: Final[dict[str, str]] = {
     "optim": "minimize",
     "runtime": "Executable Session State compile compile_async freeze to_jax tune",
 }
+# Classes of records, whose constructors say what is wrong with their arguments.
+_EXPLAINED: Final = ("Bucketing", "CompileOptions", "Limits", "Signature", "TensorSpec")
 _HOMES: Final = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # hidden from type checkers, which would take any name for granted
@@ -103,6 +105,10 @@ if not TYPE_CHECKING:  # hidden from type checkers, which would take any name fo
 
             value = explained(value)
             setattr(module, name, value)
+        if name in _EXPLAINED and not hasattr(value.__init__, "is_explained"):
+            from graphc.ir.calls import explained
+
+            value.__init__ = explained(value.__init__)
         globals()[name] = value  # the next use does not come here
         return value
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
-from graphc.errors import ArgumentError
+from graphc.errors import ArgumentError, GraphcError
 from graphc.ir.foreign_names import nearest_keyword
 from graphc.ir.source import current_source
 
@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def explained(function: F, hint: str | None = None) -> F:
     """The function, which raises `ArgumentError` where Python would raise a bare `TypeError`
-    because the arguments do not fit its signature.
+    because the arguments do not fit its signature. Errors of graphc without a line get the user's.
 
     Args:
         hint: what to say unless an argument has the wrong name.
@@ -27,6 +27,10 @@ def explained(function: F, hint: str | None = None) -> F:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
+        except GraphcError as error:
+            if error.source is None:
+                error.source = current_source()
+            raise
         except TypeError as error:
             misuse = _misuse(function, args, kwargs, hint)
             if misuse is None:  # the error is another one, from inside the function

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 
-from graphc.errors import ShapeError
+from graphc.errors import ArgumentError, ShapeError
+from graphc.ir.source import current_source
 
 
 class FloorDiv(NamedTuple):
@@ -135,6 +136,17 @@ class DimExpr:
 
     __radd__ = __add__
     __rmul__ = __mul__
+
+    def _refuse_number(self, *_: object) -> NoReturn:
+        raise ArgumentError(
+            f"the size {self} is a number only when values are fed",
+            source=current_source(),
+            hint="use it in shapes and in arithmetic with tensors, gc.cond(n > 2, ...) with "
+            "n = gc.size(x, axis), or fix it: gc.placeholder((32, 4))",
+        )
+
+    if not TYPE_CHECKING:  # type checkers refuse such uses of a size
+        __int__ = __float__ = __index__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse_number
 
     def __repr__(self) -> str:
         parts = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from graphc.errors import (
     AttributeValueError,
@@ -15,6 +15,7 @@ from graphc.errors import (
     nearest,
 )
 from graphc.ir.dims import DimConstraints, DimExpr, symbol, symbols_of
+from graphc.ir.foreign_names import no_member
 from graphc.ir.names import check_length
 from graphc.ir.node import EMPTY, Attrs, Node, Tensor, describe_tensors, same_items
 from graphc.ir.opdef import OpDef
@@ -404,6 +405,9 @@ class Graph:
 
     def _repr_html_(self) -> str:
         return self.show()._repr_html_()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise no_member(self, "Graph", name)
 
     def __repr__(self) -> str:
         return f"<Graph {self.name}: {len(self.nodes)} nodes, {len(self.variables)} variables" + (

@@ -238,6 +238,10 @@ class Operand(Uncopied):
     __ror__ = _reflected("logical_or")
     __xor__ = _binary("logical_xor")
     __rxor__ = _reflected("logical_xor")
+    __lshift__ = _binary("left_shift")
+    __rlshift__ = _reflected("left_shift")
+    __rshift__ = _binary("right_shift")
+    __rrshift__ = _reflected("right_shift")
     __lt__ = _binary("less")
     __le__ = _binary("less_equal")
     __gt__ = _binary("greater")
@@ -406,7 +410,11 @@ class Operand(Uncopied):
         if shape and isinstance(shape[0], int):
             return shape[0]
         if not shape:
-            raise TypeError(f"{self!r} is a scalar and has no length")
+            raise DTypeError(
+                f"{self!r} is a scalar and has no length",
+                source=current_source(),
+                hint="gc.size(x) is the number of its elements, 1",
+            )
         raise GraphError(
             f"len() of {self!r}: its first axis has the size {shape[0]}, which is known only when "
             "the graph runs",
@@ -427,6 +435,32 @@ class Operand(Uncopied):
             hint="gc.scan and gc.map_fn iterate over the first axis when the graph runs"
             if shape
             else "a tensor with a first axis of known size gives its slices",
+        )
+
+    def __round__(self, digits: int = 0) -> Tensor:
+        return _METHODS["round"](self, digits)
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return repr(self)
+        raise GraphError(
+            f"{self!r} has no value to format as {spec!r} while the graph is built",
+            source=current_source(),
+            hint="format what session.run returns, or use gc.print in the graph",
+        )
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise GraphError(
+            f"{self!r}: a tensor never changes",
+            source=current_source(),
+            hint="x.at[index].set(value) is a changed copy, v.assign(...) changes a variable",
+        )
+
+    def __delitem__(self, index: Any) -> NoReturn:
+        raise GraphError(
+            f"{self!r}: a tensor never changes",
+            source=current_source(),
+            hint="gc.delete(x, places, axis) is a copy without them",
         )
 
     def __bool__(self) -> bool:

@@ -106,7 +106,13 @@ def name_scope(name: str) -> Iterator[str]:
         >>> x.name
         'hidden/one:0'
     """
-    if not name or name.startswith("/") or any(c in name for c in " :,()="):
+    given: Any = name
+    if (
+        not isinstance(given, str)
+        or not name
+        or name.startswith("/")
+        or any(c in name for c in " :,()=")
+    ):
         raise AttributeValueError(
             f"{name!r} is not a name scope",
             source=current_source(),

@@ -111,6 +111,14 @@ def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
                 source=source,
                 hint="give the placeholders ints instead of named sizes",
             ) from error
+        except jax.errors.ConcretizationTypeError as error:  # `if x > 0:`, int(x), np.sin(x)
+            raise JaxImportError(
+                "the JAX function needs the value of an argument in Python",
+                details=[str(error).partition("\n")[0]],
+                source=source,
+                hint="use lax.cond, jnp.where or jnp functions, or bind the value with "
+                "functools.partial",
+            ) from error
         except JaxImportError:
             raise
         except Exception as error:

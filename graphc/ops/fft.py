@@ -19,12 +19,13 @@ not exist raises `AttributeValueError`. A size `n` for an axis with a different,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
+from graphc.ir.foreign_names import no_function as _no_function
 from graphc.ir.node import Tensor
 from graphc.ops.arrays.joining import concatenate, split
 from graphc.ops.core.axes import normalize_axes
@@ -58,6 +59,12 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:  # hidden from type checkers, which would take any name for granted
+
+    def __getattr__(name: str) -> NoReturn:
+        raise _no_function("graphc.fft", name, __all__)
 
 
 Axes = Sequence[int] | None

@@ -3,6 +3,8 @@
 import typing
 
 from graphc import exports
+from graphc.ir.calls import explain_all as _explain_all
+from graphc.ir.foreign_names import no_function as _no_function
 from graphc.ops.draws import random_keys
 from graphc.ops.draws.categorical import *
 from graphc.ops.draws.counts import *
@@ -14,8 +16,13 @@ from graphc.ops.draws.transformed_draws import *
 bits = random_keys.random_bits
 split = random_keys.split_key
 
+_explain_all(globals(), "graphc")
+
 if not typing.TYPE_CHECKING:  # type checkers read the imports
     __all__ = exports.names(globals())
 
     def __dir__() -> list[str]:
         return __all__
+
+    def __getattr__(name: str) -> typing.NoReturn:
+        raise _no_function("graphc.random", name, __all__)

@@ -182,6 +182,13 @@ def _gradients(
     """The gradient for each parameter, of the step `label`."""
     one = loss_adjoint(constant(1, loss.dtype), label)
     if variables is not None:
+        source = AMBIENT.source or current_source()
+        if not isinstance(variables, Iterable):
+            raise AttributeValueError(
+                f"minimize: variables must be a list of variables, got {variables!r}",
+                source=source,
+                hint="layer.trainable_variables are those of a layer",
+            )
         given = list(dict.fromkeys(variables))
         if not given:
             raise GradientError("minimize: no variables are given", source=current_source())

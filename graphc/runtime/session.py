@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import jax
 import numpy as np
@@ -18,6 +18,7 @@ from graphc.devices.asynchronous import AsyncDataParallel
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError, GraphError
 from graphc.ir.calls import explained
+from graphc.ir.foreign_names import no_member
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
@@ -87,6 +88,7 @@ class Session(HasWorkers, Uncopied):
         "another session with set_all"
     )
 
+    @explained
     def __init__(
         self,
         graph: Graph,
@@ -374,6 +376,9 @@ class Session(HasWorkers, Uncopied):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise no_member(self, "Session", name)
 
     def __repr__(self) -> str:
         return f"<Session of {self.graph!r}, {self.compile_count} executables>"

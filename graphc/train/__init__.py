@@ -3,6 +3,7 @@
 import typing
 
 from graphc import exports
+from graphc.ir.foreign_names import no_function as _no_function
 from graphc.optim import MovingAverages as MovingAverages
 from graphc.optim import apply_gradients as apply_gradients
 from graphc.optim import moving_averages as moving_averages
@@ -15,3 +16,6 @@ if not typing.TYPE_CHECKING:  # type checkers read the imports
 
     def __dir__() -> list[str]:
         return __all__
+
+    def __getattr__(name: str) -> typing.NoReturn:
+        raise _no_function("graphc.train", name, __all__)

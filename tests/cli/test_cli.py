@@ -600,7 +600,7 @@ def test_sizes_that_nothing_decides_are_asked_for(run: Run, tmp_path: Path) -> N
         (
             JOB.format(
                 batches="[{'x': np.ones(2)}] * 3",
-                more=", evaluate=lambda session: session.nothing",
+                more=", evaluate=lambda session: [].nothing",
             ),
             11,
             "AttributeError",

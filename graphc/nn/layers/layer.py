@@ -6,13 +6,14 @@ import functools
 import re
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from graphc.build.specs import check_name
 from graphc.build.variables import InitialValue, variable
-from graphc.errors import AttributeValueError, GraphError, ShapeError
+from graphc.errors import AttributeValueError, GraphError, ShapeError, UnknownAttributeError
 from graphc.ir.calls import explained
 from graphc.ir.dtypes import BOOL, as_dtype
+from graphc.ir.foreign_names import no_member
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
@@ -35,6 +36,12 @@ _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 _CALLS = {"__call__", "with_state", "with_cache"}
 """The methods that calculate a layer's output."""
+
+
+# What `Layer.__init__` sets.
+_STATE = frozenset(
+    ["_base", "_graph", "_own", "_output", "_regularizers", "_scope", "_views", "dtype"]
+)
 
 
 class Layer:
@@ -188,6 +195,25 @@ class Layer:
 
     def __str__(self) -> str:
         return f"{type(self).__name__} {self.name!r}"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in _STATE:
+            raise UnknownAttributeError(
+                f"{type(self).__name__} is not initialised as a layer",
+                source=current_source(),
+                hint="call super().__init__() at the start of its __init__",
+            )
+        raise no_member(self, "Layer", name)
+
+    if not TYPE_CHECKING:  # subclasses choose the arguments
+
+        def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+            raise GraphError(
+                f"{type(self).__name__} does not say what it calculates",
+                source=current_source(),
+                hint="write it in the method __call__(self, x), inside `with self.scope(x):`; "
+                "methods named call or forward are not called",
+            )
 
     def __repr__(self) -> str:
         return f"<{self}{'' if self.built else ', not called yet'}>"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from graphc.errors import ArgumentError, AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.graph import Graph
 from graphc.ir.layouts import Layout, Sharded
@@ -14,6 +16,7 @@ from graphc.ir.opdef import Effects, InferContext
 from graphc.ir.program import Program, effects_of, is_pure, region, walk
 from graphc.ir.rewrite import substitute, used_from
 from graphc.ir.scopes import AMBIENT, building
+from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ops.core.emit import convert
 from graphc.ops.structure.state import read as read_variable
@@ -94,6 +97,34 @@ def split(items: Sequence[Any], consts: int, carries: int) -> Parts:
 def parts_of(loop: Node, items: Sequence[Any]) -> Parts:
     """Operands of a loop, or inputs of one of its regions, by role."""
     return split(items, loop.attrs["consts"], loop.attrs["carries"])
+
+
+def check_body(label: str, f: object, count: int) -> None:
+    """Raises unless `f` is a function that takes `count` arguments.
+
+    Raises:
+        AttributeValueError: it is no function.
+        ArgumentError: it takes another number of arguments.
+    """
+    if not callable(f):
+        raise AttributeValueError(
+            f"{label} must be a function, got {f!r}",
+            source=current_source(),
+            hint="write `lambda: tensor`; gc.where chooses between tensors"
+            if count == 0
+            else "pass the function, not what it returns",
+        )
+    try:
+        signature = inspect.signature(f)
+    except (TypeError, ValueError):  # one written in C
+        return
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        given = "1 argument" if count == 1 else f"{count} arguments"
+        raise ArgumentError(
+            f"{label} is called with {given}, but takes {signature}", source=current_source()
+        ) from None
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.control.backward import Backward, differentiate
 from graphc.ops.control.bodies import (
     Body,
+    check_body,
     check_taken,
     has_writes,
     numbered,
@@ -273,6 +274,8 @@ def cond(
             error=DTypeError if chooser.dtype != BOOL else ShapeError,
             hint="compare (x > 0), and reduce with gc.all or gc.any; gc.where chooses elementwise",
         )
+    check_body("cond: true_fn", true_fn, len(args))
+    check_body("cond: false_fn", false_fn, len(args))
     branches = {"false_branch": false_fn, "true_branch": true_fn}
     return _add_switch("cond", chooser, branches, args, name)
 
@@ -313,6 +316,8 @@ def switch(
         )
     if not branches:
         refuse("switch: there are no branches", error=AttributeValueError)
+    for i, function in enumerate(branches):
+        check_body(f"switch: branch {i}", function, len(args))
     if chooser.dtype != INT32:
         chooser = to_dtype(clip(chooser, 0, len(branches) - 1), INT32)
     named = {f"branch{i}": function for i, function in enumerate(branches)}

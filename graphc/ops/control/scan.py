@@ -16,6 +16,7 @@ from graphc.ir.scopes import building
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import (
+    check_body,
     has_writes,
     numbered,
     slice_type,
@@ -125,6 +126,7 @@ def scan(
         >>> run(gc.scan(lambda total, x: (total + x, total), 0, gc.constant([1, 2, 3])))
         (Array(6, dtype=int32), Array([0, 1, 3], dtype=int32))
     """
+    check_body("scan: f", f, 2)
     init_leaves, init_tree = jax.tree.flatten(init)
     x_leaves, x_tree = jax.tree.flatten(xs)
     first = [convert(leaf) for leaf in init_leaves]
@@ -212,6 +214,7 @@ def map_fn(
         Array([[0.25, 0.75],
                [0.5 , 0.5 ]], dtype=float32)
     """
+    check_body("map_fn: f", f, 1)
     return scan(lambda carry, x: (carry, f(x)), (), xs, name=name)[1]
 
 

@@ -23,6 +23,7 @@ from graphc.ops.arrays.creation import arange
 from graphc.ops.control.bodies import (
     Parts,
     assigned_in,
+    check_body,
     fresh,
     has_writes,
     numbered,
@@ -228,6 +229,8 @@ def while_loop(
         >>> run(gc.while_loop(lambda x: x < 100, lambda x: x * 2, 3))
         Array(192, dtype=int32)
     """
+    check_body("while_loop: cond", cond, 1)
+    check_body("while_loop: body", body, 1)
     tree = jax.tree.structure(init)
 
     def checked(carry: Any) -> Any:
@@ -326,6 +329,7 @@ def fori_loop(
         >>> run(gc.fori_loop(0, 4, lambda i, total: total + i, 0))
         Array(6, dtype=int32)
     """
+    check_body("fori_loop: body", body, 2)
     first, end = _as_size(lower), _as_size(upper)
     if first is not None and end is not None:
         length = end - first

@@ -55,6 +55,12 @@ class FetchNest:
     """A nest of fetches: its distinct leaves, and how to put their values back together."""
 
     def __init__(self, graph: Graph, fetches: Any) -> None:
+        if fetches is None:
+            raise FetchError(
+                "the fetch is None, so there is nothing to run",
+                source=current_source(),
+                hint="fetch a tensor, or what gc.minimize returned: session.run([train, loss])",
+            )
         _check_depth(fetches, 0)
         leaves, tree = jax.tree.flatten(fetches)
         self._fetches, self._tree = fetches, tree
