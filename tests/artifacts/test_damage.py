@@ -75,7 +75,8 @@ def test_every_truncation_is_refused(whole: Path, tmp_path: Path) -> None:
 
 def test_other_files(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    with pytest.raises(ArtifactError, match=r"no file '.*nothing.gcx'\n  at .*\n  hint: check the path"):
+    missing = r"no file '.*nothing.gcx'\n  at .*\n  hint: check the path"
+    with pytest.raises(ArtifactError, match=missing):
         gc.load(tmp_path / "nothing.gcx")
     with pytest.raises(ArtifactError, match="is a folder, not an artifact"):
         gc.load(tmp_path)
