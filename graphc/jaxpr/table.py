@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Final
 
-import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from graphc.jaxpr import (
@@ -89,11 +88,8 @@ def has_foreign(jaxpr: Any) -> bool:
         name = eqn.primitive.name
         if name not in RULES and name not in _REASONS and not is_known(name):
             return True
-        inner = jax.tree.leaves(dict(eqn.params), is_leaf=_is_jaxpr)
-        if any(_is_jaxpr(value) and has_foreign(value) for value in inner):
-            return True
+        for value in eqn.params.values():
+            inner = value if isinstance(value, tuple | list) else (value,)
+            if any(isinstance(v, ClosedJaxpr | Jaxpr) and has_foreign(v) for v in inner):
+                return True
     return False
-
-
-def _is_jaxpr(value: Any) -> bool:
-    return isinstance(value, ClosedJaxpr | Jaxpr)

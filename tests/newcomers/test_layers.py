@@ -160,6 +160,25 @@ def test_the_loss_has_a_penalty_only_where_it_is_written():
     assert not np.asarray(session.run(nothing)).any()
 
 
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.SimpleRNN])
+def test_recurrent_layers_take_regularizers(kind):
+    with gc.Graph(seed=0) as graph:
+        layer = kind(
+            3,
+            kernel_regularizer=nn.L2(1.0),
+            recurrent_regularizer=nn.L1(2.0),
+            bias_regularizer=lambda b: gc.sum(b) + 1.0,
+        )
+        layer(gc.ones((2, 4, 5)))
+        total = nn.penalty(layer)
+    session = gc.Session(graph)
+    values = {name.rpartition("/")[2]: np.asarray(v) for name, v in session.values().items()}
+    want = np.square(values.pop("kernel")).sum() + 2 * abs(values.pop("recurrent_kernel")).sum()
+    want += sum(bias.sum() + 1.0 for bias in values.values())
+    assert_near(session.run(total), want)
+    assert len(layer.regularized) == 2 + len(values)
+
+
 def test_wrong_regularizers():
     with pytest.raises(AttributeValueError, match=r"(?s)Dense: unknown regularizer 'l3'.*'l[12]'"):
         nn.Dense(4, kernel_regularizer="l3")

@@ -11,6 +11,7 @@ from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
 from graphc.nn.layers.activations import Activation, as_activation
 from graphc.nn.layers.layer import Layer, features_of, positive
+from graphc.nn.layers.regularizers import AnyRegularizer, as_regularizer
 from graphc.ops.arrays.creation import zeros
 from graphc.ops.arrays.joining import split
 from graphc.ops.core.checks import refuse, same_shape
@@ -41,6 +42,7 @@ class Cell(Layer):
         units: the size of the output and of each tensor of the state.
         kernel_initializer, recurrent_initializer, bias_initializer: as for `Dense`.
         name, dtype: see `Layer`.
+        kernel_regularizer, recurrent_regularizer, bias_regularizer: as for `Dense`.
 
     Calling it takes `x` [batch, features] and a state, and gives (`y` [batch, units], the new
     state). The state is a tensor [batch, units], or a tuple of `parts` such tensors.
@@ -71,6 +73,10 @@ class Cell(Layer):
         bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: DTypeLike = "float32",
+        *,
+        kernel_regularizer: AnyRegularizer = None,
+        recurrent_regularizer: AnyRegularizer = None,
+        bias_regularizer: AnyRegularizer = None,
     ) -> None:
         super().__init__(name, dtype)
         self.units = positive(type(self).__name__, "units", units)
@@ -78,6 +84,9 @@ class Cell(Layer):
         self.kernel_initializer = as_initializer(kernel_initializer, kind)
         self.recurrent_initializer = as_initializer(recurrent_initializer, kind)
         self.bias_initializer = as_initializer(bias_initializer, kind)
+        self.kernel_regularizer = as_regularizer(kernel_regularizer, kind)
+        self.recurrent_regularizer = as_regularizer(recurrent_regularizer, kind)
+        self.bias_regularizer = as_regularizer(bias_regularizer, kind)
 
     def __call__(self, x: TensorLike, state: State) -> tuple[Tensor, State]:
         with self.scope(x):
@@ -125,8 +134,13 @@ class Cell(Layer):
         with self.scope(x):
             x = convert(x)
             size = self.gates * self.units
-            kernel = self.variable("kernel", self.kernel_initializer, (features_of(self, x), size))
-            bias = self.variable("bias", self.bias_initializer, (size,))
+            shape = (features_of(self, x), size)
+            kernel = self.variable(
+                "kernel", self.kernel_initializer, shape, regularizer=self.kernel_regularizer
+            )
+            bias = self.variable(
+                "bias", self.bias_initializer, (size,), regularizer=self.bias_regularizer
+            )
             return add(matmul(x, kernel), bias)
 
     def output(self, state: State) -> Tensor:
@@ -146,7 +160,13 @@ class Cell(Layer):
     def recur(self, h: Tensor) -> Tensor:
         """`h @ recurrent_kernel`: [batch, units] to [batch, gates * units]."""
         shape = (self.units, self.gates * self.units)
-        return matmul(h, self.variable("recurrent_kernel", self.recurrent_initializer, shape))
+        kernel = self.variable(
+            "recurrent_kernel",
+            self.recurrent_initializer,
+            shape,
+            regularizer=self.recurrent_regularizer,
+        )
+        return matmul(h, kernel)
 
 
 class SimpleRNNCell(Cell):
@@ -178,9 +198,21 @@ class SimpleRNNCell(Cell):
         bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: DTypeLike = "float32",
+        *,
+        kernel_regularizer: AnyRegularizer = None,
+        recurrent_regularizer: AnyRegularizer = None,
+        bias_regularizer: AnyRegularizer = None,
     ) -> None:
         super().__init__(
-            units, kernel_initializer, recurrent_initializer, bias_initializer, name, dtype
+            units,
+            kernel_initializer,
+            recurrent_initializer,
+            bias_initializer,
+            name,
+            dtype,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
         )
         self.activation = as_activation(activation)
 
@@ -217,7 +249,12 @@ class GRUCell(Cell):
             given = split(projected, 3, axis=-1)
             own = split(self.recur(state), 3, axis=-1)
             reset, keep = (sigmoid(x + h) for x, h in zip(given[:2], own[:2], strict=True))
-            bias = self.variable("recurrent_bias", self.bias_initializer, (self.units,))
+            bias = self.variable(
+                "recurrent_bias",
+                self.bias_initializer,
+                (self.units,),
+                regularizer=self.bias_regularizer,
+            )
             candidate = tanh(given[2] + reset * (own[2] + bias))
             return candidate + keep * (state - candidate)
 
@@ -251,9 +288,21 @@ class LSTMCell(Cell):
         bias_initializer: AnyInitializer = ForgetGateOnes(),  # noqa: B008
         name: str | None = None,
         dtype: DTypeLike = "float32",
+        *,
+        kernel_regularizer: AnyRegularizer = None,
+        recurrent_regularizer: AnyRegularizer = None,
+        bias_regularizer: AnyRegularizer = None,
     ) -> None:
         super().__init__(
-            units, kernel_initializer, recurrent_initializer, bias_initializer, name, dtype
+            units,
+            kernel_initializer,
+            recurrent_initializer,
+            bias_initializer,
+            name,
+            dtype,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
         )
 
     def step(self, projected: Tensor, state: State) -> State:

@@ -14,6 +14,7 @@ from graphc.ir.node import Tensor
 from graphc.nn.functional.masks import as_lengths
 from graphc.nn.layers.activations import Activation
 from graphc.nn.layers.layer import Layer, check_rank
+from graphc.nn.layers.regularizers import AnyRegularizer
 from graphc.nn.recurrent.cells import Cell, GRUCell, LSTMCell, SimpleRNNCell, State
 from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.shape import expand_dims, swapaxes
@@ -166,9 +167,21 @@ class _OfUnits(RNN):
         bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: DTypeLike = "float32",
+        *,
+        kernel_regularizer: AnyRegularizer = None,
+        recurrent_regularizer: AnyRegularizer = None,
+        bias_regularizer: AnyRegularizer = None,
     ) -> None:
         initializers = (kernel_initializer, recurrent_initializer, bias_initializer)
-        cell = self.kind(units, *initializers, name="cell", dtype=dtype)
+        cell = self.kind(
+            units,
+            *initializers,
+            name="cell",
+            dtype=dtype,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+        )
         super().__init__(cell, reverse, return_sequences, name)
 
 
@@ -182,6 +195,7 @@ class GRU(_OfUnits):
         reverse, return_sequences: see `RNN`.
         kernel_initializer, recurrent_initializer, bias_initializer: see `Cell`.
         name, dtype: see `Layer`.
+        kernel_regularizer, recurrent_regularizer, bias_regularizer: as for `Dense`.
 
     Calling it takes `x` [batch, time, features] and gives [batch, time, units], or [batch, units]
     with `return_sequences=False`; see `Recurrent`.
@@ -221,9 +235,23 @@ class LSTM(_OfUnits):
         bias_initializer: AnyInitializer = ForgetGateOnes(),  # noqa: B008
         name: str | None = None,
         dtype: DTypeLike = "float32",
+        *,
+        kernel_regularizer: AnyRegularizer = None,
+        recurrent_regularizer: AnyRegularizer = None,
+        bias_regularizer: AnyRegularizer = None,
     ) -> None:
         initializers = (kernel_initializer, recurrent_initializer, bias_initializer)
-        super().__init__(units, reverse, return_sequences, *initializers, name, dtype)
+        super().__init__(
+            units,
+            reverse,
+            return_sequences,
+            *initializers,
+            name,
+            dtype,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+        )
 
 
 class SimpleRNN(RNN):
@@ -255,7 +283,20 @@ class SimpleRNN(RNN):
         bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: DTypeLike = "float32",
+        *,
+        kernel_regularizer: AnyRegularizer = None,
+        recurrent_regularizer: AnyRegularizer = None,
+        bias_regularizer: AnyRegularizer = None,
     ) -> None:
         initializers = (kernel_initializer, recurrent_initializer, bias_initializer)
-        cell = SimpleRNNCell(units, activation, *initializers, name="cell", dtype=dtype)
+        cell = SimpleRNNCell(
+            units,
+            activation,
+            *initializers,
+            name="cell",
+            dtype=dtype,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+        )
         super().__init__(cell, reverse, return_sequences, name)
