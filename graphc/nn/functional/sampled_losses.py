@@ -28,7 +28,7 @@ from graphc.ops.nn import loss
 from graphc.ops.reductions.reduction import reduce_sum
 from graphc.ops.reductions.sorting import top_k
 from graphc.ops.structure.state import stop_gradient
-from graphc.typing import Seed, TensorLike, TensorTree
+from graphc.typing import Seed, TensorLike
 
 __all__ = [
     "Candidates",
@@ -140,7 +140,7 @@ def nce_loss(
     *,
     weights: TensorLike,
     biases: TensorLike,
-    inputs: TensorTree,
+    inputs: TensorLike,
     labels: TensorLike,
     samples: int | None = None,
     candidates: Candidates | None = None,
@@ -151,6 +151,9 @@ def nce_loss(
     """Noise-contrastive estimation: tells the true classes from drawn ones, by logistic regression.
 
     For training only; to evaluate, use the logits `inputs @ weights.T + biases` of all classes.
+
+    The logits estimate logarithms of probabilities. Biases that begin at `-log(classes)` are right at
+    once; from zeros the first thousand steps are spent on them.
 
     Args:
         weights: [classes, features], floating: a vector for each class.
@@ -191,7 +194,7 @@ def sampled_softmax_loss(
     *,
     weights: TensorLike,
     biases: TensorLike,
-    inputs: TensorTree,
+    inputs: TensorLike,
     labels: TensorLike,
     samples: int | None = None,
     candidates: Candidates | None = None,

@@ -249,7 +249,7 @@ def pad_with(
 
 def pad(
     x: TensorLike,
-    pad_width: TensorLike,
+    pad_width: Dim | Sequence[Dim] | Sequence[Sequence[Dim]],
     mode: str = "constant",
     constant_values: TensorLike = 0,
     *,

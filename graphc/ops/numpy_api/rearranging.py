@@ -244,7 +244,11 @@ def repeat(
     return take(tensor, np.repeat(places, counts), place, name=name)
 
 
-def delete(x: TensorLike, places: TensorLike, axis: int | None = None) -> Tensor:
+def delete(
+    x: TensorLike,
+    places: int | slice | Sequence[int] | np.ndarray[Any, Any],
+    axis: int | None = None,
+) -> Tensor:
     """`x` without the slices at `places` along `axis`; raveled by default.
 
     Args:
@@ -269,7 +273,10 @@ def delete(x: TensorLike, places: TensorLike, axis: int | None = None) -> Tensor
 
 
 def insert(
-    x: TensorLike, places: TensorLike, values: TensorLike, axis: int | None = None
+    x: TensorLike,
+    places: int | slice | Sequence[int] | np.ndarray[Any, Any],
+    values: TensorLike,
+    axis: int | None = None,
 ) -> Tensor:
     """`x` with `values` before the slices at `places` along `axis`; raveled by default.
 
