@@ -47,7 +47,7 @@ lint: $(VENV)/.installed-lint
 
 # The site, in build/site: open build/site/index.html. Any warning is an error.
 docs: $(VENV)/.installed-docs
-	JAX_PLATFORMS=cpu NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
+	JAX_PLATFORMS=cpu NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(VENV)/bin/mkdocs build --quiet
 
 bench: $(VENV)/.installed-examples
 	$(VENV)/bin/python -m benchmarks.run $(BENCH_FLAGS)

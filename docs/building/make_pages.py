@@ -176,7 +176,8 @@ def written_pages() -> None:
             write(PAGES.get(page, page.removeprefix("docs/")), hidden + text)
 
 
-write("assets/iframe-worker.js", (ROOT / "docs/building/iframe-worker.js").read_text())
+for name in ("iframe-worker.js", "site.css"):
+    write(f"assets/{name}", Path(__file__).with_name(name).read_text())
 example_pages()
 command_page()
 reference_pages()

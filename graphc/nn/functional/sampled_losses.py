@@ -152,8 +152,8 @@ def nce_loss(
 
     For training only; to evaluate, use the logits `inputs @ weights.T + biases` of all classes.
 
-    The logits estimate logarithms of probabilities. Biases that begin at `-log(classes)` are right at
-    once; from zeros the first thousand steps are spent on them.
+    The logits estimate logarithms of probabilities. Biases that begin at `-log(classes)` are right
+    at once; from zeros the first thousand steps are spent on them.
 
     Args:
         weights: [classes, features], floating: a vector for each class.
