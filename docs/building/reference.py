@@ -256,12 +256,14 @@ def _module_of(name: str, value: Any) -> str | None:
 
 def entries() -> list[Entry]:
     """Every public object once, sorted by the name that users write."""
-    found: dict[int, list[tuple[str, Any, str]]] = {}
+    found: dict[object, list[tuple[str, Any, str]]] = {}
     for where in NAMESPACES:
         module = namespace(where)
         for name, value in _members(module):
             origin = inspect.unwrap(value) if inspect.isfunction(value) else value
-            found.setdefault(id(origin), []).append((f"{where}.{name}", value, module.__name__))
+            # Several types of parameters may be the same for Python: `Any`.
+            key = id(origin) if _has_home(origin) else f"{where}.{name}"
+            found.setdefault(key, []).append((f"{where}.{name}", value, module.__name__))
     made = []
     for names in found.values():
         value = names[0][1]
