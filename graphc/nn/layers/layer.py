@@ -24,7 +24,7 @@ from graphc.ir.variable import Variable
 from graphc.nn.layers.summary import summary_of
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, graph_of
-from graphc.typing import DTypeLike, TensorLike
+from graphc.typing import DTypeLike, TensorLike, TensorTree
 
 __all__ = ["Layer"]
 
@@ -207,7 +207,7 @@ class Layer:
 
     if not TYPE_CHECKING:  # subclasses choose the arguments
 
-        def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        def __call__(self, *args: TensorTree, **kwargs: TensorTree) -> NoReturn:
             raise GraphError(
                 f"{type(self).__name__} does not say what it calculates",
                 source=current_source(),
