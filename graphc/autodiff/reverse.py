@@ -220,12 +220,17 @@ def _checked_seed(y: Tensor, seed: Any) -> Tensor | None:
 
 def _no_path(x: Tensor | Variable, ys: Sequence[Tensor], source: Any) -> GradientError:
     names = ", ".join(repr(y.name) for y in ys)
+    hint = (
+        "the y must be computed from the x by differentiable operators (not argmax, "
+        'comparisons, casts to integers, stop_gradient); unconnected="zero" gives zeros'
+    )
+    if isinstance(x, Variable) and not x.trainable:  # such as a moving average of batch norm
+        hint = "the variable is not trainable: leave it out, as a layer's trainable_variables do"
     return GradientError(
         f"no gradient path from {x.name!r} to {names}",
         details=describe_tensors({f"y{i}": y for i, y in enumerate(ys)}),
         source=source,
-        hint="the y must be computed from the x by differentiable operators (not argmax, "
-        'comparisons, casts to integers, stop_gradient); unconnected="zero" gives zeros',
+        hint=hint,
     )
 
 

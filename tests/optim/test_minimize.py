@@ -361,6 +361,15 @@ def in_graph(build: Any) -> Any:
             "no gradient path from 'other'",
         ),
         (
+            lambda w: minimize(
+                ops.reduce_sum(w),
+                optax.sgd(0.1),
+                variables=[w, variable(np.ones(2, np.float32), name="mean", trainable=False)],
+            ),
+            GradientError,
+            "(?s)from 'mean'.*not trainable: leave it out, as a layer's trainable_variables",
+        ),
+        (
             lambda w: minimize(ops.reduce_sum(w), optax.sgd(0.1), variables=[]),
             GradientError,
             "no variables are given",

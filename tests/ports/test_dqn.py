@@ -77,15 +77,14 @@ def test_finds_shortest_paths():
             a = int(rng.integers(4))
         else:
             a = int(session.run(q, {state: [cell]}).argmax())
-        after, r, ended = move(cell, a)
-        memory.append((cell, a, r, after, ended))
-        cell = CELLS[rng.integers(len(CELLS))] if ended or step % 30 == 0 else after
+        next_cell, r, ended = move(cell, a)
+        memory.append((cell, a, r, next_cell, ended))
+        cell = CELLS[rng.integers(len(CELLS))] if ended or step % 30 == 0 else next_cell
         if step >= 200:
             rows = [memory[n] for n in rng.integers(len(memory), size=BATCH)]
-            fed = zip(
-                (state, action, reward, next_state, done), zip(*rows, strict=True), strict=True
-            )
-            session.run(train, dict(fed))
+            s, a, r, after, ended = zip(*rows, strict=True)
+            feeds = {state: s, action: a, reward: r, next_state: after, done: ended}
+            session.run(train, feeds)
         if step % 100 == 0:
             session.run(update_target)
 

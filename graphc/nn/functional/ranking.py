@@ -53,6 +53,9 @@ def in_top_k(labels: TensorLike, scores: TensorLike, k: int, *, name: str | None
         refuse(
             "in_top_k: labels must be integers and scores floating, got "
             f"{labels.dtype.name} and {scores.dtype.name}",
+            hint="the labels come first: in_top_k(labels, scores, k)"
+            if is_floating(labels.dtype) and is_integer(scores.dtype)
+            else None,
             error=DTypeError,
             labels=labels,
             scores=scores,

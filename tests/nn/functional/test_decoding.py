@@ -176,6 +176,7 @@ def test_in_top_k() -> None:
         ),
         (lambda x: nn.in_top_k(np.ones((2, 2), int), x, 1), ShapeError, "one axis more"),
         (lambda x: nn.in_top_k(x, x, 1), DTypeError, "labels must be integers"),
+        (lambda x: nn.in_top_k(x, np.ones(2, int), 1), DTypeError, "the labels come first"),
         (lambda x: nn.in_top_k(np.ones(2, int), x, 1), ShapeError, "one axis more"),
         (lambda x: nn.in_top_k(np.ones((2, 3), int), x, 0), AttributeValueError, "positive int"),
         (lambda x: nn.edit_distance(x[0, 0], x), DTypeError, "must be integers"),
