@@ -4,6 +4,7 @@ known which one is the last."""
 
 import numpy as np
 import optax
+import pytest
 
 import graphc as gc
 
@@ -21,6 +22,7 @@ def sequences(count, rng):
     return words, lengths, same.astype("float32")
 
 
+@pytest.mark.slow
 def test_compares_first_and_last():
     with gc.Graph(seed=SEED) as graph:
         words = gc.placeholder((None, TIME), "int32", name="words")

@@ -13,6 +13,7 @@ import tokenize
 
 import numpy as np
 import optax
+import pytest
 
 import graphc as gc
 
@@ -58,6 +59,7 @@ def tagged_lines(modules):
     return characters, tags, lengths
 
 
+@pytest.mark.slow
 def test_tags_python():
     x_train, y_train, n_train = tagged_lines([collections, textwrap, fractions])
     x_test, y_test, n_test = tagged_lines([dataclasses])

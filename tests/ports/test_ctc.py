@@ -4,6 +4,7 @@ stands: over 90 % of new strings are read without an error."""
 
 import numpy as np
 import optax
+import pytest
 
 import graphc as gc
 
@@ -28,6 +29,7 @@ def strings(rng, patterns, count):
     return frames.astype("float32"), digits, frame_counts, digit_counts.astype("int32")
 
 
+@pytest.mark.slow
 def test_reads_digit_strings():
     rng = np.random.default_rng(SEED)
     patterns = rng.normal(size=(10, FEATURES))

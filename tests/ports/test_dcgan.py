@@ -3,6 +3,7 @@ has not seen as its bound says, far nearer than noise, and looks like at least s
 
 import numpy as np
 import optax
+import pytest
 from sklearn.datasets import load_digits
 
 import graphc as gc
@@ -19,6 +20,7 @@ def nearest(images, real):
     return distances.min(1), distances.argmin(1)
 
 
+@pytest.mark.slow
 @optimised()  # its convolutions take ten times as long otherwise
 def test_draws_digits():
     digits = load_digits()

@@ -3,6 +3,7 @@ it is training) learns handwritten digits: over 90 % of those that it has not se
 
 import numpy as np
 import optax
+import pytest
 from sklearn.datasets import load_digits
 
 import graphc as gc
@@ -33,6 +34,7 @@ def mobilenet(x, training):
     return gc.nn.Dense(10)(x)
 
 
+@pytest.mark.slow
 def test_recognises_digits():
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(images))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import optax
+import pytest
 
 import graphc as gc
 from tests.near import assert_near
@@ -64,6 +65,7 @@ class Model:
         return self.head(self.norm(x)), after
 
 
+@pytest.mark.slow
 def test_learns_and_writes_the_same_text_with_and_without_a_cache():
     training = np.concatenate([read(typing), read(threading)])
     test = read(textwrap)

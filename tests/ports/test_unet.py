@@ -3,6 +3,7 @@ intersection over union of both kinds of shape is over 80 %."""
 
 import numpy as np
 import optax
+import pytest
 
 import graphc as gc
 
@@ -47,6 +48,7 @@ def unet(x):
     return gc.nn.Conv2D(3, 1)(h)
 
 
+@pytest.mark.slow
 def test_segments_shapes():
     with gc.Graph(seed=SEED) as graph:
         image = gc.placeholder((None, SIZE, SIZE, 1), name="image")
