@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 from graphc.copying import Uncopied
 from graphc.errors import GraphError
 from graphc.ir.operand import Operand
-from graphc.ir.source import Source
+from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -51,6 +51,13 @@ class Tensor(Operand):
     )
 
     def __init__(self, type: TensorType, name: str = "", graph: Graph | None = None) -> None:
+        given: Any = type
+        if given.__class__ is not TensorType:
+            raise GraphError(
+                f"a tensor is made by a function, not of {given!r}",
+                source=current_source(),
+                hint="gc.constant(value) holds a value, gc.placeholder(shape) is fed",
+            )
         self.type = type
         self.name = name
         self.graph = graph

@@ -3672,6 +3672,13 @@ ROWS = [
         ["no file", "check the path"],
         True,
     ),
+    Row(
+        "tensor_of_a_value",
+        lambda m: gc.Tensor([1, 2]),
+        errors.GraphError,
+        ["a tensor is made by a function, not of [1, 2]", "gc.constant(value)"],
+        True,
+    ),
 ]
 
 
