@@ -23,6 +23,7 @@ def sequences(count, rng):
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_compares_first_and_last():
     with gc.Graph(seed=SEED) as graph:
         words = gc.placeholder((None, TIME), "int32", name="words")

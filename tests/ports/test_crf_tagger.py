@@ -60,6 +60,7 @@ def tagged_lines(modules):
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_tags_python():
     x_train, y_train, n_train = tagged_lines([collections, textwrap, fractions])
     x_test, y_test, n_test = tagged_lines([dataclasses])

@@ -30,6 +30,7 @@ def strings(rng, patterns, count):
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_reads_digit_strings():
     rng = np.random.default_rng(SEED)
     patterns = rng.normal(size=(10, FEATURES))

@@ -21,6 +21,7 @@ def nearest(images, real):
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 @optimised()  # its convolutions take ten times as long otherwise
 def test_draws_digits():
     digits = load_digits()

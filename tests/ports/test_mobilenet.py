@@ -35,6 +35,7 @@ def mobilenet(x, training):
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_recognises_digits():
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(images))

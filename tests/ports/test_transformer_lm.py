@@ -66,6 +66,7 @@ class Model:
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_learns_and_writes_the_same_text_with_and_without_a_cache():
     training = np.concatenate([read(typing), read(threading)])
     test = read(textwrap)

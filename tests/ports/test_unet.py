@@ -49,6 +49,7 @@ def unet(x):
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_segments_shapes():
     with gc.Graph(seed=SEED) as graph:
         image = gc.placeholder((None, SIZE, SIZE, 1), name="image")
