@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from graphc.build.specs import SpecTree, TensorSpec
-from graphc.errors import AttributeValueError, DTypeError, ShapeError
+from graphc.errors import AttributeValueError, DTypeError, JaxImportError, ShapeError
 from graphc.ir.dims import symbol
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor, describe_tensors
@@ -21,7 +21,7 @@ from graphc.ir.program import effects_of
 from graphc.ir.scopes import AMBIENT, building, control_inputs, name_scope
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
-from graphc.jaxpr.table import has_foreign
+from graphc.jaxpr.table import has_foreign, refused
 from graphc.jaxpr.tracing import trace
 from graphc.jaxpr.whole import differentiated
 from graphc.ops.core.emit import convert, graph_of
@@ -121,7 +121,13 @@ def _import(
         with name_scope(label):
             before = len(graph.nodes)
             whole = has_foreign(traced.jaxpr)
-            results = traced.replay(operands, max_trips=max_trip_count, whole=whole)
+            try:
+                results = traced.replay(operands, max_trips=max_trip_count, whole=whole)
+            except JaxImportError as error:  # of the first; the user hears of all at once
+                names = sorted(refused(traced.jaxpr))
+                if len(names) > 1:
+                    error.details += (f"not imported: {', '.join(names)}",)
+                raise
             if whole:
                 results = differentiated(of_tensors, operands, results, traced)
             calls = [node.name for node in graph.nodes[before:] if effects_of(node) & Effects.HOST]

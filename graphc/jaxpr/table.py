@@ -5,7 +5,7 @@ A primitive that is in no table becomes a `Primitive` node.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any, Final
 
@@ -84,12 +84,21 @@ def rule_of(eqn: Any) -> Rule:
 
 def has_foreign(jaxpr: Any) -> bool:
     """Whether a primitive of another package stands in a jaxpr, or in one inside it."""
+    return any(
+        name not in RULES and name not in _REASONS and not is_known(name)
+        for name in _primitives(jaxpr)
+    )
+
+
+def refused(jaxpr: Any) -> set[str]:
+    """The names of all primitives in a jaxpr, or in one inside it, that are never imported."""
+    return {name for name in _primitives(jaxpr) if name in _REASONS and name not in RULES}
+
+
+def _primitives(jaxpr: Any) -> Iterator[str]:
     for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
-        name = eqn.primitive.name
-        if name not in RULES and name not in _REASONS and not is_known(name):
-            return True
+        yield eqn.primitive.name
         for value in eqn.params.values():
-            inner = value if isinstance(value, tuple | list) else (value,)
-            if any(isinstance(v, ClosedJaxpr | Jaxpr) and has_foreign(v) for v in inner):
-                return True
-    return False
+            for inner in value if isinstance(value, tuple | list) else (value,):
+                if isinstance(inner, ClosedJaxpr | Jaxpr):
+                    yield from _primitives(inner)

@@ -108,3 +108,15 @@ def test_a_function_without_a_proper_name_gets_a_scope():
     fn.__name__ = "my function: 2"
     graph, x, y = imported(fn, X)
     assert y.name.startswith("my_function_2/")
+
+
+def test_all_refused_primitives_are_named_at_once():
+    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+
+    def fn(x):
+        noise = jax.lax.rng_uniform(0.0, 1.0, (3,))
+        placed = jax.lax.with_sharding_constraint(x, here)
+        return jax.lax.cond(x[0] > 0, lambda: placed, lambda: noise)
+
+    with pytest.raises(JaxImportError, match="not imported: rng_uniform, sharding_constraint"):
+        imported(fn, X)
