@@ -23,7 +23,7 @@ from graphc.ops.draws.random_keys import as_jax_key
 
 # A rule may call its own function (as that of logaddexp does), so the chain of derivatives may be
 # infinite.
-_MAX_ORDER = 2
+MAX_ORDER = 2
 
 
 def _call(parameter: str) -> Rule:
@@ -101,8 +101,8 @@ def _differentiated(
     if not moves or not eqn.has_own_derivative:
         return results
     ys = [y for i, y in enumerate(results) if i in chosen and y is not None]
-    if eqn.order == _MAX_ORDER:
-        why = f"derivatives above order {_MAX_ORDER} of a function with {eqn.eqn.primitive.name} "
+    if eqn.order == MAX_ORDER:
+        why = f"derivatives above order {MAX_ORDER} of a function with {eqn.eqn.primitive.name} "
         marked = [undifferentiable(y, why + "are not imported") for y in ys]
         return [marked.pop(0) if i in chosen else y for i, y in enumerate(results)]
     # Each variable once; literals stay inside the equation.

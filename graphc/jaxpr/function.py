@@ -129,7 +129,7 @@ def _import(
                     error.details += (f"not imported: {', '.join(names)}",)
                 raise
             if whole:
-                results = differentiated(of_tensors, operands, results, traced)
+                results = differentiated(of_tensors, operands, results)
             calls = [node.name for node in graph.nodes[before:] if effects_of(node) & Effects.HOST]
             if calls:  # they are made whenever a result is needed
                 with control_inputs(tuple(calls)):

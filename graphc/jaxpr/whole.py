@@ -14,16 +14,16 @@ import jax
 
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.node import Tensor
-from graphc.jaxpr.calls import refusing
-from graphc.jaxpr.tracing import Traced, trace
-from graphc.ops.control.custom_gradient import with_gradient
+from graphc.jaxpr.calls import MAX_ORDER, refusing
+from graphc.jaxpr.tracing import trace
+from graphc.ops.control.custom_gradient import undifferentiable, with_gradient
 
 
 def differentiated(
-    fn: Callable[..., Any], xs: Sequence[Tensor], results: Sequence[Tensor], traced: Traced
+    fn: Callable[..., Any], xs: Sequence[Tensor], results: Sequence[Tensor], order: int = 1
 ) -> list[Tensor]:
     """`results` of `fn(*xs)`, with the derivative that JAX finds for `fn`; a gradient is refused
-    where JAX finds none."""
+    where JAX finds none, and above order `MAX_ORDER`."""
     chosen = [i for i, y in enumerate(results) if is_inexact(y.dtype)]
     moving = [i for i, x in enumerate(xs) if is_inexact(x.dtype)]
     if not chosen or not moving:
@@ -43,11 +43,17 @@ def differentiated(
 
     def rule(inner: Sequence[Tensor], adjoints: Sequence[Tensor]) -> list[Tensor]:
         operands = [*inner, *adjoints]
-        return trace(backward, [t.type for t in operands]).replay(operands)
+        found = trace(backward, [t.type for t in operands]).replay(operands, whole=True)
+        return differentiated(backward, operands, found, order + 1)
 
-    try:
-        marked: Sequence[Tensor] = with_gradient(ys, xs, rule)
-    except Exception as error:  # of a derivative that may never be asked for
-        marked = refusing(ys, "this JAX function", error)
+    marked: Sequence[Tensor]
+    if order > MAX_ORDER:
+        why = f"derivatives above order {MAX_ORDER} of this JAX function are not imported"
+        marked = [undifferentiable(y, why) for y in ys]
+    else:
+        try:
+            marked = with_gradient(ys, xs, rule)
+        except Exception as error:  # of a derivative that may never be asked for
+            marked = refusing(ys, "this JAX function", error)
     found = dict(zip(chosen, marked, strict=True))
     return [found.get(i, y) for i, y in enumerate(results)]

@@ -53,6 +53,16 @@ def test_its_gradient_is_the_one_of_its_package():
     near(gc.Session(graph).run(dx, {x: X}), 10 * np.cos(3 * X))
 
 
+def test_its_second_derivative_too_and_no_third():
+    graph, x, y = imported(lambda x: jnp.sin(doubled.bind(x, by=3.0)), X)
+    with graph.extend():
+        (first,) = gc.gradients(gc.sum(y), [x])
+        (second,) = gc.gradients(gc.sum(first), [x])
+    near(gc.Session(graph).run(second, {x: X}), -100 * np.sin(3 * X))
+    with graph.extend(), pytest.raises(GradientError, match="above order 2 of this JAX function"):
+        gc.gradients(gc.sum(second), [x])
+
+
 def test_a_primitive_in_a_loop_is_found():
     def fn(x):
         return jax.lax.fori_loop(0, 3, lambda i, c: doubled.bind(c, by=2.0), x)

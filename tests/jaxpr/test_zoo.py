@@ -139,3 +139,20 @@ def test_a_program_equals_itself(program):
     want = [jax.jit(fn)(*values), *jax.jit(jax.grad(loss, tuple(range(len(values)))))(*values)]
     for a, b in zip(got, want, strict=True):
         assert_near(np.asarray(a), np.asarray(b), 1e-4, 1e-5)
+
+
+def test_second_derivatives_of_a_solution():
+    lx = pytest.importorskip("lineax")
+
+    def solve(b):
+        a = jnp.diag(1.0 + b**2) + A
+        return jnp.sum(lx.linear_solve(lx.MatrixLinearOperator(a), b).value ** 2)
+
+    with gc.Graph() as graph:
+        b = gc.placeholder((3,), name="b")
+        (first,) = gc.gradients(gc.from_jax(solve)(b), [b])
+        (second,) = gc.gradients(gc.sum(first * V), [b])
+    got = gc.Session(graph).run([first, second], {b: V})
+    want = jax.grad(solve)(V), jax.grad(lambda b: jnp.sum(jax.grad(solve)(b) * V))(V)
+    for a, b in zip(got, want, strict=True):
+        assert_near(np.asarray(a), np.asarray(b), 1e-4, 1e-5)
