@@ -402,6 +402,8 @@ class Operand(Uncopied):
         return _METHODS["conj"](self)
 
     def __getattr__(self, name: str) -> NoReturn:
+        if name == "type":  # without it there is no repr, which the error needs
+            raise AttributeError(name)
         raise no_attribute(self, name)
 
     def __len__(self) -> int:

@@ -16,7 +16,9 @@ import pytest
 
 import graphc as gc
 from graphc.errors import GraphError, GraphFinalizedError, ShapeError
+from graphc.ir.dtypes import FLOAT32
 from graphc.ir.node import Tensor, by_identity, is_among, position_of, same_items
+from graphc.ir.types import TensorType
 from tests.near import assert_near
 
 VALUES = np.array([0, 1, 5], np.int32)
@@ -147,7 +149,8 @@ def test_shapes_must_broadcast_and_the_graph_be_open() -> None:
 
 
 def test_identity_helpers() -> None:
-    a, b = Tensor(None), Tensor(None)  # type: ignore[arg-type]
+    scalar = TensorType(FLOAT32, ())
+    a, b = Tensor(scalar), Tensor(scalar)
     assert is_among(b, [a, b]) and not is_among(b, [a])
     assert position_of(b, (a, b)) == 1
     assert same_items([a, b], (a, b)) and not same_items([a], [b]) and not same_items([a], [])
