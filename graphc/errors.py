@@ -7,6 +7,7 @@ the user's line, and how to fix it.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -80,13 +81,23 @@ class GraphcError(Exception):
         return _restored, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
-        lines = [self.what, *(f"  {detail}" for detail in self.details)]
+        lines = [_named(self.what), *(f"  {_named(detail)}" for detail in self.details)]
         if self.source is not None:
             code = getattr(self.source, "code", "")
             lines.append(f"  at {self.source}" + (f"     {code}" if code else ""))
         if self.hint:
-            lines.append(f"  hint: {self.hint}")
+            lines.append(f"  hint: {_named(self.hint)}")
         return "\n".join(lines)
+
+
+# The sizes of placeholders without a name (see `graphc.build.specs`): `Placeholder_0` and the like,
+# which are no names of nodes where they stand in quotes or before the number of a result.
+_UNNAMED = re.compile(r"(?<![\w'\"/])Placeholder(_\d+)?_\d+\b(?![:'\"/])")
+
+
+def _named(text: str) -> str:
+    """The text with `?` for sizes that the user has not named."""
+    return _UNNAMED.sub("?", text)
 
 
 class ShapeError(GraphcError, ValueError):

@@ -3679,6 +3679,20 @@ ROWS = [
         ["a tensor is made by a function, not of [1, 2]", "gc.constant(value)"],
         True,
     ),
+    Row(
+        "sizes_without_a_name",
+        lambda m: gc.placeholder((None, 3)) + gc.placeholder((None, 4)),
+        errors.ShapeError,
+        ["shapes (?, 3) and (?, 4) do not broadcast together", "Placeholder:0", "float32[?, 3]"],
+        True,
+    ),
+    Row(
+        "product_of_a_size_without_a_name",
+        lambda m: gc.reshape(gc.placeholder((None, 3)), (7,)),
+        errors.ShapeError,
+        ["3*? elements do not fit the shape (7,)"],
+        True,
+    ),
 ]
 
 
