@@ -17,7 +17,7 @@ from graphc.devices.schedule import idle_part as idle_part
 from graphc.devices.strategy import DataParallel as DataParallel
 from graphc.ir.device_spec import DeviceRequest as DeviceRequest
 from graphc.ir.device_spec import DeviceSpec as DeviceSpec
-from graphc.ir.foreign_names import no_function as _no_function
+from graphc.ir.name_errors import no_function as _no_function
 
 if not typing.TYPE_CHECKING:  # type checkers read the imports
     __all__ = exports.names(globals())

@@ -95,7 +95,7 @@ if not TYPE_CHECKING:  # hidden from type checkers, which would take any name fo
         if home is None:
             if _is_private(name):
                 raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-            from graphc.ir.foreign_names import no_function
+            from graphc.ir.name_errors import no_function
 
             raise no_function(__name__, name, __dir__())
         module = import_module(f"{__name__}.{home}")

@@ -7,7 +7,7 @@ from graphc.data.batches import Batches as Batches
 from graphc.data.bucketing import Bucketing as Bucketing
 from graphc.data.prefetching import Prefetch as Prefetch
 from graphc.data.prefetching import prefetch as prefetch
-from graphc.ir.foreign_names import no_function as _no_function
+from graphc.ir.name_errors import no_function as _no_function
 
 if not typing.TYPE_CHECKING:  # type checkers read the imports
     __all__ = exports.names(globals())

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 from graphc.errors import ArgumentError, GraphcError
-from graphc.ir.foreign_names import nearest_keyword
+from graphc.ir.name_errors import nearest_keyword
 from graphc.ir.source import current_source
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -1,19 +1,12 @@
-"""What TensorFlow, Keras, PyTorch and NumPy call things that have another name here.
+"""What TensorFlow, Keras, PyTorch and NumPy call things that have another name here."""
 
-A wrong name gets an answer: the name that graphc uses, or the nearest known name.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Iterable
-from typing import Any, Final
-
-from graphc.errors import UnknownAttributeError, nearest
-from graphc.ir.source import current_source
+from typing import Final
 
 # What stands behind a tensor's dot elsewhere -> what to write.
 ATTRIBUTES: Final[dict[str, str]] = {
+    "add_": "x + y: a tensor never changes",
     "append": "gc.concatenate([x, more])",
+    "assign": "v.assign(value) of a variable; a tensor never changes",
     "backward": "gc.gradients(loss, variables) or gc.minimize(loss, optimizer)",
     "bool": 'x.astype("bool")',
     "chunk": "gc.split(x, sections, axis)",
@@ -25,33 +18,45 @@ ATTRIBUTES: Final[dict[str, str]] = {
     "dim": "x.ndim",
     "double": 'x.astype("float64")',
     "eval": "session.run(x)",
+    "exp": "gc.exp(x)",
     "expand": "gc.broadcast_to(x, shape)",
     "expand_dims": "gc.expand_dims(x, axis)",
     "float": 'x.astype("float32")',
     "get_shape": "x.shape",
     "grad": "gc.gradients(loss, variables)",
     "half": 'x.astype("float16")',
+    "index_add": "x.at[index].add(values)",
+    "index_add_": "x.at[index].add(values)",
     "int": 'x.astype("int32")',
     "item": "session.run(x), which returns an array; its item() is a number",
+    "log": "gc.log(x)",
     "long": 'x.astype("int64")',
     "masked_fill": "gc.where(mask, value, x)",
     "matmul": "x @ y",
+    "mul_": "x * y: a tensor never changes",
     "norm": "gc.linalg.norm(x)",
     "numpy": "session.run(x)",
     "op": "x.node",
     "permute": "x.transpose(axes)",
     "pow": "x ** y",
+    "relu": "gc.nn.relu(x)",
     "requires_grad": "gc.variable(initial, trainable=True)",
+    "scatter_add": "x.at[index].add(values)",
+    "scatter_add_": "x.at[index].add(values)",
     "set_shape": "gc.reshape(x, shape)",
+    "sigmoid": "gc.sigmoid(x)",
     "softmax": "gc.softmax(x, axis)",
     "sqrt": "gc.sqrt(x)",
+    "t": "x.T",
+    "tanh": "gc.tanh(x)",
     "to": "x.astype(dtype), or gc.device(name) when the node is made",
     "tolist": "session.run(x).tolist()",
     "topk": "gc.top_k(x, k)",
     "type_as": "x.astype(y.dtype)",
     "unsqueeze": "gc.expand_dims(x, axis)",
-    "value": "x.read() of a variable; session.run(x) gives numbers",
+    "value": "session.run(x), which gives numbers; a variable is used as a tensor is",
     "view": "x.reshape(shape)",
+    "zero_": "gc.zeros_like(x): a tensor never changes",
 }
 
 # Functions and classes of other libraries -> what to write.
@@ -63,7 +68,11 @@ FUNCTIONS: Final[dict[str, str]] = {
     "AveragePooling1D": "gc.nn.AveragePool1D",
     "AveragePooling2D": "gc.nn.AveragePool2D",
     "AveragePooling3D": "gc.nn.AveragePool3D",
-    "BatchNormalization": "gc.nn.BatchNorm(...)",
+    "BCELoss": "gc.nn.sigmoid_cross_entropy(labels=..., logits=...), of logits",
+    "BCEWithLogitsLoss": "gc.nn.sigmoid_cross_entropy(labels=..., logits=...)",
+    "BatchNormalization": "gc.nn.BatchNorm()",
+    "BinaryCrossentropy": "gc.nn.sigmoid_cross_entropy(labels=..., logits=...)",
+    "CategoricalCrossentropy": "gc.nn.softmax_cross_entropy(labels=..., logits=...)",
     "Checkpoint": "np.savez(path, **session.values()), or gc.save(session, path, signatures=...)",
     "CheckpointManager": "np.savez(path, **session.values())",
     "ConfigProto": "gc.CompileOptions",
@@ -72,84 +81,119 @@ FUNCTIONS: Final[dict[str, str]] = {
     "DataLoader": "gc.data.Batches(arrays, batch), or any iterable of feeds",
     "Dataset": "gc.data.Batches(arrays, batch), or any iterable of feeds",
     "EarlyStopping": "a loop: see docs/recipes.md",
-    "ExponentialMovingAverage": "gc.train.moving_averages(decay)",
+    "ExponentialMovingAverage": "gc.train.moving_averages(variables, decay)",
     "GlobalAveragePooling2D": "gc.nn.GlobalAveragePool()",
     "GlobalMaxPooling2D": "gc.nn.GlobalMaxPool()",
-    "GlorotNormalInitializer": "GlorotNormal()",
+    "GlorotNormalInitializer": "gc.nn.initializers.GlorotNormal()",
     "GradientDescentOptimizer": "gc.minimize(loss, optax.sgd(rate))",
     "GradientTape": "gc.gradients(loss, variables)",
     "InteractiveSession": "gc.Session(graph)",
-    "KaimingNormal": "HeNormal()",
-    "KaimingUniform": "HeUniform()",
+    "KLDivLoss": "gc.nn.kl_divergence(labels=..., log_predictions=...)",
+    "KaimingNormal": "gc.nn.initializers.HeNormal()",
+    "KaimingUniform": "gc.nn.initializers.HeUniform()",
+    "L1Loss": "gc.reduce_mean(gc.abs(y - t))",
     "LayerNormalization": "gc.nn.LayerNorm()",
     "MSELoss": "gc.reduce_mean((y - t) ** 2)",
     "MaxPooling1D": "gc.nn.MaxPool1D",
     "MaxPooling2D": "gc.nn.MaxPool2D",
     "MaxPooling3D": "gc.nn.MaxPool3D",
+    "MeanSquaredError": "gc.reduce_mean((y - t) ** 2)",
     "MirroredStrategy": "gc.devices.DataParallel(n)",
     "Module": "gc.nn.Layer, or any function of tensors",
+    "ModuleDict": "a dict: a layer finds the layers in dicts among its attributes",
+    "ModuleList": "a list: a layer finds the layers in lists among its attributes",
     "MomentumOptimizer": "gc.minimize(loss, optax.sgd(rate, momentum))",
     "MonitoredTrainingSession": "gc.train.fit(session, job)",
+    "NLLLoss": "gc.nn.sparse_softmax_cross_entropy(labels=..., logits=...)",
     "PRNGKey": "gc.random.random_key(seed)",
     "Parameter": "gc.variable(initial)",
     "Placeholder": "gc.placeholder(shape, dtype)",
     "RMSPropOptimizer": "gc.minimize(loss, optax.rmsprop(rate))",
     "RMSprop": "optax.rmsprop(rate)",
-    "RandomNormal": "Normal(stddev)",
-    "RandomUniform": "Uniform(low, high)",
+    "RandomNormal": "gc.nn.initializers.Normal(stddev)",
+    "RandomUniform": "gc.nn.initializers.Uniform(low, high)",
     "SGD": "optax.sgd(rate)",
     "Saver": "np.savez(path, **session.values()), or gc.save(session, path, signatures=...)",
+    "SparseCategoricalCrossentropy": "gc.nn.sparse_softmax_cross_entropy(labels=..., logits=...)",
     "SpatialDropout1D": "gc.nn.SpatialDropout(rate)",
     "SpatialDropout2D": "gc.nn.SpatialDropout(rate)",
     "SpatialDropout3D": "gc.nn.SpatialDropout(rate)",
     "SpectralNormalization": "gc.nn.SpectralNorm(layer)",
     "TensorDataset": "gc.data.Batches(arrays, batch)",
     "Upsample": "gc.nn.UpSampling2D(size)",
-    "VarianceScaling": "HeNormal(), LecunNormal() or GlorotNormal()",
-    "Xavier": "GlorotUniform()",
-    "XavierNormal": "GlorotNormal()",
-    "XavierUniform": "GlorotUniform()",
+    "VarianceScaling": "gc.nn.initializers.HeNormal(), or LecunNormal or GlorotNormal there",
+    "Xavier": "gc.nn.initializers.GlorotUniform()",
+    "XavierNormal": "gc.nn.initializers.GlorotNormal()",
+    "XavierUniform": "gc.nn.initializers.GlorotUniform()",
     "ZeroPad2d": "gc.nn.ZeroPadding2D(amount)",
     "as_tensor": "gc.constant(value)",
+    "assign": "v.assign(value)",
+    "assign_add": "v.assign_add(value)",
+    "assign_sub": "v.assign_sub(value)",
+    "autograd": "gc.gradients(ys, xs)",
     "batch": "gc.data.Batches(arrays, batch)",
+    "bernoulli": "gc.random.bernoulli(p, shape)",
+    "bfloat16": 'the name of the dtype, "bfloat16"',
+    "bool": 'the name of the dtype, "bool"',
     "cat": "gc.concatenate(tensors, axis)",
     "convert_to_tensor": "gc.constant(value)",
+    "cross_entropy": "gc.nn.sparse_softmax_cross_entropy(labels=..., logits=...)",
     "default_rng": "gc.Graph(seed=...) or seed= of the function that draws",
     "device_count": "len(gc.devices.available())",
     "device_put": "gc.device(name)",
+    "distributions": "gc.random.normal(shape) and the other draws of gc.random",
     "dynamic_rnn": "gc.nn.RNN(cell)",
-    "exponential_decay": "optax.exponential_decay(...) as the rate",
+    "exponential_decay": "optax.exponential_decay(rate, steps, factor) as the rate",
+    "float16": 'the name of the dtype, "float16"',
+    "float32": 'the name of the dtype, "float32"',
+    "float64": 'the name of the dtype, "float64"',
+    "foldl": "gc.scan(f, init, xs)",
+    "foldr": "gc.scan(f, init, xs, reverse=True)",
     "from_numpy": "gc.constant(value)",
+    "functional": "gc.nn.relu(x) and the other functions of gc.nn",
     "get_default_graph": "`with graph:`; a tensor knows its graph as x.graph",
     "get_variable": "gc.variable(initial, name=...)",
     "global_variables_initializer": "nothing: a session begins with the initial values",
     "grad": "gc.gradients(loss, variables)",
     "initialize_all_variables": "nothing: a session begins with the initial values",
+    "initializers": "gc.nn.initializers",
+    "int32": 'the name of the dtype, "int32"',
+    "int64": 'the name of the dtype, "int64"',
+    "int8": 'the name of the dtype, "int8"',
     "inverse": "gc.linalg.inv(a)",
     "jit": "gc.compile(graph, fetches)",
-    "kaiming_normal_": "HeNormal()",
-    "kaiming_uniform_": "HeUniform()",
+    "kaiming_normal_": "gc.nn.initializers.HeNormal()",
+    "kaiming_uniform_": "gc.nn.initializers.HeUniform()",
+    "keras": "gc.nn.Dense(units) and the other layers of gc.nn",
     "key": "gc.random.random_key(seed)",
+    "layers": "gc.nn.Dense(units) and the other layers of gc.nn",
     "learned_unigram_candidate_sampler": "gc.nn.log_uniform_candidate_sampler",
     "lgamma": "gc.gammaln(x)",
     "list_physical_devices": "gc.devices.available()",
     "local_devices": "gc.devices.available()",
     "log_sum_exp": "gc.logsumexp(x, axis)",
+    "losses": "gc.nn.softmax_cross_entropy(labels=..., logits=...) and the other losses of gc.nn",
     "manual_seed": "gc.Graph(seed=...) or seed= of the function that draws",
     "mm": "gc.matmul(a, b)",
     "mul": "gc.multiply(a, b)",
+    "multinomial": "gc.random.categorical(logits)",
     "no_grad": "gc.stop_gradient(x)",
+    "normalize": "gc.nn.l2_normalize(x, axis)",
+    "optimizers": "gc.minimize(loss, optax.adam(rate)): the optimizers are those of optax",
     "permute": "gc.transpose(x, axes)",
-    "piecewise_constant": "optax.piecewise_constant_schedule(...) as the rate",
+    "piecewise_constant": "optax.piecewise_constant_schedule(rate, {steps: factor}) as the rate",
     "rand": "gc.random.uniform(shape)",
     "randn": "gc.random.normal(shape)",
     "random_normal": "gc.random.normal(shape)",
+    "random_shuffle": "gc.random.permutation(x)",
     "random_uniform": "gc.random.uniform(shape)",
+    "rank": "x.ndim",
     "reduce_logsumexp": "gc.logsumexp(x, axis)",
     "reset_default_graph": "nothing: each gc.Graph() is new",
     "scatter_nd_update": "x.at[index].set(values)",
     "seed": "gc.Graph(seed=...) or seed= of the function that draws",
     "set_random_seed": "gc.Graph(seed=...)",
+    "shape": "x.shape",
     "standard_normal": "gc.random.normal(shape)",
     "start_queue_runners": "gc.data.prefetch(batches, session)",
     "sub": "gc.subtract(a, b)",
@@ -157,16 +201,17 @@ FUNCTIONS: Final[dict[str, str]] = {
     "to_float": 'gc.cast(x, "float32")',
     "to_int32": 'gc.cast(x, "int32")',
     "topk": "gc.top_k(x, k)",
+    "truncated_normal": "gc.random.truncated_normal(shape)",
+    "uint8": 'the name of the dtype, "uint8"',
     "unsqueeze": "gc.expand_dims(x, axis)",
     "variable_scope": "gc.name_scope(name)",
     "view": "gc.reshape(x, shape)",
     "weighted_cross_entropy_with_logits": "gc.nn.weighted_cross_entropy",
     "while": "gc.while_loop(condition, body, initial)",
-    "xavier_normal_": "GlorotNormal()",
-    "xavier_uniform_": "GlorotUniform()",
+    "xavier_normal_": "gc.nn.initializers.GlorotNormal()",
+    "xavier_uniform_": "gc.nn.initializers.GlorotUniform()",
 }
 
-# Arguments of other libraries -> the arguments that mean the same.
 # What stands behind the dot of a session, a graph, a layer elsewhere -> what to write.
 MEMBERS: Final[dict[str, dict[str, str]]] = {
     "Graph": {
@@ -179,7 +224,7 @@ MEMBERS: Final[dict[str, dict[str, str]]] = {
         "trainable_variables": "[v for v in graph.variables.values() if v.trainable]",
     },
     "Layer": {
-        "add": "gc.nn.Sequential([layer, ...])",
+        "add": "gc.nn.Sequential([layer, another])",
         "add_weight": "layer.variable(name, initial, shape)",
         "apply": "layer(x)",
         "bias": 'layer.variables; session.get("<layer>/bias") gives numbers',
@@ -209,7 +254,7 @@ MEMBERS: Final[dict[str, dict[str, str]]] = {
         "zero_grad": "nothing: gradients are nodes, and do not accumulate",
     },
     "Session": {
-        "as_default": "the session itself: session.run(...)",
+        "as_default": "the session itself: session.run(x)",
         "eval": "session.run(tensor, feeds)",
         "fit": "gc.train.fit(session, job)",
         "graph_def": "session.graph",
@@ -223,13 +268,17 @@ MEMBERS: Final[dict[str, dict[str, str]]] = {
     },
 }
 
+# Arguments of other libraries -> the arguments that mean the same.
 KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
     "a": ("x",),
+    "act": ("activation",),
+    "activation_fn": ("activation",),
     "axes": ("axis",),
     "bias": ("use_bias",),
     "clip_value_max": ("hi", "max"),
     "clip_value_min": ("lo", "min"),
     "cropping": ("amount",),
+    "d_model": ("units",),
     "data": ("x", "value"),
     "depth_multiplier": ("multiplier",),
     "depthwise_filter": ("depthwise",),
@@ -237,95 +286,71 @@ KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
     "dilations": ("dilation",),
     "dim": ("axis", "axes"),
     "dims": ("axis", "axes", "shape"),
+    "elems": ("xs",),
+    "embed_dim": ("units", "features"),
+    "embedding_dim": ("features",),
     "embeddings_initializer": ("initializer",),
     "embeddings_regularizer": ("regularizer",),
+    "features": ("units",),
     "feed_dict": ("feeds",),
     "filters": ("features", "w"),
+    "fn": ("f",),
+    "go_backwards": ("reverse",),
+    "hidden_size": ("units",),
+    "high": ("maxval",),
     "in_channels": ("features",),
     "in_features": ("features",),
+    "initial_value": ("init",),
+    "initializer": ("init",),
     "input": ("x", "inputs"),
+    "input_dim": ("count",),
     "input_tensor": ("x",),
     "inputs": ("x",),
     "interpolation": ("method",),
     "keep_dims": ("keepdims",),
     "keepdim": ("keepdims",),
     "kernel": ("w", "kernel_size"),
+    "key_dim": ("head_size",),
     "ksize": ("window",),
+    "loc": ("mean",),
     "logits": ("logits", "x"),
+    "loop_vars": ("init",),
+    "low": ("minval",),
+    "maximum_iterations": ("max_trip_count",),
+    "multiples": ("reps",),
     "n_power_iterations": ("iterations",),
+    "nhead": ("heads",),
     "num_classes": ("classes", "depth"),
+    "num_embeddings": ("count",),
+    "num_heads": ("heads",),
     "num_outputs": ("features", "units"),
     "num_sampled": ("samples",),
-    "out_channels": ("features", "units"),
+    "num_units": ("units",),
+    "optimizer": ("tx",),
+    "out_channels": ("filters", "features", "units"),
     "out_features": ("features", "units"),
+    "output_dim": ("features",),
     "p": ("rate",),
+    "perm": ("axes",),
     "pointwise_filter": ("pointwise",),
     "pool_size": ("window",),
     "power_iterations": ("iterations",),
+    "probs": ("p",),
     "range_max": ("classes",),
     "reduction_indices": ("axis",),
     "sampled_values": ("candidates",),
+    "scale": ("stddev",),
     "scale_factor": ("size",),
     "size": ("shape", "window"),
+    "std": ("stddev",),
     "stride": ("strides",),
     "target_shape": ("shape",),
+    "targets": ("labels",),
     "tensor": ("x",),
     "true_classes": ("labels",),
     "units": ("features",),
     "values": ("tensors", "x"),
+    "var_list": ("variables",),
+    "y_pred": ("predictions", "logits"),
+    "y_true": ("labels",),
 }
-
-
-def no_attribute(owner: Any, name: str) -> AttributeError:
-    """The error for an attribute that a tensor or a variable does not have."""
-    kind = type(owner).__name__
-    if name.startswith("_"):
-        return AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=owner)
-    return UnknownAttributeError(
-        f"{owner!r} has no attribute {name!r}",
-        source=current_source(),
-        hint=_advice(name, ATTRIBUTES, dir(type(owner))),
-    )
-
-
-def no_member(owner: object, kind: str, name: str) -> AttributeError:
-    """The error for an attribute that an object of a class in `MEMBERS` does not have."""
-    own = type(owner).__name__
-    if name.startswith("_"):
-        return AttributeError(f"{own!r} object has no attribute {name!r}", name=name, obj=owner)
-    return UnknownAttributeError(
-        f"{own} has no attribute {name!r}",
-        source=current_source(),
-        hint=_advice(name, MEMBERS[kind], dir(type(owner))),
-    )
-
-
-def no_function(module: str, name: str, known: Iterable[str]) -> AttributeError:
-    """The error for a name that a public module does not have."""
-    if name.startswith("_"):
-        return AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
-    return UnknownAttributeError(
-        f"module {module!r} has no attribute {name!r}",
-        source=current_source(),
-        hint=_advice(name, FUNCTIONS, known),
-    )
-
-
-def _advice(name: str, foreign: dict[str, str], known: Iterable[str]) -> str | None:
-    if name in foreign:
-        return f"write {foreign[name]}"
-    public = [k for k in known if not k.startswith("_")]
-    by_case = {k.lower().replace("_", ""): k for k in public}
-    same = by_case.get(name.lower().replace("_", ""))
-    return f"did you mean {same!r}?" if same else nearest(name, public)
-
-
-def nearest_keyword(name: str, known: Iterable[str]) -> str | None:
-    """A `hint` line for an unknown argument: what it is called here, or the nearest one."""
-    names = list(known)
-    if name == "keep_prob" and "rate" in names:
-        return "rate= is the probability of zero: rate = 1 - keep_prob"
-    for other in KEYWORDS.get(name, ()):
-        if other in names:
-            return f"it is called {other}= here"
-    return nearest(name, names)

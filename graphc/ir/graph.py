@@ -15,7 +15,7 @@ from graphc.errors import (
     nearest,
 )
 from graphc.ir.dims import DimConstraints, DimExpr, symbol, symbols_of
-from graphc.ir.foreign_names import no_member
+from graphc.ir.name_errors import no_member
 from graphc.ir.names import check_length
 from graphc.ir.node import EMPTY, Attrs, Node, Tensor, describe_tensors, same_items
 from graphc.ir.opdef import OpDef

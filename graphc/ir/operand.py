@@ -17,7 +17,7 @@ from graphc.copying import Uncopied
 from graphc.errors import DTypeError, GraphError
 from graphc.ir.dims import Dim, DimExpr, Shape, product
 from graphc.ir.dtypes import SHORT, DType
-from graphc.ir.foreign_names import no_attribute
+from graphc.ir.name_errors import no_attribute
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.jax_internals import ARRAY_OPERATOR

@@ -4,7 +4,7 @@ import typing
 
 from graphc import exports
 from graphc.ir.calls import explain_all as _explain_all
-from graphc.ir.foreign_names import no_function as _no_function
+from graphc.ir.name_errors import no_function as _no_function
 from graphc.nn.functional.colors import *
 from graphc.nn.functional.convolutions import *
 from graphc.nn.functional.crf import *

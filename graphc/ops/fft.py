@@ -25,7 +25,7 @@ import numpy as np
 
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
-from graphc.ir.foreign_names import no_function as _no_function
+from graphc.ir.name_errors import no_function as _no_function
 from graphc.ir.node import Tensor
 from graphc.ops.arrays.joining import concatenate, split
 from graphc.ops.core.axes import normalize_axes

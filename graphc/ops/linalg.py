@@ -4,7 +4,7 @@ import typing
 
 from graphc import exports
 from graphc.ir.calls import explain_all as _explain_all
-from graphc.ir.foreign_names import no_function as _no_function
+from graphc.ir.name_errors import no_function as _no_function
 from graphc.ops.matrices.contraction import tensordot as tensordot
 from graphc.ops.matrices.factorization import *
 from graphc.ops.matrices.general_matrices import *

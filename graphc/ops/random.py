@@ -4,7 +4,7 @@ import typing
 
 from graphc import exports
 from graphc.ir.calls import explain_all as _explain_all
-from graphc.ir.foreign_names import no_function as _no_function
+from graphc.ir.name_errors import no_function as _no_function
 from graphc.ops.draws import random_keys
 from graphc.ops.draws.categorical import *
 from graphc.ops.draws.counts import *

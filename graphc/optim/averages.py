@@ -147,6 +147,12 @@ def moving_averages(
         >>> run([step, averages.update, averages.average(w)])
         [Array(8., dtype=float32), None, Array(2., dtype=float32)]
     """
+    if variables is not None and not isinstance(variables, Iterable):
+        raise AttributeValueError(
+            f"moving_averages: variables must be a list of variables, got {variables!r}",
+            source=current_source(),
+            hint="a decay is given by its name: moving_averages(decay=0.99)",
+        )
     chosen = list(dict.fromkeys(_trainable() if variables is None else variables))
     graph = _checked(chosen)
     with building(graph), absolute_scope(f"{graph.unique_name(name)}/"):

@@ -18,8 +18,8 @@ from graphc.devices.asynchronous import AsyncDataParallel
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError, GraphError
 from graphc.ir.calls import explained
-from graphc.ir.foreign_names import no_member
 from graphc.ir.graph import Graph
+from graphc.ir.name_errors import no_member
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable

@@ -3,7 +3,7 @@
 import typing
 
 from graphc import exports
-from graphc.ir.foreign_names import no_function as _no_function
+from graphc.ir.name_errors import no_function as _no_function
 from graphc.optim import MovingAverages as MovingAverages
 from graphc.optim import apply_gradients as apply_gradients
 from graphc.optim import moving_averages as moving_averages

@@ -1,12 +1,130 @@
-"""The table of other libraries' names says what exists."""
+"""The table of other libraries' names: what it advises exists and runs."""
 
 import inspect
 import re
 
+import numpy as np
+import optax
 import pytest
 
 import graphc as gc
-from graphc.ir.foreign_names import ATTRIBUTES, FUNCTIONS, KEYWORDS
+from graphc.ir.foreign_names import ATTRIBUTES, FUNCTIONS, KEYWORDS, MEMBERS
+
+PACKAGES = (gc, gc.nn, gc.random, gc.data, gc.train, gc.linalg, gc.fft, gc.devices)
+TABLES = {"attributes": ATTRIBUTES, "functions": FUNCTIONS, **MEMBERS}
+ADVICE = [(kind, name) for kind, table in TABLES.items() for name in table]
+
+# A training job and a loader of data need files and threads; one device cannot be divided.
+NOT_RUN = ["gc.train.fit(session, job)", "gc.devices.DataParallel(n)"]
+
+# What may stand between two expressions of an advice.
+_BETWEEN = re.compile(
+    r", or |; |: |, (?:which|of|then|with)\b| of a variable| or | and the other| as the rate"
+    r"| when the | around the | are the | gives |, "
+)
+
+
+def expressions(advice):
+    """The parts of an advice that are Python expressions. `labels=...` means `labels=labels`."""
+    text = re.sub(r"(\w+)=\.\.\.", r"\1=\1", advice)
+    depth = start = 0
+    parts = []
+    for place, letter in enumerate(text):
+        depth += (letter in "([{") - (letter in ")]}")
+        between = _BETWEEN.match(text, place)
+        if depth == 0 and between and place >= start:
+            parts.append(text[start:place])
+            start = between.end()
+    return [part for part in (*parts, text[start:]) if _is_expression(part.strip())]
+
+
+def _is_expression(part):
+    if not re.search(r"[.\[(@*+]|^x$", part):  # a word
+        return False
+    try:
+        compile(part, "advice", "eval")
+    except SyntaxError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """What the advice calls by name."""
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.constant(np.full((4, 4), 0.5, "float32") + np.eye(4, dtype="float32"))
+        v = gc.variable(np.ones((4, 4), "float32"), name="v")
+        layer = gc.nn.Dropout(0.5)
+        layer.inner = gc.nn.Dense(4, name="inner")
+        loss = gc.reduce_sum(v @ layer.inner(x) @ x)
+        metric = gc.multiply(loss, 2.0, name="metric")
+        mask = x > 1
+    session = gc.Session(graph)
+    path = tmp_path_factory.mktemp("advice") / "values.npz"
+    np.savez(path, **session.values())
+    return {
+        **{"gc": gc, "np": np, "optax": optax, "graph": graph, "session": session, "layer": layer},
+        **dict.fromkeys(["x", "y", "t", "a", "b", "more", "log_predictions"], x),
+        **dict.fromkeys(["loss", "ys", "metric", "train", "prediction", "tensor"], loss),
+        **dict.fromkeys(["fetches"], [loss]),
+        **dict.fromkeys(["variables", "xs"], [v]),
+        **{
+            "v": v,
+            "mask": mask,
+            "index": 1,
+            "value": 1.0,
+            "values": np.ones(4, "float32"),
+            "initial": np.ones(3),
+            "init": x,
+        },
+        **{"axis": 0, "axes": (1, 0), "shape": (2, 8), "sections": 2, "k": 2, "dtype": "float32"},
+        **{"labels": x, "logits": x, "p": 0.5, "rate": 0.1, "momentum": 0.9, "decay": 0.9},
+        **{"optimizer": optax.sgd(0.1), "name": metric.node.name, "seed": 3, "units": 4},
+        **{"another": layer.inner, "stddev": 0.1, "low": 0.0, "high": 1.0, "size": 2, "amount": 1, "steps": 10},
+        **{"factor": 0.5, "tensors": [x, x], "cell": gc.nn.LSTMCell(4), "feeds": {}, "path": path},
+        **{"arrays": {"x": np.ones((8, 2))}, "batch": 4, "batches": [{}], "signatures": {}},
+        **{"f": lambda carry, row: (carry, row), "condition": lambda i: i < 3},
+        **{"body": lambda i: i + 1},
+    }
+
+
+def arguments(expression, world):
+    """`world` with what this expression names differently."""
+    if "sparse_softmax" in expression:
+        return {**world, "labels": np.arange(4)}
+    if "broadcast_to" in expression:
+        return {**world, "shape": (2, 4, 4)}
+    if "while_loop" in expression:
+        return {**world, "initial": 0}
+    if "gc.scan" in expression:
+        return {**world, "xs": world["x"]}
+    if "SpectralNorm" in expression:
+        return {**world, "layer": gc.nn.Dense(4)}
+    if "set_all(values)" in expression:
+        return {**world, "values": {"v": np.zeros((4, 4))}}
+    if "gc.save" in expression:
+        signatures = {"loss": gc.Signature({}, {"loss": world["loss"]})}
+        return {**world, "path": world["path"].with_suffix(".gcx"), "signatures": signatures}
+    if "layer.variable(" in expression:
+        return {**world, "name": "scale", "shape": (3,)}
+    if "assign" in expression:
+        return {**world, "value": np.ones((4, 4), "float32")}
+    if "layer(x)" in expression:
+        return {**world, "layer": world["layer"].inner}
+    if "gc.device(" in expression:
+        return {**world, "name": "/cpu:0"}
+    return world
+
+
+@pytest.mark.parametrize(("kind", "name"), ADVICE)
+def test_advice_runs(kind, name, world):
+    advice = TABLES[kind][name]
+    for expression in expressions(advice):
+        if expression in NOT_RUN:
+            continue
+        with world["graph"].extend():
+            eval(expression.replace("<layer>", "inner"), arguments(expression, world))
 
 
 def resolve(name):
@@ -17,13 +135,17 @@ def resolve(name):
     return thing
 
 
-@pytest.mark.parametrize("table", [ATTRIBUTES, FUNCTIONS], ids=["attributes", "functions"])
-def test_what_is_advised_exists(table):
-    for name, advice in table.items():
-        for found in re.findall(r"\bgc(?:\.\w+)+", advice):
-            assert resolve(found) is not None, name
-        for keyword in re.findall(r"(gc[.\w]+)\((?:[^()]*, )?(\w+)=", advice):
-            assert keyword[1] in inspect.signature(resolve(keyword[0])).parameters, (name, keyword)
+@pytest.mark.parametrize(("kind", "name"), ADVICE)
+def test_what_is_advised_exists(kind, name):
+    advice = TABLES[kind][name]
+    for found in re.findall(r"\bgc(?:\.\w+)+", advice):
+        assert resolve(found) is not None
+    for called, keyword in re.findall(r"(gc[.\w]+)\((?:[^()]*, )?(\w+)=", advice):
+        assert keyword in inspect.signature(resolve(called)).parameters
+
+
+def test_most_advice_is_code():
+    assert sum(bool(expressions(TABLES[kind][name])) for kind, name in ADVICE) > 180
 
 
 def test_names_in_the_table_are_not_public():
@@ -33,7 +155,7 @@ def test_names_in_the_table_are_not_public():
 
 def test_keywords_are_arguments_of_some_function():
     known = set()
-    for module in (gc, gc.nn):
+    for module in PACKAGES:
         for name in dir(module):
             thing = getattr(module, name)
             if callable(thing):

@@ -253,21 +253,30 @@ ROWS = [
         "gc_optim",
         lambda m: gc.optimizers.Adam(),
         errors.UnknownAttributeError,
-        ["module 'graphc' has no attribute 'optimizers'", "did you mean 'minimize'?"],
+        [
+            "module 'graphc' has no attribute 'optimizers'",
+            "write gc.minimize(loss, optax.adam(rate)): the optimizers are those of optax",
+        ],
         True,
     ),
     Row(
         "gc_layers",
         lambda m: gc.layers.dense(m.c, 4),
         errors.UnknownAttributeError,
-        ["module 'graphc' has no attribute 'layers'", "did you mean 'polyder'?"],
+        [
+            "module 'graphc' has no attribute 'layers'",
+            "write gc.nn.Dense(units) and the other layers of gc.nn",
+        ],
         True,
     ),
     Row(
         "gc_keras",
         lambda m: gc.keras.Sequential(),
         errors.UnknownAttributeError,
-        ["module 'graphc' has no attribute 'keras'", "did you mean 'zeros'?"],
+        [
+            "module 'graphc' has no attribute 'keras'",
+            "write gc.nn.Dense(units) and the other layers of gc.nn",
+        ],
         True,
     ),
     Row(
@@ -281,14 +290,17 @@ ROWS = [
         "gc_losses",
         lambda m: gc.losses.mean_squared_error(m.c, m.c),
         errors.UnknownAttributeError,
-        ["module 'graphc' has no attribute 'losses'", "did you mean 'passes'?"],
+        [
+            "module 'graphc' has no attribute 'losses'",
+            "write gc.nn.softmax_cross_entropy(labels=..., logits=...) and the other losses",
+        ],
         True,
     ),
     Row(
         "gc_float32",
         lambda m: gc.placeholder((3,), gc.float32, name="z"),
         errors.UnknownAttributeError,
-        ["module 'graphc' has no attribute 'float32'", "did you mean 'flatten'?"],
+        ["module 'graphc' has no attribute 'float32'", 'write the name of the dtype, "float32"'],
         True,
     ),
     Row(
@@ -302,7 +314,10 @@ ROWS = [
         "truncated_normal",
         lambda m: gc.truncated_normal((3,)),
         errors.UnknownAttributeError,
-        ["module 'graphc' has no attribute 'truncated_normal'", "did you mean 'concatenate'?"],
+        [
+            "module 'graphc' has no attribute 'truncated_normal'",
+            "write gc.random.truncated_normal(shape)",
+        ],
         True,
     ),
     Row(
@@ -422,7 +437,7 @@ ROWS = [
         "nn_BatchNormalization",
         lambda m: nn.BatchNormalization(),
         errors.UnknownAttributeError,
-        ["module 'graphc.nn' has no attribute 'BatchNormalization'", "write gc.nn.BatchNorm(...)"],
+        ["module 'graphc.nn' has no attribute 'BatchNormalization'", "write gc.nn.BatchNorm()"],
         True,
     ),
     Row(
@@ -601,17 +616,14 @@ ROWS = [
         "tensor_relu",
         lambda m: m.c.relu(),
         errors.UnknownAttributeError,
-        ["<Tensor Constant:0 f32[3, 4]> has no attribute 'relu'", "did you mean 'real'?"],
+        ["<Tensor Constant:0 f32[3, 4]> has no attribute 'relu'", "write gc.nn.relu(x)"],
         True,
     ),
     Row(
         "tensor_exp",
         lambda m: m.c.exp(),
         errors.UnknownAttributeError,
-        [
-            "<Tensor Constant:0 f32[3, 4]> has no attribute 'exp'",
-            "known names: 'T', 'all', 'any', 'argmax', 'argmin', ...",
-        ],
+        ["<Tensor Constant:0 f32[3, 4]> has no attribute 'exp'", "write gc.exp(x)"],
         True,
     ),
     Row(
@@ -620,7 +632,7 @@ ROWS = [
         errors.UnknownAttributeError,
         [
             "<Tensor Constant:0 f32[3, 4]> has no attribute 'add_'",
-            "known names: 'T', 'all', 'any', 'argmax', 'argmin', ...",
+            "write x + y: a tensor never changes",
         ],
         True,
     ),
@@ -658,7 +670,7 @@ ROWS = [
         errors.UnknownAttributeError,
         [
             "<Variable v f32[4, 2]> has no attribute 'value'",
-            "write x.read() of a variable; session.run(x) gives numbers",
+            "write session.run(x), which gives numbers",
         ],
         True,
     ),
@@ -784,7 +796,7 @@ ROWS = [
         "kw_Dense_features",
         lambda m: nn.Dense(features=3),
         errors.ArgumentError,
-        ["Dense: it has no argument 'features'", "known names: 'units', 'activation', 'use_bias',"],
+        ["Dense: it has no argument 'features'", "it is called units= here"],
         True,
     ),
     Row(
@@ -818,40 +830,28 @@ ROWS = [
         "kw_Conv_out_channels",
         lambda m: nn.Conv2D(out_channels=3, kernel_size=3),
         errors.ArgumentError,
-        [
-            "_Conv: it has no argument 'out_channels'",
-            "known names: 'filters', 'kernel_size', 'strides', 'padding',",
-        ],
+        ["_Conv: it has no argument 'out_channels'", "it is called filters= here"],
         True,
     ),
     Row(
         "kw_Conv_act",
         lambda m: nn.Conv2D(3, 3, act="relu"),
         errors.ArgumentError,
-        [
-            "_Conv: it has no argument 'act'",
-            "known names: 'filters', 'kernel_size', 'strides', 'padding',",
-        ],
+        ["_Conv: it has no argument 'act'", "it is called activation= here"],
         True,
     ),
     Row(
         "kw_LSTM_hidden_size",
         lambda m: nn.LSTM(hidden_size=4),
         errors.ArgumentError,
-        [
-            "LSTM: it has no argument 'hidden_size'",
-            "known names: 'units', 'reverse', 'return_sequences',",
-        ],
+        ["LSTM: it has no argument 'hidden_size'", "it is called units= here"],
         True,
     ),
     Row(
         "kw_LSTM_go_backwards",
         lambda m: nn.LSTM(4, go_backwards=True),
         errors.ArgumentError,
-        [
-            "LSTM: it has no argument 'go_backwards'",
-            "known names: 'units', 'reverse', 'return_sequences',",
-        ],
+        ["LSTM: it has no argument 'go_backwards'", "it is called reverse= here"],
         True,
     ),
     Row(
@@ -875,20 +875,14 @@ ROWS = [
         "kw_Embedding_input_dim",
         lambda m: nn.Embedding(input_dim=3, output_dim=4),
         errors.ArgumentError,
-        [
-            "Embedding: it has no argument 'input_dim'",
-            "known names: 'count', 'features', 'initializer', 'name',",
-        ],
+        ["Embedding: it has no argument 'input_dim'", "it is called count= here"],
         True,
     ),
     Row(
         "kw_Embedding_torch",
         lambda m: nn.Embedding(num_embeddings=3, embedding_dim=4),
         errors.ArgumentError,
-        [
-            "Embedding: it has no argument 'num_embeddings'",
-            "known names: 'count', 'features', 'initializer', 'name',",
-        ],
+        ["Embedding: it has no argument 'num_embeddings'", "it is called count= here"],
         True,
     ),
     Row(
@@ -902,7 +896,7 @@ ROWS = [
         "kw_MHA",
         lambda m: nn.MultiHeadAttention(num_heads=2, key_dim=4),
         errors.ArgumentError,
-        ["MultiHeadAttention: it has no argument 'num_heads'", "did you mean 'heads'?"],
+        ["MultiHeadAttention: it has no argument 'num_heads'", "it is called heads= here"],
         True,
     ),
     Row(
@@ -933,20 +927,14 @@ ROWS = [
         "kw_loss_y_true",
         lambda m: nn.squared_error(y_true=m.c, y_pred=m.c),
         errors.ArgumentError,
-        [
-            "squared_error: it has no argument 'y_true'",
-            "known names: 'predictions', 'labels', 'name'",
-        ],
+        ["squared_error: it has no argument 'y_true'", "it is called labels= here"],
         True,
     ),
     Row(
         "kw_loss_targets",
         lambda m: nn.sigmoid_cross_entropy(logits=m.c, targets=m.c),
         errors.ArgumentError,
-        [
-            "sigmoid_cross_entropy: it has no argument 'targets'",
-            "known names: 'logits', 'labels', 'name'",
-        ],
+        ["sigmoid_cross_entropy: it has no argument 'targets'", "it is called labels= here"],
         True,
     ),
     Row(
@@ -977,10 +965,7 @@ ROWS = [
         "kw_variable_initial_value",
         lambda m: gc.variable(initial_value=1.0),
         errors.ArgumentError,
-        [
-            "variable: it has no argument 'initial_value'",
-            "known names: 'init', 'shape', 'dtype', 'trainable', 'name',",
-        ],
+        ["variable: it has no argument 'initial_value'", "it is called init= here"],
         True,
     ),
     Row(
@@ -997,7 +982,7 @@ ROWS = [
         "kw_minimize_var_list",
         lambda m: gc.minimize(m.v.sum(), optax.sgd(0.1), var_list=[m.v]),
         errors.ArgumentError,
-        ["minimize: it has no argument 'var_list'", "did you mean 'variables'?"],
+        ["minimize: it has no argument 'var_list'", "it is called variables= here"],
         True,
     ),
     Row(
@@ -1018,10 +1003,7 @@ ROWS = [
         "kw_while_loop_vars",
         lambda m: gc.while_loop(lambda i: i < 3, lambda i: i + 1, loop_vars=0),
         errors.ArgumentError,
-        [
-            "while_loop: it has no argument 'loop_vars'",
-            "known names: 'cond', 'body', 'init', 'max_trip_count', 'name'",
-        ],
+        ["while_loop: it has no argument 'loop_vars'", "it is called init= here"],
         True,
     ),
     Row(
@@ -1035,14 +1017,14 @@ ROWS = [
         "kw_scan_elems",
         lambda m: gc.scan(lambda a, x: (a, x), elems=m.c, initializer=m.c),
         errors.ArgumentError,
-        ["scan: it has no argument 'elems'", "did you mean 'reverse'?"],
+        ["scan: it has no argument 'elems'", "it is called xs= here"],
         True,
     ),
     Row(
         "kw_tile_multiples",
         lambda m: gc.tile(m.c, multiples=[1, 2]),
         errors.ArgumentError,
-        ["tile: it has no argument 'multiples'", "known names: 'x', 'reps', 'name'"],
+        ["tile: it has no argument 'multiples'", "it is called reps= here"],
         True,
     ),
     Row(
@@ -3316,14 +3298,14 @@ ROWS = [
         "init_xavier",
         lambda m: nn.initializers.XavierUniform(),
         errors.UnknownAttributeError,
-        ["'graphc.nn.initializers' has no attribute 'XavierUniform'", "write GlorotUniform()"],
+        ["module 'graphc.nn.initializers' has no attribute 'XavierUniform'", "write gc.nn.initializers.GlorotUniform()"],
         True,
     ),
     Row(
         "init_random_normal",
         lambda m: nn.initializers.RandomNormal(),
         errors.UnknownAttributeError,
-        ["no attribute 'RandomNormal'", "write Normal(stddev)"],
+        ["module 'graphc.nn.initializers' has no attribute 'RandomNormal'", "write gc.nn.initializers.Normal(stddev)"],
         True,
     ),
     Row(

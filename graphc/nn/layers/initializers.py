@@ -4,7 +4,7 @@ import typing
 
 from graphc import exports
 from graphc.build.initializers import *
-from graphc.ir.foreign_names import no_function as _no_function
+from graphc.ir.name_errors import no_function as _no_function
 
 if not typing.TYPE_CHECKING:  # type checkers read the imports
     __all__ = exports.names(globals())

@@ -13,8 +13,8 @@ from graphc.build.variables import InitialValue, variable
 from graphc.errors import AttributeValueError, GraphError, ShapeError, UnknownAttributeError
 from graphc.ir.calls import explained
 from graphc.ir.dtypes import BOOL, as_dtype
-from graphc.ir.foreign_names import no_member
 from graphc.ir.graph import Graph
+from graphc.ir.name_errors import no_member
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
 from graphc.ir.scopes import AMBIENT, absolute_scope, building
