@@ -251,13 +251,18 @@ def _restored(
     return error
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """A `hint` line that suggests the known name closest to `name`, or None."""
+def nearest(name: str, known: Iterable[str], listing: str | None = None) -> str | None:
+    """A `hint` line that suggests the known name closest to `name`, or None.
+
+    Args:
+        listing: what lists the names, if no name is close.
+    """
     candidates = list(known)
     close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
     if candidates:
         shown = ", ".join(repr(c) for c in candidates[:5])
-        return f"known names: {shown}" + (", ..." if len(candidates) > 5 else "")
+        where = f"{listing} has the names" if listing else "known names:"
+        return f"{where} {shown}" + (", ..." if len(candidates) > 5 else "")
     return None

@@ -142,7 +142,8 @@ def _check_signatures(signatures: Any) -> None:
         named = isinstance(name, str) and name.isidentifier()
         if not isinstance(signature, Signature) or not named:
             raise AttributeValueError(
-                f"save: signatures must map names to gc.Signature, got {name!r}: {signature!r}"
+                f"save: signatures must map names to gc.Signature, got {name!r}: {signature!r}",
+                hint='signatures={"predict": gc.Signature({"x": x}, {"y": y})}',
             )
         check_length(name, "name of a signature")
 

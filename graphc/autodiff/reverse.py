@@ -8,7 +8,7 @@ ed. 2008, chapter 3; the scheme of TensorFlow 1's `tf.gradients`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Literal, TypeAlias, overload
 
@@ -184,7 +184,9 @@ def _check_inexact(what: str, items: Sequence[Any]) -> None:
     for item in items:
         if not isinstance(item, (Tensor, Variable)):
             raise GradientError(
-                f"{what} must be a tensor or a variable, got {item!r}", source=current_source()
+                f"{what} must be a tensor or a variable, got {item!r}",
+                source=current_source(),
+                hint=_differentiable_hint(item),
             )
         if not is_inexact(item.dtype):
             raise GradientError(
@@ -193,6 +195,16 @@ def _check_inexact(what: str, items: Sequence[Any]) -> None:
                 source=current_source(),
                 hint="gc.cast it to float32 first, where a derivative makes sense",
             )
+
+
+def _differentiable_hint(item: Any) -> str:
+    if isinstance(item, str):
+        return "a variable is found by its name: graph.variable(name)"
+    if isinstance(item, Mapping):
+        return "a list: gradients(y, list(parameters.values())), in the order of the dict"
+    if hasattr(item, "trainable_variables"):
+        return "layer.trainable_variables are those of a layer"
+    return "xs are tensors and variables, one or a list of them"
 
 
 def _check_graph(graph: Graph, xs: Sequence[Tensor | Variable]) -> None:

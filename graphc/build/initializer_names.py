@@ -64,7 +64,9 @@ def as_initializer(value: Any, of: str) -> Any:
                 source=current_source(),
                 hint="write the number itself: kernel_initializer=0.5"
                 if value.lower() == "constant"
-                else nearest(_snake(value), NAMES),
+                else nearest(
+                    _snake(value), NAMES, "name= is the name of a variable; gc.nn.initializers"
+                ),
             )
         return known
     if isinstance(value, type):

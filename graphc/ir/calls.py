@@ -73,18 +73,58 @@ def _misuse(
         what = str(error)
     else:
         return None
-    names = [p for p in signature.parameters if p != "self"]
+    name = _name_of(function, args)
+    parameters = [p for p in signature.parameters.values() if p.name != "self"]
+    names = [p.name for p in parameters]
     unknown = [k for k in kwargs if k not in names]
     if unknown:
         what = f"it has no argument {unknown[0]!r}"
         hint = nearest_keyword(unknown[0], names)
-    name = function.__qualname__.removesuffix(".__init__").removesuffix(".__call__")
+    elif hint is None:
+        own = args[1:] if "self" in signature.parameters else args
+        hint = _form(name, parameters, own, too_many="too many" in what)
     return ArgumentError(
         f"{name}: {what}",
         details=[f"it takes {_signature(signature)}"],
         source=current_source(),
         hint=hint,
     )
+
+
+def _name_of(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """What users call the function: of a private class, the public one that inherits it."""
+    name = function.__qualname__
+    if name.rpartition(".")[0].startswith("_") and args:
+        public = [c.__name__ for c in type(args[0]).__mro__ if not c.__name__.startswith("_")]
+        name = f"{public[0]}.{function.__name__}"
+    return name.removesuffix(".__init__").removesuffix(".__call__")
+
+
+# Parameters that take several values as one tuple or list.
+_SEVERAL = ("shape", "axes", "reps", "tensors", "layers", "fetches", "variables")
+
+
+def _form(
+    name: str, parameters: list[inspect.Parameter], args: tuple[Any, ...], too_many: bool
+) -> str | None:
+    """How the function is called with arguments that are missing, or too many."""
+    required = [p for p in parameters if p.default is p.empty]
+    by_name = [f"{p.name}=..." for p in required if p.kind is p.KEYWORD_ONLY]
+    if by_name:
+        before = [p.name for p in required if p.kind is not p.KEYWORD_ONLY]
+        return f"{name}({', '.join([*before, *by_name])})"
+    if not too_many:
+        return f"{name}({', '.join(p.name for p in required if p.kind is not p.VAR_POSITIONAL)})"
+    names = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    several = next((each for each in names if each in _SEVERAL), None)
+    if several is None:
+        return (
+            "what stands behind `*` is given by its name" if len(names) < len(parameters) else None
+        )
+    place = names.index(several)
+    values = args[place:]
+    shown = repr(values) if all(isinstance(v, int) for v in values) else "[a, b, ...]"
+    return f"{several} is one argument: {name}({', '.join([*names[:place], shown])})"
 
 
 def _signature(signature: inspect.Signature) -> str:

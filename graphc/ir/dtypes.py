@@ -93,10 +93,17 @@ def _as_dtype(value: Any) -> DType:
             f"{value!r} is not a dtype of graphc",
             details=[f"dtypes: {', '.join(sorted(_BY_LONG))}"],
             source=current_source(),
-            hint=(nearest(value, _BY_LONG) if isinstance(value, str) else None)
-            or "strings and objects live on the host only; pass numbers",
+            hint=_dtype_hint(value),
         )
     return dtype
+
+
+def _dtype_hint(value: Any) -> str | None:
+    if isinstance(value, (int, float, tuple, list)):
+        return 'a dtype is a name such as "float32"; the sizes of a shape are one tuple: (3, 4)'
+    if isinstance(value, str) and (found := nearest(value, _BY_LONG)):
+        return found
+    return "strings and objects live on the host only; pass numbers"
 
 
 def as_dtype(value: Any) -> DType:

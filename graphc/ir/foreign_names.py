@@ -59,6 +59,27 @@ ATTRIBUTES: Final[dict[str, str]] = {
     "zero_": "gc.zeros_like(x): a tensor never changes",
 }
 
+# Attributes that other libraries let users set -> what to do.
+ASSIGNMENTS: Final[dict[str, str]] = {
+    "T": "write gc.transpose(x)",
+    "bias": 'write session.set("<layer>/bias", value), or bias_initializer= of the layer',
+    "data": "write session.set(v, value), or v.assign(value) in the graph",
+    "dtype": "write x.astype(dtype)",
+    "grad": "nothing is needed: gradients are nodes, and do not accumulate",
+    "kernel": 'write session.set("<layer>/kernel", value), or kernel_initializer= of the layer',
+    "name": "a name is given at the start, by name= of the function or layer; gc.identity(x, "
+    'name="logits") gives a tensor another one',
+    "ndim": "write gc.reshape(x, shape)",
+    "requires_grad": "write gc.minimize(loss, optimizer, variables=[...]), or gc.stop_gradient(x)",
+    "shape": "write gc.reshape(x, shape)",
+    "size": "write gc.reshape(x, shape)",
+    "trainable": "write gc.minimize(loss, optimizer, variables=[...]) without its variables",
+    "training": "write layer(x, training=True)",
+    "value": "write session.set(v, value), or v.assign(value) in the graph",
+    "weight": 'write session.set("<layer>/kernel", value), or kernel_initializer= of the layer',
+    "weights": "write session.set_all(values)",
+}
+
 # Functions and classes of other libraries -> what to write.
 FUNCTIONS: Final[dict[str, str]] = {
     "AdagradOptimizer": "gc.minimize(loss, optax.adagrad(rate))",
@@ -143,6 +164,7 @@ FUNCTIONS: Final[dict[str, str]] = {
     "device_put": "gc.device(name)",
     "distributions": "gc.random.normal(shape) and the other draws of gc.random",
     "dynamic_rnn": "gc.nn.RNN(cell)",
+    "empty": "gc.zeros(shape)",
     "exponential_decay": "optax.exponential_decay(rate, steps, factor) as the rate",
     "float16": 'the name of the dtype, "float16"',
     "float32": 'the name of the dtype, "float32"',
@@ -266,6 +288,45 @@ MEMBERS: Final[dict[str, dict[str, str]]] = {
         "save": "gc.save(session, path, signatures=...), or np.savez(path, **session.values())",
         "variables": "session.values(); session.graph.variables are the variables",
     },
+}
+
+# Arguments of other libraries that no function of graphc has -> what to do.
+REMARKS: Final[dict[str, str]] = {
+    "batch_first": "inputs are [batch, time, features] always",
+    "bidirectional": "gc.nn.Bidirectional(layer)",
+    "config": "options=gc.CompileOptions(...)",
+    "data_format": "channels come last: gc.transpose(x, (0, 2, 3, 1)) of [batch, channels, "
+    "height, width]",
+    "device": "`with gc.device(name):` around the call",
+    "eager": "session.run(tensor) gives a value at any time",
+    "from_logits": "the losses take logits, before softmax or sigmoid",
+    "in_channels": "the size of the input is known from the first call",
+    "in_features": "the size of the input is known from the first call",
+    "inplace": "a tensor never changes",
+    "input_dim": "the size of the input is known from the first call",
+    "input_shape": "the size of the input is known from the first call",
+    "input_size": "the size of the input is known from the first call",
+    "jit": "XLA compiles every run",
+    "jit_compile": "XLA compiles every run",
+    "learning_rate": "the optimizer has it: gc.minimize(loss, optax.adam(learning_rate))",
+    "mask": "lengths=, the number of valid steps of each sequence",
+    "metrics": "metrics are tensors that session.run fetches",
+    "num_layers": "gc.nn.StackedRNN([layer, layer])",
+    "out": "a tensor never changes: use the result",
+    "reduction": "a loss has one value for each example: gc.reduce_mean(loss)",
+    "requires_grad": "gc.variable(initial, trainable=...) and gc.stop_gradient(x)",
+    "return_state": "layer.with_state(x) gives the state too",
+    "reuse": "a layer that is called again shares its variables",
+    "sample_weight": "a loss has one value for each example: gc.reduce_mean(loss * weight)",
+    "scope": "`with gc.name_scope(name):` around the call",
+    "size_average": "a loss has one value for each example: gc.reduce_mean(loss)",
+    "stateful": "layer.with_state(x, state) goes on from a state",
+    "time_major": "inputs are [batch, time, features] always",
+    "trainable": "gc.minimize(loss, optimizer, variables=[...])",
+    "use_locking": "assignments of a run happen in program order",
+    "validate_indices": "CompileOptions(check_numerics=True) checks indices",
+    "validate_shape": "a variable keeps its shape",
+    "weights": "a loss has a value for each example: gc.reduce_mean(loss * weights)",
 }
 
 # Arguments of other libraries -> the arguments that mean the same.

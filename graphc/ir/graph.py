@@ -327,7 +327,9 @@ class Graph:
         Raises:
             UnknownNameError: there is none; the nearest name is suggested.
         """
-        return _named(self._by_name, name, f"no node {name!r} in graph {self.name!r}")
+        return _named(
+            self._by_name, name, f"no node {name!r} in graph {self.name!r}", "graph.nodes"
+        )
 
     def tensor(self, name: str) -> Tensor:
         """The tensor of this name: `hidden/MatMul:0`, or `hidden/MatMul` for result 0.
@@ -352,7 +354,12 @@ class Graph:
         Raises:
             UnknownNameError: there is none; the nearest name is suggested.
         """
-        return _named(self.variables, name, f"no variable {name!r} in graph {self.name!r}")
+        return _named(
+            self.variables,
+            name,
+            f"no variable {name!r} in graph {self.name!r}",
+            "graph.variables",
+        )
 
     # -- collections ------------------------------------------------------------------------
 
@@ -415,8 +422,8 @@ class Graph:
         )
 
 
-def _named(table: Mapping[str, T], name: str, missing: str) -> T:
+def _named(table: Mapping[str, T], name: str, missing: str, listing: str) -> T:
     found = table.get(name)
     if found is None:
-        raise UnknownNameError(missing, source=current_source(), hint=nearest(name, table))
+        raise UnknownNameError(missing, source=current_source(), hint=nearest(name, table, listing))
     return found

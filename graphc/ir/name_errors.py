@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from graphc.errors import UnknownAttributeError, nearest
-from graphc.ir.foreign_names import ATTRIBUTES, FUNCTIONS, KEYWORDS, MEMBERS
+from graphc.ir.foreign_names import ASSIGNMENTS, ATTRIBUTES, FUNCTIONS, KEYWORDS, MEMBERS, REMARKS
 from graphc.ir.source import current_source
 
 
@@ -19,6 +19,19 @@ def no_attribute(owner: Any, name: str) -> AttributeError:
         f"{owner!r} has no attribute {name!r}",
         source=current_source(),
         hint=_advice(name, ATTRIBUTES, dir(type(owner))),
+    )
+
+
+def no_assignment(owner: object, name: str) -> AttributeError:
+    """The error for `owner.name = value`, of a tensor, a variable or a layer."""
+    if name.startswith("_"):
+        return AttributeError(f"{owner!r} has no attribute {name!r} to set", name=name, obj=owner)
+    return UnknownAttributeError(
+        f"{owner!r}: its {name!r} cannot be set",
+        source=current_source(),
+        hint=ASSIGNMENTS.get(
+            name, "a tensor never changes; a dict can map tensors to what you add"
+        ),
     )
 
 
@@ -62,4 +75,9 @@ def nearest_keyword(name: str, known: Iterable[str]) -> str | None:
     for other in KEYWORDS.get(name, ()):
         if other in names:
             return f"it is called {other}= here"
-    return nearest(name, names)
+    if name in REMARKS:
+        return f"leave it out: {REMARKS[name]}"
+    hint = nearest(name, names)
+    if "feeds" in names and hint is not None and hint.startswith("known names"):
+        return "feeds are one dict: {x: value}, from placeholders or their names"
+    return hint

@@ -45,6 +45,9 @@ class Tensor(Operand):
 
     __slots__ = ("__weakref__", "graph", "name", "type")
 
+    name: str
+    graph: Graph | None
+
     instead = (
         "send the graph, which can be pickled and copied, and find it there by its name: "
         "graph.tensor(name)"
@@ -58,9 +61,14 @@ class Tensor(Operand):
                 source=current_source(),
                 hint="gc.constant(value) holds a value, gc.placeholder(shape) is fed",
             )
-        self.type = type
-        self.name = name
-        self.graph = graph
+        put = object.__setattr__  # the class's own refuses to change a name, and takes longer
+        put(self, "type", type)
+        put(self, "name", name)
+        put(self, "graph", graph)
+
+    def rename(self, name: str) -> None:
+        """Changes the name, before the tensor's node is added to a graph."""
+        object.__setattr__(self, "name", name)
 
     @property
     def node(self) -> Node:

@@ -16,7 +16,7 @@ import numpy as np
 from graphc.errors import AttributeValueError, DTypeError, GraphcError, ShapeError, nearest
 from graphc.ir.costs import CostRule, one_per_result
 from graphc.ir.dims import Dim, DimConstraints, DimExpr, Shape
-from graphc.ir.dtypes import DType
+from graphc.ir.dtypes import DType, is_complex
 from graphc.ir.functions import Functions
 from graphc.ir.layouts import LayoutRule, is_of_elements
 from graphc.ir.node import EMPTY, Tensor, describe_tensors
@@ -86,6 +86,7 @@ class Attr:
             allowed as a value if it is the default.
         check: a predicate that the value must satisfy in addition to the kind.
         must: the wording of that requirement in an error.
+        hint: how to fix a value that does not meet it.
     """
 
     kind: str
@@ -93,6 +94,7 @@ class Attr:
     check: Callable[[Any], bool] | None = None
     must: str = ""
     doc: str = ""
+    hint: str = ""
 
     def accepts(self, value: Any) -> bool:
         if value is None:
@@ -191,7 +193,11 @@ class InferContext:
         for position, type in enumerate(types):
             if not allowed(type.dtype):
                 label = self.op.operand_label(position)
-                self.fail(f"{label} must be {words}, got {type.dtype.name}", error=DTypeError)
+                self.fail(
+                    f"{label} must be {words}, got {type.dtype.name}",
+                    error=DTypeError,
+                    hint=_cast_hint(label, words, type.dtype),
+                )
 
     def fail(
         self, what: str, *, hint: str | None = None, error: type[GraphcError] = ShapeError
@@ -204,6 +210,17 @@ class InferContext:
             source=self.source,
             hint=hint,
         )
+
+
+def _cast_hint(label: str, words: str, dtype: DType) -> str:
+    """How an operand gets a dtype that the words describe."""
+    if is_complex(dtype):
+        return f"gc.real({label}), gc.imag({label}) and gc.abs({label}) are real"
+    if words.startswith("bool"):
+        return f"compare: {label} > 0, or gc.not_equal({label}, 0)"
+    if words.startswith("integer"):
+        return f'gc.cast({label}, "int32")'
+    return f'gc.cast({label}, "float32")'
 
 
 class LowerContext(Protocol):
@@ -357,7 +374,9 @@ class OpDef:
             if not attr.accepts(value):
                 must = attr.must or f"be of kind {attr.kind}"
                 raise AttributeValueError(
-                    f"{self.name}: {name} must {must}, got {value!r}", source=source
+                    f"{self.name}: {name} must {must}, got {value!r}",
+                    source=source,
+                    hint=attr.hint or None,
                 )
         if len(full) != len(self.attrs):
             missing = next(name for name in self.attrs if name not in full)

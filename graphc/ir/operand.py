@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
 import numpy as np
 
 from graphc.copying import Uncopied
-from graphc.errors import DTypeError, GraphError
+from graphc.errors import ArgumentError, DTypeError, GraphError
 from graphc.ir.dims import Dim, DimExpr, Shape, product
 from graphc.ir.dtypes import SHORT, DType
-from graphc.ir.name_errors import no_attribute
+from graphc.ir.name_errors import no_assignment, no_attribute
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.jax_internals import ARRAY_OPERATOR
@@ -406,6 +406,16 @@ class Operand(Uncopied):
             raise AttributeError(name)
         raise no_attribute(self, name)
 
+    if not TYPE_CHECKING:  # type checkers find such assignments
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "name":  # by which the graph finds it
+                raise no_assignment(self, name)
+            try:
+                object.__setattr__(self, name, value)
+            except AttributeError:
+                raise no_assignment(self, name) from None
+
     def __len__(self) -> int:
         """The size of the first axis, if it is an int."""
         shape = self.type.shape
@@ -470,8 +480,9 @@ class Operand(Uncopied):
             f"{self!r} has no truth value while the graph is built",
             source=current_source(),
             hint="gc.cond(condition, f, g) chooses when the graph runs, gc.where(condition, a, b) "
-            "chooses elements, `&` and `|` combine conditions. `==` compares elements: to ask "
-            "whether two are the same tensor use `a is b`, and a set for `a in b`",
+            "chooses elements, gc.maximum(a, b) is the greater one, `&` and `|` combine "
+            "conditions. `==` compares elements: to ask whether two are the same tensor use "
+            "`a is b`, and a set for `a in b`",
         )
 
     def __array_function__(
@@ -512,6 +523,18 @@ class Operand(Uncopied):
 
     def __int__(self) -> int:
         self._refuse_value()
+
+    if not TYPE_CHECKING:  # type checkers refuse a tensor where Python needs an int
+
+        def __index__(self) -> NoReturn:
+            # An error that is a `TypeError`, as Python's own is where there is no `__index__`.
+            raise ArgumentError(
+                f"{self!r} is used where Python needs an int, but it has no value while the graph "
+                "is built",
+                source=current_source(),
+                hint="gc.fori_loop(0, n, body, init) repeats n times, gc.take(xs, i) takes one of "
+                "a stack, gc.switch(i, branches) chooses; sizes are numbers or those of x.shape",
+            )
 
     def _refuse_value(self) -> NoReturn:
         raise GraphError(

@@ -53,6 +53,8 @@ class Variable(Operand):
         "trainable", "type",
     )  # fmt: skip
 
+    name: str
+
     instead = (
         "send the graph, which can be pickled and copied, and find it there: graph.variable(name). "
         "To use a layer twice, create two layers"
@@ -72,7 +74,7 @@ class Variable(Operand):
         shard: Spec | None = None,
     ) -> None:
         self.graph = graph
-        self.name = name
+        object.__setattr__(self, "name", name)  # the class's own refuses to change a name
         self.type = type
         self.initial = initial
         self.trainable = trainable

@@ -152,7 +152,11 @@ def check_loss(loss: Any) -> Graph:
     """
     source = AMBIENT.source or current_source()
     if not isinstance(loss, Tensor) or loss.graph is None:
-        raise GraphError(f"minimize: the loss must be a tensor, got {loss!r}", source=source)
+        raise GraphError(
+            f"minimize: the loss must be a tensor, got {loss!r}",
+            source=source,
+            hint="compute the loss with functions of gc, such as gc.reduce_mean((y - t) ** 2)",
+        )
     details = describe_tensors({"loss": loss})
     if loss.shape != ():
         raise ShapeError(
@@ -163,7 +167,10 @@ def check_loss(loss: Any) -> Graph:
         )
     if not is_floating(loss.dtype):
         raise DTypeError(
-            f"minimize: the loss must be floating, got {loss.type}", details=details, source=source
+            f"minimize: the loss must be floating, got {loss.type}",
+            details=details,
+            source=source,
+            hint='gc.cast(x, "float32") where integers become numbers',
         )
     elsewhere = bool(AMBIENT.graphs) and AMBIENT.graphs[-1] is not loss.graph
     if elsewhere or loss.graph.parent is not None:
@@ -183,15 +190,19 @@ def _gradients(
     one = loss_adjoint(constant(1, loss.dtype), label)
     if variables is not None:
         source = AMBIENT.source or current_source()
-        if not isinstance(variables, Iterable):
+        if isinstance(variables, Mapping) or not isinstance(variables, Iterable):
             raise AttributeValueError(
                 f"minimize: variables must be a list of variables, got {variables!r}",
                 source=source,
-                hint="layer.trainable_variables are those of a layer",
+                hint="layer.trainable_variables are those of a layer, list(d.values()) of a dict",
             )
         given = list(dict.fromkeys(variables))
         if not given:
-            raise GradientError("minimize: no variables are given", source=current_source())
+            raise GradientError(
+                "minimize: no variables are given",
+                source=current_source(),
+                hint="a layer has variables once it is called; without variables= all are trained",
+            )
         return dict(zip(given, gradients(loss, given, one), strict=True))
     trainable = [v for v in graph.variables.values() if v.trainable]
     found = gradients(loss, trainable, one, unconnected="none") if trainable else []

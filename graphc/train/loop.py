@@ -171,7 +171,9 @@ def fit(
     count = job.steps if steps is None else steps
     if type(count) is not int or count < 1:
         raise AttributeValueError(
-            f"fit: steps must be an int of at least 1, got {count!r}", source=current_source()
+            f"fit: steps must be an int of at least 1, got {count!r}",
+            source=current_source(),
+            hint="gc.train.Job(..., steps=1000)",
         )
     fetches = {"train": job.train, "metrics": dict(job.metrics)}
     values: list[Mapping[str, Any]] = []

@@ -692,14 +692,14 @@ ROWS = [
         "graph_unknown_variable",
         lambda m: m.graph.variable("absent"),
         errors.UnknownNameError,
-        ["no variable 'absent' in graph 'graph'", "known names: 'v', 'b'"],
+        ["no variable 'absent' in graph 'graph'", "graph.variables has the names 'v', 'b'"],
         True,
     ),
     Row(
         "model_add",
         lambda m: nn.Sequential().add(nn.Dense(3)),
         errors.ArgumentError,
-        ["Sequential: missing a required argument: 'layers'"],
+        ["Sequential: missing a required argument: 'layers'", "Sequential(layers)"],
         True,
     ),
     Row(
@@ -788,7 +788,7 @@ ROWS = [
         errors.ArgumentError,
         [
             "conv2d: it has no argument 'data_format'",
-            "known names: 'x', 'w', 'strides', 'padding', 'dilation', ...",
+            "leave it out: channels come last: gc.transpose(x, (0, 2, 3,",
         ],
         True,
     ),
@@ -805,7 +805,7 @@ ROWS = [
         errors.ArgumentError,
         [
             "Dense: it has no argument 'in_features'",
-            "known names: 'units', 'activation', 'use_bias',",
+            "leave it out: the size of the input is known from the first",
         ],
         True,
     ),
@@ -815,7 +815,7 @@ ROWS = [
         errors.ArgumentError,
         [
             "Dense: it has no argument 'input_shape'",
-            "known names: 'units', 'activation', 'use_bias',",
+            "leave it out: the size of the input is known from the first",
         ],
         True,
     ),
@@ -830,14 +830,14 @@ ROWS = [
         "kw_Conv_out_channels",
         lambda m: nn.Conv2D(out_channels=3, kernel_size=3),
         errors.ArgumentError,
-        ["_Conv: it has no argument 'out_channels'", "it is called filters= here"],
+        ["Conv2D: it has no argument 'out_channels'", "it is called filters= here"],
         True,
     ),
     Row(
         "kw_Conv_act",
         lambda m: nn.Conv2D(3, 3, act="relu"),
         errors.ArgumentError,
-        ["_Conv: it has no argument 'act'", "it is called activation= here"],
+        ["Conv2D: it has no argument 'act'", "it is called activation= here"],
         True,
     ),
     Row(
@@ -860,7 +860,7 @@ ROWS = [
         errors.ArgumentError,
         [
             "LSTM: it has no argument 'batch_first'",
-            "known names: 'units', 'reverse', 'return_sequences',",
+            "leave it out: inputs are [batch, time, features] always",
         ],
         True,
     ),
@@ -868,7 +868,10 @@ ROWS = [
         "kw_LSTM_return_state",
         lambda m: nn.LSTM(4, return_state=True),
         errors.ArgumentError,
-        ["LSTM: it has no argument 'return_state'", "did you mean 'return_sequences'?"],
+        [
+            "LSTM: it has no argument 'return_state'",
+            "leave it out: layer.with_state(x) gives the state too",
+        ],
         True,
     ),
     Row(
@@ -889,7 +892,7 @@ ROWS = [
         "kw_MaxPool_pool_size",
         lambda m: nn.MaxPool2D(pool_size=2),
         errors.ArgumentError,
-        ["_Pool: it has no argument 'pool_size'", "it is called window= here"],
+        ["MaxPool2D: it has no argument 'pool_size'", "it is called window= here"],
         True,
     ),
     Row(
@@ -920,7 +923,10 @@ ROWS = [
         "kw_loss_positional",
         lambda m: nn.softmax_cross_entropy(m.c, m.c),
         errors.ArgumentError,
-        ["softmax_cross_entropy: too many positional arguments"],
+        [
+            "softmax_cross_entropy: too many positional arguments",
+            "softmax_cross_entropy(logits=..., labels=...)",
+        ],
         True,
     ),
     Row(
@@ -943,7 +949,7 @@ ROWS = [
         errors.DTypeError,
         [
             "(None, 3) is not a dtype of graphc",
-            "strings and objects live on the host only; pass numbers",
+            'a dtype is a name such as "float32"; the sizes of a shape',
         ],
         True,
     ),
@@ -951,7 +957,7 @@ ROWS = [
         "kw_placeholder_shape_kw",
         lambda m: gc.placeholder(dtype="float32"),
         errors.ArgumentError,
-        ["placeholder: missing a required argument: 'shape'"],
+        ["placeholder: missing a required argument: 'shape'", "placeholder(shape)"],
         True,
     ),
     Row(
@@ -974,7 +980,7 @@ ROWS = [
         errors.ArgumentError,
         [
             "minimize: it has no argument 'learning_rate'",
-            "known names: 'loss', 'tx', 'variables', 'name', 'accumulate'",
+            "leave it out: the optimizer has it: gc.minimize(loss,",
         ],
         True,
     ),
@@ -1045,21 +1051,21 @@ ROWS = [
         "too_many",
         lambda m: gc.exp(m.c, m.c, m.c),
         errors.ArgumentError,
-        ["exp: too many positional arguments"],
+        ["exp: too many positional arguments", "what stands behind `*` is given by its name"],
         True,
     ),
     Row(
         "too_few",
         lambda m: gc.matmul(m.c),
         errors.ArgumentError,
-        ["matmul: missing a required argument: 'b'"],
+        ["matmul: missing a required argument: 'b'", "matmul(a, b)"],
         True,
     ),
     Row(
         "gradients_tape",
         lambda m: gc.gradients(m.v.sum()),
         errors.ArgumentError,
-        ["gradients: missing a required argument: 'xs'"],
+        ["gradients: missing a required argument: 'xs'", "gradients(ys, xs)"],
         True,
     ),
     Row(
@@ -1086,7 +1092,10 @@ ROWS = [
         "sh_matmul_vec",
         lambda m: gc.matmul(m.c, gc.ones((3,))),
         errors.ShapeError,
-        ["DotGeneral: contracted dimensions differ, 4 and 3"],
+        [
+            "DotGeneral: contracted dimensions differ, 4 and 3",
+            "axes that are multiplied must have one size; a.T reverses",
+        ],
         True,
     ),
     Row(
@@ -1123,21 +1132,30 @@ ROWS = [
         "sh_concat",
         lambda m: gc.concatenate([m.c, m.v], 0),
         errors.ShapeError,
-        ["Concatenate: sizes of axis 1 differ, 4 and 2"],
+        [
+            "Concatenate: sizes of axis 1 differ, 4 and 2",
+            "only the sizes of axis 0, along which they are joined, may",
+        ],
         True,
     ),
     Row(
         "sh_concat_rank",
         lambda m: gc.concatenate([m.c, gc.ones((3,))]),
         errors.ShapeError,
-        ["Concatenate: ranks differ, 2 and 1"],
+        [
+            "Concatenate: ranks differ, 2 and 1",
+            "gc.expand_dims(x, axis) adds an axis; gc.stack joins along",
+        ],
         True,
     ),
     Row(
         "sh_stack",
         lambda m: gc.stack([m.c, m.v]),
         errors.ShapeError,
-        ["Stack: only tensors of one shape: sizes of axis 0 differ, 3"],
+        [
+            "Stack: only tensors of one shape: sizes of axis 0 differ, 3",
+            "gc.concatenate joins along an axis that is there; gc.pad",
+        ],
         True,
     ),
     Row(
@@ -1154,7 +1172,10 @@ ROWS = [
         "sh_reshape_2minus",
         lambda m: gc.reshape(m.c, (-1, -1)),
         errors.ShapeError,
-        ["Reshape: more than one -1 in (-1, -1)"],
+        [
+            "Reshape: more than one -1 in (-1, -1)",
+            "one size can follow from the others: (x.shape[0], -1)",
+        ],
         True,
     ),
     Row(
@@ -1185,7 +1206,10 @@ ROWS = [
         "sh_squeeze",
         lambda m: gc.squeeze(m.c, 0),
         errors.ShapeError,
-        ["Reshape: axis 0 has size 3, not 1, and cannot be squeezed"],
+        [
+            "Reshape: axis 0 has size 3, not 1, and cannot be squeezed",
+            "x[0] is the first of 3 slices; gc.reshape merges axes",
+        ],
         True,
     ),
     Row(
@@ -1199,14 +1223,20 @@ ROWS = [
         "sh_axis_str",
         lambda m: gc.sum(m.c, axis="rows"),
         errors.AttributeValueError,
-        ["ReduceSum: axis must be an int, got 'r'"],
+        [
+            "ReduceSum: axis must be an int, got 'r'",
+            "axes are counted from 0, or from -1 at the end; a tuple",
+        ],
         True,
     ),
     Row(
         "sh_expand",
         lambda m: gc.expand_dims(m.c, 5),
         errors.AttributeValueError,
-        ["Reshape: axis 5 is out of range for a result of rank 3"],
+        [
+            "Reshape: axis 5 is out of range for a result of rank 3",
+            "places for the new axis run from -3 to 2",
+        ],
         True,
     ),
     Row(
@@ -1253,21 +1283,27 @@ ROWS = [
         "sh_pad",
         lambda m: gc.pad(m.c, ((1, 1),) * 3),
         errors.AttributeValueError,
-        ["Pad: ((1, 1), (1, 1), (1, 1)) does not give (before, behind)"],
+        [
+            "Pad: ((1, 1), (1, 1), (1, 1)) does not give (before, behind)",
+            "gc.pad(x, ((1, 1), (1, 1))), or one pair for all axes",
+        ],
         True,
     ),
     Row(
         "sh_index",
         lambda m: m.c[5],
         errors.ShapeError,
-        ["getitem: index 5 is out of range for axis 0 of size 3"],
+        ["getitem: index 5 is out of range for axis 0 of size 3", "places run from -3 to 2"],
         True,
     ),
     Row(
         "sh_index_many",
         lambda m: m.c[0, 0, 0],
         errors.ShapeError,
-        ["getitem: 3 indices for 2 axes"],
+        [
+            "getitem: 3 indices for 2 axes",
+            "None adds an axis: x[:, None]; x.ndim is the number of axes",
+        ],
         True,
     ),
     Row(
@@ -1311,63 +1347,87 @@ ROWS = [
         "sh_einsum",
         lambda m: gc.einsum("ij,jk->ik", m.c, m.c),
         errors.ShapeError,
-        ["einsum: sizes under 'j' differ, 4 and 3"],
+        [
+            "einsum: sizes under 'j' differ, 4 and 3",
+            "one letter names axes of one size: give the axes other",
+        ],
         True,
     ),
     Row(
         "sh_einsum_rank",
         lambda m: gc.einsum("ijk->i", m.c),
         errors.AttributeValueError,
-        ["einsum: 'ijk' names 3 axes of an operand of rank 2, in"],
+        [
+            "einsum: 'ijk' names 3 axes of an operand of rank 2, in",
+            "a letter for each axis of each operand, as in",
+        ],
         True,
     ),
     Row(
         "sh_einsum_text",
         lambda m: gc.einsum("ij->ijk", m.c),
         errors.AttributeValueError,
-        ["einsum: 'k' of the result must stand once, and in an operand,"],
+        [
+            "einsum: 'k' of the result must stand once, and in an operand,",
+            "a letter for each axis of each operand, as in",
+        ],
         True,
     ),
     Row(
         "sh_tensordot",
         lambda m: gc.tensordot(m.c, m.c, axes=1),
         errors.ShapeError,
-        ["DotGeneral: contracted dimensions differ, 4 and 3"],
+        [
+            "DotGeneral: contracted dimensions differ, 4 and 3",
+            "axes that are multiplied must have one size; a.T reverses",
+        ],
         True,
     ),
     Row(
         "sh_conv_channels",
         lambda m: nn.conv2d(m.img, gc.ones((3, 3, 1, 4))),
         errors.ShapeError,
-        ["Conv: channels of x and input channels of w times groups"],
+        [
+            "Conv: channels of x and input channels of w times groups",
+            "w is [height, width, input channels, output channels], x",
+        ],
         True,
     ),
     Row(
         "sh_conv_rank",
         lambda m: nn.conv2d(m.c, m.kern),
         errors.ShapeError,
-        ["conv2d: x must be [batch, height, width, channels], got 2 axes"],
+        [
+            "conv2d: x must be [batch, height, width, channels], got 2 axes",
+            "x[None] adds a batch of one, x[..., None] a channel",
+        ],
         True,
     ),
     Row(
         "sh_conv_padding",
         lambda m: nn.conv2d(m.img, m.kern, padding="half"),
         errors.AttributeValueError,
-        ['conv2d: padding must be "same", "valid", an int of at least'],
+        [
+            'conv2d: padding must be "same", "valid", an int of at least',
+            'padding="same" keeps the size with stride 1, padding=1 adds',
+        ],
         True,
     ),
     Row(
         "sh_conv_stride0",
         lambda m: nn.conv2d(m.img, m.kern, strides=0),
         errors.AttributeValueError,
-        ["conv2d: strides must be a positive int or 2 of them, got 0"],
+        ["conv2d: strides must be a positive int or 2 of them, got 0", "strides=2 or (2, 2)"],
         True,
     ),
     Row(
         "sh_pool_rank",
         lambda m: nn.max_pool(m.c, 2),
         errors.ShapeError,
-        ["MaxPool: x must be [batch, ..., channels] with spatial axes,"],
+        [
+            "MaxPool: x must be [batch, ..., channels] with spatial axes,",
+            "x[None] adds a batch of one, x[..., None] a channel",
+        ],
         True,
     ),
     Row(
@@ -1414,7 +1474,10 @@ ROWS = [
         "sh_Dense_scalar",
         lambda m: nn.Dense(3)(gc.constant(1.0)),
         errors.ShapeError,
-        ["Dense 'dense': the input must have a last axis of features"],
+        [
+            "Dense 'dense': the input must have a last axis of features",
+            "x[None] makes one feature of a scalar",
+        ],
         True,
     ),
     Row(
@@ -1461,7 +1524,10 @@ ROWS = [
         "sh_LSTM_lengths",
         lambda m: nn.LSTM(4)(gc.ones((2, 3, 5)), lengths=gc.constant([1, 2, 3])),
         errors.ShapeError,
-        ["LSTM 'lstm': lengths must be of shape [2], one for each"],
+        [
+            "LSTM 'lstm': lengths must be of shape [2], one for each",
+            "the first axis of x is the batch: x is [batch, time, ...]",
+        ],
         True,
     ),
     Row(
@@ -1495,14 +1561,20 @@ ROWS = [
         "sh_GroupNorm",
         lambda m: nn.GroupNorm(3)(gc.ones((1, 4, 4, 4))),
         errors.ShapeError,
-        ["GroupNorm 'group_norm': 3 groups do not divide 4 features"],
+        [
+            "GroupNorm 'group_norm': 3 groups do not divide 4 features",
+            "the number of groups must divide the size of the last axis",
+        ],
         True,
     ),
     Row(
         "sh_xent",
         lambda m: nn.softmax_cross_entropy(logits=m.c, labels=gc.ones((3, 5))),
         errors.ShapeError,
-        ["SoftmaxCrossEntropy: sizes of logits and labels differ, 4 and"],
+        [
+            "SoftmaxCrossEntropy: sizes of logits and labels differ, 4 and",
+            "labels have the shape of logits: gc.one_hot(numbers, 4)",
+        ],
         True,
     ),
     Row(
@@ -1519,7 +1591,10 @@ ROWS = [
         "sh_sparse_onehot",
         lambda m: nn.sparse_softmax_cross_entropy(logits=m.c, labels=gc.cast(m.c, "int32")),
         errors.ShapeError,
-        ["SparseSoftmaxCrossEntropy: labels must have one axis less"],
+        [
+            "SparseSoftmaxCrossEntropy: labels must have one axis less",
+            "one-hot labels are for softmax_cross_entropy;",
+        ],
         True,
     ),
     Row(
@@ -1536,7 +1611,10 @@ ROWS = [
         "sh_sparse_batch",
         lambda m: nn.sparse_softmax_cross_entropy(logits=m.c, labels=gc.constant([0, 1])),
         errors.ShapeError,
-        ["SparseSoftmaxCrossEntropy: sizes of logits and labels differ,"],
+        [
+            "SparseSoftmaxCrossEntropy: sizes of logits and labels differ,",
+            "labels needs one entry for each row of logits",
+        ],
         True,
     ),
     Row(
@@ -1563,7 +1641,10 @@ ROWS = [
         "sh_ctc",
         lambda m: nn.ctc_loss(logits=m.c, labels=m.c),
         errors.ShapeError,
-        ["ctc_loss: logits must be [batch, time, classes] and labels"],
+        [
+            "ctc_loss: logits must be [batch, time, classes] and labels",
+            "x[None] adds a batch of one; the time is the second axis,",
+        ],
         True,
     ),
     Row(
@@ -1600,28 +1681,37 @@ ROWS = [
         "sh_solve",
         lambda m: gc.linalg.solve(m.c, m.c),
         errors.ShapeError,
-        ["Solve: the sides of a matrix that must be square differ, 3"],
+        [
+            "Solve: the sides of a matrix that must be square differ, 3",
+            "gc.linalg.lstsq, pinv and svd take matrices that are not",
+        ],
         True,
     ),
     Row(
         "sh_det",
         lambda m: gc.linalg.det(m.c),
         errors.ShapeError,
-        ["Determinant: the sides of a matrix that must be square"],
+        [
+            "Determinant: the sides of a matrix that must be square",
+            "gc.linalg.lstsq, pinv and svd take matrices that are not",
+        ],
         True,
     ),
     Row(
         "sh_depth_to_space",
         lambda m: nn.depth_to_space(m.img, 2),
         errors.ShapeError,
-        ["depth_to_space: 3 channels of x are no blocks of 2"],
+        ["depth_to_space: 3 channels of x are no blocks of 2", "the channels must divide by 2**2"],
         True,
     ),
     Row(
         "sh_neg",
         lambda m: gc.zeros((-1, 3)),
         errors.AttributeValueError,
-        ["BroadcastTo: shape must be a tuple of sizes, none negative,"],
+        [
+            "BroadcastTo: shape must be a tuple of sizes, none negative,",
+            "-1 is for gc.reshape only; x.shape[0] is a size that may be",
+        ],
         True,
     ),
     Row(
@@ -1637,8 +1727,8 @@ ROWS = [
     Row(
         "sh_zero_args",
         lambda m: gc.zeros(3, 4),
-        errors.DTypeError,
-        ["4 is not a dtype of graphc", "strings and objects live on the host only; pass numbers"],
+        errors.ArgumentError,
+        ["zeros: the shape is one argument, a tuple, got 3 and then 4", "zeros((3, 4))"],
         True,
     ),
     Row(
@@ -1665,7 +1755,7 @@ ROWS = [
         "sh_placeholder_args",
         lambda m: gc.placeholder(3, 4, name="n"),
         errors.DTypeError,
-        ["4 is not a dtype of graphc", "strings and objects live on the host only; pass numbers"],
+        ["4 is not a dtype of graphc", 'a dtype is a name such as "float32"; the sizes of a shape'],
         True,
     ),
     Row(
@@ -1682,7 +1772,7 @@ ROWS = [
         "sh_top_k",
         lambda m: gc.top_k(m.c, 9),
         errors.ShapeError,
-        ["TopK: k is 9 of 4 elements"],
+        ["TopK: k is 9 of 4 elements", "elements are taken along the last axis: k is at most its"],
         True,
     ),
     Row(
@@ -1706,49 +1796,70 @@ ROWS = [
         "sh_segment_no_n",
         lambda m: gc.segment_sum(m.c, m.i),
         errors.ArgumentError,
-        ["segment_sum: missing a required argument: 'num_segments'"],
+        [
+            "segment_sum: missing a required argument: 'num_segments'",
+            "segment_sum(data, segment_ids, num_segments)",
+        ],
         True,
     ),
     Row(
         "sh_cross",
         lambda m: gc.cross(m.c, m.c),
         errors.ShapeError,
-        ["cross: a must have 3 elements along axis -1, not 4"],
+        [
+            "cross: a must have 3 elements along axis -1, not 4",
+            "axis= names the axis of the three coordinates",
+        ],
         True,
     ),
     Row(
         "sh_eye_neg",
         lambda m: gc.eye(-2),
         errors.AttributeValueError,
-        ["Iota: shape must be a tuple of sizes, none negative, got (-2,"],
+        [
+            "Iota: shape must be a tuple of sizes, none negative, got (-2,",
+            "-1 is for gc.reshape only; x.shape[0] is a size that may be",
+        ],
         True,
     ),
     Row(
         "sh_glu",
         lambda m: nn.glu(gc.ones((3, 5))),
         errors.ShapeError,
-        ["glu: a size of 5 has no halves"],
+        [
+            "glu: a size of 5 has no halves",
+            "a layer before it with twice the units: gc.nn.Dense(2 *",
+        ],
         True,
     ),
     Row(
         "dt_and_float",
         lambda m: m.c & m.c,
         errors.DTypeError,
-        ["LogicalAnd: x must be bool or integer (compare first:"],
+        [
+            "LogicalAnd: x must be bool or integer, got float32",
+            "compare: x > 0, or gc.not_equal(x, 0)",
+        ],
         True,
     ),
     Row(
         "dt_not_float",
         lambda m: ~m.c,
         errors.DTypeError,
-        ["LogicalNot: x must be bool or integer (compare first:"],
+        [
+            "LogicalNot: x must be bool or integer, got float32",
+            "compare: x > 0, or gc.not_equal(x, 0)",
+        ],
         True,
     ),
     Row(
         "dt_logical",
         lambda m: gc.logical_and(m.c, m.c),
         errors.DTypeError,
-        ["LogicalAnd: x must be bool or integer (compare first:"],
+        [
+            "LogicalAnd: x must be bool or integer, got float32",
+            "compare: x > 0, or gc.not_equal(x, 0)",
+        ],
         True,
     ),
     Row(
@@ -1789,7 +1900,7 @@ ROWS = [
         "dt_one_hot_float",
         lambda m: gc.one_hot(gc.ones((3,)), 3),
         errors.DTypeError,
-        ["OneHot: indices must be integers, got float32"],
+        ["OneHot: indices must be integers, got float32", 'gc.cast(indices, "int32")'],
         True,
     ),
     Row(
@@ -1851,56 +1962,68 @@ ROWS = [
         "dt_neg_bool",
         lambda m: -(m.c > 0),
         errors.DTypeError,
-        ["Negative: x must be numeric, got bool"],
+        ["Negative: x must be numeric, got bool", 'gc.cast(x, "float32")'],
         True,
     ),
     Row(
         "dt_sub_bool",
         lambda m: (m.c > 0) - (m.c > 1),
         errors.DTypeError,
-        ["Subtract: x must be numeric, got bool"],
+        ["Subtract: x must be numeric, got bool", 'gc.cast(x, "float32")'],
         True,
     ),
     Row(
         "dt_mod_complex",
         lambda m: gc.constant(1j) % 2,
         errors.DTypeError,
-        ["Remainder: x must be integer or floating, got complex64"],
+        [
+            "Remainder: x must be integer or floating, got complex64",
+            "gc.real(x), gc.imag(x) and gc.abs(x) are real",
+        ],
         True,
     ),
     Row(
         "dt_argmax_complex",
         lambda m: gc.argmax(gc.constant([1j])),
         errors.DTypeError,
-        ["ArgMax: x must be real or bool, got complex64"],
+        [
+            "ArgMax: x must be real or bool, got complex64",
+            "gc.real(x), gc.imag(x) and gc.abs(x) are real",
+        ],
         True,
     ),
     Row(
         "dt_relu_int",
         lambda m: nn.relu(gc.constant(1j)),
         errors.DTypeError,
-        ["Relu: x must be integer or floating, got complex64"],
+        [
+            "Relu: x must be integer or floating, got complex64",
+            "gc.real(x), gc.imag(x) and gc.abs(x) are real",
+        ],
         True,
     ),
     Row(
         "dt_dropout_int",
         lambda m: nn.dropout(m.i, 0.5),
         errors.DTypeError,
-        ["Dropout: x must be floating, got int32"],
+        ["Dropout: x must be floating, got int32", 'gc.cast(x, "float32")'],
         True,
     ),
     Row(
         "dt_dropout_rate",
         lambda m: nn.dropout(m.c, 1.5),
         errors.AttributeValueError,
-        ["Dropout: rate must be at least 0 and less than 1, got 1.5"],
+        [
+            "Dropout: rate must be at least 0 and less than 1, got 1.5",
+            "it is the share of elements that become 0: 0.1 for",
+        ],
         True,
     ),
     Row(
         "dt_softmax_int",
         lambda m: gc.softmax(m.i),
         errors.DTypeError,
-        ["Softmax: x must be floating, got int32"],
+        ["Softmax: x must be floating, got int32", 'gc.cast(x, "float32")'],
         True,
     ),
     Row(
@@ -1961,7 +2084,7 @@ ROWS = [
         "dt_dtype_int",
         lambda m: gc.zeros((3,), 7),
         errors.DTypeError,
-        ["7 is not a dtype of graphc", "strings and objects live on the host only; pass numbers"],
+        ["7 is not a dtype of graphc", 'a dtype is a name such as "float32"; the sizes of a shape'],
         True,
     ),
     Row(
@@ -1970,7 +2093,7 @@ ROWS = [
         errors.DTypeError,
         [
             "(3,) is not a dtype of graphc",
-            "strings and objects live on the host only; pass numbers",
+            'a dtype is a name such as "float32"; the sizes of a shape',
         ],
         True,
     ),
@@ -2062,7 +2185,7 @@ ROWS = [
         "run_unknown_name",
         lambda m: run(m, m.y + 1, {"z": np.ones((2, 4))}),
         errors.UnknownNameError,
-        ["no node 'z' in graph 'graph'", "known names: 'Constant', 'y', 'y2', 'Constant_1',"],
+        ["no node 'z' in graph 'graph'", "graph.nodes has the names 'Constant', 'y', 'y2',"],
         True,
     ),
     Row(
@@ -2097,7 +2220,10 @@ ROWS = [
         "run_kwargs",
         lambda m: gc.Session(m.graph).run(m.y + 1, y=np.ones((2, 4))),
         errors.ArgumentError,
-        ["Session.run: it has no argument 'y'", "known names: 'fetches', 'feeds'"],
+        [
+            "Session.run: it has no argument 'y'",
+            "feeds are one dict: {x: value}, from placeholders or their",
+        ],
         True,
     ),
     Row(
@@ -2185,21 +2311,24 @@ ROWS = [
         "session_get",
         lambda m: gc.Session(m.graph).get("absent"),
         errors.UnknownNameError,
-        ["no variable 'absent' in graph 'graph'", "known names: 'v', 'b'"],
+        ["no variable 'absent' in graph 'graph'", "graph.variables has the names 'v', 'b'"],
         True,
     ),
     Row(
         "session_get_tensor",
         lambda m: gc.Session(m.graph).get(m.c),
         errors.UnknownNameError,
-        ["no variable <Tensor Constant:0 f32[3, 4]> in graph 'graph'", "known names: 'v', 'b'"],
+        [
+            "no variable <Tensor Constant:0 f32[3, 4]> in graph 'graph'",
+            "a tensor is computed: session.run(x) gives its value, a",
+        ],
         True,
     ),
     Row(
         "session_set_absent",
         lambda m: setv(m, "absent", 1),
         errors.UnknownNameError,
-        ["no variable 'absent' in graph 'graph'", "known names: 'v', 'b'"],
+        ["no variable 'absent' in graph 'graph'", "graph.variables has the names 'v', 'b'"],
         True,
     ),
     Row(
@@ -2223,7 +2352,10 @@ ROWS = [
         "session_set_tensor",
         lambda m: setv(m, m.c, 1.0),
         errors.UnknownNameError,
-        ["no variable <Tensor Constant:0 f32[3, 4]> in graph 'graph'", "known names: 'v', 'b'"],
+        [
+            "no variable <Tensor Constant:0 f32[3, 4]> in graph 'graph'",
+            "a tensor is computed: session.run(x) gives its value, a",
+        ],
         True,
     ),
     Row(
@@ -2270,7 +2402,10 @@ ROWS = [
         "run_steps_zero",
         lambda m: gc.Session(m.graph).run_steps(m.y + 1, {m.y: np.ones((2, 4))}, 0),
         errors.AttributeValueError,
-        ["run_steps: n must be an int of at least 1, got 0"],
+        [
+            "run_steps: n must be an int of at least 1, got 0",
+            "session.run_steps(fetches, feeds, 100)",
+        ],
         True,
     ),
     Row(
@@ -2528,21 +2663,30 @@ ROWS = [
         "opt_int_loss",
         lambda m: gc.minimize(gc.sum(gc.cast(m.v, "int32")), optax.sgd(0.1)),
         errors.DTypeError,
-        ["minimize: the loss must be floating, got i32[]"],
+        [
+            "minimize: the loss must be floating, got i32[]",
+            'gc.cast(x, "float32") where integers become numbers',
+        ],
         True,
     ),
     Row(
         "opt_loss_number",
         lambda m: gc.minimize(3.0, optax.sgd(0.1)),
         errors.GraphError,
-        ["minimize: the loss must be a tensor, got 3.0"],
+        [
+            "minimize: the loss must be a tensor, got 3.0",
+            "compute the loss with functions of gc, such as",
+        ],
         True,
     ),
     Row(
         "opt_vars_strings",
         lambda m: gc.minimize(m.v.sum(), optax.sgd(0.1), variables=["v"]),
         errors.GradientError,
-        ["x must be a tensor or a variable, got 'v'"],
+        [
+            "x must be a tensor or a variable, got 'v'",
+            "a variable is found by its name: graph.variable(name)",
+        ],
         True,
     ),
     Row(
@@ -2569,7 +2713,10 @@ ROWS = [
         "opt_vars_empty",
         lambda m: gc.minimize(m.v.sum(), optax.sgd(0.1), variables=[]),
         errors.GradientError,
-        ["minimize: no variables are given"],
+        [
+            "minimize: no variables are given",
+            "a layer has variables once it is called; without variables=",
+        ],
         True,
     ),
     Row(
@@ -2616,7 +2763,10 @@ ROWS = [
         "grad_str",
         lambda m: gc.gradients(m.v.sum(), ["v"]),
         errors.GradientError,
-        ["x must be a tensor or a variable, got 'v'"],
+        [
+            "x must be a tensor or a variable, got 'v'",
+            "a variable is found by its name: graph.variable(name)",
+        ],
         True,
     ),
     Row(
@@ -2665,7 +2815,10 @@ ROWS = [
         "cf_cond_shape",
         bad_cond,
         errors.ShapeError,
-        ["Switch: sizes of result 0 of false_branch and true_branch"],
+        [
+            "Switch: sizes of result 0 of false_branch and true_branch",
+            "all branches must give results of one shape: gc.pad or",
+        ],
         True,
     ),
     Row(
@@ -2702,7 +2855,10 @@ ROWS = [
         "cf_while_shape",
         lambda m: gc.while_loop(lambda a: a.sum() < 10, lambda a: gc.concatenate([a, a]), m.c),
         errors.ShapeError,
-        ["While: sizes of carry 0 before and after the body differ, 3"],
+        [
+            "While: sizes of carry 0 before and after the body differ, 3",
+            "a carry keeps its shape: make it as large as it gets and",
+        ],
         True,
     ),
     Row(
@@ -2719,14 +2875,17 @@ ROWS = [
         "cf_while_cond",
         lambda m: gc.while_loop(lambda a: a, lambda a: a * 1.5, 1.0),
         errors.DTypeError,
-        ["While: the condition must return one bool, got f32[]"],
+        ["While: the condition must return one bool, got f32[]", "compare: lambda i: i < 10"],
         True,
     ),
     Row(
         "cf_while_condvec",
         lambda m: gc.while_loop(lambda a: a > 0, lambda a: a, m.c),
         errors.ShapeError,
-        ["While: the condition must return one bool, got bool[3, 4]"],
+        [
+            "While: the condition must return one bool, got bool[3, 4]",
+            "take gc.any(...) or gc.all(...) of it",
+        ],
         True,
     ),
     Row(
@@ -2773,28 +2932,37 @@ ROWS = [
         "cf_scan_lengths",
         lambda m: gc.scan(lambda a, x: (a, x[0]), gc.zeros((4,)), (m.c, m.v)),
         errors.ShapeError,
-        ["Scan: lengths of xs differ, 4 and 3"],
+        [
+            "Scan: lengths of xs differ, 4 and 3",
+            "every x of xs is cut along its first axis, in as many",
+        ],
         True,
     ),
     Row(
         "cf_scan_noxs",
         lambda m: gc.scan(lambda a, x: (a, a), gc.zeros((4,))),
         errors.AttributeValueError,
-        ["scan: without xs, give length="],
+        ["scan: without xs, give length=", "gc.scan(f, init, length=10) calls f with None for x"],
         True,
     ),
     Row(
         "cf_scan_scalar",
         lambda m: gc.scan(lambda a, x: (a, a), gc.zeros((4,)), 3.0),
         errors.ShapeError,
-        ["scan: xs need a leading axis to scan over, got a scalar"],
+        [
+            "scan: xs need a leading axis to scan over, got a scalar",
+            "gc.expand_dims(x, 0) makes one slice of it; constants need",
+        ],
         True,
     ),
     Row(
         "cf_map_scalar",
         lambda m: gc.map_fn(lambda x: x, 3.0),
         errors.ShapeError,
-        ["scan: xs need a leading axis to scan over, got a scalar"],
+        [
+            "scan: xs need a leading axis to scan over, got a scalar",
+            "gc.expand_dims(x, 0) makes one slice of it; constants need",
+        ],
         True,
     ),
     Row(
@@ -2818,21 +2986,27 @@ ROWS = [
         "cf_switch_none",
         lambda m: gc.switch(m.i[0], []),
         errors.AttributeValueError,
-        ["switch: there are no branches"],
+        ["switch: there are no branches", "gc.switch(index, [lambda: a, lambda: b])"],
         True,
     ),
     Row(
         "cf_switch_shapes",
         lambda m: gc.switch(m.i[0], [lambda: m.c, lambda: m.v]),
         errors.ShapeError,
-        ["Switch: sizes of result 0 of branch0 and branch1 differ, 3"],
+        [
+            "Switch: sizes of result 0 of branch0 and branch1 differ, 3",
+            "all branches must give results of one shape: gc.pad or",
+        ],
         True,
     ),
     Row(
         "cf_fori_float",
         lambda m: gc.fori_loop(0, 2.5, lambda i, a: a, 1.0),
         errors.DTypeError,
-        ["fori_loop: a bound must be an integer scalar, got f32[]"],
+        [
+            "fori_loop: a bound must be an integer scalar, got f32[]",
+            'gc.cast(n, "int32") makes a number of iterations',
+        ],
         True,
     ),
     Row(
@@ -2849,7 +3023,7 @@ ROWS = [
         "file_no_signature",
         save_nosig,
         errors.ArgumentError,
-        ["save: missing a required", "'signatures'"],
+        ["save: missing a required", "'signatures'", "save(session, path, signatures=...)"],
         True,
     ),
     Row(
@@ -2934,7 +3108,7 @@ ROWS = [
         "var_shape_first",
         lambda m: gc.variable("w", shape=(3, 4)),
         errors.AttributeValueError,
-        ["unknown initializer 'w'", "known names: 'zeros', 'ones'"],
+        ["unknown initializer 'w'", "name= is the name of a variable; gc.nn.initializers has the"],
         True,
     ),
     Row(
@@ -2955,21 +3129,30 @@ ROWS = [
         "layer_units_str",
         lambda m: nn.Dense("relu"),
         errors.AttributeValueError,
-        ["Dense: units must be an int of 1 or more, got 'relu'"],
+        [
+            "Dense: units must be an int of 1 or more, got 'relu'",
+            "units is the first argument, a number: Dense(64)",
+        ],
         True,
     ),
     Row(
         "layer_units_neg",
         lambda m: nn.Dense(-3)(m.c),
         errors.AttributeValueError,
-        ["Dense: units must be an int of 1 or more, got -3"],
+        [
+            "Dense: units must be an int of 1 or more, got -3",
+            "units is the first argument, a number: Dense(64)",
+        ],
         True,
     ),
     Row(
         "layer_units_float",
         lambda m: nn.Dense(3.5)(m.c),
         errors.AttributeValueError,
-        ["Dense: units must be an int of 1 or more, got 3.5"],
+        [
+            "Dense: units must be an int of 1 or more, got 3.5",
+            "units is the first argument, a number: Dense(64)",
+        ],
         True,
     ),
     Row(
@@ -3037,14 +3220,20 @@ ROWS = [
         "seq_str",
         lambda m: nn.Sequential([nn.Dense(3), "relu"])(m.c),
         errors.AttributeValueError,
-        ["Sequential: layer 1 is 'relu', which is neither a layer nor a"],
+        [
+            "Sequential: layer 1 is 'relu', which is neither a layer nor a",
+            "write the function, gc.nn.relu, or activation='relu' of the",
+        ],
         True,
     ),
     Row(
         "layer_class_called",
         lambda m: nn.Dense(m.c),
         errors.AttributeValueError,
-        ["Dense: units must be an int of 1 or more, got <Tensor"],
+        [
+            "Dense: units must be an int of 1 or more, got <Tensor",
+            "make the layer, then call it: layer = Dense(64), y =",
+        ],
         True,
     ),
     Row(
@@ -3071,7 +3260,10 @@ ROWS = [
         "bi_units",
         lambda m: nn.Bidirectional(4),
         errors.AttributeValueError,
-        ["Bidirectional: the forward layer must be an RNN with"],
+        [
+            "Bidirectional: the forward layer must be an RNN with",
+            "gc.nn.Bidirectional(gc.nn.LSTM(64))",
+        ],
         True,
     ),
     Row(
@@ -3085,7 +3277,10 @@ ROWS = [
         "stacked_cells",
         lambda m: nn.StackedRNN([nn.LSTMCell(4), nn.LSTMCell(4)]),
         errors.AttributeValueError,
-        ["StackedRNN: takes recurrent layers, one or more, got"],
+        [
+            "StackedRNN: takes recurrent layers, one or more, got",
+            "gc.nn.StackedRNN([gc.nn.LSTM(64), gc.nn.LSTM(64)]);",
+        ],
         True,
     ),
     Row(
@@ -3149,7 +3344,7 @@ ROWS = [
         "to_jax",
         lambda m: gc.to_jax(m.c),
         errors.ArgumentError,
-        ["to_jax: missing a required argument: 'fetches'"],
+        ["to_jax: missing a required argument: 'fetches'", "to_jax(graph, fetches)"],
         True,
     ),
     Row(
@@ -3298,14 +3493,20 @@ ROWS = [
         "init_xavier",
         lambda m: nn.initializers.XavierUniform(),
         errors.UnknownAttributeError,
-        ["module 'graphc.nn.initializers' has no attribute 'XavierUniform'", "write gc.nn.initializers.GlorotUniform()"],
+        [
+            "module 'graphc.nn.initializers' has no attribute 'XavierUniform'",
+            "write gc.nn.initializers.GlorotUniform()",
+        ],
         True,
     ),
     Row(
         "init_random_normal",
         lambda m: nn.initializers.RandomNormal(),
         errors.UnknownAttributeError,
-        ["module 'graphc.nn.initializers' has no attribute 'RandomNormal'", "write gc.nn.initializers.Normal(stddev)"],
+        [
+            "module 'graphc.nn.initializers' has no attribute 'RandomNormal'",
+            "write gc.nn.initializers.Normal(stddev)",
+        ],
         True,
     ),
     Row(
@@ -3431,21 +3632,29 @@ ROWS = [
         "session_config",
         lambda m: gc.Session(m.graph, config=None),
         errors.ArgumentError,
-        ["Session: it has no argument 'config'", "it takes (graph, *, strategy=None"],
+        [
+            "Session: it has no argument 'config'",
+            "it takes (graph, *, strategy=None",
+            "leave it out: options=gc.CompileOptions(...)",
+        ],
         True,
     ),
     Row(
         "session_target",
         lambda m: gc.Session(),
         errors.ArgumentError,
-        ["Session: missing a required argument: 'graph'"],
+        ["Session: missing a required argument: 'graph'", "Session(graph)"],
         True,
     ),
     Row(
         "options_keyword",
         lambda m: gc.CompileOptions(jit=True),
         errors.ArgumentError,
-        ["CompileOptions: it has no argument 'jit'", "it takes (pipeline='O2'"],
+        [
+            "CompileOptions: it has no argument 'jit'",
+            "it takes (pipeline='O2'",
+            "leave it out: XLA compiles every run",
+        ],
         True,
     ),
     Row(
@@ -3466,7 +3675,11 @@ ROWS = [
         "random_uniform_low",
         lambda m: gc.random.uniform((3,), low=0.0),
         errors.ArgumentError,
-        ["uniform: it has no argument 'low'", "it takes (shape, minval=0.0"],
+        [
+            "uniform: it has no argument 'low'",
+            "it takes (shape, minval=0.0",
+            "it is called minval= here",
+        ],
         True,
     ),
     Row(
@@ -3508,7 +3721,10 @@ ROWS = [
         "range_size",
         lambda m: range(m.y.shape[0]),
         errors.ArgumentError,
-        ["the size batch is a number only when values are fed"],
+        [
+            "the size batch is a number only when values are fed",
+            "use it in shapes and in arithmetic with tensors, gc.cond(n",
+        ],
         True,
     ),
     Row(
@@ -3522,42 +3738,51 @@ ROWS = [
         "zeros_size",
         lambda m: np.zeros((m.y.shape[0],)),
         errors.ArgumentError,
-        ["the size batch is a number only when values are fed"],
+        [
+            "the size batch is a number only when values are fed",
+            "use it in shapes and in arithmetic with tensors, gc.cond(n",
+        ],
         True,
     ),
     Row(
         "while_body_args",
         lambda m: gc.while_loop(lambda x: x < 3, lambda i, x: x, 0),
         errors.ArgumentError,
-        ["while_loop: body is called with 1 argument, but takes (i, x)"],
+        ["while_loop: body is called with 1 argument, but takes (i, x)", "write lambda a: ..."],
         True,
     ),
     Row(
         "while_cond_args",
         lambda m: gc.while_loop(lambda: True, lambda x: x, 0),
         errors.ArgumentError,
-        ["while_loop: cond is called with 1 argument, but takes ()"],
+        ["while_loop: cond is called with 1 argument, but takes ()", "write lambda a: ..."],
         True,
     ),
     Row(
         "fori_args",
         lambda m: gc.fori_loop(0, 3, lambda c: c, 0),
         errors.ArgumentError,
-        ["fori_loop: body is called with 2 arguments, but takes (c)"],
+        [
+            "fori_loop: body is called with 2 arguments, but takes (c)",
+            "write lambda i, carry: carry, with the number i of the",
+        ],
         True,
     ),
     Row(
         "scan_args",
         lambda m: gc.scan(lambda x: x, 0, m.c),
         errors.ArgumentError,
-        ["scan: f is called with 2 arguments, but takes (x)"],
+        [
+            "scan: f is called with 2 arguments, but takes (x)",
+            "write lambda carry, x: (carry, y), for a slice x of xs",
+        ],
         True,
     ),
     Row(
         "map_args",
         lambda m: gc.map_fn(lambda: 0, m.c),
         errors.ArgumentError,
-        ["map_fn: f is called with 1 argument, but takes ()"],
+        ["map_fn: f is called with 1 argument, but takes ()", "write lambda a: ..."],
         True,
     ),
     Row(
@@ -3571,7 +3796,7 @@ ROWS = [
         "cond_args",
         lambda m: gc.cond(gc.sum(m.c) > 0, lambda x: x, lambda x: -x),
         errors.ArgumentError,
-        ["cond: true_fn is called with 0 arguments, but takes (x)"],
+        ["cond: true_fn is called with 0 arguments, but takes (x)", "write lambda: ..."],
         True,
     ),
     Row(
@@ -3630,7 +3855,7 @@ ROWS = [
         "session_options",
         lambda m: gc.Session(m.graph, options={"precision": "bf16"}),
         errors.AttributeValueError,
-        ["options must be a gc.CompileOptions, got dict"],
+        ["options must be a gc.CompileOptions, got dict", 'gc.CompileOptions(precision="bf16")'],
         True,
     ),
     Row(
@@ -3665,14 +3890,22 @@ ROWS = [
         "sizes_without_a_name",
         lambda m: gc.placeholder((None, 3)) + gc.placeholder((None, 4)),
         errors.ShapeError,
-        ["shapes (?, 3) and (?, 4) do not broadcast together", "Placeholder:0", "float32[?, 3]"],
+        [
+            "shapes (?, 3) and (?, 4) do not broadcast together",
+            "Placeholder:0",
+            "float32[?, 3]",
+            "aligned from the right, sizes must be equal or 1",
+        ],
         True,
     ),
     Row(
         "product_of_a_size_without_a_name",
         lambda m: gc.reshape(gc.placeholder((None, 3)), (7,)),
         errors.ShapeError,
-        ["3*? elements do not fit the shape (7,)"],
+        [
+            "3*? elements do not fit the shape (7,)",
+            "the sizes must multiply to the same number; -1 stands for",
+        ],
         True,
     ),
 ]
@@ -3687,6 +3920,8 @@ def test_mistake(row, tmp_path):
     message = str(caught.value)
     for phrase in row.phrases:
         assert phrase in message.replace("\n", " ")
+    assert "\n  hint: " in message
+    assert "hint: known names" not in message
     if row.placed:
         assert "test_mistakes.py:" in message
 

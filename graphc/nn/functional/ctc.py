@@ -101,6 +101,7 @@ def _check(logits: Tensor, labels: Tensor, blank: int) -> None:
         refuse(
             "ctc_loss: logits must be [batch, time, classes] and labels [batch, labels], got "
             f"{logits.ndim} and {labels.ndim} axes",
+            hint="x[None] adds a batch of one; the time is the second axis, not the first",
             logits=logits,
             labels=labels,
         )

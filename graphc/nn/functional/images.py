@@ -84,7 +84,11 @@ def depth_to_space(x: TensorLike, block: int, *, name: str | None = None) -> Ten
     if type(block) is not int or block < 1:
         refuse(f"depth_to_space: a block must be a positive int, got {block!r}", x=x)
     if not isinstance(channels, int) or channels % block**rank:
-        refuse(f"depth_to_space: {channels!s} channels of x are no blocks of {block}", x=x)
+        refuse(
+            f"depth_to_space: {channels!s} channels of x are no blocks of {block}",
+            hint=f"the channels must divide by {block}**{rank}",
+            x=x,
+        )
     sizes = x.shape[1:-1]
     left = channels // block**rank
     blocks = reshape(x, (x.shape[0], *sizes, *[block] * rank, left))

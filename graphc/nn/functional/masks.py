@@ -70,6 +70,7 @@ def as_lengths(
     ):
         refuse(
             f"{what}: lengths must be of shape [{batch}], one for each sequence, got {counts.type}",
+            hint="the first axis of x is the batch: x is [batch, time, ...]",
             lengths=counts,
         )
     if most is not None:

@@ -176,6 +176,10 @@ def glu(x: TensorLike, axis: int = -1, *, name: str | None = None) -> Tensor:
     axis = normalize_axis("glu", x, axis)
     size = x.shape[axis]
     if isinstance(size, int) and size % 2:
-        refuse(f"glu: a size of {size} has no halves", x=x)
+        refuse(
+            f"glu: a size of {size} has no halves",
+            hint="a layer before it with twice the units: gc.nn.Dense(2 * units)",
+            x=x,
+        )
     value, gate = split(x, 2, axis)
     return multiply(value, sigmoid(gate), name=name)

@@ -54,7 +54,11 @@ def group_norm(
     channels = x.shape[-1]
     (count,) = as_dims("group_norm", (groups,))
     if not (isinstance(count, int) and isinstance(channels, int)) or count < 1 or channels % count:
-        refuse(f"group_norm: {groups!r} groups do not divide {channels!s} channels", x=x)
+        refuse(
+            f"group_norm: {groups!r} groups do not divide {channels!s} channels",
+            hint="the number of groups must divide the size of the last axis",
+            x=x,
+        )
     grouped = reshape(rows, (*x.shape[:-1], count, channels // count))
     mean, variance = moments(grouped, (*range(1, x.ndim - 1), x.ndim), keepdims=True)
     normalized = reshape((grouped - mean) * rsqrt(variance + epsilon), x.shape)

@@ -160,7 +160,11 @@ class _Conv(_Windowed):
     def _taken(self, x: Any) -> tuple[Tensor, int]:
         x, features = super()._taken(x)
         if features % self.groups:
-            refuse(f"{self}: {self.groups} groups do not divide {features} features", x=x)
+            refuse(
+                f"{self}: {self.groups} groups do not divide {features} features",
+                hint="the number of groups must divide the size of the last axis",
+                x=x,
+            )
         return x, features
 
 

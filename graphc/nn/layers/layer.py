@@ -14,7 +14,7 @@ from graphc.errors import AttributeValueError, GraphError, ShapeError, UnknownAt
 from graphc.ir.calls import explained
 from graphc.ir.dtypes import BOOL, as_dtype
 from graphc.ir.graph import Graph
-from graphc.ir.name_errors import no_member
+from graphc.ir.name_errors import no_assignment, no_member
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
 from graphc.ir.scopes import AMBIENT, absolute_scope, building
@@ -37,6 +37,11 @@ _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _CALLS = {"__call__", "with_state", "with_cache"}
 """The methods that calculate a layer's output."""
 
+
+# What Keras and PyTorch let users set, and what no layer of graphc reads.
+_NEVER_READ = frozenset(
+    ["trainable", "requires_grad", "training", "kernel", "bias", "weight", "weights"]
+)
 
 # What `Layer.__init__` sets.
 _STATE = frozenset(
@@ -205,7 +210,13 @@ class Layer:
             )
         raise no_member(self, "Layer", name)
 
-    if not TYPE_CHECKING:  # subclasses choose the arguments
+    if not TYPE_CHECKING:  # type checkers find such assignments; subclasses choose the arguments
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            own = type(self).__module__.startswith("graphc.")
+            if name == "name" or (own and name in _NEVER_READ):
+                raise no_assignment(self, name)
+            object.__setattr__(self, name, value)
 
         def __call__(self, *args: TensorTree, **kwargs: TensorTree) -> NoReturn:
             raise GraphError(
@@ -253,16 +264,21 @@ def positive(layer: str, what: str, value: Any) -> int:
         refuse(
             f"{layer}: {what} must be an int of 1 or more, got {value!r}",
             error=AttributeValueError,
+            hint=f"make the layer, then call it: layer = {layer}(64), y = layer(x)"
+            if isinstance(value, Operand)
+            else f"{what} is the first argument, a number: {layer}(64)",
         )
     return value
 
 
 def check_rank(layer: Layer, x: Tensor, ranks: Container[int], layout: str) -> None:
     """Raises `ShapeError` unless the rank of `x` is in `ranks`; `layout` is what it should be."""
-    if x.type.rank not in ranks:
+    rank = x.type.rank
+    if rank not in ranks:
+        steps = "gc.nn.TimeDistributed(layer)(x) calls it for each step of [batch, time, ...]; or "
         refuse(
-            f"{layer}: the input must be {layout}, got rank {x.type.rank}",
-            hint="gc.reshape or gc.expand_dims the input",
+            f"{layer}: the input must be {layout}, got rank {rank}",
+            hint=(steps if rank - 1 in ranks else "") + "gc.reshape or gc.expand_dims the input",
             x=x,
         )
 

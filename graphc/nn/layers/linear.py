@@ -73,7 +73,11 @@ class Dense(Layer):
         with self.scope(x):
             x = convert(x)
             if x.type.rank == 0:
-                refuse(f"{self}: the input must have a last axis of features", x=x)
+                refuse(
+                    f"{self}: the input must have a last axis of features",
+                    hint="x[None] makes one feature of a scalar",
+                    x=x,
+                )
             shape = (features_of(self, x), self.units)
             kernel = self.variable(
                 "kernel", self.kernel_initializer, shape, regularizer=self.kernel_regularizer

@@ -252,7 +252,11 @@ class GroupNorm(Layer):
             check_rank(self, x, range(2, 100), "[batch, ..., features] (rank 2 or more)")
             features = features_of(self, x)
             if features % self.groups:
-                refuse(f"{self}: {self.groups} groups do not divide {features} features", x=x)
+                refuse(
+                    f"{self}: {self.groups} groups do not divide {features} features",
+                    hint="the number of groups must divide the size of the last axis",
+                    x=x,
+                )
             scale = self.variable("scale", Ones(), (features,))
             offset = self.variable("offset", Zeros(), (features,))
             return group_norm(x, self.groups, scale, offset, self.epsilon)

@@ -42,6 +42,12 @@ class Sequential(Layer):
         self, layers: Sequence[Layer | Callable[..., Tensor]], name: str | None = None
     ) -> None:
         super().__init__(name)
+        if callable(layers) or callable(name):
+            refuse(
+                "Sequential: takes one list of layers",
+                error=AttributeValueError,
+                hint="Sequential([first, second])",
+            )
         self.layers: list[Any] = list(layers)
         for position, layer in enumerate(self.layers):
             if not callable(layer) or isinstance(layer, type):
@@ -49,7 +55,7 @@ class Sequential(Layer):
                     f"Sequential: layer {position} is {layer!r}, which is neither a layer nor a "
                     "function",
                     error=AttributeValueError,
-                    hint=f"make one: {layer.__name__}(...)" if isinstance(layer, type) else None,
+                    hint=_instead_of(layer),
                 )
 
     def __call__(
@@ -64,6 +70,15 @@ class Sequential(Layer):
             for layer in self.layers:
                 y = layer(y, **{k: v for k, v in options.items() if k in parameters_of(layer)})
             return y
+
+
+def _instead_of(layer: Any) -> str:
+    """What to write in place of something that is no layer."""
+    if isinstance(layer, type):
+        return f"make one: {layer.__name__}(...)"
+    if isinstance(layer, str):
+        return f"write the function, gc.nn.{layer}, or activation={layer!r} of the layer before"
+    return "write a list of layers and functions: Sequential([gc.nn.Dense(64), gc.nn.relu])"
 
 
 def parameters_of(layer: Callable[..., Any]) -> Collection[str]:

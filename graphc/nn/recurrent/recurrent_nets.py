@@ -113,6 +113,8 @@ class StackedRNN(Recurrent):
             refuse(
                 f"StackedRNN: takes recurrent layers, one or more, got {self.layers!r}",
                 error=AttributeValueError,
+                hint="gc.nn.StackedRNN([gc.nn.LSTM(64), gc.nn.LSTM(64)]); gc.nn.RNN(cell) makes a "
+                "layer of a cell",
             )
         self.dropout = Dropout(dropout) if dropout else None
 
@@ -168,4 +170,5 @@ def _check_direction(which: str, rnn: Any, *, reverse: bool) -> None:
         refuse(
             f"Bidirectional: the {which} layer must be an RNN with reverse={reverse}, got {rnn!r}",
             error=AttributeValueError,
+            hint="gc.nn.Bidirectional(gc.nn.LSTM(64))",
         )

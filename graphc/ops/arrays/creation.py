@@ -21,6 +21,7 @@ from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import moves_only
 from graphc.ops.core.emit import constant, convert, dim_value, emit_one, to_dtype
 from graphc.ops.core.layout_rules import replicated
+from graphc.ops.core.shape_argument import shape_first
 from graphc.typing import DTypeLike, ShapeLike, TensorLike
 
 __all__ = ["arange", "full", "full_like", "iota", "ones", "ones_like", "zeros", "zeros_like"]
@@ -56,6 +57,7 @@ IOTA = OpDef(
 )
 
 
+@shape_first
 def iota(
     shape: ShapeLike, axis: int = 0, dtype: DTypeLike = INT32, *, name: str | None = None
 ) -> Tensor:
@@ -165,6 +167,7 @@ def full(
     return broadcast_to(value, dims, name=name)
 
 
+@shape_first
 def zeros(shape: ShapeLike, dtype: DTypeLike = FLOAT32, *, name: str | None = None) -> Tensor:
     """Zeros of `shape` (ints and named sizes). All dtypes. Source: numpy.zeros.
 
@@ -175,6 +178,7 @@ def zeros(shape: ShapeLike, dtype: DTypeLike = FLOAT32, *, name: str | None = No
     return full(shape, 0, dtype, name=name)
 
 
+@shape_first
 def ones(shape: ShapeLike, dtype: DTypeLike = FLOAT32, *, name: str | None = None) -> Tensor:
     """Ones of `shape` (ints and named sizes). All dtypes. Source: numpy.ones.
 

@@ -44,12 +44,20 @@ def _infer_concatenate(ctx: InferContext, *xs: TensorType, axis: int) -> TensorT
     shape = list(first.shape)
     for x in xs[1:]:
         if len(x.shape) != len(shape):
-            ctx.fail(f"ranks differ, {len(shape)} and {len(x.shape)}")
+            ctx.fail(
+                f"ranks differ, {len(shape)} and {len(x.shape)}",
+                hint="gc.expand_dims(x, axis) adds an axis; gc.stack joins along a new one",
+            )
         for i, dim in enumerate(x.shape):
             if i == axis:
                 shape[i] = shape[i] + dim
             else:
-                shape[i] = ctx.unify(shape[i], dim, f"sizes of axis {i}")
+                shape[i] = ctx.unify(
+                    shape[i],
+                    dim,
+                    f"sizes of axis {i}",
+                    hint=f"only the sizes of axis {axis}, along which they are joined, may differ",
+                )
     return TensorType(first.dtype, tuple(shape))
 
 
@@ -169,6 +177,7 @@ def several(op: str, tensors: Any) -> list[Tensor]:
         refuse(
             f"{op}: takes a list of tensors, one or more, got {tensors!r}",
             error=AttributeValueError,
+            hint=f"write a list: gc.{op.lower()}([a, b], axis)",
         )
     return promote_operands(*tensors)
 

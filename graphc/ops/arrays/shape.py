@@ -52,6 +52,7 @@ SHAPE = Attr(
     "dims",
     check=lambda dims: all(dim >= 0 for dim in dims if isinstance(dim, int)),
     must="be a tuple of sizes, none negative",
+    hint="-1 is for gc.reshape only; x.shape[0] is a size that may be unknown",
 )
 
 
@@ -152,7 +153,11 @@ def reshape(x: TensorLike, shape: ShapeLike, *, name: str | None = None) -> Tens
     wildcards = [i for i, dim in enumerate(dims) if dim == -1]
     if wildcards:
         if len(wildcards) > 1:
-            refuse(f"Reshape: more than one -1 in {_text(dims)}", x=x)
+            refuse(
+                f"Reshape: more than one -1 in {_text(dims)}",
+                hint="one size can follow from the others: (x.shape[0], -1)",
+                x=x,
+            )
         i = wildcards[0]
         dims = (*dims[:i], _rest(x, dims[:i] + dims[i + 1 :], dims), *dims[i + 1 :])
     return emit_one(RESHAPE, (x,), name, shape=dims)
@@ -241,7 +246,11 @@ def squeeze(
     axes = normalize_axes("Reshape", x, axis)
     for i in axes:
         if shape[i] != 1:
-            refuse(f"Reshape: axis {i} has size {shape[i]}, not 1, and cannot be squeezed", x=x)
+            refuse(
+                f"Reshape: axis {i} has size {shape[i]}, not 1, and cannot be squeezed",
+                hint=f"x[{':, ' * i}0] is the first of {shape[i]} slices; gc.reshape merges axes",
+                x=x,
+            )
     return reshape(x, tuple(dim for i, dim in enumerate(shape) if i not in axes), name=name)
 
 

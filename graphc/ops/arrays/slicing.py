@@ -323,6 +323,7 @@ def _pad_widths(x: Tensor, pad_width: Any) -> list[Shape]:
         refuse(
             f"Pad: {pad_width!r} does not give (before, behind) for {x.ndim} axes",
             error=AttributeValueError,
+            hint=f"gc.pad(x, ({', '.join(['(1, 1)'] * x.ndim)})), or one pair for all axes",
             x=x,
         )
     return pairs

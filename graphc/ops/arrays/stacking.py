@@ -27,6 +27,9 @@ AXIS = Attr(
 )
 
 
+_JOIN = "gc.concatenate joins along an axis that is there; gc.pad makes sizes equal"
+
+
 def _infer_stack(ctx: InferContext, *xs: TensorType, axis: int) -> TensorType:
     ctx.require(bool(xs), "nothing to stack")
     shape = list(xs[0].shape)
@@ -34,9 +37,14 @@ def _infer_stack(ctx: InferContext, *xs: TensorType, axis: int) -> TensorType:
     require_one_dtype(ctx, *xs)
     for x in xs[1:]:
         if len(x.shape) != len(shape):
-            ctx.fail(f"only tensors of one shape can be stacked: ranks {len(shape)}, {x.rank}")
+            ctx.fail(
+                f"only tensors of one shape can be stacked: ranks {len(shape)}, {x.rank}",
+                hint=_JOIN,
+            )
         for i, dim in enumerate(x.shape):
-            shape[i] = ctx.unify(shape[i], dim, f"only tensors of one shape: sizes of axis {i}")
+            shape[i] = ctx.unify(
+                shape[i], dim, f"only tensors of one shape: sizes of axis {i}", hint=_JOIN
+            )
     return TensorType(xs[0].dtype, (*shape[:axis], len(xs), *shape[axis:]))
 
 

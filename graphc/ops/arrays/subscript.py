@@ -168,10 +168,14 @@ def _expand(x: Tensor, items: tuple[Any, ...]) -> list[Any]:
     read = [part for item in items for part in _items(x, item)]
     used = sum(item is not None and item is not Ellipsis for item in read)
     if used > x.ndim:
-        _refuse(x, f"{used} indices for {x.ndim} axes")
+        _refuse(
+            x,
+            f"{used} indices for {x.ndim} axes",
+            "None adds an axis: x[:, None]; x.ndim is the number of axes",
+        )
     dots = [i for i, item in enumerate(read) if item is Ellipsis]  # an array has no plain ==
     if len(dots) > 1:
-        _refuse(x, "more than one '...'")
+        _refuse(x, "more than one '...'", "write `:` for each axis that is taken whole")
     at = dots[0] if dots else len(read)
     rest = [slice(None)] * (x.ndim - used)
     full = [*read[:at], *rest, *read[at + 1 :]]
@@ -237,7 +241,11 @@ def _place(x: Tensor, axis: int, index: Dim) -> Dim:
     """A single index counted from the front."""
     dim = x.type.shape[axis]
     if isinstance(index, int) and isinstance(dim, int) and not -dim <= index < dim:
-        _refuse(x, f"index {index} is out of range for axis {axis} of size {dim}")
+        _refuse(
+            x,
+            f"index {index} is out of range for axis {axis} of size {dim}",
+            f"places run from {-dim} to {dim - 1}" if dim else "the axis has no elements",
+        )
     return _from_front(index, dim)
 
 

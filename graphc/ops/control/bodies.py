@@ -99,6 +99,13 @@ def parts_of(loop: Node, items: Sequence[Any]) -> Parts:
     return split(items, loop.attrs["consts"], loop.attrs["carries"])
 
 
+# How functions look whose arguments have different roles.
+_FORMS = {
+    "scan: f": "write lambda carry, x: (carry, y), for a slice x of xs",
+    "fori_loop: body": "write lambda i, carry: carry, with the number i of the iteration",
+}
+
+
 def check_body(label: str, f: object, count: int) -> None:
     """Raises unless `f` is a function that takes `count` arguments.
 
@@ -123,7 +130,10 @@ def check_body(label: str, f: object, count: int) -> None:
     except TypeError:
         given = "1 argument" if count == 1 else f"{count} arguments"
         raise ArgumentError(
-            f"{label} is called with {given}, but takes {signature}", source=current_source()
+            f"{label} is called with {given}, but takes {signature}",
+            source=current_source(),
+            hint=_FORMS.get(label)
+            or f"write lambda {', '.join('abcdefghijklmnop'[:count])}: ...".replace(" :", ":"),
         ) from None
 
 

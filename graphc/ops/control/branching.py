@@ -57,7 +57,12 @@ def _infer_switch(
         _check_alike(ctx, first, other)
         for i, tensor in enumerate(other.output_tensors()):
             shape = [
-                ctx.unify(a, b, f"sizes of result {i} of {first.name} and {other.name}")
+                ctx.unify(
+                    a,
+                    b,
+                    f"sizes of result {i} of {first.name} and {other.name}",
+                    hint="all branches must give results of one shape: gc.pad or gc.reshape one",
+                )
                 for a, b in zip(results[i].shape, tensor.type.shape, strict=True)
             ]
             results[i] = TensorType(tensor.type.dtype, tuple(shape))
@@ -70,6 +75,7 @@ def _check_alike(ctx: InferContext, first: Program, other: Program) -> None:
     ctx.require(
         len(a) == len(b),
         f"{first.name} gives {len(a)} results and {other.name} gives {len(b)}",
+        hint="all branches must give the same number of results",
     )
     for i, (x, y) in enumerate(zip(a, b, strict=True)):
         if x.dtype != y.dtype or x.ndim != y.ndim:
@@ -315,7 +321,11 @@ def switch(
             hint="gc.cond takes a bool; gc.cast(x, 'int32') makes a number an index",
         )
     if not branches:
-        refuse("switch: there are no branches", error=AttributeValueError)
+        refuse(
+            "switch: there are no branches",
+            error=AttributeValueError,
+            hint="gc.switch(index, [lambda: a, lambda: b])",
+        )
     for i, function in enumerate(branches):
         check_body(f"switch: branch {i}", function, len(args))
     if chooser.dtype != INT32:

@@ -33,6 +33,12 @@ from graphc.ops.core.layout_rules import SUM
 # -- types -----------------------------------------------------------------------------------
 
 
+_GROWING = (
+    "a carry keeps its shape: make it as large as it gets and write carry.at[i].set(row), or let "
+    "gc.scan stack what f returns second"
+)
+
+
 def infer_loop(
     ctx: InferContext, given: Parts, length: Dim, own: int = 0
 ) -> tuple[TensorType, ...]:
@@ -49,10 +55,19 @@ def infer_loop(
             dtype=before.dtype != after.dtype,
         )
         for a, b in zip(before.shape, after.shape, strict=True):
-            ctx.unify(a, b, f"sizes of carry {i} before and after the body")
+            ctx.unify(a, b, f"sizes of carry {i} before and after the body", hint=_GROWING)
     for x in given.xs:
-        ctx.require(x.rank > 0, "xs need a leading axis to scan over")
-        ctx.unify(x.shape[0], length, "lengths of xs")
+        ctx.require(
+            x.rank > 0,
+            "xs need a leading axis to scan over",
+            hint="length= repeats without xs: gc.scan(f, init, length=10)",
+        )
+        ctx.unify(
+            x.shape[0],
+            length,
+            "lengths of xs",
+            hint="every x of xs is cut along its first axis, in as many slices",
+        )
     check_taken(ctx, (*given.consts, *given.carries, *map(slice_type, given.xs)))
     for number in range(1, len(ctx.regions)):
         check_taken(ctx, (*given.consts, *given.carries), number)

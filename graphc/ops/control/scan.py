@@ -169,9 +169,14 @@ def _scan_length(xs: Sequence[Tensor], length: Dim | None) -> Dim:
             raise ShapeError(
                 "scan: xs need a leading axis to scan over, got a scalar",
                 source=current_source(),
+                hint="gc.expand_dims(x, 0) makes one slice of it; constants need not be in xs",
             )
     if length is None and not xs:
-        raise AttributeValueError("scan: without xs, give length=", source=current_source())
+        raise AttributeValueError(
+            "scan: without xs, give length=",
+            source=current_source(),
+            hint="gc.scan(f, init, length=10) calls f with None for x",
+        )
     return length if length is not None else xs[0].shape[0]
 
 

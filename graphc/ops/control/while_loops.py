@@ -60,6 +60,9 @@ def _infer_while(
     ctx.require(
         truths == [_TRUTH],
         f"the condition must return one bool, got {', '.join(map(str, truths))}",
+        hint="take gc.any(...) or gc.all(...) of it"
+        if len(truths) == 1 and truths[0].shape
+        else "compare: lambda i: i < 10",
         dtype=len(truths) == 1 and truths[0].shape == (),
     )
     if any(effects_of(node) & ~Effects.READ for node in condition.nodes):
@@ -363,6 +366,7 @@ def _bound(value: Any) -> Tensor:
         refuse(
             f"fori_loop: a bound must be an integer scalar, got {tensor.type}",
             error=DTypeError,
+            hint='gc.cast(n, "int32") makes a number of iterations',
             bound=tensor,
         )
     return to_dtype(tensor, INT32)

@@ -25,7 +25,12 @@ def normalize_axis(op: str, x: Tensor, axis: Any) -> int:
     try:
         index = operator.index(axis)
     except TypeError:
-        refuse(f"{op}: axis must be an int, got {axis!r}", error=AttributeValueError, x=x)
+        refuse(
+            f"{op}: axis must be an int, got {axis!r}",
+            error=AttributeValueError,
+            hint="axes are counted from 0, or from -1 at the end; a tuple names several",
+            x=x,
+        )
     if not -rank <= index < rank:
         refuse(
             f"{op}: axis {index} is out of range for rank {rank}",

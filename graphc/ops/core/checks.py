@@ -92,6 +92,7 @@ def insertion_axis(op: str, x: Tensor, axis: Any, rank: int) -> int:
         refuse(
             f"{op}: axis {index} is out of range for a result of rank {rank}",
             error=AttributeValueError,
+            hint=f"places for the new axis run from {-rank} to {rank - 1}",
             x=x,
         )
     return index + rank if index < 0 else index

@@ -64,7 +64,13 @@ def categorical(
     own = scores.shape[:-1]
     sizes = own if shape is None else as_dims("categorical", shape)
     if not broadcasts_to(own, sizes, scores):
-        refuse(f"categorical: the logits do not broadcast to the shape {sizes}", logits=scores)
+        refuse(
+            f"categorical: the logits do not broadcast to the shape {sizes}",
+            hint=f"n draws of each: categorical(logits, shape=(n, {', '.join(map(str, own))}))"
+            if own
+            else "categorical(logits, shape=(n,)) draws n numbers",
+            logits=scores,
+        )
     noise = gumbel((*sizes, scores.shape[-1]), dtype=scores.dtype, seed=seed, name=name)
     return argmax(scores + noise, -1)
 

@@ -13,6 +13,7 @@ from graphc.ir.node import Tensor
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, promote_inexact, to_dtype
 from graphc.ops.core.precision import wide
+from graphc.ops.core.shape_argument import shape_first
 from graphc.ops.draws.distributions import above_zero, fitting, shape_for
 from graphc.ops.draws.random_draws import bernoulli, draw
 from graphc.ops.draws.random_parametric import RANDOM_BINOMIAL, RANDOM_MULTINOMIAL
@@ -141,6 +142,7 @@ def geometric(
     return to_dtype(maximum(ceil(divide(log(even), log1p(-share))), 1), as_dtype(dtype))
 
 
+@shape_first
 def rademacher(
     shape: ShapeLike, dtype: DTypeLike = "int32", *, seed: Seed = None, name: str | None = None
 ) -> Tensor:

@@ -15,6 +15,7 @@ from graphc.ops.arrays.shape import broadcast_to, expand_dims, squeeze
 from graphc.ops.arrays.stacking import stack
 from graphc.ops.core.checks import as_dims, broadcasts_to, refuse, same_shape
 from graphc.ops.core.emit import emit_one, graph_of, promote_inexact
+from graphc.ops.core.shape_argument import shape_first
 from graphc.ops.draws.random_draws import RANDOM_NORMAL, draw, normal, placed, shape_of, uniform
 from graphc.ops.draws.random_keys import fold_in, random_key
 from graphc.ops.draws.random_parametric import RANDOM_GAMMA, RANDOM_POISSON
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 
+@shape_first
 def randint(
     shape: ShapeLike,
     minval: int,
@@ -85,6 +87,7 @@ def limits(dtype: Any) -> Any:
     return jnp.finfo(wanted)  # type: ignore[no-untyped-call]
 
 
+@shape_first
 def exponential(
     shape: ShapeLike,
     scale: TensorLike = 1.0,
@@ -111,6 +114,7 @@ def exponential(
     return placed(negative(log1p(-uniform(shape, dtype=dtype, seed=seed, name=name))), 0, scale)
 
 
+@shape_first
 def gumbel(
     shape: ShapeLike,
     loc: TensorLike = 0.0,
@@ -131,6 +135,7 @@ def gumbel(
     return placed(-log(-log(above_zero(shape, dtype, seed, name))), loc, scale)
 
 
+@shape_first
 def logistic(
     shape: ShapeLike,
     loc: TensorLike = 0.0,
@@ -152,6 +157,7 @@ def logistic(
     return placed(log(even) - log1p(-even), loc, scale)
 
 
+@shape_first
 def laplace(
     shape: ShapeLike,
     loc: TensorLike = 0.0,
@@ -174,6 +180,7 @@ def laplace(
     return placed(-sign(even) * log1p(-absolute(even)), loc, scale)
 
 
+@shape_first
 def cauchy(
     shape: ShapeLike,
     loc: TensorLike = 0.0,
@@ -195,6 +202,7 @@ def cauchy(
     return placed(tan(np.pi * (even - 0.5)), loc, scale)
 
 
+@shape_first
 def lognormal(
     shape: ShapeLike,
     mean: TensorLike = 0.0,
@@ -230,7 +238,10 @@ def fitting(op: str, shape: Any, *parameters: Any) -> Shape:
     known = graph_of(parameters).constraints
     if not all(known.unify_broadcast(shape_of(x), sizes) for x in parameters):
         own = ", ".join(str(x.type) if isinstance(x, Tensor) else str(x) for x in parameters)
-        refuse(f"{op}: parameters {own} do not broadcast to the shape {sizes}")
+        refuse(
+            f"{op}: parameters {own} do not broadcast to the shape {sizes}",
+            hint="shape= is that of all numbers drawn: the last axes are those of the parameters",
+        )
     return sizes
 
 

@@ -24,6 +24,7 @@ from graphc.ops.core.cost_rules import times_result
 from graphc.ops.core.emit import convert, emit_node, graph_of, is_weak, to_dtype
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import wide
+from graphc.ops.core.shape_argument import shape_first
 from graphc.ops.draws.random_keys import HASH, KEY, as_jax_key, check_key, random_key
 from graphc.ops.elementwise.arithmetic import maximum
 from graphc.ops.elementwise.comparison import where
@@ -218,6 +219,7 @@ DROPOUT = OpDef(
             check=lambda v: 0 <= v < 1,
             must="be at least 0 and less than 1",
             doc="the probability of 0",
+            hint="it is the share of elements that become 0: 0.1 for TensorFlow's keep_prob=0.9",
         )
     },
     infer=_infer_dropout,
@@ -233,6 +235,7 @@ DROPOUT = OpDef(
 # -- functions ------------------------------------------------------------------------------
 
 
+@shape_first
 def normal(
     shape: ShapeLike,
     mean: TensorLike = 0.0,
@@ -257,6 +260,7 @@ def normal(
     return _scaled(RANDOM_NORMAL, shape, mean, stddev, dtype, seed, name)
 
 
+@shape_first
 def truncated_normal(
     shape: ShapeLike,
     mean: TensorLike = 0.0,
@@ -278,6 +282,7 @@ def truncated_normal(
     return _scaled(TRUNCATED_NORMAL, shape, mean, stddev, dtype, seed, name)
 
 
+@shape_first
 def uniform(
     shape: ShapeLike,
     minval: float = 0.0,
@@ -335,13 +340,28 @@ def bernoulli(
     Returns:
         bool.
 
+    Raises:
+        AttributeValueError: `p` is a size or a shape.
+
     Examples:
         >>> run(gc.random.bernoulli([0.0, 1.0]))
         Array([False,  True], dtype=bool)
     """
+    if _is_shape(p):
+        refuse(
+            f"bernoulli: p must be a probability, got {p!r}",
+            error=AttributeValueError,
+            hint=f"the shape is the second argument: bernoulli(0.5, {p!r})",
+        )
     probability = to_dtype(p, FLOAT32) if is_weak(p) else convert(p)
     sizes = probability.shape if shape is None else as_dims("RandomBernoulli", shape)
     return draw(RANDOM_BERNOULLI, (), (probability,), seed, name, shape=sizes)[0]
+
+
+def _is_shape(p: Any) -> bool:
+    """Whether `p` is a size or a shape, and no probability."""
+    sizes = p if isinstance(p, (tuple, list)) else (p,)
+    return len(sizes) > 0 and all(type(each) is int for each in sizes) and max(sizes) > 1
 
 
 def dropout(

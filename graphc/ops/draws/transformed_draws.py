@@ -16,6 +16,7 @@ from graphc.ops.arrays.shape import broadcast_to, expand_dims
 from graphc.ops.arrays.stacking import stack
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.emit import constant, emit_one, promote_inexact
+from graphc.ops.core.shape_argument import shape_first
 from graphc.ops.draws.distributions import above_zero, exponential, fitting, limits
 from graphc.ops.draws.random_draws import (
     RANDOM_BERNOULLI,
@@ -52,6 +53,7 @@ __all__ = [
 # -- of a scale -------------------------------------------------------------------------------
 
 
+@shape_first
 def rayleigh(
     shape: ShapeLike,
     scale: TensorLike = 1.0,
@@ -78,6 +80,7 @@ def rayleigh(
     return placed(sqrt(-2.0 * log(above_zero(shape, dtype, seed, name))), 0, scale)
 
 
+@shape_first
 def maxwell(
     shape: ShapeLike,
     scale: TensorLike = 1.0,

@@ -142,7 +142,7 @@ def _is_logical(dtype: DType) -> bool:
     return dtype == BOOL or is_integer(dtype)
 
 
-_infer_logical = infer_of(_is_logical, "bool or integer (compare first: gc.not_equal(x, 0))")
+_infer_logical = infer_of(_is_logical, "bool or integer")
 
 
 def _logical(name: str, function: Callable[..., Any], fold: np.ufunc) -> Declaration:

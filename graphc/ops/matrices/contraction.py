@@ -54,7 +54,12 @@ def _infer_dot_general(
     if len(lhs_contract) != len(rhs_contract) or len(lhs_batch) != len(rhs_batch):
         ctx.fail("a and b must name as many axes, contracted and batch ones")
     for i, j in zip(lhs_contract, rhs_contract, strict=True):
-        ctx.unify(a.shape[i], b.shape[j], "contracted dimensions")
+        ctx.unify(
+            a.shape[i],
+            b.shape[j],
+            "contracted dimensions",
+            hint="axes that are multiplied must have one size; a.T reverses the axes of a",
+        )
     batch = [
         ctx.unify(a.shape[i], b.shape[j], "batch dimensions")
         for i, j in zip(lhs_batch, rhs_batch, strict=True)

@@ -141,12 +141,21 @@ def _sizes(labels: Sequence[Sequence[Label]], tensors: Sequence[Tensor]) -> dict
             elif isinstance(dim, int) and isinstance(known, int) and dim not in (1, known):
                 under = f"{label!r}" if isinstance(label, str) else "'...'"
                 rows: dict[str, Any] = {f"operand {i}": x for i, x in enumerate(tensors)}
-                refuse(f"einsum: sizes under {under} differ, {known} and {dim}", **rows)
+                refuse(
+                    f"einsum: sizes under {under} differ, {known} and {dim}",
+                    hint="one letter names axes of one size: give the axes other letters, or "
+                    "transpose an operand",
+                    **rows,
+                )
     return sizes
 
 
 def _refuse(what: str, subscripts: str) -> NoReturn:
-    refuse(f"einsum: {what}, in {subscripts!r}", error=AttributeValueError)
+    refuse(
+        f"einsum: {what}, in {subscripts!r}",
+        error=AttributeValueError,
+        hint='a letter for each axis of each operand, as in "bij,bjk->bik"; "..." is for the rest',
+    )
 
 
 # -- computing -------------------------------------------------------------------------------

@@ -41,7 +41,12 @@ def check_matrices(ctx: InferContext, *types: TensorType) -> None:
 def check_square(ctx: InferContext, a: TensorType) -> Dim:
     """The side of the square matrices `a`; raises unless that is what it holds."""
     check_matrices(ctx, a)
-    return ctx.unify(a.shape[-2], a.shape[-1], "the sides of a matrix that must be square")
+    return ctx.unify(
+        a.shape[-2],
+        a.shape[-1],
+        "the sides of a matrix that must be square",
+        hint="gc.linalg.lstsq, pinv and svd take matrices that are not square",
+    )
 
 
 def infer_square(ctx: InferContext, a: TensorType) -> TensorType:

@@ -133,7 +133,12 @@ def cross(a: TensorLike, b: TensorLike, axis: int = -1, *, name: str | None = No
     for label, x in (("a", a), ("b", b)):
         size = x.shape[normalize_axis("cross", x, axis)]
         if size != 3:
-            refuse(f"cross: {label} must have 3 elements along axis {axis}, not {size}", a=a, b=b)
+            refuse(
+                f"cross: {label} must have 3 elements along axis {axis}, not {size}",
+                hint="axis= names the axis of the three coordinates",
+                a=a,
+                b=b,
+            )
     a, b = moveaxis(a, axis, -1), moveaxis(b, axis, -1)
     following, last = [1, 2, 0], [2, 0, 1]
     result = subtract(

@@ -108,13 +108,19 @@ def _check_operands(ctx: InferContext, *operands: TensorType) -> None:
     ctx.require(
         operands[1].rank == rank,
         f"{ctx.op.operand_label(1)} must have {rank} axes, got {operands[1].rank}",
+        hint="[height, width, input channels, output channels] for images",
     )
 
 
 def _infer_conv(ctx: InferContext, x: TensorType, w: TensorType, **attrs: Any) -> TensorType:
     _check_operands(ctx, x, w)
     groups, channels = attrs["groups"], w.shape[-2] * attrs["groups"]
-    ctx.unify(x.shape[-1], channels, "channels of x and input channels of w times groups")
+    ctx.unify(
+        x.shape[-1],
+        channels,
+        "channels of x and input channels of w times groups",
+        hint="w is [height, width, input channels, output channels], x has its channels last",
+    )
     filters = w.shape[-1]
     ctx.require(
         not isinstance(filters, int) or filters % groups == 0,

@@ -38,7 +38,11 @@ def _rowwise(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
 
 def _check_logits(ctx: InferContext, logits: TensorType) -> None:
     ctx.require_dtype([logits], is_floating, "floating")
-    ctx.require(logits.rank > 0, "logits must have an axis of classes, got a scalar")
+    ctx.require(
+        logits.rank > 0,
+        "logits must have an axis of classes, got a scalar",
+        hint="[batch, classes]",
+    )
 
 
 # -- labels as distributions ----------------------------------------------------------------
@@ -53,7 +57,13 @@ def _infer_dense(ctx: InferContext, logits: TensorType, labels: TensorType) -> T
         hint="for labels that are class numbers use sparse_softmax_cross_entropy",
     )
     for a, b in zip(logits.shape, labels.shape, strict=True):
-        ctx.unify(a, b, "sizes of logits and labels")
+        ctx.unify(
+            a,
+            b,
+            "sizes of logits and labels",
+            hint="labels have the shape of logits: gc.one_hot(numbers, "
+            f"{logits.shape[-1]}) makes them of class numbers",
+        )
     return TensorType(logits.dtype, logits.shape[:-1])
 
 
@@ -129,9 +139,17 @@ def _unify_rows(ctx: InferContext, logits: TensorType, rows: TensorType, what: s
     ctx.require(
         rows.rank == logits.rank - 1,
         f"{what} must have one axis less than logits, got {rows.rank} for {logits.rank}",
+        hint="one-hot labels are for softmax_cross_entropy; gc.argmax(labels, -1) makes numbers"
+        if rows.rank == logits.rank
+        else "one class number for each row of logits: [batch] for [batch, classes]",
     )
     for a, b in zip(logits.shape[:-1], rows.shape, strict=True):
-        ctx.unify(a, b, f"sizes of logits and {what}")
+        ctx.unify(
+            a,
+            b,
+            f"sizes of logits and {what}",
+            hint=f"{what} needs one entry for each row of logits",
+        )
 
 
 def _class_numbers(labels: Any) -> Any:

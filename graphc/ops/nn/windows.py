@@ -78,6 +78,7 @@ def per_axis(op: str, what: str, value: Any, rank: int) -> Ints:
     refuse(
         f"{op}: {what} must be a positive int or {rank} of them, got {value!r}",
         error=AttributeValueError,
+        hint=f"{what}={_EXAMPLE.get(rank, '2')}",
     )
 
 
@@ -115,6 +116,7 @@ def explicit_padding(
         f'{op}: padding must be "same", "valid", an int of at least 0, or '
         f"a pair (before, after) for each of {rank} spatial axes, got {padding!r}",
         error=AttributeValueError,
+        hint='padding="same" keeps the size with stride 1, padding=1 adds one element at each side',
     )
 
 
@@ -131,7 +133,11 @@ def sliding(
     """
     rank = x.ndim - 2
     if rank < 1:
-        refuse(f"{op}: x must be [batch, ..., channels] with spatial axes, got {x.ndim} axes", x=x)
+        refuse(
+            f"{op}: x must be [batch, ..., channels] with spatial axes, got {x.ndim} axes",
+            hint="x[None] adds a batch of one, x[..., None] a channel",
+            x=x,
+        )
     extent = per_axis(op, "window", window, rank)
     steps = extent if strides is None else per_axis(op, "strides", strides, rank)
     taps = per_axis(op, "dilation", dilation, rank)
@@ -139,6 +145,7 @@ def sliding(
     return {"window": extent, "strides": steps, "padding": pairs, "dilation": taps}
 
 
+_EXAMPLE = {1: "2", 2: "2 or (2, 2)", 3: "2 or (2, 2, 2)"}
 _SPACE = {1: "width", 2: "height, width", 3: "depth, height, width"}
 
 
@@ -146,7 +153,13 @@ def check_spatial(op: str, x: Tensor, rank: int) -> None:
     """Raises `ShapeError` unless `x` has the batch, `rank` spatial axes and channels."""
     if x.ndim != rank + 2:
         space = _SPACE.get(rank, f"{rank} spatial axes")
-        refuse(f"{op}: x must be [batch, {space}, channels], got {x.ndim} axes", x=x)
+        refuse(
+            f"{op}: x must be [batch, {space}, channels], got {x.ndim} axes",
+            hint="x[None] adds a batch of one, x[..., None] a channel"
+            if x.ndim < rank + 2
+            else "gc.reshape(x, ...) merges axes, such as batch and time",
+            x=x,
+        )
 
 
 def same_padding(

@@ -103,7 +103,11 @@ def _infer_top_k(ctx: InferContext, x: TensorType, *, k: int) -> tuple[TensorTyp
     infer_ordered(ctx, x)
     ctx.require(x.rank > 0, "x must have an axis, got a scalar")
     size: Dim = x.shape[-1]
-    ctx.require(not isinstance(size, int) or k <= size, f"k is {k} of {size} elements")
+    ctx.require(
+        not isinstance(size, int) or k <= size,
+        f"k is {k} of {size} elements",
+        hint="elements are taken along the last axis: k is at most its size",
+    )
     shape = (*x.shape[:-1], k)
     return TensorType(x.dtype, shape), TensorType(INT32, shape)
 

@@ -29,7 +29,9 @@ def checked_count(n: Any, name: str = "run_steps: n") -> int:
         n = int(n)
     if type(n) is not int or n < 1:
         raise AttributeValueError(
-            f"{name} must be an int of at least 1, got {n!r}", source=current_source()
+            f"{name} must be an int of at least 1, got {n!r}",
+            source=current_source(),
+            hint="session.run_steps(fetches, feeds, 100)" if name.startswith("run_steps") else None,
         )
     return n
 

@@ -138,7 +138,7 @@ class _Writer:
 
     def _restore(self, node: Node) -> None:
         for i, tensor in enumerate(node.outputs):
-            tensor.name = f"{node.name}:{i}"
+            tensor.rename(f"{node.name}:{i}")
         self.graph.restore(node)
 
 

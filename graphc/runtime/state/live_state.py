@@ -13,6 +13,7 @@ from jax import numpy as jnp
 from graphc.copying import Uncopied
 from graphc.errors import StateError, UnknownNameError, nearest
 from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.runtime.buffers.layout import Buffer, Slot, StateLayout, public_names
@@ -330,12 +331,14 @@ class LiveState(Uncopied):
         return np.array(value) if home is None else value
 
     def _slot(self, name: str | Variable) -> tuple[str, Slot]:
-        found = name.name if isinstance(name, Variable) else name
+        found: Any = name.name if isinstance(name, Variable) else name
         if found not in self.layout.types:
             raise UnknownNameError(
                 f"no variable {found!r} in graph {self._graph.name!r}",
                 source=current_source(),
-                hint=nearest(found, public_names(self.layout.types)),
+                hint="a tensor is computed: session.run(x) gives its value, a feed replaces it"
+                if isinstance(found, Tensor)
+                else nearest(found, public_names(self.layout.types), "graph.variables"),
             )
         return found, self.layout.slot(found)
 

@@ -171,7 +171,8 @@ def checked_options(options: CompileOptions | None) -> CompileOptions:
         return CompileOptions()
     if not isinstance(options, CompileOptions):
         raise AttributeValueError(
-            f"options must be a gc.CompileOptions, got {type(options).__name__}"
+            f"options must be a gc.CompileOptions, got {type(options).__name__}",
+            hint='gc.CompileOptions(precision="bf16")',
         )
     return options
 
