@@ -26,6 +26,7 @@ from graphc.nn.layers.activations import *
 from graphc.nn.layers.conv_layers import *
 from graphc.nn.layers.layer import *
 from graphc.nn.layers.linear import *
+from graphc.nn.layers.noise import *
 from graphc.nn.layers.normalization import *
 from graphc.nn.layers.pool_layers import *
 from graphc.nn.layers.positions import *

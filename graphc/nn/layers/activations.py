@@ -41,12 +41,20 @@ ACTIVATIONS: Final[dict[str, Callable[..., Tensor]]] = {
 """The activations by the names that layers take, such as `Dense(8, activation="relu")`."""
 
 
+def identity(x: Tensor) -> Tensor:
+    """`x`, where there is no activation."""
+    return x
+
+
 def as_activation(value: Any) -> Activation | None:
-    """`value` as a function of a tensor: a name of `ACTIVATIONS`, a function, or None for none.
+    """`value` as a function of a tensor: a name of `ACTIVATIONS`, a function, or None for none,
+    which Keras calls "linear".
 
     Raises:
         AttributeValueError: a name that is not known, or something else.
     """
+    if value == "linear":
+        return None
     if value is None or (callable(value) and not isinstance(value, type)):
         return value
     known = ACTIVATIONS.get(value) if isinstance(value, str) else None

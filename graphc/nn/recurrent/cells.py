@@ -9,7 +9,7 @@ from graphc.build.initializers import ForgetGateOnes, GlorotUniform, Orthogonal,
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
-from graphc.nn.layers.activations import Activation, as_activation
+from graphc.nn.layers.activations import Activation, as_activation, identity
 from graphc.nn.layers.layer import Layer, features_of, positive
 from graphc.nn.layers.regularizers import AnyRegularizer, as_regularizer
 from graphc.ops.arrays.creation import zeros
@@ -17,7 +17,6 @@ from graphc.ops.arrays.joining import split
 from graphc.ops.core.checks import refuse, same_shape
 from graphc.ops.core.emit import convert
 from graphc.ops.elementwise.arithmetic import add
-from graphc.ops.elementwise.transcendental import sigmoid, tanh
 from graphc.ops.matrices.matrix_product import matmul
 from graphc.typing import DTypeLike, TensorLike, TensorTree
 
@@ -222,7 +221,40 @@ class SimpleRNNCell(Cell):
             return h if self.activation is None else self.activation(h)
 
 
-class GRUCell(Cell):
+class _GatedCell(Cell):
+    """A cell whose gates and candidate have activations."""
+
+    def __init__(
+        self,
+        units: int,
+        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
+        recurrent_initializer: AnyInitializer = Orthogonal(),  # noqa: B008
+        bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
+        name: str | None = None,
+        dtype: DTypeLike = "float32",
+        *,
+        activation: Activation | str | None = "tanh",
+        recurrent_activation: Activation | str | None = "sigmoid",
+        kernel_regularizer: AnyRegularizer = None,
+        recurrent_regularizer: AnyRegularizer = None,
+        bias_regularizer: AnyRegularizer = None,
+    ) -> None:
+        super().__init__(
+            units,
+            kernel_initializer,
+            recurrent_initializer,
+            bias_initializer,
+            name,
+            dtype,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+        )
+        self.activation = as_activation(activation) or identity
+        self.recurrent_activation = as_activation(recurrent_activation) or identity
+
+
+class GRUCell(_GatedCell):
     """Gated recurrent unit: `h = (1 - z) * n + z * h` with gates `r` and `z` in [0, 1].
 
     `r, z = sigmoid(x W + h U + b)` and `n = tanh(x W + b + r * (h U + recurrent_bias))`: the
@@ -231,7 +263,12 @@ class GRUCell(Cell):
 
     Variables: those of `Cell`, and `recurrent_bias` [units].
 
-    Args, calling it, Raises: see `Cell`.
+    Args:
+        activation: in place of tanh: a function of a tensor, or its name; None for none.
+        recurrent_activation: in place of sigmoid, for the gates.
+        units, kernel_initializer, ..., dtype: see `Cell`.
+
+    Calling it, Raises: see `Cell`.
 
     Source: Cho et al., "Learning phrase representations using RNN encoder-decoder", 2014.
 
@@ -248,24 +285,31 @@ class GRUCell(Cell):
         with self.scope(projected):
             given = split(projected, 3, axis=-1)
             own = split(self.recur(state), 3, axis=-1)
-            reset, keep = (sigmoid(x + h) for x, h in zip(given[:2], own[:2], strict=True))
+            gate = self.recurrent_activation
+            reset, keep = (gate(x + h) for x, h in zip(given[:2], own[:2], strict=True))
             bias = self.variable(
                 "recurrent_bias",
                 self.bias_initializer,
                 (self.units,),
                 regularizer=self.bias_regularizer,
             )
-            candidate = tanh(given[2] + reset * (own[2] + bias))
+            candidate = self.activation(given[2] + reset * (own[2] + bias))
             return candidate + keep * (state - candidate)
 
 
-class LSTMCell(Cell):
+class LSTMCell(_GatedCell):
     """Long short-term memory: `c = f * c + i * g; h = o * tanh(c)`.
 
     `i, f, o` are sigmoids and `g` is the tanh of `x W + h U + b`; the columns of the variables are
     `i`, `f`, `g`, `o`. The state is the tuple (h, c), each [batch, units]; the output is `h`.
 
-    Args, calling it, Raises: see `Cell`. The bias of the forget gate starts as ones by default.
+    Args:
+        activation: in place of tanh: a function of a tensor, or its name; None for none.
+        recurrent_activation: in place of sigmoid, for the gates.
+        units, kernel_initializer, ..., dtype: see `Cell`. The bias of the forget gate starts as
+            ones by default.
+
+    Calling it, Raises: see `Cell`.
 
     Source: Hochreiter and Schmidhuber, "Long short-term memory", 1997; Gers et al., "Learning to
     forget", 2000.
@@ -289,6 +333,8 @@ class LSTMCell(Cell):
         name: str | None = None,
         dtype: DTypeLike = "float32",
         *,
+        activation: Activation | str | None = "tanh",
+        recurrent_activation: Activation | str | None = "sigmoid",
         kernel_regularizer: AnyRegularizer = None,
         recurrent_regularizer: AnyRegularizer = None,
         bias_regularizer: AnyRegularizer = None,
@@ -300,6 +346,8 @@ class LSTMCell(Cell):
             bias_initializer,
             name,
             dtype,
+            activation=activation,
+            recurrent_activation=recurrent_activation,
             kernel_regularizer=kernel_regularizer,
             recurrent_regularizer=recurrent_regularizer,
             bias_regularizer=bias_regularizer,
@@ -309,5 +357,6 @@ class LSTMCell(Cell):
         with self.scope(projected):
             h, c = state
             i, f, g, o = split(projected + self.recur(h), 4, axis=-1)
-            c = sigmoid(f) * c + sigmoid(i) * tanh(g)
-            return sigmoid(o) * tanh(c), c
+            gate = self.recurrent_activation
+            c = gate(f) * c + gate(i) * self.activation(g)
+            return gate(o) * self.activation(c), c

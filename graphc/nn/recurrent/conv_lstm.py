@@ -10,7 +10,9 @@ from graphc.build.initializers import ForgetGateOnes, GlorotUniform, Orthogonal
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
+from graphc.nn.layers.activations import Activation
 from graphc.nn.layers.layer import check_rank, features_of, positive
+from graphc.nn.layers.regularizers import AnyRegularizer
 from graphc.nn.recurrent.cells import LSTMCell, State
 from graphc.nn.recurrent.recurrent_layers import RNN
 from graphc.ops.arrays.creation import zeros
@@ -47,11 +49,27 @@ class _ConvLSTMCell(LSTMCell):
         bias_initializer: AnyInitializer = ForgetGateOnes(),  # noqa: B008
         name: str | None = None,
         dtype: DTypeLike = "float32",
+        *,
+        activation: Activation | str | None = "tanh",
+        recurrent_activation: Activation | str | None = "sigmoid",
+        kernel_regularizer: AnyRegularizer = None,
+        recurrent_regularizer: AnyRegularizer = None,
+        bias_regularizer: AnyRegularizer = None,
     ) -> None:
         kind = type(self).__name__
         positive(kind, "filters", filters)
         initializers = (kernel_initializer, recurrent_initializer, bias_initializer)
-        super().__init__(filters, *initializers, name, dtype)
+        super().__init__(
+            filters,
+            *initializers,
+            name,
+            dtype,
+            activation=activation,
+            recurrent_activation=recurrent_activation,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+        )
         self.kernel_size = per_axis(kind, "kernel_size", kernel_size, self.space)
         self.strides = per_axis(kind, "strides", strides, self.space)
         self.padding = padding
@@ -96,15 +114,24 @@ class _ConvLSTMCell(LSTMCell):
             options = (self.kernel_size, self.strides, ones)
             padding = explicit_padding(str(self), self.padding, x, *options)
             shape = (*self.kernel_size, features_of(self, x), size)
-            kernel = self.variable("kernel", self.kernel_initializer, shape)
+            kernel = self.variable(
+                "kernel", self.kernel_initializer, shape, regularizer=self.kernel_regularizer
+            )
             y = _CONV[self.space](x, kernel, strides=self.strides, padding=padding)
-            y = y + self.variable("bias", self.bias_initializer, (size,))
+            y = y + self.variable(
+                "bias", self.bias_initializer, (size,), regularizer=self.bias_regularizer
+            )
             return y if len(lead) == 1 else reshape(y, (*lead, *y.shape[1:]))
 
     def recur(self, h: Tensor) -> Tensor:
         """The convolution of `h` with `recurrent_kernel`, of the sizes of `h`."""
         shape = (*self.kernel_size, self.units, self.gates * self.units)
-        kernel = self.variable("recurrent_kernel", self.recurrent_initializer, shape)
+        kernel = self.variable(
+            "recurrent_kernel",
+            self.recurrent_initializer,
+            shape,
+            regularizer=self.recurrent_regularizer,
+        )
         return _CONV[self.space](h, kernel, padding="same")
 
     def step(self, projected: Tensor, state: State) -> State:
@@ -155,6 +182,8 @@ class ConvLSTM2DCell(_ConvLSTMCell):
         kernel_initializer, recurrent_initializer, bias_initializer: as for `Dense`; the bias of the
             forget gate starts as ones.
         name, dtype: see `Layer`.
+        activation, recurrent_activation: see `LSTMCell`.
+        kernel_regularizer, recurrent_regularizer, bias_regularizer: as for `Dense`.
 
     Calling it takes `x` [batch, height, width, features] and a state, a tuple (h, c) of
     [batch, new height, new width, filters], and gives (h, the new state).
@@ -212,10 +241,26 @@ class _ConvLSTM(RNN):
         bias_initializer: AnyInitializer = ForgetGateOnes(),  # noqa: B008
         name: str | None = None,
         dtype: DTypeLike = "float32",
+        *,
+        activation: Activation | str | None = "tanh",
+        recurrent_activation: Activation | str | None = "sigmoid",
+        kernel_regularizer: AnyRegularizer = None,
+        recurrent_regularizer: AnyRegularizer = None,
+        bias_regularizer: AnyRegularizer = None,
     ) -> None:
         window = (filters, kernel_size, strides, padding)
         initializers = (kernel_initializer, recurrent_initializer, bias_initializer)
-        cell = self.kind(*window, *initializers, name="cell", dtype=dtype)
+        cell = self.kind(
+            *window,
+            *initializers,
+            name="cell",
+            dtype=dtype,
+            activation=activation,
+            recurrent_activation=recurrent_activation,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+        )
         super().__init__(cell, reverse, return_sequences, name)
 
     def initial_state(
@@ -250,7 +295,7 @@ class ConvLSTM2D(_ConvLSTM):
     Args:
         filters, kernel_size, strides, padding: see `ConvLSTM2DCell`.
         reverse, return_sequences: see `RNN`.
-        kernel_initializer, ..., dtype: see `ConvLSTM2DCell`.
+        kernel_initializer, ..., bias_regularizer: see `ConvLSTM2DCell`.
 
     Calling it takes `x` [batch, time, height, width, features] and gives
     [batch, time, new height, new width, filters], or [batch, new height, new width, filters] with

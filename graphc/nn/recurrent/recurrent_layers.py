@@ -84,7 +84,8 @@ class RNN(Recurrent):
     Calling it: see `Recurrent`.
 
     Raises:
-        AttributeValueError: `cell` is not a cell, or the state is not one of the cell's.
+        AttributeValueError: `cell` is not a cell, an option has an invalid value, or the state is
+            not one of the cell's.
         ShapeError: `x` is not of rank 3, or `lengths` not of rank 1.
         DTypeError: `lengths` are not integers.
 
@@ -108,6 +109,13 @@ class RNN(Recurrent):
                 error=AttributeValueError,
                 hint="gc.nn.RNN(gc.nn.LSTMCell(64)), or gc.nn.LSTM(64)",
             )
+        for what, value in (("reverse", reverse), ("return_sequences", return_sequences)):
+            if type(value) is not bool:
+                refuse(
+                    f"{type(self).__name__}: {what} must be True or False, got {value!r}",
+                    error=AttributeValueError,
+                    hint="give options by name: gc.nn.LSTM(64, activation='relu')",
+                )
         self.cell = cell
         self.reverse = reverse
         self.return_sequences = return_sequences
@@ -152,10 +160,10 @@ class RNN(Recurrent):
         return self.cell.initial_state(batch, dtype)
 
 
-class _OfUnits(RNN):
+class _Gated(RNN):
     """An `RNN` that makes its own cell."""
 
-    kind: ClassVar[type[Cell]]
+    kind: ClassVar[type[GRUCell | LSTMCell]]
 
     def __init__(
         self,
@@ -168,6 +176,8 @@ class _OfUnits(RNN):
         name: str | None = None,
         dtype: DTypeLike = "float32",
         *,
+        activation: Activation | str | None = "tanh",
+        recurrent_activation: Activation | str | None = "sigmoid",
         kernel_regularizer: AnyRegularizer = None,
         recurrent_regularizer: AnyRegularizer = None,
         bias_regularizer: AnyRegularizer = None,
@@ -178,6 +188,8 @@ class _OfUnits(RNN):
             *initializers,
             name="cell",
             dtype=dtype,
+            activation=activation,
+            recurrent_activation=recurrent_activation,
             kernel_regularizer=kernel_regularizer,
             recurrent_regularizer=recurrent_regularizer,
             bias_regularizer=bias_regularizer,
@@ -185,7 +197,7 @@ class _OfUnits(RNN):
         super().__init__(cell, reverse, return_sequences, name)
 
 
-class GRU(_OfUnits):
+class GRU(_Gated):
     """An `RNN` of a `GRUCell`. Its state is one tensor [batch, units].
 
     Variables: `cell/kernel`, `cell/recurrent_kernel`, `cell/bias` and `cell/recurrent_bias`.
@@ -195,6 +207,7 @@ class GRU(_OfUnits):
         reverse, return_sequences: see `RNN`.
         kernel_initializer, recurrent_initializer, bias_initializer: see `Cell`.
         name, dtype: see `Layer`.
+        activation, recurrent_activation: see `GRUCell`.
         kernel_regularizer, recurrent_regularizer, bias_regularizer: as for `Dense`.
 
     Calling it takes `x` [batch, time, features] and gives [batch, time, units], or [batch, units]
@@ -208,7 +221,7 @@ class GRU(_OfUnits):
     kind = GRUCell
 
 
-class LSTM(_OfUnits):
+class LSTM(_Gated):
     """An `RNN` of an `LSTMCell`. Its state is the tuple (h, c), each [batch, units].
 
     Variables: `cell/kernel`, `cell/recurrent_kernel` and `cell/bias`.
@@ -236,6 +249,8 @@ class LSTM(_OfUnits):
         name: str | None = None,
         dtype: DTypeLike = "float32",
         *,
+        activation: Activation | str | None = "tanh",
+        recurrent_activation: Activation | str | None = "sigmoid",
         kernel_regularizer: AnyRegularizer = None,
         recurrent_regularizer: AnyRegularizer = None,
         bias_regularizer: AnyRegularizer = None,
@@ -248,6 +263,8 @@ class LSTM(_OfUnits):
             *initializers,
             name,
             dtype,
+            activation=activation,
+            recurrent_activation=recurrent_activation,
             kernel_regularizer=kernel_regularizer,
             recurrent_regularizer=recurrent_regularizer,
             bias_regularizer=bias_regularizer,

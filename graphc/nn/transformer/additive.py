@@ -10,6 +10,7 @@ from graphc.ir.dtypes import BOOL
 from graphc.ir.node import Tensor
 from graphc.nn.layers.layer import Layer, check_rank, positive
 from graphc.nn.layers.linear import Dense
+from graphc.nn.layers.regularizers import AnyRegularizer
 from graphc.ops.arrays.shape import expand_dims, squeeze
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
@@ -32,6 +33,7 @@ class AdditiveAttention(Layer):
         units: the size of the hidden layer.
         kernel_initializer: as for `Dense`.
         name, dtype: see `Layer`.
+        kernel_regularizer, bias_regularizer: of each of the three maps, as for `Dense`.
 
     Calling it takes
 
@@ -64,12 +66,24 @@ class AdditiveAttention(Layer):
         kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
         name: str | None = None,
         dtype: DTypeLike = "float32",
+        *,
+        kernel_regularizer: AnyRegularizer = None,
+        bias_regularizer: AnyRegularizer = None,
     ) -> None:
         super().__init__(name, dtype)
         self.units = positive("AdditiveAttention", "units", units)
 
         def projection(units: int, use_bias: bool, name: str) -> Dense:
-            return Dense(units, None, use_bias, kernel_initializer, name=name, dtype=self.dtype)
+            return Dense(
+                units,
+                None,
+                use_bias,
+                kernel_initializer,
+                name=name,
+                dtype=self.dtype,
+                kernel_regularizer=kernel_regularizer,
+                bias_regularizer=bias_regularizer,
+            )
 
         self.query = projection(units, False, "query")
         self.key = projection(units, True, "key")

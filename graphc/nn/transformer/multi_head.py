@@ -12,6 +12,7 @@ from graphc.ir.node import Tensor
 from graphc.nn.layers.layer import Layer, check_rank, check_training, positive
 from graphc.nn.layers.linear import Dense
 from graphc.nn.layers.positions import rotary_encoding
+from graphc.nn.layers.regularizers import AnyRegularizer
 from graphc.ops.arrays.creation import iota, zeros
 from graphc.ops.arrays.dynamic_slicing import dynamic_update_slice
 from graphc.ops.arrays.shape import expand_dims, reshape
@@ -65,6 +66,7 @@ class MultiHeadAttention(Layer):
         dropout: in training, the rate at which weights are set to zero.
         use_bias, kernel_initializer, bias_initializer: as for `Dense`.
         name, dtype: see `Layer`.
+        kernel_regularizer, bias_regularizer: of each of the four maps, as for `Dense`.
 
     Calling it takes
 
@@ -109,6 +111,9 @@ class MultiHeadAttention(Layer):
         bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
         name: str | None = None,
         dtype: DTypeLike = "float32",
+        *,
+        kernel_regularizer: AnyRegularizer = None,
+        bias_regularizer: AnyRegularizer = None,
     ) -> None:
         super().__init__(name, dtype)
         kind = "MultiHeadAttention"
@@ -128,7 +133,15 @@ class MultiHeadAttention(Layer):
 
         def projection(name: str, units: int) -> Dense:
             return Dense(
-                units, None, use_bias, kernel_initializer, bias_initializer, name, self.dtype
+                units,
+                None,
+                use_bias,
+                kernel_initializer,
+                bias_initializer,
+                name,
+                self.dtype,
+                kernel_regularizer=kernel_regularizer,
+                bias_regularizer=bias_regularizer,
             )
 
         self.query = projection("query", heads * self.head_size)

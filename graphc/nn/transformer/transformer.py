@@ -10,7 +10,9 @@ from graphc.ir.node import Tensor
 from graphc.nn.layers.activations import Activation
 from graphc.nn.layers.layer import Layer, check_rank, features_of, positive
 from graphc.nn.layers.linear import Dense
-from graphc.nn.layers.normalization import Dropout, LayerNorm
+from graphc.nn.layers.noise import Dropout
+from graphc.nn.layers.normalization import LayerNorm
+from graphc.nn.layers.regularizers import AnyRegularizer
 from graphc.nn.transformer.multi_head import AttentionCache, MultiHeadAttention
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
@@ -38,6 +40,7 @@ class TransformerBlock(Layer):
         norm_first: whether each norm is before its layer, or after the sum.
         norm: makes a normalization layer, such as `gc.nn.LayerNorm`, from `name` and `dtype`.
         name, dtype: see `Layer`.
+        kernel_regularizer, bias_regularizer: of attention and of the network, as for `Dense`.
 
     Calling it takes `x` [batch, time, units], a `mask` as for `MultiHeadAttention`, and `training`,
     which is required if there is dropout; it gives the shape of `x`.
@@ -69,6 +72,9 @@ class TransformerBlock(Layer):
         norm: Callable[..., Any] = LayerNorm,
         name: str | None = None,
         dtype: DTypeLike = "float32",
+        *,
+        kernel_regularizer: AnyRegularizer = None,
+        bias_regularizer: AnyRegularizer = None,
     ) -> None:
         super().__init__(name, dtype)
         self.units = positive("TransformerBlock", "units", units)
@@ -83,10 +89,22 @@ class TransformerBlock(Layer):
             dropout=dropout,
             name="attention",
             dtype=dtype,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
         )
-        wide = 4 * units if hidden is None else hidden
-        self.expand = Dense(wide, activation, name="expand", dtype=dtype)
-        self.contract = Dense(units, name="contract", dtype=dtype)
+
+        def dense(units: int, activation: Activation | str | None, name: str) -> Dense:
+            return Dense(
+                units,
+                activation,
+                name=name,
+                dtype=dtype,
+                kernel_regularizer=kernel_regularizer,
+                bias_regularizer=bias_regularizer,
+            )
+
+        self.expand = dense(4 * units if hidden is None else hidden, activation, "expand")
+        self.contract = dense(units, None, "contract")
         self.network_norm = norm(name="network_norm", dtype=dtype)
         self.dropout = Dropout(dropout) if dropout else None
 
