@@ -31,6 +31,7 @@ from graphc.nn.layers.normalization import *
 from graphc.nn.layers.pool_layers import *
 from graphc.nn.layers.positions import *
 from graphc.nn.layers.regularizers import *
+from graphc.nn.layers.samplers import *
 from graphc.nn.layers.shaping import *
 from graphc.nn.layers.spectral import *
 from graphc.nn.layers.structure import *

@@ -272,7 +272,7 @@ FUNCTIONS = (
 
 # The results of these have no gradient: labels, places, masks, tables.
 WITHOUT_GRADIENT = {
-    "ctc_beam_search", "ctc_greedy_decode", "edit_distance", "in_top_k",
+    "UnigramSampler", "ctc_beam_search", "ctc_greedy_decode", "edit_distance", "in_top_k",
     "log_uniform_candidate_sampler", "non_max_suppression", "one_hot", "sequence_mask",
     "sinusoidal_encoding", "uniform_candidate_sampler", "viterbi_decode",
 }  # fmt: skip

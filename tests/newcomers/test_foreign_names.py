@@ -87,6 +87,8 @@ def world(tmp_path_factory):
             "high": 1.0,
             "size": 2,
             "amount": 1,
+            "classes": 10,
+            "samples": 3,
             "steps": 10,
         },
         **{"factor": 0.5, "tensors": [x, x], "cell": gc.nn.LSTMCell(4), "feeds": {}, "path": path},

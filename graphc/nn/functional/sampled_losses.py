@@ -92,7 +92,7 @@ def log_uniform_candidate_sampler(
         >>> gc.nn.log_uniform_candidate_sampler([[1], [4]], samples=3, classes=10).classes.shape
         (3,)
     """
-    _check("log_uniform_candidate_sampler", samples, classes, unique)
+    check_samples("log_uniform_candidate_sampler", samples, classes, unique)
 
     def probability(of: Tensor) -> Tensor:
         return log1p(1 / (to_dtype(of, np.dtype("float32")) + 1)) / float(np.log(classes + 1))
@@ -101,8 +101,8 @@ def log_uniform_candidate_sampler(
         power = exp(uniform((samples,), seed=seed) * float(np.log(classes + 1)))
         return floor(power) - 1
 
-    sampler = "log_uniform_candidate_sampler"
-    return _sampled(sampler, labels, samples, classes, unique, seed, name, probability, drawn)
+    numbers = _checked("log_uniform_candidate_sampler", labels, classes)
+    return sampled(numbers, samples, classes, unique, seed, name, probability, drawn)
 
 
 def uniform_candidate_sampler(
@@ -124,7 +124,7 @@ def uniform_candidate_sampler(
         >>> gc.nn.uniform_candidate_sampler([[1], [4]], samples=3, classes=10).classes.shape
         (3,)
     """
-    _check("uniform_candidate_sampler", samples, classes, unique)
+    check_samples("uniform_candidate_sampler", samples, classes, unique)
 
     def probability(of: Tensor) -> Tensor:
         return zeros_like(to_dtype(of, np.dtype("float32"))) + 1 / classes
@@ -132,8 +132,8 @@ def uniform_candidate_sampler(
     def drawn() -> Tensor:
         return uniform((samples,), 0, classes, "int32", seed=seed)
 
-    sampler = "uniform_candidate_sampler"
-    return _sampled(sampler, labels, samples, classes, unique, seed, name, probability, drawn)
+    numbers = _checked("uniform_candidate_sampler", labels, classes)
+    return sampled(numbers, samples, classes, unique, seed, name, probability, drawn)
 
 
 def nce_loss(
@@ -230,12 +230,16 @@ def sampled_softmax_loss(
     return loss.softmax_cross_entropy(logits, wanted, name=name)
 
 
-def _check(op: str, samples: Any, classes: Any, unique: bool) -> None:
+def check_samples(op: str, samples: Any, classes: Any, unique: bool) -> None:
+    """Raises `AttributeValueError` unless a sampler `op` can draw so many classes."""
     for what, value in (("samples", samples), ("classes", classes)):
         if type(value) is not int or value < 1:
             refuse(
                 f"{op}: {what} must be an int of 1 or more, got {value!r}",
                 error=AttributeValueError,
+                hint=f"{op}(labels, samples=64, classes=10_000)"
+                if op.islower()
+                else f"{op}(classes=10_000, samples=64)",
             )
     if unique and samples > classes:
         refuse(
@@ -245,9 +249,8 @@ def _check(op: str, samples: Any, classes: Any, unique: bool) -> None:
         )
 
 
-def _sampled(
-    op: str,
-    labels: Any,
+def sampled(
+    labels: Tensor,
     samples: int,
     classes: int,
     unique: bool,
@@ -256,7 +259,13 @@ def _sampled(
     probability: Callable[[Tensor], Tensor],
     drawn: Callable[[], Tensor],
 ) -> Candidates:
-    labels = _checked(op, labels, classes)
+    """What a sampler gives for labels that are in range.
+
+    Args:
+        labels, samples, classes, unique, seed, name: as of the samplers.
+        probability: gives the probability of each class of a tensor of classes.
+        drawn: draws [samples] with repetition.
+    """
     if not unique:
         # Rounding may give a float of one more than the last class.
         chosen = cast(minimum(drawn(), classes - 1), "int32", name=name)
