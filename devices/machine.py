@@ -149,6 +149,11 @@ class Machine:
 
         Raises:
             AttributeValueError: `model` is not a `Gpu`, or `count` is not a positive number.
+
+        Examples:
+            >>> model = gc.devices.Machine("h100").model
+            >>> gc.devices.Machine.of(model, 4).count
+            4
         """
         if not isinstance(model, Gpu):
             raise _refusal(f"{model!r} is not a gc.devices.Gpu")
@@ -162,17 +167,32 @@ class Machine:
 
     @property
     def usable_memory(self) -> int:
-        """How many bytes of each GPU's memory JAX uses."""
+        """How many bytes of each GPU's memory JAX uses.
+
+        Examples:
+            >>> gc.devices.Machine("h100").usable_memory / 1e9
+            63.707234304
+        """
         return int(self.model.memory * self.memory_fraction)
 
     def memory_in_words(self) -> str:
-        """How much of each GPU's memory JAX uses, as text for errors."""
+        """How much of each GPU's memory JAX uses, as text for errors.
+
+        Examples:
+            >>> gc.devices.Machine("h100").memory_in_words()
+            '63707234304 bytes of an NVIDIA H100 80GB HBM3 (75% of its 84.9 GB)'
+        """
         part = f"{100 * self.memory_fraction:.3g}% of its {self.model.memory / 1e9:.1f} GB"
         return f"{self.usable_memory} bytes of an {self.model.name} ({part})"
 
     @property
     def device_names(self) -> tuple[str, ...]:
-        """The names of its devices: "/device:GPU:0" and so on."""
+        """The names of its devices: "/device:GPU:0" and so on.
+
+        Examples:
+            >>> gc.devices.Machine("2xh100").device_names
+            ('/device:GPU:0', '/device:GPU:1')
+        """
         return tuple(f"/device:GPU:{index}" for index in range(self.count))
 
     def __str__(self) -> str:
@@ -184,6 +204,10 @@ class Machine:
         Raises:
             AttributeValueError: a name cannot be written to a file, because it is not valid Unicode
                 text.
+
+        Examples:
+            >>> gc.devices.Machine("2xh100").to_toml().splitlines()[0]
+            'count = 2'
         """
         lines = [f"count = {self.count}", "", "[gpu]"]
         lines += [

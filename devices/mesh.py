@@ -82,12 +82,22 @@ class Mesh:
 
     @property
     def size(self) -> int:
-        """The number of positions in the grid."""
+        """The number of positions in the grid.
+
+        Examples:
+            >>> gc.devices.Mesh({"data": 2, "model": 4}).size
+            8
+        """
         return math.prod(self.axes.values())
 
     @property
     def replicas(self) -> int:
-        """How many pieces a batch is split into."""
+        """How many pieces a batch is split into.
+
+        Examples:
+            >>> gc.devices.Mesh({"data": 2, "model": 4}, batch_axis="data").replicas
+            2
+        """
         return 1 if self.batch_axis is None else self.axes[self.batch_axis]
 
     def meaning(self) -> dict[str, Any]:
@@ -101,6 +111,10 @@ class Mesh:
             AttributeValueError: the number of devices differs from the size of the grid.
             DeviceError: there are too few devices, a device does not exist or is given twice, or
                 the devices are of several kinds.
+
+        Examples:
+            >>> len(gc.devices.Mesh({"data": 1}).resolve())
+            1
         """
         return self._resolve(None)
 

@@ -60,6 +60,52 @@ def test_an_example_runs(name: str) -> None:
     assert module.__name__.startswith("graphc."), "its docstring is not among the doctests"
 
 
+# Methods that the runtime calls, and no user: they have no examples.
+MACHINERY = {
+    "gc.Session": {"forked"},
+    "gc.Executable": {"convert_feeds", "feed_homes", "homes", "move_to", "place", "step"},
+    "gc.Graph": {"add", "add_input", "adopt", "next_draw", "replace_node", "restore",
+                 "restore_variable"},
+    "gc.State": {"buffers", "consume", "followed_by", "rearrange", "revive"},
+    "gc.devices.Mesh": {"meaning", "on"},
+}  # fmt: skip
+
+# The classes that users keep in their hands.
+MAIN = [
+    *[
+        "gc.Bucketing",
+        "gc.Executable",
+        "gc.Graph",
+        "gc.Node",
+        "gc.Session",
+        "gc.State",
+        "gc.Tensor",
+    ],
+    *["gc.Variable", "gc.data.Prefetch", "gc.devices.Machine", "gc.devices.Mesh", "gc.nn.Cell"],
+    *["gc.nn.Layer", "gc.nn.Recurrent", "gc.train.History", "gc.train.MovingAverages"],
+]
+
+
+def _methods(name: str) -> list[str]:
+    """The public methods and properties of a class, also those that it inherits in graphc."""
+    cls = ENTRIES[name].value
+    found = []
+    for base in inspect.getmro(cls):
+        if base.__module__.startswith("graphc."):
+            for method, value in vars(base).items():
+                value = getattr(value, "fget", None) or getattr(value, "__func__", value)
+                if method[0] != "_" and inspect.isfunction(value) and method not in found:
+                    found.append(method)
+    return found
+
+
+@pytest.mark.parametrize("name", MAIN)
+def test_methods_have_examples(name: str) -> None:
+    cls = ENTRIES[name].value
+    without = {m for m in _methods(name) if ">>> " not in (inspect.getdoc(getattr(cls, m)) or "")}
+    assert without == MACHINERY.get(name, set())
+
+
 def _parts(value: object) -> list[object]:
     """A function; or a class with its constructor and its public methods."""
     if not inspect.isclass(value):

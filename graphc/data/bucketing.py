@@ -82,7 +82,12 @@ class Bucketing:
 
     @property
     def count(self) -> int:
-        """The number of combinations of sizes."""
+        """The number of combinations of sizes.
+
+        Examples:
+            >>> gc.Bucketing({"batch": [8, 32], "time": [16, 32, 64]}).count
+            6
+        """
         return math.prod(map(len, self.sizes.values()))
 
     def mask(self, *names: str) -> Tensor:
@@ -93,6 +98,11 @@ class Bucketing:
 
         Raises:
             AttributeValueError: a size has no buckets.
+
+        Examples:
+            >>> buckets = gc.Bucketing({"time": [4, 8]})
+            >>> buckets.mask("time")
+            <Tensor mask_time:0 bool[time]>
         """
         unknown = [name for name in names if name not in self.sizes]
         if unknown or not names:
@@ -116,6 +126,13 @@ class Bucketing:
 
         Raises:
             FeedError: a size exceeds the largest bucket, or sizes contradict each other.
+
+        Examples:
+            >>> buckets = gc.Bucketing({"time": [4, 8]})
+            >>> x = gc.placeholder(("time",), name="x")
+            >>> total = gc.sum(x)
+            >>> buckets.pad(graph, total, {x: [1, 2, 3]})
+            {<Tensor x:0 f32[time]>: array([1., 2., 3., 0.], dtype=float32)}
         """
         leaves = [resolve_fetch(graph, leaf) for leaf in jax.tree.leaves(fetches)]
         return self._padded(graph, leaves, feeds)[0]
@@ -137,6 +154,12 @@ class Bucketing:
             FetchError: a size of a fetch combines padded sizes, such as `batch * time` after a
                 reshape.
             Others: as `Session.run`.
+
+        Examples:
+            >>> buckets = gc.Bucketing({"time": [4, 8]})
+            >>> x = gc.placeholder(("time",), name="x")
+            >>> buckets.run(gc.Session(graph), x * 2, {x: [1, 2, 3]})
+            array([2., 4., 6.], dtype=float32)
         """
         graph = session.graph
         given, tree = jax.tree.flatten(fetches)

@@ -145,6 +145,14 @@ class Prefetch(Iterator[Any], Uncopied):
 
         Raises:
             Others: an error from closing the generator.
+
+        Examples:
+            >>> x = gc.placeholder((), name="x")
+            >>> y, session = x * 2, gc.Session(graph)
+            >>> feeds = gc.data.prefetch(({x: i} for i in range(100)), session)
+            >>> session.run(y, next(iter(feeds)))
+            Array(0., dtype=float32)
+            >>> feeds.close()
         """
         self._stop()
         self._pump.join()

@@ -239,6 +239,11 @@ class Graph:
         Raises:
             AttributeValueError: it is not a text, or contains `:`, which precedes the number of a
                 result.
+
+        Examples:
+            >>> y = gc.constant(1, name="y")
+            >>> graph.unique_name("y"), graph.unique_name("z")
+            ('y_1', 'z')
         """
         given: object = base
         if not isinstance(given, str) or ":" in given:
@@ -265,7 +270,12 @@ class Graph:
                 return candidate
 
     def fresh_dim(self, base: str) -> DimExpr:
-        """A new named size: the meaning of `None` in a shape."""
+        """A new named size: the meaning of `None` in a shape.
+
+        Examples:
+            >>> gc.placeholder((graph.fresh_dim("rows"), 4), name="x").shape
+            (rows, 4)
+        """
         return symbol(self._unique((AMBIENT.name_scope + base).replace("/", ".")))
 
     def next_draw(self) -> int:
@@ -276,7 +286,14 @@ class Graph:
     # -- finalizing -------------------------------------------------------------------------
 
     def finalize(self) -> None:
-        """After this call, nodes can be added only inside `extend()`. The first run does this."""
+        """After this call, nodes can be added only inside `extend()`. The first run does this.
+
+        Examples:
+            >>> done = gc.Graph(name="done")
+            >>> done.finalize()
+            >>> done
+            <Graph done: 0 nodes, 0 variables, finalized>
+        """
         self.root._has_run = True
         self.root.finalized = not self.root._extending
 
@@ -285,6 +302,17 @@ class Graph:
         """Opens a finalized graph again, and enters it. Existing executables stay valid.
 
         Runs inside do not finalize it.
+
+        Examples:
+            >>> with gc.Graph() as g:
+            ...     x = gc.constant(2.0)
+            >>> session = gc.Session(g)
+            >>> session.run(x)
+            Array(2., dtype=float32)
+            >>> with g.extend():
+            ...     y = x * 10
+            >>> session.run(y)
+            Array(20., dtype=float32)
         """
         root = self.root
         root._extending += 1
@@ -303,6 +331,11 @@ class Graph:
 
         Raises:
             GraphError: the tensor is a body's input or another graph's.
+
+        Examples:
+            >>> x = gc.constant(1.0, name="x")
+            >>> graph.producer(x)
+            <Node x = Constant -> f32[]>
         """
         node = self._producers.get(tensor)
         if node is None:
@@ -310,15 +343,32 @@ class Graph:
         return node
 
     def find_producer(self, tensor: Tensor) -> Node | None:
-        """Like `producer`, but None for a body's input."""
+        """Like `producer`, but None for a body's input.
+
+        Examples:
+            >>> x = gc.constant(1.0, name="x")
+            >>> graph.find_producer(x)
+            <Node x = Constant -> f32[]>
+        """
         return self._producers.get(tensor)
 
     def has_node(self, node: Node) -> bool:
-        """Whether this graph contains `node` under its name."""
+        """Whether this graph contains `node` under its name.
+
+        Examples:
+            >>> x = gc.constant(1.0, name="x")
+            >>> graph.has_node(x.node), gc.Graph().has_node(x.node)
+            (True, False)
+        """
         return self._by_name.get(node.name) is node
 
     def find_node(self, name: str) -> Node | None:
-        """Like `node`, but None if there is no node of this name."""
+        """Like `node`, but None if there is no node of this name.
+
+        Examples:
+            >>> graph.find_node("absent") is None
+            True
+        """
         return self._by_name.get(name)
 
     def node(self, name: str) -> Node:
@@ -326,6 +376,11 @@ class Graph:
 
         Raises:
             UnknownNameError: there is none; the nearest name is suggested.
+
+        Examples:
+            >>> x = gc.constant(1.0, name="x")
+            >>> graph.node("x")
+            <Node x = Constant -> f32[]>
         """
         return _named(
             self._by_name, name, f"no node {name!r} in graph {self.name!r}", "graph.nodes"
@@ -336,6 +391,11 @@ class Graph:
 
         Raises:
             UnknownNameError: no such node, or no such result of it.
+
+        Examples:
+            >>> values, places = gc.top_k([3, 1, 2], 2, name="best")
+            >>> graph.tensor("best"), graph.tensor("best:1")
+            (<Tensor best:0 i32[2]>, <Tensor best:1 i32[2]>)
         """
         node_name, _, index = name.partition(":")
         node = self.node(node_name)
@@ -353,6 +413,11 @@ class Graph:
 
         Raises:
             UnknownNameError: there is none; the nearest name is suggested.
+
+        Examples:
+            >>> w = gc.variable(1.0, name="w")
+            >>> graph.variable("w") is w
+            True
         """
         return _named(
             self.variables,
@@ -364,7 +429,14 @@ class Graph:
     # -- collections ------------------------------------------------------------------------
 
     def add_to_collection(self, collection: str, item: Tensor | Variable | Node) -> None:
-        """Appends `item` (a tensor, node or variable) to the named collection."""
+        """Appends `item` (a tensor, node or variable) to the named collection.
+
+        Examples:
+            >>> x = gc.constant(1.0, name="x")
+            >>> graph.add_to_collection("summaries", x)
+            >>> graph.collection("summaries")
+            [<Tensor x:0 f32[]>]
+        """
         check_length(collection, "name of a collection")
         self.root._collections.setdefault(collection, []).append(item)
 
@@ -372,6 +444,12 @@ class Graph:
         """The items of a collection in order; with `scope`, those whose names lie in it.
 
         A collection without additions is empty.
+
+        Examples:
+            >>> with gc.name_scope("net"):
+            ...     w = gc.variable(1.0, name="w", collections=["weights"])
+            >>> graph.collection("weights"), graph.collection("weights", "other")
+            ([<Variable net/w f32[]>], [])
         """
         items = self.root._collections.get(collection, [])
         if scope is None:
@@ -380,7 +458,13 @@ class Graph:
         return [item for item in items if getattr(item, "name", "").startswith(prefix)]
 
     def collections(self) -> dict[str, list[Any]]:
-        """Every collection by name."""
+        """Every collection by name.
+
+        Examples:
+            >>> w = gc.variable(1.0, name="w", collections=["weights"])
+            >>> graph.collections()
+            {'weights': [<Variable w f32[]>]}
+        """
         return {name: list(items) for name, items in self.root._collections.items()}
 
     def __len__(self) -> int:

@@ -66,13 +66,14 @@ class Tensor(Operand):
         put(self, "name", name)
         put(self, "graph", graph)
 
-    def rename(self, name: str) -> None:
-        """Changes the name, before the tensor's node is added to a graph."""
-        object.__setattr__(self, "name", name)
-
     @property
     def node(self) -> Node:
-        """The node of the graph that produces this tensor."""
+        """The node of the graph that produces this tensor.
+
+        Examples:
+            >>> gc.exp(1.0, name="e").node
+            <Node e = Exp -> f32[]>
+        """
         if self.graph is None:
             raise GraphError(f"tensor {self.name!r} belongs to a program, not to a graph")
         return self.graph.producer(self)
@@ -125,7 +126,13 @@ class Node(Uncopied):
     control_inputs: tuple[str, ...] = ()
 
     def replace(self, **changes: object) -> Node:
-        """A copy with the given fields changed."""
+        """A copy with the given fields changed.
+
+        Examples:
+            >>> node = gc.exp(1.0, name="e").node
+            >>> node.replace(name="other")
+            <Node other = Exp -> f32[]>
+        """
         return replace(self, **changes)  # type: ignore[arg-type]
 
     def __repr__(self) -> str:

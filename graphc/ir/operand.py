@@ -200,20 +200,42 @@ class Operand(Uncopied):
 
     @property
     def shape(self) -> Shape:
-        """The dims: ints or named sizes."""
+        """The dims: ints or named sizes.
+
+        Examples:
+            >>> gc.placeholder(("batch", 3), name="x").shape
+            (batch, 3)
+        """
         return self.type.shape
 
     @property
     def dtype(self) -> DType:
+        """The type of an element, a NumPy dtype.
+
+        Examples:
+            >>> gc.constant([1.5]).dtype
+            dtype('float32')
+        """
         return self.type.dtype
 
     @property
     def ndim(self) -> int:
+        """The number of axes.
+
+        Examples:
+            >>> gc.zeros((2, 3)).ndim
+            2
+        """
         return len(self.type.shape)
 
     @property
     def size(self) -> Dim:
-        """The number of elements: an int, or an expression of named sizes."""
+        """The number of elements: an int, or an expression of named sizes.
+
+        Examples:
+            >>> gc.zeros((2, 3)).size
+            6
+        """
         return product(self.type.shape)
 
     __add__ = _binary("add")
@@ -261,7 +283,12 @@ class Operand(Uncopied):
 
     @property
     def at(self) -> At:
-        """For a copy that is changed in places: `x.at[i].set(values)`, `.add`, `.mul`, ..."""
+        """For a copy that is changed in places: `x.at[i].set(values)`, `.add`, `.mul`, ...
+
+        Examples:
+            >>> run(gc.constant([1, 2, 3]).at[0].set(9))
+            Array([9, 2, 3], dtype=int32)
+        """
         return At(self)
 
     # `==` compares elements, as in NumPy. Dictionaries and sets still find tensors by identity:
@@ -279,126 +306,277 @@ class Operand(Uncopied):
 
     @property
     def T(self) -> Tensor:
-        """The tensor with its axes in reverse order."""
+        """The tensor with its axes in reverse order.
+
+        Examples:
+            >>> gc.zeros((2, 3)).T.shape
+            (3, 2)
+        """
         return _METHODS["transpose"](self)
 
     @property
     def mT(self) -> Tensor:
-        """The tensor with its last two axes exchanged."""
+        """The tensor with its last two axes exchanged.
+
+        Examples:
+            >>> gc.zeros((5, 2, 3)).mT.shape
+            (5, 3, 2)
+        """
         return _METHODS["swapaxes"](self, -1, -2)
 
     @property
     def real(self) -> Tensor:
-        """The real part, elementwise."""
+        """The real part, elementwise.
+
+        Examples:
+            >>> run(gc.constant(3 + 4j).real)
+            Array(3., dtype=float32)
+        """
         return _METHODS["real"](self)
 
     @property
     def imag(self) -> Tensor:
-        """The imaginary part, elementwise; zeros for real numbers."""
+        """The imaginary part, elementwise; zeros for real numbers.
+
+        Examples:
+            >>> run(gc.constant(3 + 4j).imag)
+            Array(4., dtype=float32)
+        """
         return _METHODS["imag"](self)
 
     def reshape(self, *shape: Dim | Sequence[Dim]) -> Tensor:
-        """`gc.reshape`: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
+        """`gc.reshape`: `x.reshape(2, -1)` or `x.reshape((2, -1))`.
+
+        Examples:
+            >>> gc.zeros((4, 3)).reshape(2, -1).shape
+            (2, 6)
+        """
         return _METHODS["reshape"](self, _one_sequence(shape))
 
     def transpose(self, *axes: int | Sequence[int]) -> Tensor:
-        """`gc.transpose`: `x.transpose(1, 0)`, `x.transpose((1, 0))`; without axes, `x.T`."""
+        """`gc.transpose`: `x.transpose(1, 0)`, `x.transpose((1, 0))`; without axes, `x.T`.
+
+        Examples:
+            >>> gc.zeros((2, 3, 4)).transpose(2, 0, 1).shape
+            (4, 2, 3)
+        """
         return _METHODS["transpose"](self, _one_sequence(axes) if axes else None)
 
     def astype(self, dtype: DTypeLike) -> Tensor:
-        """`gc.cast`: the tensor in another dtype."""
+        """`gc.cast`: the tensor in another dtype.
+
+        Examples:
+            >>> run(gc.constant([1.7]).astype("int32"))
+            Array([1], dtype=int32)
+        """
         return _METHODS["cast"](self, dtype)
 
     def swapaxes(self, axis1: int, axis2: int) -> Tensor:
-        """`gc.swapaxes`: the tensor with two axes exchanged."""
+        """`gc.swapaxes`: the tensor with two axes exchanged.
+
+        Examples:
+            >>> gc.zeros((2, 3, 4)).swapaxes(0, 2).shape
+            (4, 3, 2)
+        """
         return _METHODS["swapaxes"](self, axis1, axis2)
 
     def squeeze(self, axis: Axes = None) -> Tensor:
-        """`gc.squeeze`: the tensor without the given axes, or without all axes of size 1."""
+        """`gc.squeeze`: the tensor without the given axes, or without all axes of size 1.
+
+        Examples:
+            >>> gc.zeros((2, 1, 3)).squeeze(1).shape
+            (2, 3)
+        """
         return _METHODS["squeeze"](self, axis)
 
     def ravel(self) -> Tensor:
-        """`gc.ravel`: the elements as one axis, in row-major order."""
+        """`gc.ravel`: the elements as one axis, in row-major order.
+
+        Examples:
+            >>> gc.zeros((2, 3)).ravel().shape
+            (6,)
+        """
         return _METHODS["reshape"](self, (-1,))
 
     def flatten(self) -> Tensor:
-        """The elements as one axis, in row-major order. `gc.flatten(x, 1)` keeps the batch."""
+        """The elements as one axis, in row-major order. `gc.flatten(x, 1)` keeps the batch.
+
+        Examples:
+            >>> gc.zeros((2, 3)).flatten().shape
+            (6,)
+        """
         return _METHODS["reshape"](self, (-1,))
 
     def repeat(self, repeats: OperandLike, axis: int | None = None) -> Tensor:
-        """`gc.repeat`: each element along `axis` several times in a row."""
+        """`gc.repeat`: each element along `axis` several times in a row.
+
+        Examples:
+            >>> run(gc.constant([1, 2]).repeat(2))
+            Array([1, 1, 2, 2], dtype=int32)
+        """
         return _METHODS["repeat"](self, repeats, axis)
 
     def take(self, indices: OperandLike, axis: int | None = None) -> Tensor:
-        """`gc.take`: the slices at `indices`; of all elements in a row by default, as in NumPy."""
+        """`gc.take`: the slices at `indices`; of all elements in a row by default, as in NumPy.
+
+        Examples:
+            >>> run(gc.constant([[1, 2], [3, 4]]).take([1], 0))
+            Array([[3, 4]], dtype=int32)
+        """
         return _METHODS["take"](self, indices, axis)
 
     def sum(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """`gc.sum` over `axis`: one, several, or None for all axes."""
+        """`gc.sum` over `axis`: one, several, or None for all axes.
+
+        Examples:
+            >>> run(gc.constant([[1, 2], [3, 4]]).sum(0))
+            Array([4, 6], dtype=int32)
+        """
         return _METHODS["sum"](self, axis, keepdims)
 
     def mean(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """`gc.mean` over `axis`: one, several, or None for all axes."""
+        """`gc.mean` over `axis`: one, several, or None for all axes.
+
+        Examples:
+            >>> run(gc.constant([[1.0, 2.0], [3.0, 4.0]]).mean(0))
+            Array([2., 3.], dtype=float32)
+        """
         return _METHODS["mean"](self, axis, keepdims)
 
     def prod(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """`gc.prod` over `axis`: one, several, or None for all axes."""
+        """`gc.prod` over `axis`: one, several, or None for all axes.
+
+        Examples:
+            >>> run(gc.constant([[1, 2], [3, 4]]).prod())
+            Array(24, dtype=int32)
+        """
         return _METHODS["prod"](self, axis, keepdims)
 
     def max(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """`gc.max` over `axis`: one, several, or None for all axes."""
+        """`gc.max` over `axis`: one, several, or None for all axes.
+
+        Examples:
+            >>> run(gc.constant([[1, 2], [3, 4]]).max(1, keepdims=True))
+            Array([[2],
+                   [4]], dtype=int32)
+        """
         return _METHODS["max"](self, axis, keepdims)
 
     def min(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """`gc.min` over `axis`: one, several, or None for all axes."""
+        """`gc.min` over `axis`: one, several, or None for all axes.
+
+        Examples:
+            >>> run(gc.constant([[1, 2], [3, 4]]).min())
+            Array(1, dtype=int32)
+        """
         return _METHODS["min"](self, axis, keepdims)
 
     def any(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """`gc.any` over `axis`: one, several, or None for all axes."""
+        """`gc.any` over `axis`: one, several, or None for all axes.
+
+        Examples:
+            >>> run(gc.constant([False, True]).any())
+            Array(True, dtype=bool)
+        """
         return _METHODS["any"](self, axis, keepdims)
 
     def all(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """`gc.all` over `axis`: one, several, or None for all axes."""
+        """`gc.all` over `axis`: one, several, or None for all axes.
+
+        Examples:
+            >>> run(gc.constant([False, True]).all())
+            Array(False, dtype=bool)
+        """
         return _METHODS["all"](self, axis, keepdims)
 
     def std(self, axis: Axes = None, keepdims: bool = False, ddof: int = 0) -> Tensor:
-        """`gc.std`: the standard deviation over `axis`."""
+        """`gc.std`: the standard deviation over `axis`.
+
+        Examples:
+            >>> run(gc.constant([1.0, 3.0]).std())
+            Array(1., dtype=float32)
+        """
         return _METHODS["std"](self, axis, keepdims, ddof)
 
     def var(self, axis: Axes = None, keepdims: bool = False, ddof: int = 0) -> Tensor:
-        """`gc.var`: the variance over `axis`."""
+        """`gc.var`: the variance over `axis`.
+
+        Examples:
+            >>> run(gc.constant([1.0, 3.0]).var(ddof=1))
+            Array(2., dtype=float32)
+        """
         return _METHODS["var"](self, axis, keepdims, ddof)
 
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
-        """`gc.argmax`: the position (int32) of the greatest element along `axis`."""
+        """`gc.argmax`: the position (int32) of the greatest element along `axis`.
+
+        Examples:
+            >>> run(gc.constant([1, 3, 2]).argmax())
+            Array(1, dtype=int32)
+        """
         return _METHODS["argmax"](self, axis, keepdims=keepdims)
 
     def argmin(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
-        """`gc.argmin`: the position (int32) of the smallest element along `axis`."""
+        """`gc.argmin`: the position (int32) of the smallest element along `axis`.
+
+        Examples:
+            >>> run(gc.constant([3, 1, 2]).argmin())
+            Array(1, dtype=int32)
+        """
         return _METHODS["argmin"](self, axis, keepdims=keepdims)
 
     def cumsum(self, axis: int | None = None) -> Tensor:
-        """`gc.cumsum`: the sums of the elements up to each one."""
+        """`gc.cumsum`: the sums of the elements up to each one.
+
+        Examples:
+            >>> run(gc.constant([1, 2, 3]).cumsum())
+            Array([1, 3, 6], dtype=int32)
+        """
         return _METHODS["cumsum"](self, axis)
 
     def cumprod(self, axis: int | None = None) -> Tensor:
-        """`gc.cumprod`: the products of the elements up to each one."""
+        """`gc.cumprod`: the products of the elements up to each one.
+
+        Examples:
+            >>> run(gc.constant([1, 2, 3]).cumprod())
+            Array([1, 2, 6], dtype=int32)
+        """
         return _METHODS["cumprod"](self, axis)
 
     def clip(self, min: OperandLike | None = None, max: OperandLike | None = None) -> Tensor:
-        """`gc.clip`: elements below `min` become `min`, elements above `max` become `max`."""
+        """`gc.clip`: elements below `min` become `min`, elements above `max` become `max`.
+
+        Examples:
+            >>> run(gc.constant([-5, 1, 9]).clip(0, 3))
+            Array([0, 1, 3], dtype=int32)
+        """
         return _METHODS["clip"](self, min, max)
 
     def round(self, decimals: int = 0) -> Tensor:
-        """`gc.round`: to the nearest number of so many decimals, ties to even."""
+        """`gc.round`: to the nearest number of so many decimals, ties to even.
+
+        Examples:
+            >>> run(gc.constant([1.26]).round(1))
+            Array([1.3], dtype=float32)
+        """
         return _METHODS["round"](self, decimals)
 
     def dot(self, other: OperandLike) -> Tensor:
-        """`gc.dot`: NumPy's dot product."""
+        """`gc.dot`: NumPy's dot product.
+
+        Examples:
+            >>> run(gc.constant([1, 2]).dot([3, 4]))
+            Array(11, dtype=int32)
+        """
         return _METHODS["dot"](self, other)
 
     def conj(self) -> Tensor:
-        """`gc.conj`: the complex conjugate, elementwise."""
+        """`gc.conj`: the complex conjugate, elementwise.
+
+        Examples:
+            >>> run(gc.constant(3 + 4j).conj())
+            Array(3.-4.j, dtype=complex64)
+        """
         return _METHODS["conj"](self)
 
     def __getattr__(self, name: str) -> NoReturn:

@@ -85,7 +85,14 @@ class Variable(Operand):
         self.shard_source = source
 
     def read(self) -> Tensor:
-        """The value at this point of program order: after the earlier assignments of the run."""
+        """The value at this point of program order: after the earlier assignments of the run.
+
+        Examples:
+            >>> w = gc.variable(1.0, name="w")
+            >>> before, changed = w.read(), w.assign(5.0)
+            >>> run([before, changed])
+            [Array(1., dtype=float32), Array(5., dtype=float32)]
+        """
         return _method("read")(self)
 
     def assign(self, value: OperandLike) -> Tensor:
@@ -93,15 +100,32 @@ class Variable(Operand):
 
         It runs only in runs whose fetches need it: fetch it, or name it in `gc.group` or
         `gc.control_dependencies`.
+
+        Examples:
+            >>> w = gc.variable([1.0, 2.0], name="w")
+            >>> run(w.assign([3.0, 4.0]))
+            Array([3., 4.], dtype=float32)
         """
         return _method("assign")(self, value)
 
     def assign_add(self, value: OperandLike) -> Tensor:
-        """`assign(read() + value)`."""
+        """`assign(read() + value)`.
+
+        Examples:
+            >>> count = gc.variable(1, name="count")
+            >>> run(count.assign_add(10))
+            Array(11, dtype=int32)
+        """
         return _method("assign_add")(self, value)
 
     def assign_sub(self, value: OperandLike) -> Tensor:
-        """`assign(read() - value)`."""
+        """`assign(read() - value)`.
+
+        Examples:
+            >>> count = gc.variable(1, name="count")
+            >>> run(count.assign_sub(10))
+            Array(-9, dtype=int32)
+        """
         return _method("assign_sub")(self, value)
 
     def __repr__(self) -> str:

@@ -65,6 +65,12 @@ class MovingAverages:
 
         Raises:
             UnknownNameError: it is not averaged.
+
+        Examples:
+            >>> w = gc.variable(8.0, name="w")
+            >>> averages = gc.train.moving_averages([w], decay=0.5)
+            >>> averages.average(w)
+            <Variable w/average f32[]>
         """
         found = self._averages.get(variable)
         if found is None:
@@ -85,6 +91,15 @@ class MovingAverages:
 
         Raises:
             StateError: the session is closed or broken.
+
+        Examples:
+            >>> w = gc.variable(8.0, name="w")
+            >>> averages = gc.train.moving_averages([w], decay=0.5)
+            >>> y, session = w + 1, gc.Session(graph)
+            >>> session.set(averages.average(w), 2.0)
+            >>> with averages.swapped(session):
+            ...     session.run(y)
+            Array(3., dtype=float32)
         """
         before = {v: session.get(v) for v in self._averages}
         try:

@@ -153,6 +153,12 @@ class Session(HasWorkers, Uncopied):
             FeedError, FetchError, UnknownNameError: feeds or fetches do not fit the graph. Nothing
                 has run, and the session stays usable.
             StateError: the session was closed, or has lost its state in a failed run.
+
+        Examples:
+            >>> x = gc.placeholder(("batch", 2), name="x")
+            >>> session = gc.Session(graph)
+            >>> session.run({"sum": gc.sum(x), "mean": gc.mean(x, 0)}, {x: [[1, 2], [3, 4]]})
+            {'mean': Array([2., 3.], dtype=float32), 'sum': Array(10., dtype=float32)}
         """
         if feeds is None:
             feeds = {}
@@ -183,6 +189,12 @@ class Session(HasWorkers, Uncopied):
             FeedError: there are too few batches, their shapes differ, or as for `run`. Nothing has
                 run, but an iterator has been advanced.
             FetchError, UnknownNameError, StateError: as for `run`.
+
+        Examples:
+            >>> count, step = gc.variable(0, name="count"), gc.placeholder((), "int32", name="step")
+            >>> session = gc.Session(graph)
+            >>> session.run_steps(count.assign_add(step), {step: [1, 10, 100]}, 3)
+            Array([  1,  11, 111], dtype=int32)
         """
         n = checked_count(n)
         stacked = batches is None or isinstance(batches, Mapping)
@@ -215,6 +227,13 @@ class Session(HasWorkers, Uncopied):
 
         Raises:
             AttributeValueError, FeedError, UnknownNameError, StateError: as for `run_steps`.
+
+        Examples:
+            >>> x = gc.placeholder((2,), name="x")
+            >>> session = gc.Session(graph)
+            >>> kept = session.put({x: [1.0, 2.0]})
+            >>> session.run(x * 2, kept)
+            Array([2., 4.], dtype=float32)
         """
         if self._state.broken is not None or self._state.closed:  # `put` waits for no step
             self._refuse_if_useless()
@@ -255,6 +274,11 @@ class Session(HasWorkers, Uncopied):
 
         Raises:
             FeedError, FetchError, UnknownNameError, LayoutError: as `run` does.
+
+        Examples:
+            >>> x = gc.placeholder(("batch",), name="x")
+            >>> gc.Session(graph).compile(x * 2, {x: (32,)})
+            <Executable graph: 2 nodes, 1 feeds, 1 fetches, 0 variables assigned>
         """
         made = self._begin(fetches, feeds, steps)
         for executable in made:
@@ -273,6 +297,13 @@ class Session(HasWorkers, Uncopied):
         A run that needs a program that is not ready waits for it. The arguments are those of
         `compile`. Errors in the program are raised at once. If XLA rejects the program, `result()`
         of the future raises the error.
+
+        Examples:
+            >>> x = gc.placeholder(("batch",), name="x")
+            >>> session = gc.Session(graph)
+            >>> begun = session.compile_async(x * 2, {x: (32,)})
+            >>> begun.result()
+            <Executable graph: 2 nodes, 1 feeds, 1 fetches, 0 variables assigned>
         """
         made = self._begin(fetches, feeds, steps)
         first, *_ = [in_background(executable.wait) for executable in made]
@@ -303,6 +334,11 @@ class Session(HasWorkers, Uncopied):
 
         Raises:
             UnknownNameError: there is no such variable.
+
+        Examples:
+            >>> w = gc.variable([1.0, 2.0], name="w")
+            >>> gc.Session(graph).get("w")
+            Array([1., 2.], dtype=float32)
         """
         return self._live().get(name)
 
@@ -316,6 +352,13 @@ class Session(HasWorkers, Uncopied):
 
         Raises:
             UnknownNameError, ShapeError, DTypeError: it does not fit; the variable keeps its value.
+
+        Examples:
+            >>> w = gc.variable([1.0, 2.0], name="w")
+            >>> session = gc.Session(graph)
+            >>> session.set(w, [5.0, 6.0])
+            >>> session.run(w * 2)
+            Array([10., 12.], dtype=float32)
         """
         self._live().set({name: value})
 
@@ -334,6 +377,13 @@ class Session(HasWorkers, Uncopied):
 
         Raises:
             UnknownNameError, ShapeError, DTypeError: see `set`.
+
+        Examples:
+            >>> v, w = gc.variable(1.0, name="v"), gc.variable(2.0, name="w")
+            >>> session = gc.Session(graph)
+            >>> session.set_all({"v": 3.0, "w": 4.0})
+            >>> session.run(v + w)
+            Array(7., dtype=float32)
         """
         self._live().set(values)
 
@@ -347,27 +397,65 @@ class Session(HasWorkers, Uncopied):
 
         Raises:
             UnknownNameError: there is no such variable.
+
+        Examples:
+            >>> v, w = gc.variable(1.0, name="v"), gc.variable([2, 3], name="w")
+            >>> gc.Session(graph).values()
+            {'v': array(1., dtype=float32), 'w': array([2, 3], dtype=int32)}
         """
         return self._live().values(names)
 
     def state(self) -> State:
-        """All state, as an executable of `gc.compile` takes it: a copy."""
+        """All state, as an executable of `gc.compile` takes it: a copy.
+
+        Examples:
+            >>> w = gc.variable(2.0, name="w")
+            >>> step, session = gc.compile(graph, w * 10), gc.Session(graph)
+            >>> session.set(w, 3.0)
+            >>> step(session.state())[0]
+            Array(30., dtype=float32)
+        """
         return self._live().copy()
 
     # -- looking inside ---------------------------------------------------------------------
 
     @property
     def executables(self) -> list[Executable]:
-        """Every executable this session has compiled, in order."""
+        """Every executable this session has compiled, in order.
+
+        Examples:
+            >>> session = gc.Session(graph)
+            >>> total = session.run(gc.constant([1, 2]) + 1)
+            >>> session.executables
+            [<Executable graph: 1 nodes, 0 feeds, 1 fetches, 0 variables assigned>]
+        """
         return self._programs.executables
 
     @property
     def compile_count(self) -> int:
-        """How many executables this session has compiled."""
+        """How many executables this session has compiled.
+
+        Examples:
+            >>> x = gc.placeholder(("batch",), name="x")
+            >>> y, session = x + 1, gc.Session(graph)
+            >>> for batch in ([1, 2], [3, 4], [5]):
+            ...     value = session.run(y, {x: batch})
+            >>> session.compile_count  # one for each shape
+            2
+        """
         return len(self.executables)
 
     def close(self) -> None:
-        """Frees the state and the executables; the session cannot run any more."""
+        """Frees the state and the executables; the session cannot run any more.
+
+        Examples:
+            >>> session = gc.Session(graph)
+            >>> session.close()
+            >>> session.run(gc.constant(1))
+            Traceback (most recent call last):
+                ...
+            graphc.errors.StateError: the session is closed...
+        """
         self._state.close()
         self._programs.plans = {}  # another thread may be iterating over the old dict
 

@@ -83,7 +83,12 @@ class History:
 
     @property
     def step_seconds(self) -> float:
-        """The mean time of a step in seconds, without the first step."""
+        """The mean time of a step in seconds, without the first step.
+
+        Examples:
+            >>> gc.train.History(3, {}, seconds=0.5, first_step_seconds=1.5).step_seconds
+            0.25
+        """
         return self.seconds / max(self.steps - 1, 1)
 
     def __repr__(self) -> str:

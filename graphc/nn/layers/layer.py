@@ -97,40 +97,88 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """The full name, with the scopes around it, once the layer has been called."""
+        """The full name, with the scopes around it, once the layer has been called.
+
+        Examples:
+            >>> with gc.name_scope("net"):
+            ...     dense = gc.nn.Dense(2)
+            ...     y = dense(gc.ones((1, 3)))
+            >>> dense.name
+            'net/dense'
+        """
         return self._scope.rstrip("/") or self._base
 
     @property
     def built(self) -> bool:
-        """Whether the layer has been called, so that its name and variables stand."""
+        """Whether the layer has been called, so that its name and variables stand.
+
+        Examples:
+            >>> dense = gc.nn.Dense(2)
+            >>> before, y = dense.built, dense(gc.ones((1, 3)))
+            >>> before, dense.built
+            (False, True)
+        """
         return self._graph is not None
 
     @property
     def variables(self) -> list[Variable]:
-        """Its variables and those of the layers in its attributes; empty before the first call."""
+        """Its variables and those of the layers in its attributes; empty before the first call.
+
+        Examples:
+            >>> dense = gc.nn.Dense(2)
+            >>> y = dense(gc.ones((1, 3)))
+            >>> dense.variables
+            [<Variable dense/kernel f32[3, 2]>, <Variable dense/bias f32[2]>]
+        """
         found = [v for layer in self.inner_layers for v in layer.variables]
         return list(dict.fromkeys([*self._own.values(), *found]))
 
     @property
     def regularized(self) -> dict[Variable, Regularizer]:
         """Variable -> its regularizer, for the variables of this layer and of the layers in its
-        attributes. `gc.nn.penalty` adds up the penalties."""
+        attributes. `gc.nn.penalty` adds up the penalties.
+
+        Examples:
+            >>> dense = gc.nn.Dense(2, kernel_regularizer=gc.nn.L2(0.1))
+            >>> y = dense(gc.ones((1, 3)))
+            >>> dense.regularized
+            {<Variable dense/kernel f32[3, 2]>: L2(rate=0.1)}
+        """
         found = {v: r for layer in self.inner_layers for v, r in layer.regularized.items()}
         return {self._own[name]: r for name, r in self._regularizers.items()} | found
 
     @property
     def inner_layers(self) -> list[Layer]:
-        """The layers in its attributes, in lists, tuples and dicts too."""
+        """The layers in its attributes, in lists, tuples and dicts too.
+
+        Examples:
+            >>> gc.nn.Sequential([gc.nn.Flatten(), gc.nn.Dense(2)]).inner_layers
+            [<Flatten 'flatten', not called yet>, <Dense 'dense', not called yet>]
+        """
         return list(_layers_in(list(vars(self).values())))
 
     @property
     def output_type(self) -> TensorType | None:
-        """The type of what its last call gave (of several results, the first), if any."""
+        """The type of what its last call gave (of several results, the first), if any.
+
+        Examples:
+            >>> dense = gc.nn.Dense(2)
+            >>> y = dense(gc.ones((1, 3)))
+            >>> dense.output_type.shape
+            (1, 2)
+        """
         return self._output
 
     @property
     def trainable_variables(self) -> list[Variable]:
-        """Those of `variables` that are trainable."""
+        """Those of `variables` that are trainable.
+
+        Examples:
+            >>> norm = gc.nn.BatchNorm()
+            >>> y = norm(gc.ones((4, 3)), training=True)
+            >>> [v.name for v in norm.trainable_variables]
+            ['batch_norm/scale', 'batch_norm/offset']
+        """
         return [v for v in self.variables if v.trainable]
 
     def summary(self) -> str:
@@ -138,6 +186,16 @@ class Layer:
 
         Raises:
             GraphError: it has not been called, so it has neither.
+
+        Examples:
+            >>> dense = gc.nn.Dense(2)
+            >>> y = dense(gc.ones((1, 3)))
+            >>> print(dense.summary())
+            layer          output     parameters
+            ------------------------------------
+            dense (Dense)  f32[1, 2]           8
+            ------------------------------------
+            8 parameters, 8 of them trainable
         """
         return summary_of(self)
 
@@ -147,6 +205,14 @@ class Layer:
 
         Raises:
             GraphError: the layer's variables are in another graph; or there is no graph.
+
+        Examples:
+            >>> class Double(gc.nn.Layer):
+            ...     def __call__(self, x):
+            ...         with self.scope(x):
+            ...             return gc.multiply(x, 2, name="twice")
+            >>> Double()(gc.ones(3))
+            <Tensor double/twice:0 f32[3]>
         """
         graph = graph_of(operands)
         if self._graph is not graph.root:
@@ -180,6 +246,16 @@ class Layer:
 
         Raises:
             ShapeError: it is there with another shape.
+
+        Examples:
+            >>> class Shift(gc.nn.Layer):
+            ...     def __call__(self, x):
+            ...         with self.scope(x):
+            ...             return x + self.variable("shift", "zeros", (3,))
+            >>> shift = Shift()
+            >>> y = shift(gc.ones(3))
+            >>> shift.variables
+            [<Variable shift/shift f32[3]>]
         """
         found = self._own.get(name)
         if found is None:

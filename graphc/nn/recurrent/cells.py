@@ -93,12 +93,24 @@ class Cell(Layer):
             return self.output(following), following
 
     def initial_state(self, batch: Dim, dtype: DTypeLike | None = None) -> State:
-        """Zeros for `batch` sequences, by default in the dtype of the variables."""
+        """Zeros for `batch` sequences, by default in the dtype of the variables.
+
+        Examples:
+            >>> h, c = gc.nn.LSTMCell(4).initial_state(2)
+            >>> h.shape, c.shape
+            ((2, 4), (2, 4))
+        """
         part = zeros((batch, self.units), self.dtype if dtype is None else dtype)
         return part if self.parts == 1 else (part,) * self.parts
 
     def first_state(self, projected: Tensor) -> State:
-        """The state to start from, for what `project` gave of sequences [batch, time, ...]."""
+        """The state to start from, for what `project` gave of sequences [batch, time, ...].
+
+        Examples:
+            >>> cell = gc.nn.GRUCell(4)
+            >>> cell.first_state(cell.project(gc.ones((2, 5, 3)))).shape
+            (2, 4)
+        """
         return self.initial_state(projected.shape[0], projected.dtype)
 
     def as_state(self, state: State) -> State:
@@ -106,6 +118,10 @@ class Cell(Layer):
 
         Raises:
             AttributeValueError, ShapeError: it is no state of this cell.
+
+        Examples:
+            >>> gc.nn.GRUCell(2).as_state(gc.ones((1, 2))).shape
+            (1, 2)
         """
         several = isinstance(state, (tuple, list))
         parts = list(state) if several else [state]
@@ -129,7 +145,12 @@ class Cell(Layer):
         return tuple(tensors) if several else tensors[0]
 
     def project(self, x: TensorLike) -> Tensor:
-        """`x @ kernel + bias`, of any number of steps: [..., features] to [..., gates * units]."""
+        """`x @ kernel + bias`, of any number of steps: [..., features] to [..., gates * units].
+
+        Examples:
+            >>> gc.nn.LSTMCell(4).project(gc.ones((2, 5, 3))).shape
+            (2, 5, 16)
+        """
         with self.scope(x):
             x = convert(x)
             size = self.gates * self.units
@@ -143,7 +164,14 @@ class Cell(Layer):
             return add(matmul(x, kernel), bias)
 
     def output(self, state: State) -> Tensor:
-        """The output of the step that led to `state`: its first part."""
+        """The output of the step that led to `state`: its first part.
+
+        Examples:
+            >>> cell = gc.nn.LSTMCell(4)
+            >>> h, c = cell.initial_state(2)
+            >>> cell.output((h, c)) is h
+            True
+        """
         first: Tensor = state if self.parts == 1 else state[0]
         return first
 
@@ -153,11 +181,23 @@ class Cell(Layer):
         Args:
             projected: [batch, gates * units], from `project`.
             state: as the step before left it.
+
+        Examples:
+            >>> cell = gc.nn.GRUCell(4)
+            >>> cell.step(cell.project(gc.ones((2, 3))), gc.zeros((2, 4))).shape
+            (2, 4)
         """
         raise NotImplementedError
 
     def recur(self, h: Tensor) -> Tensor:
-        """`h @ recurrent_kernel`: [batch, units] to [batch, gates * units]."""
+        """`h @ recurrent_kernel`: [batch, units] to [batch, gates * units].
+
+        Examples:
+            >>> cell = gc.nn.LSTMCell(4)
+            >>> with cell.scope(gc.zeros((2, 4))):
+            ...     cell.recur(gc.zeros((2, 4))).shape
+            (2, 16)
+        """
         shape = (self.units, self.gates * self.units)
         kernel = self.variable(
             "recurrent_kernel",

@@ -61,11 +61,23 @@ class Recurrent(Layer):
 
         Returns:
             (outputs, state).
+
+        Examples:
+            >>> lstm = gc.nn.LSTM(4)
+            >>> y, state = lstm.with_state(gc.ones((2, 5, 3)))
+            >>> more, state = lstm.with_state(gc.ones((2, 1, 3)), state)
+            >>> y.shape, more.shape
+            ((2, 5, 4), (2, 1, 4))
         """
         raise NotImplementedError
 
     def initial_state(self, batch: Dim, dtype: DTypeLike | None = None) -> State:
-        """Zeros for `batch` sequences, by default in the dtype of the variables."""
+        """Zeros for `batch` sequences, by default in the dtype of the variables.
+
+        Examples:
+            >>> gc.nn.GRU(4).initial_state(2).shape
+            (2, 4)
+        """
         raise NotImplementedError
 
 

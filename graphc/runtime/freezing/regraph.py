@@ -138,7 +138,8 @@ class _Writer:
 
     def _restore(self, node: Node) -> None:
         for i, tensor in enumerate(node.outputs):
-            tensor.rename(f"{node.name}:{i}")
+            # A tensor refuses this later, when a graph finds it by its name.
+            object.__setattr__(tensor, "name", f"{node.name}:{i}")
         self.graph.restore(node)
 
 

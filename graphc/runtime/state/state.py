@@ -119,6 +119,13 @@ class State(Mapping[str, jax.Array], Uncopied):
             UnknownNameError: no such variable.
             ShapeError, DTypeError: the value is not of its type.
             StateError: see `buffers`.
+
+        Examples:
+            >>> w = gc.variable(2.0, name="w")
+            >>> step = gc.compile(graph, w * 10)
+            >>> state = step.init().with_value("w", np.float32(5.0))
+            >>> step(state)[0]
+            Array(50., dtype=float32)
         """
         FORKING.check()
         with self.lock:

@@ -115,6 +115,12 @@ class Executable(Inspected, Uncopied):
 
         Raises:
             DeviceError: it was compiled for another machine.
+
+        Examples:
+            >>> count = gc.variable(5, name="count")
+            >>> state = gc.compile(graph, count + 1).init()
+            >>> dict(state)
+            {'count': Array(5, dtype=int32)}
         """
         self._check_can_run()
         values, home = InitialValues(self._graph), self._executor.home
@@ -207,6 +213,13 @@ class Executable(Inspected, Uncopied):
         Raises:
             FeedError: a feed is wrong, missing or unknown.
             DeviceError: it was compiled for another machine.
+
+        Examples:
+            >>> x = gc.placeholder((2,), name="x")
+            >>> step = gc.compile(graph, x * 2, {x: (2,)})
+            >>> kept = step.put({x: [1.0, 2.0]})
+            >>> step(step.init(), kept)[0]
+            Array([2., 4.], dtype=float32)
         """
         self._check_can_run()
         given = self._ordered(feeds)
@@ -239,7 +252,12 @@ class Executable(Inspected, Uncopied):
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether a dispatched run may still run out of memory and lose the state."""
+        """Whether a dispatched run may still run out of memory and lose the state.
+
+        Examples:
+            >>> gc.compile(graph, gc.constant(1) + 1).is_uncertain
+            False
+        """
         return self.consumes and self._executor.need.large > 0
 
     def _places_of(self, state: State) -> Places:
@@ -248,7 +266,13 @@ class Executable(Inspected, Uncopied):
 
     @property
     def layout(self) -> StateLayout:
-        """The layout of the states that it uses without moving them."""
+        """The layout of the states that it uses without moving them.
+
+        Examples:
+            >>> w = gc.variable([1.0, 2.0], name="w")
+            >>> gc.compile(graph, w * 2).layout.types["w"].shape
+            (2,)
+        """
         return self._own[0]
 
     def _places_in(self, state: State) -> Places:
@@ -369,6 +393,10 @@ class Executable(Inspected, Uncopied):
 
         Raises:
             ExecutionError: XLA rejects the program.
+
+        Examples:
+            >>> gc.compile(graph, gc.constant(1) + 1).wait().is_compiled
+            True
         """
         self._executor.compiled  # noqa: B018  reading it compiles
         self.is_compiled = True
@@ -386,6 +414,15 @@ class Executable(Inspected, Uncopied):
         Raises:
             GraphError: the program is not on several devices, or makes several steps in a call.
             FeedError: as for a call.
+
+        Examples:
+            >>> with gc.device("/cpu:0"):
+            ...     x = gc.placeholder((2,), name="x")
+            >>> step = gc.compile(graph, x * 2, {x: (2,)})
+            >>> step.timeline(step.init(), {x: [1, 2]})
+            Traceback (most recent call last):
+                ...
+            graphc.errors.GraphError: timeline: the program is not on several devices...
         """
         parts = self.partition
         compiled = self._executor.compiled

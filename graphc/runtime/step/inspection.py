@@ -42,29 +42,58 @@ class Inspected:
 
     @property
     def compiled(self) -> Any:
-        """JAX's compiled program; for a program on several devices, its parts."""
+        """JAX's compiled program; for a program on several devices, its parts.
+
+        Examples:
+            >>> type(gc.compile(graph, gc.constant(1) + 1).compiled).__name__
+            'Compiled'
+        """
         return self._executor.compiled
 
     @property
     def program(self) -> Program:
         """The optimised program, with one state value per variable. The lowered program of each
-        device (`stages.local`) also includes the changes for a strategy and a memory limit."""
+        device (`stages.local`) also includes the changes for a strategy and a memory limit.
+
+        Examples:
+            >>> x = gc.placeholder((2,), name="x")
+            >>> len(gc.compile(graph, x * 2 + 0, {x: (2,)}).program.nodes)  # the 2 and the product
+            2
+        """
         return self.stages.program
 
     @property
     def seconds(self) -> Mapping[str, float]:
         """The duration of each stage in this process, in seconds: "layout", "lower" (includes
-        tracing) and "compile". If it was found in the cache, only "load"."""
+        tracing) and "compile". If it was found in the cache, only "load".
+
+        Examples:
+            >>> options = gc.CompileOptions(cache=None)
+            >>> sorted(gc.compile(graph, gc.constant(1) + 1, options=options).seconds)
+            ['compile', 'layout', 'lower']
+        """
         if self._load_seconds is not None:
             return {"load": self._load_seconds}
         return self.wait().stages.seconds
 
     def stablehlo(self) -> str:
-        """The StableHLO text that JAX lowered the program to."""
+        """The StableHLO text that JAX lowered the program to.
+
+        Examples:
+            >>> x = gc.placeholder((2,), name="x")
+            >>> "stablehlo.exponential" in gc.compile(graph, gc.exp(x), {x: (2,)}).stablehlo()
+            True
+        """
         return str(self.stages.lowered.as_text())
 
     def hlo(self) -> str:
-        """The HLO text after XLA's own passes."""
+        """The HLO text after XLA's own passes.
+
+        Examples:
+            >>> x = gc.placeholder((2,), name="x")
+            >>> gc.compile(graph, gc.exp(x), {x: (2,)}).hlo().startswith("HloModule")
+            True
+        """
         return str(self._executor.compiled.as_text())
 
     def cost(self) -> dict[str, float]:
@@ -79,6 +108,11 @@ class Inspected:
         - For another machine, XLA makes no estimate. Instead, graphc counts from the HLO text (see
           `hlo_cost`): "total flops", "total bytes accessed" and "total kernels", the number of
           launches. The body of a loop counts once for each iteration.
+
+        Examples:
+            >>> x = gc.placeholder((64, 64), name="x")
+            >>> gc.compile(graph, x @ x, {x: (64, 64)}).cost()["flops"]
+            524288.0
         """
         analysis = self._executor.compiled.cost_analysis()
         found = analysis[0] if isinstance(analysis, list) else analysis
@@ -98,6 +132,11 @@ class Inspected:
 
         Raises:
             ExecutionError: graphc cannot parse the HLO text.
+
+        Examples:
+            >>> x = gc.placeholder((64, 64), name="x")
+            >>> gc.compile(graph, x @ x, {x: (64, 64)}).hlo_cost().flops
+            524288.0
         """
         compiled = self._executor.compiled
         if isinstance(compiled, CompiledPartition):
@@ -106,7 +145,13 @@ class Inspected:
 
     def memory(self) -> dict[str, int]:
         """Bytes of one run on each device: "arguments", "outputs", "temporaries", "aliased"
-        (outputs that reuse donated arguments), "code"."""
+        (outputs that reuse donated arguments), "code".
+
+        Examples:
+            >>> x = gc.placeholder((64, 64), name="x")
+            >>> gc.compile(graph, x @ x, {x: (64, 64)}).memory()["arguments"]
+            16384
+        """
         analysis = self._executor.compiled.memory_analysis()
         return {
             "arguments": int(analysis.argument_size_in_bytes),
@@ -118,7 +163,14 @@ class Inspected:
 
     def pass_report(self) -> PassReport:
         """What each pass did, on the symbolic program and again after sizes were bound. If the
-        executable was found in the cache, the report is from its compilation."""
+        executable was found in the cache, the report is from its compilation.
+
+        Examples:
+            >>> x = gc.placeholder((2,), name="x")
+            >>> report = gc.compile(graph, x * 1, {x: (2,)}).pass_report()
+            >>> [row.name for row in report.rows if row.changed]
+            ['simplify-algebra', 'prune']
+        """
         return self._report if self.cached else self.stages.report
 
     def pass_history(self) -> PassHistory:
@@ -127,12 +179,23 @@ class Inspected:
 
         Raises:
             LayoutError: the strategy cannot be followed.
+
+        Examples:
+            >>> x = gc.placeholder((2,), name="x")
+            >>> history = gc.compile(graph, x * 1, {x: (2,)}).pass_history()
+            >>> [step.row.name for step in history.steps if step.row.changed]
+            ['simplify-algebra', 'prune']
         """
         return pass_history(self.stages.compilation, self.layout, self.stages.budget)
 
     @property
     def partition(self) -> Partition | None:
         """What each device runs, if the program is on several devices. Printing it shows all
-        clusters and transfers. None on one device, and under a strategy."""
+        clusters and transfers. None on one device, and under a strategy.
+
+        Examples:
+            >>> gc.compile(graph, gc.constant(1) + 1).partition is None
+            True
+        """
         made = self.stages.in_jax
         return made.partition if isinstance(made, PartitionedProgram) else None

@@ -118,6 +118,14 @@ class HasWorkers:
             FeedError, FetchError, UnknownNameError: as for `run`.
             GraphError: the fetches assign nothing.
             StateError: as for `run`; or its workers are running already.
+
+        Examples:
+            >>> count = gc.variable(0, name="count")
+            >>> add = count.assign_add(gc.placeholder((), "int32", name="n"))
+            >>> session = gc.Session(graph, strategy=gc.devices.AsyncDataParallel(1))
+            >>> done = session.run_workers(add, [{"n": 1}, {"n": 10}, {"n": 100}])
+            >>> session.run(count)
+            Array(111, dtype=int32)
         """
         if self._workers is None:
             raise AttributeValueError(
