@@ -158,3 +158,11 @@ def test_the_guide_begins_with_what_everybody_needs_and_ends_with_tuning() -> No
     assert pages[-2:] == ["passes", "guide/tuning"]
     listed = {path.stem for path in (BUILDING.parent / "guide").glob("*.md")}
     assert listed == {page.removeprefix("guide/") for page in pages if page.startswith("guide/")}
+
+
+def test_distributions_show_values() -> None:
+    for name, entry in CALLABLE.items():
+        if name.startswith("gc.random.") and "seed" in inspect.signature(entry.value).parameters:
+            text = inspect.getdoc(entry.value) or ""
+            values = [line for line in text.splitlines() if re.match(r" *(Array\(|\[)", line)]
+            assert values, f"{name}: the example shows no numbers"

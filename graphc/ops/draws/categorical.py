@@ -54,6 +54,8 @@ def categorical(
     Source: jax.random.categorical; Gumbel, Statistical theory of extreme values, 1954.
 
     Examples:
+        >>> run(gc.random.categorical([0.0, 1.0], shape=(5,), seed=1))
+        Array([1, 1, 1, 0, 1], dtype=int32)
         >>> run(gc.random.categorical([[0.0, 99.0], [99.0, 0.0]]))
         Array([1, 0], dtype=int32)
     """
@@ -103,6 +105,8 @@ def permutation(
     Source: numpy.random.Generator.permutation.
 
     Examples:
+        >>> run(gc.random.permutation(5, seed=1))
+        Array([4, 3, 1, 0, 2], dtype=int32)
         >>> run(gc.sort(gc.random.permutation([3, 1, 2])))
         Array([1, 2, 3], dtype=int32)
     """
@@ -119,6 +123,8 @@ def shuffle(x: TensorLike, axis: int = 0, *, seed: Seed = None, name: str | None
     """A tensor in random order along an axis: `permutation`; nothing changes in place.
 
     Examples:
+        >>> run(gc.random.shuffle([3, 1, 2], seed=1))
+        Array([1, 3, 2], dtype=int32)
         >>> run(gc.sort(gc.random.shuffle([3, 1, 2])))
         Array([1, 2, 3], dtype=int32)
     """
@@ -159,8 +165,8 @@ def choice(
     Information Processing Letters 97, 2006.
 
     Examples:
-        >>> gc.random.choice(10, (3,), replace=False).shape
-        (3,)
+        >>> run(gc.random.choice(10, (3,), replace=False, seed=1))
+        Array([4, 3, 6], dtype=int32)
     """
     size, place, tensor = _count(a), 0, None
     if size is None:

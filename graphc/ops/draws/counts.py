@@ -61,6 +61,8 @@ def binomial(
     Source: numpy.random.Generator.binomial.
 
     Examples:
+        >>> run(gc.random.binomial(10, [0.2, 0.8], seed=1))
+        Array([0, 5], dtype=int32)
         >>> run(gc.random.binomial(10, [0.0, 1.0]))
         Array([ 0, 10], dtype=int32)
     """
@@ -100,6 +102,8 @@ def multinomial(
     Source: numpy.random.Generator.multinomial.
 
     Examples:
+        >>> run(gc.random.multinomial(10, [0.2, 0.8], seed=1))
+        Array([3, 7], dtype=int32)
         >>> run(gc.sum(gc.random.multinomial(10, [0.2, 0.8])))
         Array(10, dtype=int32)
     """
@@ -132,6 +136,8 @@ def geometric(
     Source: numpy.random.Generator.geometric.
 
     Examples:
+        >>> run(gc.random.geometric(0.5, (5,), seed=1))
+        Array([4, 2, 3, 1, 3], dtype=int32)
         >>> run(gc.random.geometric([1.0]))
         Array([1], dtype=int32)
     """
@@ -149,6 +155,8 @@ def rademacher(
     """1 or -1, one as likely as the other. Source: jax.random.rademacher.
 
     Examples:
+        >>> run(gc.random.rademacher((5,), seed=1))
+        Array([ 1,  1,  1, -1,  1], dtype=int32)
         >>> run(gc.reduce_all(abs(gc.random.rademacher((100,))) == 1))
         Array(True, dtype=bool)
     """

@@ -254,8 +254,8 @@ def normal(
         seed: see `random_key`.
 
     Examples:
-        >>> gc.random.normal((2, 3)).type
-        TensorType(dtype=dtype('float32'), shape=(2, 3))
+        >>> run(gc.random.normal((3,), seed=1))
+        Array([-1.2575, -0.4016, -1.1214], dtype=float32)
     """
     return _scaled(RANDOM_NORMAL, shape, mean, stddev, dtype, seed, name)
 
@@ -276,6 +276,8 @@ def truncated_normal(
     numbers' own is 0.88 of it.
 
     Examples:
+        >>> run(gc.random.truncated_normal((3,), seed=1))
+        Array([-1.1636, -0.3824, -1.0457], dtype=float32)
         >>> run(gc.reduce_all(abs(gc.random.truncated_normal((100,))) <= 2))
         Array(True, dtype=bool)
     """
@@ -304,6 +306,8 @@ def uniform(
         AttributeValueError: minval not less than maxval, or bounds that do not fit the dtype.
 
     Examples:
+        >>> run(gc.random.uniform((3,), 5.0, 6.0, seed=1))
+        Array([5.1043, 5.344 , 5.1311], dtype=float32)
         >>> x = gc.random.uniform((100,), 5.0, 6.0)
         >>> run(gc.reduce_all((x >= 5) & (x < 6)))
         Array(True, dtype=bool)
@@ -344,6 +348,8 @@ def bernoulli(
         AttributeValueError: `p` is a size or a shape.
 
     Examples:
+        >>> run(gc.random.bernoulli(0.5, (5,), seed=1))
+        Array([ True,  True,  True, False,  True], dtype=bool)
         >>> run(gc.random.bernoulli([0.0, 1.0]))
         Array([False,  True], dtype=bool)
     """
