@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from graphc.errors import DTypeError, FeedError
+from graphc.errors import AttributeValueError, DTypeError, FeedError
+from graphc.ir.calls import explained
 from graphc.ir.host_values import read
 from graphc.ir.source import current_source
 
@@ -26,6 +27,7 @@ class Batches:
         seed: the seed of the shuffling. The same seed gives the same batches.
 
     Raises:
+        AttributeValueError: `arrays` is not a dict of arrays.
         FeedError: the arrays differ in length, or there are fewer examples than `size`.
 
     Examples:
@@ -36,7 +38,15 @@ class Batches:
         ((2,), True)
     """
 
+    @explained
     def __init__(self, arrays: Mapping[str, ArrayLike], size: int, *, seed: int = 0) -> None:
+        given: Any = arrays
+        if not isinstance(given, Mapping) or not given:
+            raise AttributeValueError(
+                f"Batches: takes arrays by the names of their feeds, got {type(arrays).__name__}",
+                source=current_source(),
+                hint='gc.data.Batches({"x": x, "t": t}, 32)',
+            )
         self.arrays = {name: _as_array(name, array) for name, array in arrays.items()}
         lengths = {name: len(array) for name, array in self.arrays.items()}
         if len(set(lengths.values())) != 1:
@@ -44,11 +54,14 @@ class Batches:
                 "the arrays must have one length",
                 details=[f"{name}: {length}" for name, length in lengths.items()],
                 source=current_source(),
+                hint="the first axis of each array counts the examples",
             )
         self.examples = next(iter(lengths.values()))
         if not 0 < size <= self.examples:
             raise FeedError(
-                f"a batch of {size} out of {self.examples} examples", source=current_source()
+                f"a batch of {size} out of {self.examples} examples",
+                source=current_source(),
+                hint=f"a size from 1 to {self.examples}",
             )
         self.size = size
         self.seed = seed

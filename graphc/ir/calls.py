@@ -41,6 +41,13 @@ def explained(function: F, hint: str | None = None) -> F:
     return cast(F, call)
 
 
+def explain_methods(cls: type[Any]) -> None:
+    """`explained` for the public methods that a class defines."""
+    for name, method in list(vars(cls).items()):
+        if inspect.isfunction(method) and not name.startswith("_"):
+            setattr(cls, name, explained(method))
+
+
 def explain_all(namespace: dict[str, Any], package: str) -> None:
     """Replaces the public functions of a package in a namespace, and at their homes, by functions
     that explain wrong arguments. A name elsewhere that is bound already stays as it is.
@@ -92,11 +99,14 @@ def _misuse(
 
 
 def _name_of(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
-    """What users call the function: of a private class, the public one that inherits it."""
+    """What users call the function: for a method, with the public class of the object."""
     name = function.__qualname__
-    if name.rpartition(".")[0].startswith("_") and args:
-        public = [c.__name__ for c in type(args[0]).__mro__ if not c.__name__.startswith("_")]
-        name = f"{public[0]}.{function.__name__}"
+    owner, _, method = name.rpartition(".")
+    if owner and args and any(c.__qualname__ == owner for c in type(args[0]).__mro__):
+        own = [c for c in type(args[0]).__mro__ if c.__module__.startswith("graphc.")]
+        public = [c.__qualname__ for c in own if not c.__name__.startswith("_")]
+        if public:
+            name = f"{public[0]}.{method}"
     return name.removesuffix(".__init__").removesuffix(".__call__")
 
 
@@ -118,9 +128,10 @@ def _form(
     names = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
     several = next((each for each in names if each in _SEVERAL), None)
     if several is None:
-        return (
-            "what stands behind `*` is given by its name" if len(names) < len(parameters) else None
-        )
+        rest = [f"{p.name}=" for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "name"]
+        if rest:
+            return f"give these by name: {', '.join(rest)}"
+        return f"{name}({', '.join(names)})"
     place = names.index(several)
     values = args[place:]
     shown = repr(values) if all(isinstance(v, int) for v in values) else "[a, b, ...]"

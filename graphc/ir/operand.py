@@ -15,6 +15,7 @@ import numpy as np
 
 from graphc.copying import Uncopied
 from graphc.errors import ArgumentError, DTypeError, GraphError
+from graphc.ir.calls import explain_methods
 from graphc.ir.dims import Dim, DimExpr, Shape, product
 from graphc.ir.dtypes import SHORT, DType
 from graphc.ir.name_errors import no_assignment, no_attribute
@@ -720,6 +721,9 @@ class Operand(Uncopied):
             source=current_source(),
             hint="run it: session.run(tensor)",
         )
+
+
+explain_methods(Operand)
 
 
 def _one_sequence(values: tuple[Any, ...]) -> Any:

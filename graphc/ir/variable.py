@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from graphc.ir.calls import explained
+from graphc.ir.calls import explain_methods, explained
 from graphc.ir.node import Tensor
 from graphc.ir.operand import _METHODS, Operand, OperandLike
 from graphc.ir.sharding import Spec
@@ -135,6 +135,7 @@ class Variable(Operand):
 Variable.__init__ = explained(  # type: ignore[method-assign]
     Variable.__init__, hint="gc.variable(initial, name=...) makes a variable"
 )
+explain_methods(Variable)
 
 
 def _method(name: str) -> Callable[..., Tensor]:

@@ -21,6 +21,9 @@ from graphc.jaxpr.replay import Replay
 from graphc.jaxpr.symbols import Symbols
 from graphc.jaxpr.table import rule_of
 
+# What JAX raises where a function asks for the value of a traced argument.
+_NEEDS_VALUE = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
+
 
 class Traced(NamedTuple):
     """A traced function: its closed jaxpr, the nest of its results, and its named sizes."""
@@ -111,7 +114,7 @@ def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
                 source=source,
                 hint="give the placeholders ints instead of named sizes",
             ) from error
-        except jax.errors.ConcretizationTypeError as error:  # `if x > 0:`, int(x), np.sin(x)
+        except _NEEDS_VALUE as error:  # `if x > 0:`, int(x), np.sin(x)
             raise JaxImportError(
                 "the JAX function needs the value of an argument in Python",
                 details=[str(error).partition("\n")[0]],

@@ -376,6 +376,7 @@ class Session(HasWorkers, Uncopied):
             values: variable or name -> value.
 
         Raises:
+            AttributeValueError: `values` is not a dict.
             UnknownNameError, ShapeError, DTypeError: see `set`.
 
         Examples:
@@ -385,6 +386,12 @@ class Session(HasWorkers, Uncopied):
             >>> session.run(v + w)
             Array(7., dtype=float32)
         """
+        if not isinstance(values, Mapping):
+            raise AttributeValueError(
+                f"set_all: takes a dict of values, got {type(values).__name__}",
+                source=current_source(),
+                hint="session.set_all(dict(zip(names, values))); session.values() is such a dict",
+            )
         self._live().set(values)
 
     def values(

@@ -16,6 +16,7 @@ import numpy as np
 from graphc.artifacts.signature import Signature
 from graphc.data import prefetching
 from graphc.errors import AttributeValueError, FeedError, GraphcError, UnknownNameError, nearest
+from graphc.ir.calls import explained
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
@@ -145,6 +146,7 @@ def _png_of(figure: Any) -> bytes:
     return file.getvalue()
 
 
+@explained
 def fit(
     session: Session,
     job: Job,
@@ -163,7 +165,8 @@ def fit(
             batches are read than there are steps.
 
     Raises:
-        AttributeValueError: `steps` or `prefetch` is not a number of at least 1.
+        AttributeValueError: `job` is not a `Job`, or `steps` or `prefetch` is not a number of at
+            least 1.
         FeedError: the batches end before the steps do.
 
     Examples:
@@ -173,6 +176,12 @@ def fit(
         >>> gc.train.fit(gc.Session(graph), job, steps=3, progress=False).metrics
         {'w': array([4., 2., 1.])}
     """
+    if not isinstance(job, Job):
+        raise AttributeValueError(
+            f"fit: takes a job, got {type(job).__name__}",
+            source=current_source(),
+            hint='gc.train.Job(graph, train, batches, steps=1000, metrics={"loss": loss})',
+        )
     count = job.steps if steps is None else steps
     if type(count) is not int or count < 1:
         raise AttributeValueError(

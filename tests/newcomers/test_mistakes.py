@@ -283,7 +283,10 @@ ROWS = [
         "gc_contrib",
         lambda m: gc.contrib,
         errors.UnknownAttributeError,
-        ["module 'graphc' has no attribute 'contrib'", "did you mean 'ndtri'?"],
+        [
+            "module 'graphc' has no attribute 'contrib'",
+            "write gc.nn.Dense(units) and the other layers of gc.nn",
+        ],
         True,
     ),
     Row(
@@ -369,14 +372,14 @@ ROWS = [
         "newaxis",
         lambda m: m.c[gc.newaxis],
         errors.UnknownAttributeError,
-        ["module 'graphc' has no attribute 'newaxis'", "did you mean 'moveaxis'?"],
+        ["module 'graphc' has no attribute 'newaxis'", "write None, as in x[:, None]"],
         True,
     ),
     Row(
         "nn_Linear",
         lambda m: nn.Linear(4, 3),
         errors.UnknownAttributeError,
-        ["module 'graphc.nn' has no attribute 'Linear'", "did you mean 'Layer'?"],
+        ["module 'graphc.nn' has no attribute 'Linear'", "write gc.nn.Dense(units)"],
         True,
     ),
     Row(
@@ -1051,7 +1054,7 @@ ROWS = [
         "too_many",
         lambda m: gc.exp(m.c, m.c, m.c),
         errors.ArgumentError,
-        ["exp: too many positional arguments", "what stands behind `*` is given by its name"],
+        ["exp: too many positional arguments", "exp(x)"],
         True,
     ),
     Row(
@@ -3748,14 +3751,20 @@ ROWS = [
         "while_body_args",
         lambda m: gc.while_loop(lambda x: x < 3, lambda i, x: x, 0),
         errors.ArgumentError,
-        ["while_loop: body is called with 1 argument, but takes (i, x)", "write lambda a: ..."],
+        [
+            "while_loop: body is called with 1 argument, but takes (i, x)",
+            "write lambda carry: ..., for a carry in the form of init,",
+        ],
         True,
     ),
     Row(
         "while_cond_args",
         lambda m: gc.while_loop(lambda: True, lambda x: x, 0),
         errors.ArgumentError,
-        ["while_loop: cond is called with 1 argument, but takes ()", "write lambda a: ..."],
+        [
+            "while_loop: cond is called with 1 argument, but takes ()",
+            "write lambda carry: ..., for a carry in the form of init,",
+        ],
         True,
     ),
     Row(
@@ -3911,10 +3920,8 @@ ROWS = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
-def test_mistake(row, tmp_path):
-    world = World(tmp_path)
+def check_row(row, world, file):
+    """The error of a row, with its phrases, the line in `file`, and a hint that is no bare list."""
     with pytest.raises(row.error) as caught, world.graph:
         row.make(world)
     message = str(caught.value)
@@ -3923,7 +3930,13 @@ def test_mistake(row, tmp_path):
     assert "\n  hint: " in message
     assert "hint: known names" not in message
     if row.placed:
-        assert "test_mistakes.py:" in message
+        assert f"{file}:" in message
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+def test_mistake(row, tmp_path):
+    check_row(row, World(tmp_path), "test_mistakes.py")
 
 
 def test_there_are_many_mistakes():

@@ -64,6 +64,7 @@ def as_activation(value: Any) -> Activation | None:
             source=current_source(),
             hint=nearest(value, ACTIVATIONS)
             if isinstance(value, str)
-            else "pass a function such as gc.nn.relu, or its name",
+            else "pass a function such as gc.nn.relu, or its name; sizes of the input are not "
+            "given, but known from the first call",
         )
     return known

@@ -10,7 +10,7 @@ from graphc.ir.scopes import current_graph
 from graphc.ir.variable import Variable
 from graphc.nn.functional.norms import group_norm, instance_norm, rms_norm
 from graphc.nn.layers.layer import Layer, check_rank, check_training, features_of, positive
-from graphc.nn.layers.options import POSITIVE, UNIT, within
+from graphc.nn.layers.options import EPSILON, UNIT, within
 from graphc.nn.layers.regularizers import AnyRegularizer, as_regularizer
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, to_dtype
@@ -45,7 +45,7 @@ class _Norm(Layer):
     ) -> None:
         super().__init__(name, dtype)
         kind = type(self).__name__
-        self.epsilon = within(kind, "epsilon", epsilon, POSITIVE)
+        self.epsilon = within(kind, "epsilon", epsilon, EPSILON)
         self.scale_regularizer = as_regularizer(scale_regularizer, kind)
         self.offset_regularizer = as_regularizer(offset_regularizer, kind)
 
@@ -161,7 +161,7 @@ class LayerNorm(_Norm):
     Calling it takes `x` [..., features], floating, and gives the shape and dtype of `x`.
 
     Raises:
-        AttributeValueError: `epsilon` is not positive.
+        AttributeValueError: `epsilon` is not in (0, 1).
         ShapeError: `x` has no axes, or its number of features has changed.
 
     Source: Ba, Kiros and Hinton, "Layer normalization", 2016.
@@ -204,7 +204,7 @@ class RMSNorm(_Norm):
     Calling it takes `x` [batch, ..., features], floating, and gives the shape and dtype of `x`.
 
     Raises:
-        AttributeValueError: `epsilon` is not positive.
+        AttributeValueError: `epsilon` is not in (0, 1).
         ShapeError: `x` has fewer than two axes, or its number of features has changed.
 
     Source: Zhang and Sennrich, "Root mean square layer normalization", 2019.
@@ -245,7 +245,7 @@ class GroupNorm(_Norm):
     Calling it takes `x` [batch, ..., features], floating, and gives the shape and dtype of `x`.
 
     Raises:
-        AttributeValueError: `epsilon` or `groups` is not positive.
+        AttributeValueError: `epsilon` is not in (0, 1), or `groups` is not positive.
         ShapeError: `x` has fewer than two axes, the groups do not divide its features, or the
             number of features has changed.
 
@@ -297,7 +297,7 @@ class InstanceNorm(_Norm):
     Calling it takes `x` [batch, ..., features], floating, and gives the shape and dtype of `x`.
 
     Raises:
-        AttributeValueError: `epsilon` is not positive.
+        AttributeValueError: `epsilon` is not in (0, 1).
         ShapeError: `x` has no axes between batch and features, or its number of features has
             changed.
 

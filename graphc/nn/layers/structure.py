@@ -27,7 +27,7 @@ class Sequential(Layer):
         name: of the scope around the layers' own.
 
     Calling it takes `x`, and `training` and `lengths` for the layers that take them. It gives the
-    result of the last layer.
+    result of the last layer. `model[i]` is a layer, `len(model)` their number.
 
     Raises:
         AttributeValueError: an item cannot be called, or `training` is missing.
@@ -57,6 +57,18 @@ class Sequential(Layer):
                     error=AttributeValueError,
                     hint=_instead_of(layer),
                 )
+
+    def __len__(self) -> int:
+        """The number of layers."""
+        return len(self.layers)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, position: int) -> Layer | Callable[..., Tensor]:
+        """The layer at a position, also from the end."""
+        layer: Layer | Callable[..., Tensor] = self.layers[position]
+        return layer
 
     def __call__(
         self,

@@ -126,7 +126,8 @@ class RNN(Recurrent):
                 refuse(
                     f"{type(self).__name__}: {what} must be True or False, got {value!r}",
                     error=AttributeValueError,
-                    hint="give options by name: gc.nn.LSTM(64, activation='relu')",
+                    hint="the size of the input is known from the first call; options are given by "
+                    "name: gc.nn.LSTM(64, activation='relu')",
                 )
         self.cell = cell
         self.reverse = reverse

@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 
 from graphc.build.initializer_names import AnyInitializer
 from graphc.build.initializers import GlorotUniform, Zeros
-from graphc.errors import AttributeValueError
+from graphc.errors import AttributeValueError, DTypeError
 from graphc.ir.dims import Dim
+from graphc.ir.dtypes import BOOL
 from graphc.ir.node import Tensor
+from graphc.ir.operand import Operand
 from graphc.nn.layers.layer import Layer, check_rank, check_training, positive
 from graphc.nn.layers.linear import Dense
 from graphc.nn.layers.positions import rotary_encoding
@@ -159,6 +161,12 @@ class MultiHeadAttention(Layer):
         with self.scope(x):
             x = convert(x)
             of = x if source is None else convert(source)
+            if isinstance(mask, Operand) and mask.dtype != BOOL and mask.ndim == 3:
+                refuse(
+                    f"{self}: the mask must be bool, got {mask.type}",
+                    error=DTypeError,
+                    hint="keys and values both come from source: attention(x, source, mask=mask)",
+                )
             query, key, value = self._heads_of(x, of, None)
             in_training = check_training(self, training) if self.dropout else False
 

@@ -173,11 +173,11 @@ concat = concatenate
 
 def several(op: str, tensors: Any) -> list[Tensor]:
     """A list of tensors, promoted to one dtype; `op` refuses anything else."""
-    if isinstance(tensors, Operand) or not len(tensors):
+    if not hasattr(tensors, "__len__") or isinstance(tensors, Operand) or not len(tensors):
         refuse(
             f"{op}: takes a list of tensors, one or more, got {tensors!r}",
             error=AttributeValueError,
-            hint=f"write a list: gc.{op.lower()}([a, b], axis)",
+            hint=f"a list is the first argument: gc.{op.lower()}([a, b], axis)",
         )
     return promote_operands(*tensors)
 

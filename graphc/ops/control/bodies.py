@@ -101,6 +101,8 @@ def parts_of(loop: Node, items: Sequence[Any]) -> Parts:
 
 # How functions look whose arguments have different roles.
 _FORMS = {
+    "while_loop: cond": "write lambda carry: ..., for a carry in the form of init, such as (i, x)",
+    "while_loop: body": "write lambda carry: ..., for a carry in the form of init, such as (i, x)",
     "scan: f": "write lambda carry, x: (carry, y), for a slice x of xs",
     "fori_loop: body": "write lambda i, carry: carry, with the number i of the iteration",
 }

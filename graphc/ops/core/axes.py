@@ -10,6 +10,7 @@ from typing import Any
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import Attr
+from graphc.ir.operand import Operand
 from graphc.ops.core.checks import refuse
 
 AXIS = Attr("int", check=lambda axis: axis >= 0, must="be counted from the front")
@@ -28,7 +29,9 @@ def normalize_axis(op: str, x: Tensor, axis: Any) -> int:
         refuse(
             f"{op}: axis must be an int, got {axis!r}",
             error=AttributeValueError,
-            hint="axes are counted from 0, or from -1 at the end; a tuple names several",
+            hint="the tensor is the first argument, its axis comes later"
+            if isinstance(axis, Operand)
+            else "axes are counted from 0, or from -1 at the end; a tuple names several",
             x=x,
         )
     if not -rank <= index < rank:

@@ -70,7 +70,11 @@ def _result(ctx: InferContext, query: TensorType, key: TensorType, value: Tensor
     for position, operand in enumerate(operands):
         label = ctx.op.operand_label(position)
         axes = "[batch, time, heads, depth]"
-        ctx.require(operand.rank == 4, f"{label} must be {axes}, got {operand.rank} axes")
+        ctx.require(
+            operand.rank == 4,
+            f"{label} must be {axes}, got {operand.rank} axes",
+            hint="x[:, :, None, :] is one head; MultiHeadAttention takes [batch, time, features]",
+        )
     ctx.require_dtype(operands, is_floating, "floating")
     require_one_dtype(ctx, *operands)
     ctx.unify(query.shape[0], key.shape[0], "batch sizes of query and key")

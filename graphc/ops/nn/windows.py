@@ -116,7 +116,9 @@ def explicit_padding(
         f'{op}: padding must be "same", "valid", an int of at least 0, or '
         f"a pair (before, after) for each of {rank} spatial axes, got {padding!r}",
         error=AttributeValueError,
-        hint='padding="same" keeps the size with stride 1, padding=1 adds one element at each side',
+        hint="causal: gc.pad(x, ((0, 0), (size - 1, 0), (0, 0))), then padding='valid'"
+        if padding == "causal"
+        else 'padding="same" keeps the size with stride 1, padding=1 adds one at each side',
     )
 
 

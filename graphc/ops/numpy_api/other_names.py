@@ -18,6 +18,7 @@ from graphc.ops.arrays.creation import arange, full
 from graphc.ops.arrays.indexing import take
 from graphc.ops.arrays.shape import expand_dims, moveaxis, reshape
 from graphc.ops.arrays.stacking import stack
+from graphc.ops.control.bodies import check_body
 from graphc.ops.control.branching import cond
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.checks import as_dims, refuse, same_shape
@@ -396,6 +397,7 @@ def case(
             error=AttributeValueError,
             hint="gc.case([(x > 0, f), (x < 0, g)], default)",
         )
+    check_body("case: default", default, 0)
     if not given:
         return default()
     (condition, function), *rest = given

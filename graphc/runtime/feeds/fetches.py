@@ -46,7 +46,7 @@ def resolve_fetch(graph: Graph, fetch: Any) -> Fetch:
         raise UnknownNameError(
             f"no tensor, node or variable {fetch!r} in graph {graph.name!r}",
             source=current_source(),
-            hint=nearest(fetch, known),
+            hint=nearest(fetch, known, "the graph"),
         ) from None
     return node if not node.outputs and ":" not in fetch else graph.tensor(fetch)
 
