@@ -90,8 +90,6 @@ def world(tmp_path_factory):
             "amount": 1,
             "numbers": np.arange(4),
             "limit": 1.0,
-            "low": 0,
-            "high": 1,
             "classes": 10,
             "samples": 3,
             "steps": 10,

@@ -572,7 +572,7 @@ def test_layers_and_functions_pad_alike_by_default():
         (lambda: nn.Dropout("a"), r"Dropout: rate must lie in \[0, 1\), got 'a'"),
         (lambda: nn.SpatialDropout(None), r"rate must lie in \[0, 1\), got None"),
         (lambda: nn.GaussianNoise(float("nan")), r"stddev must lie in \[0, inf\), got nan"),
-        (lambda: nn.LayerNorm(epsilon="1"), r"epsilon must lie in \(0, inf\), got '1'"),
+        (lambda: nn.LayerNorm(epsilon="1"), r"epsilon must lie in \(0, 1\), got '1'"),
         (lambda: nn.penalty(3), "penalty: takes layers, got 3"),
         (lambda: nn.penalty([3]), "penalty: takes layers, got 3"),
     ],

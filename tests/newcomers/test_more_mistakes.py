@@ -641,7 +641,7 @@ ROWS = [
         errors.ArgumentError,
         [
             "conv2d: too many positional arguments",
-            "give these by name: strides=, padding=, dilation=, groups=, name=",
+            "give these by name: strides=, padding=, dilation=, groups=",
         ],
         True,
     ),
@@ -681,7 +681,7 @@ ROWS = [
         errors.ArgumentError,
         [
             "variable: too many positional arguments",
-            "give these by name: shape=, dtype=, trainable=, name=, collections=",
+            "give these by name: shape=, dtype=, trainable=, collections=",
         ],
         True,
     ),
@@ -1441,7 +1441,7 @@ ROWS = [
         errors.ShapeError,
         [
             "Attention: query must be [batch, time, heads, depth], got 3 axes",
-            "x[:, :, None, :] is one head; gc.nn.MultiHeadAttention takes [batch,",
+            "x[:, :, None, :] is one head; MultiHeadAttention takes [batch,",
         ],
         True,
     ),
