@@ -129,6 +129,10 @@ class UnknownNameError(GraphcError, KeyError):
 class UnknownAttributeError(GraphcError, AttributeError):
     """A module, a tensor or a layer has no such attribute. The hint says what graphc calls it."""
 
+    def __init__(self, what: str, **options: Any) -> None:
+        super().__init__(what, **options)
+        self.obj = None  # otherwise Python adds a guess of its own, by the spelling
+
 
 class ArgumentError(GraphcError, TypeError):
     """A function is called with an argument that it does not have, or without one that it needs."""
@@ -238,7 +242,7 @@ class FeedWarning(UserWarning):
 
 
 class PromotionWarning(UserWarning):
-    """An array of a wider dtype widened the result of an operator: from float32 to float64."""
+    """An array or a variable widened the result of an operator: from float32 to float64."""
 
 
 def _restored(

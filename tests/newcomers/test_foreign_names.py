@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import traceback
 
 import numpy as np
 import optax
@@ -182,3 +183,11 @@ def test_a_foreign_name_is_answered(name):
         getattr(gc, name)
     assert f"write {FUNCTIONS[name]}" in str(caught.value)
     assert "test_foreign_names.py" in str(caught.value)
+
+
+def test_python_adds_no_guess_of_its_own():
+    """For `cho_solve` it would add "Did you mean: 'lu_solve'?" behind the hint."""
+    with pytest.raises(gc.errors.UnknownAttributeError) as caught:
+        gc.linalg.cho_solve  # noqa: B018
+    text = "".join(traceback.format_exception(caught.value))
+    assert "did you mean 'cholesky_solve'?" in text and "Did you mean" not in text

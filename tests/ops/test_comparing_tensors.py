@@ -283,6 +283,19 @@ def test_an_array_that_widens_a_tensor_warns(make) -> None:
     assert caught[0].filename == __file__
 
 
+def test_a_variable_that_widens_a_tensor_warns() -> None:
+    with gc.Graph():
+        x = gc.placeholder((2,), name="x")
+        b = gc.variable(np.zeros(2), name="b")
+        with pytest.warns(
+            gc.errors.PromotionWarning, match="the variable 'b' of float64"
+        ) as caught:
+            assert (x + b).dtype == np.float64
+        assert caught[0].filename == __file__
+        both = gc.variable(np.zeros(2), name="both") * b  # no 32-bit tensor: nothing to say
+        assert both.dtype == np.float64
+
+
 def test_an_array_with_a_dtype_of_another_library_warns() -> None:
     class Foreign(Convertible):
         dtype = object()  # as those of PyTorch, NumPy cannot read it

@@ -327,26 +327,34 @@ _warned: dict[Any, Any] = {}  # the registry of Python's warnings: each line war
 
 
 def _warn_of_widening(dtype: DType, values: Sequence[Any]) -> None:
-    """Warns if an array widens a calculation on 32-bit tensors to 64 bits."""
+    """Warns if an array or a variable widens a calculation on 32-bit tensors to 64 bits: NumPy's
+    default dtype is seldom meant."""
     if dtype not in (FLOAT64, COMPLEX128):
         return
+    wide = [v for v in values if isinstance(v, Variable) and is_64bit(v.dtype)]
     own = [v.dtype for v in values if isinstance(v, Operand) and is_inexact(v.dtype)]
-    if not own or any(map(is_64bit, own)):
+    narrow = [each for each in own if not is_64bit(each)]
+    if not narrow or len(narrow) + len(wide) < len(own):
         return
     others = [
         as_array(v).dtype  # the dtype that `v` names may be one of another library
         for v in values
         if hasattr(v, "dtype") and not isinstance(v, (Operand, np.generic))
     ]
-    wide = next((other for other in others if other in (FLOAT64, COMPLEX128)), None)
-    if wide is None:
+    array = next((other for other in others if other in (FLOAT64, COMPLEX128)), None)
+    if array is not None:
+        what = f"an array of {array.name}"
+        hint = f"give the array the tensor's dtype, as in array.astype({narrow[0].name!r})"
+    elif wide:
+        what = f"the variable {wide[0].name!r} of {wide[0].dtype.name}"
+        hint = f"gc.variable(value, dtype={narrow[0].name!r}); NumPy's default is float64"
+    else:
         return
     source = AMBIENT.source or current_source()
     text = (
-        f"an array of {wide.name} turns a tensor of {own[0].name} into {dtype.name}\n"
+        f"{what} turns a tensor of {narrow[0].name} into {dtype.name}\n"
         f"  at {source}     {source.code if source else ''}\n"
-        f"  hint: give the array the tensor's dtype, as in array.astype({own[0].name!r}), or cast "
-        f"the tensor if {dtype.name} is meant"
+        f"  hint: {hint}, or cast the tensor if {dtype.name} is meant"
     )
     if source is None:
         warnings.warn(text, PromotionWarning, stacklevel=2)
