@@ -44,6 +44,10 @@ if TYPE_CHECKING:  # for editors and type checkers: what the table says, and the
     from graphc.ir import Variable as Variable
     from graphc.jaxpr import from_jax as from_jax
     from graphc.jaxpr import register_op as register_op
+    from graphc.jitted import JittedFunction as JittedFunction
+    from graphc.jitted import PackedTree as PackedTree
+    from graphc.jitted import jit as jit
+    from graphc.jitted import unpack as unpack
     from graphc.lowering.vectorize import vmap as vmap
     from graphc.ops import *
     from graphc.ops import fft as fft
@@ -73,6 +77,7 @@ _NAMES: Final[dict[str, str]] = {
     "data": "Bucketing",
     "ir": "Node Program Tensor Variable",
     "jaxpr": "from_jax register_op",
+    "jitted": "JittedFunction PackedTree jit unpack",
     "ops": "fft linalg random",
     "lowering.vectorize": "vmap",
     "optim": "minimize",

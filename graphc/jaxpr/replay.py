@@ -9,7 +9,7 @@ import numpy as np
 from jax.extend.core import DropVar, Literal
 
 from graphc.errors import GraphcError, GraphError, JaxImportError
-from graphc.ir.dtypes import UINT32, as_dtype
+from graphc.ir.dtypes import UINT32, DType, as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import AMBIENT, at_source
 from graphc.ir.types import TensorType
@@ -30,6 +30,7 @@ class Replay:
         rule_of: returns the rule of an equation's primitive, or raises.
         max_trips: the maximum number of iterations of loops of a computed length.
         whole: whether the function as a whole will get a derivative, so its equations need none.
+        constant: makes the tensor of an array of more than 16 elements.
     """
 
     def __init__(
@@ -38,11 +39,13 @@ class Replay:
         rule_of: Callable[[Any], Rule],
         max_trips: int | None = None,
         whole: bool = False,
+        constant: Callable[[Any], Tensor] | None = None,
     ) -> None:
         self._symbols = symbols
         self._rule_of = rule_of
         self._max_trips = max_trips
         self._whole = whole
+        self._make_constant = constant
         self._constants: dict[Any, Tensor] = {}
         self._order = 0
 
@@ -71,11 +74,11 @@ class Replay:
 
         def value(atom: Any) -> Tensor:
             if isinstance(atom, Literal):
-                return self.constant(np.asarray(atom.val, self.type(atom.aval).dtype))
+                return self.constant(atom.val, self.type(atom.aval).dtype)
             if atom not in values:
                 const = consts[atom]
-                host = words_of(const) if is_key(atom.aval.dtype) else np.asarray(const)
-                values[atom] = self.constant(host)
+                words = words_of(const) if is_key(atom.aval.dtype) else const
+                values[atom] = self.constant(words, self.type(atom.aval).dtype)
             return values[atom]
 
         wanted = [v for i, v in enumerate(inner.outvars) if used is None or used[i]]
@@ -97,10 +100,13 @@ class Replay:
             return TensorType(UINT32, (*shape, 2))
         return TensorType(as_dtype(aval.dtype), shape)
 
-    def constant(self, value: Array) -> Tensor:
-        """`value` as a tensor; small ones are created once for each graph."""
-        if value.size > _SHARED:
-            return constant(value)
+    def constant(self, array: Any, dtype: DType) -> Tensor:
+        """An array as a tensor; small ones are created once for each graph."""
+        if np.size(array) > _SHARED:
+            if self._make_constant is not None:
+                return self._make_constant(array)
+            return constant(np.asarray(array, dtype))
+        value: Array = np.asarray(array, dtype)
         key = (AMBIENT.graphs[-1], value.dtype, value.shape, value.tobytes())
         if key not in self._constants:
             self._constants[key] = constant(value)

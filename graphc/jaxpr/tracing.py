@@ -56,18 +56,21 @@ class Traced(NamedTuple):
         used: Sequence[bool] | None = None,
         max_trips: int | None = None,
         whole: bool = False,
+        constant: Callable[[Any], Tensor] | None = None,
     ) -> list[Tensor]:
         """Adds the nodes for `operands` to the graph being built; returns the leaves of the
         results.
 
         Loops of a computed length end after at most `max_trips` iterations, if it is given. With
-        `whole`, the nodes of custom derivatives get no gradient of their own.
+        `whole`, the nodes of custom derivatives get no gradient of their own. `constant` makes the
+        tensor of an array that the function holds; the default makes a constant.
 
         Raises:
             JaxImportError: an equation cannot be turned into nodes.
         """
         with x64_for(t.type for t in operands):
-            return Replay(self.symbols, rule_of, max_trips, whole).run(self.jaxpr, operands, used)
+            replay = Replay(self.symbols, rule_of, max_trips, whole, constant)
+            return replay.run(self.jaxpr, operands, used)
 
 
 def x64_for(types: Any) -> AbstractContextManager[Any]:
@@ -78,8 +81,15 @@ def x64_for(types: Any) -> AbstractContextManager[Any]:
     return nullcontext()
 
 
-def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
+def trace(
+    fn: Callable[..., Any],
+    types: Sequence[TensorType],
+    structs: Sequence[jax.ShapeDtypeStruct] | None = None,
+) -> Traced:
     """`fn(*values)` traced for values of `types`, in 64-bit mode if one of them is 64 bits wide.
+
+    Args:
+        structs: what JAX traces with, if types do not say all of it: weak types, typed keys.
 
     Raises:
         JaxImportError: `fn` returned a tensor of the graph, or it depends on named sizes in a way
@@ -103,7 +113,7 @@ def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
 
     with x64_for(types):
         try:
-            jaxpr = jax.make_jaxpr(flat)(*[symbols.struct(type) for type in types])
+            jaxpr = jax.make_jaxpr(flat)(*(structs or [symbols.struct(type) for type in types]))
         except InconclusiveDimensionOperation as error:
             raise JaxImportError(
                 "the JAX function has a decision that depends on a named size",

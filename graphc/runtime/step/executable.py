@@ -148,7 +148,7 @@ class Executable(Inspected, Uncopied):
         if not self.is_compiled:
             self.wait()
         with state.lock:
-            return self._run_on(state, values)
+            return self.run_on(state, values)
 
     def _check_can_run(self) -> None:
         """Raises `StateError` in a forked process, and `DeviceError` if this process lacks the
@@ -162,7 +162,7 @@ class Executable(Inspected, Uncopied):
                 "compile it without machine= to run it here",
             )
 
-    def _run_on(self, state: State, values: list[Any]) -> tuple[Any, State]:
+    def run_on(self, state: State, values: list[Any]) -> tuple[Any, State]:
         """Runs the step once. The state is marked as consumed before the run starts. So if the run
         is stopped, no usable state has lost its buffers."""
         places = self._places_of(state)

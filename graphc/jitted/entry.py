@@ -1,0 +1,107 @@
+"""`jit`: `jax.jit` with graphc's passes, cache and strategies behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+
+from graphc.config import CompileOptions
+from graphc.devices.mesh import Strategy
+from graphc.errors import AttributeValueError
+from graphc.ir.source import current_source
+from graphc.jitted.arguments import Roles
+from graphc.jitted.function import JittedFunction
+from graphc.runtime.step.compiler import check_strategy, checked_options, refuse_workers
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
+    options: CompileOptions | None = None,
+    strategy: Strategy | None = None,
+    batch_argnums: int | Sequence[int] | None = None,
+) -> Any:
+    """A JAX function, compiled by graphc: `jax.jit` in one word.
+
+    Arguments and results are those of `jax.jit`: pytrees of arrays, typed keys, numbers, and static
+    values. Behind it are graphc's passes (repeated layers become loops, embedding tables are
+    updated by rows, attention is fused), the cache of compiled programs, and strategies.
+
+    A donated argument that the function returns with the same structure, such as the parameters of
+    a training step, is updated in place. If its arrays are stacked for a loop over repeated layers,
+    the result is a `PackedTree` in its place, whose leaves appear when they are looked at, and
+    which the next call takes without a copy. `options=gc.CompileOptions(state_buffers="separate")`
+    gives ordinary trees always.
+
+    What graphc cannot import runs by `jax.jit`; so do calls inside `jax.grad`, `jax.vmap` and
+    `jax.jit`, and functions that call back into Python. `notes` says so.
+
+    Args:
+        function: pure, of JAX arrays. Without it, `jit` gives a decorator.
+        static_argnums, static_argnames: arguments that are Python values, part of the program.
+        donate_argnums, donate_argnames: arguments whose arrays the call consumes.
+        options: see `CompileOptions`.
+        strategy: a `gc.devices.DataParallel` or a `gc.devices.Mesh`. The results are those of one
+            device.
+        batch_argnums: under a strategy, the positions of the arguments whose arrays have the batch
+            as their first axis; by default those that are not donated. Only speed depends on it.
+
+    Returns:
+        A `JittedFunction`. Its `report()`, `memory()` and `executable` show the program of the
+        last call, and `compile(...)` compiles ahead of time.
+
+    Raises:
+        AttributeValueError: an argument of `jit` does not fit the function.
+        DeviceError: the strategy needs more devices than there are.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> @gc.jit
+        ... def normalise(x):
+        ...     return (x - x.mean()) / x.std()
+        >>> normalise(jnp.array([1.0, 3.0]))
+        Array([-1.,  1.], dtype=float32)
+    """
+    if function is None:
+        return partial(
+            jit,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames,
+            options=options,
+            strategy=strategy,
+            batch_argnums=batch_argnums,
+        )
+    if not callable(function):
+        raise AttributeValueError(
+            f"jit: {function!r} is not a function",
+            source=current_source(),
+            hint="pass the function itself: gc.jit(step)",
+        )
+    check_strategy(strategy)
+    refuse_workers(strategy, "jit")
+    if strategy is not None:
+        strategy.resolve()
+    options = checked_options(options)
+    if options.state_buffers is None:
+        options = replace(options, state_buffers="stacked")
+    static, donated = (static_argnums, static_argnames), (donate_argnums, donate_argnames)
+    by_jax = jax.jit(
+        function,
+        static_argnums=static_argnums,
+        static_argnames=static_argnames,
+        donate_argnums=donate_argnums,
+        donate_argnames=donate_argnames,
+    )
+    roles = Roles(function, static, donated)
+    batched = (batch_argnums,) if isinstance(batch_argnums, int) else batch_argnums
+    return JittedFunction(function, roles, options, strategy, batched, by_jax)

@@ -1,0 +1,242 @@
+"""`JittedFunction`: finds or makes the program for the arguments of a call, and runs it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from threading import RLock
+from types import MethodType
+from typing import Any
+
+import jax
+from jax.core import Tracer
+
+from graphc.config import CompileOptions
+from graphc.copying import Uncopied
+from graphc.devices.mesh import Strategy
+from graphc.errors import DTypeError, GraphError, JaxImportError
+from graphc.ir.source import current_source
+from graphc.jitted.arguments import Call, Form, Roles, flatten, form_of
+from graphc.jitted.importing import import_function
+from graphc.jitted.packed import PackedTree, unpack
+from graphc.jitted.program import Given, JitProgram
+from graphc.passes.manager import PassReport
+from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.core.forking import FORKING
+from graphc.runtime.step.executable import Executable
+
+
+class JittedFunction(Uncopied):
+    """A function that `gc.jit` compiles: see there.
+
+    Attributes:
+        notes: why calls were left to `jax.jit`, one line for each reason.
+    """
+
+    instead = "pickle the function itself, and call gc.jit in the other process"
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        roles: Roles,
+        options: CompileOptions,
+        strategy: Strategy | None,
+        batched: Iterable[int | str] | None,
+        by_jax: Any,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.notes: list[str] = []
+        self._function, self._roles, self._by_jax = function, roles, by_jax
+        self._options, self._strategy, self._batched = options, strategy, batched
+        self._programs: dict[Any, JitProgram | None] = {}  # None: JAX compiles it
+        self._layouts: dict[Any, StateLayout] = {}
+        self._lock = RLock()
+        self._last: tuple[Any, JitProgram] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result of the function, as `jax.jit` of it gives it.
+
+        Raises:
+            AttributeValueError: an argument is not an array, or a static one is not hashable.
+            StateError: a donated argument was given to an earlier call.
+            ExecutionError: the run failed.
+        """
+        call = self._roles.call(args, kwargs)
+        last = self._last
+        if last is not None and last[0] == (call.labels, call.statics, _settings()):
+            given = _matching(last[1].forms, call.values)
+            if given is not None:
+                return last[1](given)
+        program = self._program(call)
+        if program is None:
+            args, kwargs = unpack((args, kwargs))
+            return self._by_jax(*args, **kwargs)
+        return program([v if type(v) is PackedTree else jax.tree.leaves(v) for v in call.values])
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def _program(self, call: Call) -> JitProgram | None:
+        """The program for a call; None if JAX must run it."""
+        reason = _why_by_jax(call.values)
+        if reason is not None:
+            self._note(reason)
+            return None
+        settings = _settings()
+        names = [self._roles.name(label) for label in call.labels]
+        forms = [form_of(value, name) for value, name in zip(call.values, names, strict=True)]
+        device = _device(call.values)
+        key = (call.labels, call.statics, settings, device, tuple([form.key for form in forms]))
+        with self._lock:
+            if key not in self._programs:
+                self._programs[key] = self._made(call, forms, device)
+            program = self._programs[key]
+        if program is not None:
+            program.forms = forms  # with the types of these leaves
+            self._last = (call.labels, call.statics, settings), program
+        return program
+
+    def _made(
+        self, call: Call, forms: Sequence[Form], device: jax.Device | None
+    ) -> JitProgram | None:
+        FORKING.use_devices()
+        strategy = self._strategy
+        try:
+            imported = import_function(
+                self._function, self._roles, call, forms, strategy, self._batched
+            )
+            if not imported.results:
+                self._note("the function returns no array")
+                return None
+            where = None if strategy is not None else device or _default_device()
+            return JitProgram(imported, forms, self._options, strategy, where, self._layouts)
+        except (JaxImportError, DTypeError) as error:
+            if isinstance(error.__cause__, jax.errors.ConcretizationTypeError):
+                raise
+            self._note(error.what)
+            return None
+
+    def _note(self, reason: str) -> None:
+        if reason not in self.notes:
+            self.notes.append(reason)
+
+    # -- looking inside ---------------------------------------------------------------------
+
+    def compile(self, *args: Any, **kwargs: Any) -> Executable:
+        """The executable for arguments of these forms, compiled now; nothing runs.
+
+        Args:
+            args, kwargs: arrays, or `jax.ShapeDtypeStruct`s in their place.
+
+        Raises:
+            GraphError: graphc leaves this function to JAX; the error says why.
+        """
+        call = self._roles.call(args, kwargs)
+        program = self._program(call)
+        if program is None:
+            raise GraphError(
+                f"jit: {self._name} runs by jax.jit: {'; '.join(self.notes)}",
+                source=current_source(),
+                hint="use its lower(...).compile(), which is JAX's",
+            )
+        return program.executable
+
+    @property
+    def executable(self) -> Executable:
+        """The executable of the last call.
+
+        Raises:
+            GraphError: the function was not called yet, or graphc leaves it to JAX.
+        """
+        if self._last is None:
+            why = "; ".join(self.notes) or "it was not called yet"
+            raise GraphError(
+                f"jit: {self._name} has no compiled program: {why}",
+                source=current_source(),
+                hint="call it, or compile(...) it, first",
+            )
+        return self._last[1].executable
+
+    def report(self) -> PassReport:
+        """What each pass did to the program of the last call."""
+        return self.executable.pass_report()
+
+    def memory(self) -> dict[str, int]:
+        """The bytes of one run of the program of the last call: see `Executable.memory`."""
+        return self.executable.memory()
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """As `jax.jit(f).lower`: JAX's own stages of compilation, without graphc."""
+        return self._by_jax.lower(*args, **kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """As `jax.jit(f).trace`."""
+        return self._by_jax.trace(*args, **kwargs)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """As `jax.jit(f).eval_shape`: the result, with a `jax.ShapeDtypeStruct` for each array."""
+        return self._by_jax.eval_shape(*args, **kwargs)
+
+    def clear_cache(self) -> None:
+        """Forgets all programs of this function."""
+        with self._lock:
+            self._programs.clear()
+            self._layouts.clear()
+            self._last = None
+        self._by_jax.clear_cache()
+
+    @property
+    def _name(self) -> str:
+        return str(getattr(self._function, "__name__", "the function"))
+
+    def __repr__(self) -> str:
+        count = sum(1 for program in self._programs.values() if program is not None)
+        return f"<JittedFunction {self._name}: {count} programs>"
+
+
+def _matching(forms: Sequence[Form], values: Sequence[Any]) -> list[Given] | None:
+    """The leaves of arguments that have these forms; None if one has another."""
+    given: list[Given] = []
+    for form, value in zip(forms, values, strict=True):
+        if type(value) is PackedTree:
+            if value.form is not form and value.form.key != form.key:
+                return None
+            given.append(value)
+            continue
+        leaves, found = flatten(value, form)
+        if found is None:
+            return None
+        given.append(leaves)
+    return given
+
+
+def _settings() -> tuple[Any, ...]:
+    """The settings of JAX in this thread that change what a function means."""
+    config = jax.config
+    return config.jax_enable_x64, config.jax_default_matmul_precision, config.jax_default_device
+
+
+def _default_device() -> jax.Device:
+    given = jax.config.jax_default_device
+    if isinstance(given, jax.Device):
+        return given
+    return jax.local_devices(backend=given)[0]
+
+
+def _device(values: Sequence[Any]) -> jax.Device | None:
+    """The device that arrays among the arguments are committed to."""
+    for leaf in jax.tree.leaves([v for v in values if type(v) is not PackedTree]):
+        if isinstance(leaf, jax.Array) and leaf.committed:
+            (device,) = leaf.devices() if len(leaf.devices()) == 1 else (None,)
+            return device
+    return None
+
+
+def _why_by_jax(values: Sequence[Any]) -> str | None:
+    """Why a call is left to `jax.jit`, whatever the function is; None if it is not."""
+    if jax.config.jax_disable_jit or jax.config.jax_debug_nans:
+        return "jax_disable_jit or jax_debug_nans is set"
+    for leaf in jax.tree.leaves([v for v in values if type(v) is not PackedTree]):
+        if isinstance(leaf, Tracer):
+            return "it was called inside jax.grad, jax.vmap or jax.jit"
+    return None
