@@ -77,7 +77,7 @@ class Roles:
         """
         if not kwargs and not self._static:
             return Call(_positions(len(args)), args, ())
-        given = [*enumerate(args), *sorted(kwargs.items())]
+        given: list[tuple[Label, Any]] = [*enumerate(args), *sorted(kwargs.items())]
         traced = [(label, value) for label, value in given if label not in self._static]
         statics = [
             (label, type(value), self._hashable(label, value))
@@ -212,7 +212,7 @@ def flatten(value: Any, form: Form | None) -> tuple[list[Any], Form | None]:
     if form is None or tree != form.tree or list(map(type, leaves)) != form.types:
         return leaves, None
     array = array_type()
-    avals = [leaf.aval if type(leaf) is array else jax.typeof(leaf) for leaf in leaves]
+    avals = [leaf.aval if isinstance(leaf, array) else jax.typeof(leaf) for leaf in leaves]
     return leaves, form if avals == form.avals else None
 
 
@@ -243,7 +243,7 @@ def _abstract(leaf: Any, tree: Any, number: int, name: str) -> Any:
 
 
 @cache
-def array_type() -> type:
+def array_type() -> Any:
     """The type of JAX's arrays that hold numbers."""
     with jax.ensure_compile_time_eval():
         return type(jax.device_put(np.zeros(())))

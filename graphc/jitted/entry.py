@@ -95,6 +95,7 @@ def jit(
     if options.state_buffers is None:
         options = replace(options, state_buffers="stacked")
     static, donated = (static_argnums, static_argnames), (donate_argnums, donate_argnames)
+    roles = Roles(function, static, donated)
     by_jax = jax.jit(
         function,
         static_argnums=static_argnums,
@@ -102,6 +103,5 @@ def jit(
         donate_argnums=donate_argnums,
         donate_argnames=donate_argnames,
     )
-    roles = Roles(function, static, donated)
     batched = (batch_argnums,) if isinstance(batch_argnums, int) else batch_argnums
     return JittedFunction(function, roles, options, strategy, batched, by_jax)

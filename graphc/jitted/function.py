@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from threading import RLock
 from types import MethodType
 from typing import Any
 
 import jax
 from jax.core import Tracer
+from jax.tree_util import tree_flatten, tree_leaves, tree_structure
 
 from graphc.config import CompileOptions
 from graphc.copying import Uncopied
+from graphc.devices.discovery import default_device
 from graphc.devices.mesh import Strategy
 from graphc.errors import DTypeError, GraphError, JaxImportError
 from graphc.ir.source import current_source
-from graphc.jitted.arguments import Call, Form, Roles, flatten, form_of
+from graphc.jitted.arguments import Call, Form, Roles, array_type, flatten, form_of
 from graphc.jitted.importing import import_function
 from graphc.jitted.packed import PackedTree, unpack
 from graphc.jitted.program import Given, JitProgram
@@ -51,7 +54,7 @@ class JittedFunction(Uncopied):
         self._programs: dict[Any, JitProgram | None] = {}  # None: JAX compiles it
         self._layouts: dict[Any, StateLayout] = {}
         self._lock = RLock()
-        self._last: tuple[Any, JitProgram] | None = None
+        self._last: _Last | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The result of the function, as `jax.jit` of it gives it.
@@ -63,29 +66,30 @@ class JittedFunction(Uncopied):
         """
         call = self._roles.call(args, kwargs)
         last = self._last
-        if last is not None and last[0] == (call.labels, call.statics, _settings()):
-            given = _matching(last[1].forms, call.values)
-            if given is not None:
-                return last[1](given)
+        if last is not None and last.key == (call.labels, call.statics, _settings()):
+            found = last.call(call.values)
+            if found is not _OTHER:
+                return found
         program = self._program(call)
         if program is None:
             args, kwargs = unpack((args, kwargs))
             return self._by_jax(*args, **kwargs)
-        return program([v if type(v) is PackedTree else jax.tree.leaves(v) for v in call.values])
+        return program([v if type(v) is PackedTree else tree_leaves(v) for v in call.values])
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
     def _program(self, call: Call) -> JitProgram | None:
         """The program for a call; None if JAX must run it."""
-        reason = _why_by_jax(call.values)
+        leaves = _leaves(call.values)
+        reason = self._why_by_jax(leaves)
         if reason is not None:
             self._note(reason)
             return None
         settings = _settings()
         names = [self._roles.name(label) for label in call.labels]
         forms = [form_of(value, name) for value, name in zip(call.values, names, strict=True)]
-        device = _device(call.values)
+        device = None if self._strategy is not None else _device(leaves)
         key = (call.labels, call.statics, settings, device, tuple([form.key for form in forms]))
         with self._lock:
             if key not in self._programs:
@@ -93,7 +97,7 @@ class JittedFunction(Uncopied):
             program = self._programs[key]
         if program is not None:
             program.forms = forms  # with the types of these leaves
-            self._last = (call.labels, call.statics, settings), program
+            self._last = _Last((call.labels, call.statics, settings), program, call.values, device)
         return program
 
     def _made(
@@ -108,13 +112,22 @@ class JittedFunction(Uncopied):
             if not imported.results:
                 self._note("the function returns no array")
                 return None
-            where = None if strategy is not None else device or _default_device()
-            return JitProgram(imported, forms, self._options, strategy, where, self._layouts)
+            return JitProgram(imported, forms, self._options, strategy, device, self._layouts)
         except (JaxImportError, DTypeError) as error:
             if isinstance(error.__cause__, jax.errors.ConcretizationTypeError):
                 raise
             self._note(error.what)
             return None
+
+    def _why_by_jax(self, leaves: Sequence[Any]) -> str | None:
+        """Why a call is left to `jax.jit`, whatever the function is; None if it is not."""
+        if _CONFIG.jax_disable_jit or _CONFIG.jax_debug_nans:
+            return "jax_disable_jit or jax_debug_nans is set"
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
+            return "it was called inside jax.grad, jax.vmap or jax.jit"
+        if self._strategy is None and any(map(_is_spread, leaves)):
+            return "arrays among the arguments are on several devices: pass strategy="
+        return None
 
     def _note(self, reason: str) -> None:
         if reason not in self.notes:
@@ -155,7 +168,7 @@ class JittedFunction(Uncopied):
                 source=current_source(),
                 hint="call it, or compile(...) it, first",
             )
-        return self._last[1].executable
+        return self._last.program.executable
 
     def report(self) -> PassReport:
         """What each pass did to the program of the last call."""
@@ -194,6 +207,46 @@ class JittedFunction(Uncopied):
         return f"<JittedFunction {self._name}: {count} programs>"
 
 
+class _Last:
+    """The last program, and how to call it again with arguments of the same forms."""
+
+    def __init__(
+        self, key: Any, program: JitProgram, values: Sequence[Any], device: jax.Device | None
+    ) -> None:
+        self.key, self.program, self._device = key, program, device
+        self._direct = program.direct()
+        self._tree = tree_structure(list(values)) if self._direct is not None else None
+        self._types = [kind for form in program.forms for kind in form.types]
+        self._avals = [aval for form in program.forms for aval in form.avals]
+        array = array_type()
+        self._only_arrays = all(kind is array for kind in self._types)
+        self._shardings: list[Any] | None = None
+
+    def call(self, values: Sequence[Any]) -> Any:
+        """The result; `_OTHER` if the arguments have other forms."""
+        if self._direct is None:
+            given = _matching(self.program.forms, values)
+            return _OTHER if given is None else self.program(given)
+        leaves, tree = tree_flatten(list(values))
+        if tree != self._tree or list(map(type, leaves)) != self._types:
+            return _OTHER
+        avals = list(map(_AVAL, leaves)) if self._only_arrays else list(map(jax.typeof, leaves))
+        if avals != self._avals:
+            return _OTHER
+        arrays = leaves if self._only_arrays else [v for v in leaves if isinstance(v, jax.Array)]
+        shardings = list(map(_SHARDING, arrays))
+        if shardings != self._shardings:
+            if self._device not in (None, _device(arrays)) or any(map(_is_spread, arrays)):
+                return _OTHER
+            self._shardings = shardings
+        return self._direct(leaves)
+
+
+_CONFIG: Any = jax.config
+_AVAL, _SHARDING = attrgetter("aval"), attrgetter("sharding")
+_OTHER: Any = object()
+
+
 def _matching(forms: Sequence[Form], values: Sequence[Any]) -> list[Given] | None:
     """The leaves of arguments that have these forms; None if one has another."""
     given: list[Given] = []
@@ -212,31 +265,23 @@ def _matching(forms: Sequence[Form], values: Sequence[Any]) -> list[Given] | Non
 
 def _settings() -> tuple[Any, ...]:
     """The settings of JAX in this thread that change what a function means."""
-    config = jax.config
+    config = _CONFIG
     return config.jax_enable_x64, config.jax_default_matmul_precision, config.jax_default_device
 
 
-def _default_device() -> jax.Device:
-    given = jax.config.jax_default_device
-    if isinstance(given, jax.Device):
-        return given
-    return jax.local_devices(backend=given)[0]
-
-
-def _device(values: Sequence[Any]) -> jax.Device | None:
-    """The device that arrays among the arguments are committed to."""
-    for leaf in jax.tree.leaves([v for v in values if type(v) is not PackedTree]):
-        if isinstance(leaf, jax.Array) and leaf.committed:
-            (device,) = leaf.devices() if len(leaf.devices()) == 1 else (None,)
+def _device(arrays: Iterable[Any]) -> jax.Device:
+    """The device that one of the arrays is committed to, or the default device."""
+    for array in arrays:
+        if isinstance(array, jax.Array) and array.committed and not _is_spread(array):
+            (device,) = array.devices()
             return device
-    return None
+    return default_device()
 
 
-def _why_by_jax(values: Sequence[Any]) -> str | None:
-    """Why a call is left to `jax.jit`, whatever the function is; None if it is not."""
-    if jax.config.jax_disable_jit or jax.config.jax_debug_nans:
-        return "jax_disable_jit or jax_debug_nans is set"
-    for leaf in jax.tree.leaves([v for v in values if type(v) is not PackedTree]):
-        if isinstance(leaf, Tracer):
-            return "it was called inside jax.grad, jax.vmap or jax.jit"
-    return None
+def _is_spread(array: Any) -> bool:
+    """Whether it is an array on several devices."""
+    return isinstance(array, jax.Array) and len(array.sharding.device_set) > 1
+
+
+def _leaves(values: Sequence[Any]) -> list[Any]:
+    return tree_leaves([value for value in values if type(value) is not PackedTree])

@@ -64,6 +64,10 @@ class Imported:
     out_avals: Sequence[Any]
     segments: dict[int, int] = field(default_factory=dict)
 
+    def fetched(self) -> list[Tensor]:
+        """The leaves of the result that are not variables, in order."""
+        return [result for result in self.results if isinstance(result, Tensor)]
+
 
 def import_function(
     function: Callable[..., Any],
@@ -92,9 +96,7 @@ def import_function(
 
     def flat(*values: Any) -> Any:
         given = iter(values)
-        trees = [
-            jax.tree.unflatten(form.tree, [next(given) for _ in form.avals]) for form in forms
-        ]
+        trees = [jax.tree.unflatten(form.tree, [next(given) for _ in form.avals]) for form in forms]
         args, kwargs = call.arguments(trees)
         return function(*args, **kwargs)
 
@@ -124,9 +126,7 @@ def import_function(
                 imported.variables[leaf] = made
                 operands.append(made.read())
             else:
-                operand = placeholder(
-                    type.shape, type.dtype, name=name, batch_axis=axes.get(leaf)
-                )
+                operand = placeholder(type.shape, type.dtype, name=name, batch_axis=axes.get(leaf))
                 imported.feeds[leaf] = operand
                 operands.append(operand)
         results = traced.replay(operands, whole=True, constant=_Held(graph, imported.held))

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import jax
-from jax import numpy as jnp
-from jax.tree_util import tree_leaves, tree_structure, tree_unflatten
+from jax.tree_util import tree_leaves
 
 from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
-from graphc.errors import ExecutionError, StateError
+from graphc.errors import StateError
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
-from graphc.ir.variable import Variable
-from graphc.jaxpr.keys import is_key
 from graphc.jitted.arguments import Form, array_type
+from graphc.jitted.direct import DirectCall, is_direct
 from graphc.jitted.importing import Imported, Leaf
 from graphc.jitted.packed import PackedTree
+from graphc.jitted.results import Result
 from graphc.ops.structure.state import group
 from graphc.runtime.buffers.layout import OWN, StateLayout
 from graphc.runtime.feeds.feeds import variable_value
@@ -43,6 +41,7 @@ class JitProgram:
 
     Attributes:
         executable: runs the program.
+        is_stacked: whether variables are stacked, so that calls take and give packed trees.
     """
 
     def __init__(
@@ -72,13 +71,13 @@ class JitProgram:
             for argument, form in enumerate(self.forms)
             if argument in imported.segments
         }
-        self._is_stacked = any(b.kind != OWN for b in self.executable.interface.buffers)
-        stacked = [
+        self.is_stacked = any(b.kind != OWN for b in self.executable.interface.buffers)
+        self._stacked = [
             argument
             for argument, names in self._names.items()
             if any(self._layout.buffer_of(name).kind != OWN for name in names)
         ]
-        self._result = _Result(imported, self.forms, self._names, stacked)
+        self._result = Result(imported, self.forms, self._names, self._stacked)
 
     def __call__(self, given: Sequence[Given]) -> Any:
         """The result for arguments of these forms.
@@ -87,17 +86,34 @@ class JitProgram:
             StateError: a donated argument was given to an earlier call.
             ExecutionError: the run failed.
         """
-        if not self._is_stacked:
-            given = [tree_leaves(v) if type(v) is PackedTree else v for v in given]
+        given = [
+            tree_leaves(value) if type(value) is PackedTree and i not in self._stacked else value
+            for i, value in enumerate(given)
+        ]
         array, values = array_type(), []
         for source, spec in zip(self._sources, self._specs, strict=True):
             value = given[source.argument][source.number] if type(source) is Leaf else source
+            if isinstance(value, jax.Array) and value.is_deleted():
+                raise _deleted(spec.label)
             values.append(value if type(value) is array else spec.convert(value))
-        try:
-            return self._run_stacked(given, values) if self._is_stacked else self._run(given, values)
-        except ExecutionError:
-            self._refuse_deleted(values)
-            raise
+        return self._run_stacked(given, values) if self.is_stacked else self._run(given, values)
+
+    def direct(self) -> DirectCall | None:
+        """What calls the program fast for leaves of the types that `forms` has now; None if the
+        program is not of this kind."""
+        if not is_direct(self.executable):
+            return None
+        array = array_type()
+        leaves = self._leaves.values()
+        if any(self.forms[leaf.argument].types[leaf.number] is not array for leaf in leaves):
+            return None
+        feeds = list(zip(self._sources, self._specs, strict=True))
+        return DirectCall(self.imported, self.forms, self.executable, feeds, array, self._flat)
+
+    def _flat(self, leaves: list[Any]) -> Any:
+        """The general call with the leaves of all arguments."""
+        rest = iter(leaves)
+        return self([[next(rest) for _ in form.avals] for form in self.forms])
 
     def _run(self, given: Sequence[Given], values: list[Any]) -> Any:
         """One run, where each variable has a buffer of its own: the caller's array."""
@@ -139,83 +155,18 @@ class JitProgram:
         number = self._layout.slots[name].buffer
         buffer = self._layout.buffers[number]
         home = self.executable.homes.get(buffer)
+        if isinstance(value, jax.Array) and value.is_deleted():
+            raise _deleted(name)
         if type(value) is not array_type():
             value = variable_value(name, self._own.types[name], value)
-        elif value.is_deleted():
-            raise _deleted(name)
         if buffer.kind == OWN and home is not None and getattr(value, "sharding", None) != home:
             return self.executable.place(value, buffer)
         return value
 
-    def _refuse_deleted(self, values: Sequence[Any]) -> None:
-        """Raises `StateError` if an argument was donated before."""
-        for source, value in zip(self._sources, values, strict=True):
-            if isinstance(value, jax.Array) and value.is_deleted() and type(source) is Leaf:
-                raise _deleted(self.imported.feeds[source].name.removesuffix(":0"))
-
-
-class _Result:
-    """Makes the result of a call from what was fetched and the new variables."""
-
-    def __init__(
-        self,
-        imported: Imported,
-        forms: Sequence[Form],
-        names: Mapping[int, list[str]],
-        stacked: Sequence[int],
-    ) -> None:
-        self._forms, self._names = forms, names
-        first_of = {argument: imported.segments[argument] for argument in stacked}
-        inside = {
-            first + n for argument, first in first_of.items() for n in range(len(names[argument]))
-        }
-        finish = [_finisher(aval) for aval in imported.out_avals]
-        self._finish_of = {
-            result.name: finish[number]
-            for number, result in enumerate(imported.results)
-            if isinstance(result, Variable)
-        }
-        # What stands at each place of the result: a fetched value, a variable, or a packed tree.
-        self._places: list[tuple[str, Any, Any]] = []
-        starts = {first: argument for argument, first in first_of.items()}
-        fetched = 0
-        for number, result in enumerate(imported.results):
-            if number in starts:
-                self._places.append(("packed", starts[number], None))
-            if isinstance(result, Variable):
-                if number not in inside:
-                    self._places.append(("variable", result.name, finish[number]))
-            else:
-                self._places.append(("fetched", fetched, finish[number]))
-                fetched += 1
-        spans = [(first, len(names[argument])) for argument, first in first_of.items()]
-        self._tree = _with_leaves(imported.out_tree, spans)
-
-    def __call__(self, fetched: Any, new: Mapping[str, Any], state: State | None) -> Any:
-        """The result of a call.
-
-        Args:
-            new: the variables after it, by name.
-            state: holds the stacked variables.
-        """
-        leaves: list[Any] = []
-        for kind, key, finish in self._places:
-            if kind == "packed" and state is not None:
-                leaves.append(PackedTree(state, self._names[key], self._forms[key], self._read))
-                continue
-            value = fetched[key] if kind == "fetched" else new[key]
-            leaves.append(value if finish is None else finish(value))
-        return tree_unflatten(self._tree, leaves)
-
-    def _read(self, state: State, names: list[str]) -> list[Any]:
-        """The leaves of a packed tree."""
-        rows = [(state[name], self._finish_of[name]) for name in names]
-        return [value if finish is None else finish(value) for value, finish in rows]
-
 
 def _plan(imported: Imported, options: CompileOptions) -> Plan:
     """The program of a call. Arguments on which no result depends are left out."""
-    fetches: list[Any] = [r for r in imported.results if not isinstance(r, Variable)]
+    fetches: list[Any] = [*imported.fetched()]
     if imported.assigned:
         with imported.graph.extend():
             fetches.append(group(*imported.assigned))
@@ -237,37 +188,6 @@ def _sizes(tensor: Tensor) -> tuple[int, ...]:
 
 def _state_of(value: Given, names: list[str]) -> State | None:
     return value.state if type(value) is PackedTree and value.names == names else None
-
-
-def _with_leaves(tree: Any, spans: Sequence[tuple[int, int]]) -> Any:
-    """The structure of a tree in which each span of leaves, which is a subtree, is one leaf.
-
-    Args:
-        spans: the first leaf and the number of leaves of each.
-    """
-    wanted = [list(range(first, first + count)) for first, count in spans]
-    skeleton = tree_unflatten(tree, range(tree.num_leaves))
-    # A subtree of one child has the same leaves as that child: the outermost is taken.
-    return tree_structure(skeleton, is_leaf=lambda node: tree_leaves(node) in wanted)
-
-
-def _finisher(aval: Any) -> Callable[[Any], Any] | None:
-    """What makes a leaf of the result of a program's value: typed keys, weakly typed numbers."""
-    if is_key(aval.dtype):
-        return jax.random.wrap_key_data
-    return _weakly_typed if aval.weak_type else None
-
-
-@cache
-def _weak() -> Callable[[Any], Any]:
-    # Zeros of a Python number are weakly typed, and stay so when all their values are set.
-    return jax.jit(
-        lambda x: jnp.broadcast_to(jnp.asarray(x.dtype.type(0).item()), x.shape).at[...].set(x)
-    )
-
-
-def _weakly_typed(value: Any) -> Any:
-    return _weak()(value)
 
 
 def _deleted(name: str) -> StateError:

@@ -81,7 +81,7 @@ class Executable(Inspected, Uncopied):
         notes: Sequence[str] = (),
     ) -> None:
         self._graph = fetch_set.graph
-        self._executor = executor
+        self.executor = executor
         self._feeds = list(fetch_set.feeds)
         self._rebuild = fetch_set.nest.rebuild
         self._report = report
@@ -117,10 +117,10 @@ class Executable(Inspected, Uncopied):
             DeviceError: it was compiled for another machine.
         """
         self._check_can_run()
-        values, home = InitialValues(self._graph), self._executor.home
+        values, home = InitialValues(self._graph), self.executor.home
         buffers = [filled(buffer, values.take, home(buffer)) for buffer in self.layout.buffers]
         state = State(self.layout, buffers)
-        state.settled = self._executor
+        state.settled = self.executor
         return state
 
     def __call__(self, state: State, feeds: Feeds | None = None) -> tuple[Fetched, State]:
@@ -167,13 +167,13 @@ class Executable(Inspected, Uncopied):
         is stopped, no usable state has lost its buffers."""
         places = self._places_of(state)
         buffers = list(state.buffers)
-        if state.settled is not self._executor and not self._settle(buffers, state.layout):
-            state.settled = self._executor
+        if state.settled is not self.executor and not self._settle(buffers, state.layout):
+            state.settled = self.executor
         if self.consumes:
             state.consume("a run that was interrupted")
         try:
             fetched = self.step(buffers, values, places)
-            after = state.followed_by(buffers, self._executor) if places.assigned else state
+            after = state.followed_by(buffers, self.executor) if places.assigned else state
             rebuilt = self._rebuild(fetched)
         except BaseException as error:
             if self.consumes:
@@ -235,12 +235,12 @@ class Executable(Inspected, Uncopied):
 
         An exception that a signal handler raises passes through.
         """
-        return run_step(self._executor, buffers, places or self._own[1], feeds)
+        return run_step(self.executor, buffers, places or self._own[1], feeds)
 
     @property
     def is_uncertain(self) -> bool:
         """Whether a dispatched run may still run out of memory and lose the state."""
-        return self.consumes and self._executor.need.large > 0
+        return self.consumes and self.executor.need.large > 0
 
     def _places_of(self, state: State) -> Places:
         layout, places = self._own
@@ -265,7 +265,7 @@ class Executable(Inspected, Uncopied):
             if not state.layout.has(self.interface.buffers):
                 own, wanted = self.layout, state.layout.with_buffers(self.interface.buffers)
                 agrees = wanted.buffers == own.buffers and wanted.types == own.types
-                state.rearrange(own if agrees else wanted, self._executor.home)
+                state.rearrange(own if agrees else wanted, self.executor.home)
             found = self._find(state.layout)
             with self._lock:
                 self._elsewhere[state.layout] = found
@@ -340,17 +340,17 @@ class Executable(Inspected, Uncopied):
 
     def place(self, value: jax.Array, buffer: Buffer) -> jax.Array:
         """The value of a state buffer, moved to where this step needs it."""
-        return self._executor.place(value, buffer)
+        return self.executor.place(value, buffer)
 
     @property
     def homes(self) -> Mapping[Buffer, jax.sharding.Sharding]:
         """The sharding of each state buffer that this step uses."""
-        return self._executor.homes
+        return self.executor.homes
 
     @property
     def feed_homes(self) -> Sequence[jax.sharding.Sharding]:
         """The sharding with which this step takes each feed without moving it."""
-        return self._executor.feed_homes
+        return self.executor.feed_homes
 
     def _settle(self, buffers: list[Any], layout: StateLayout) -> bool:
         """Moves the `buffers` that this step uses to where it needs them. Returns whether any had
@@ -370,7 +370,7 @@ class Executable(Inspected, Uncopied):
         Raises:
             ExecutionError: XLA rejects the program.
         """
-        self._executor.compiled  # noqa: B018  reading it compiles
+        self.executor.compiled  # noqa: B018  reading it compiles
         self.is_compiled = True
         return self
 
@@ -388,7 +388,7 @@ class Executable(Inspected, Uncopied):
             FeedError: as for a call.
         """
         parts = self.partition
-        compiled = self._executor.compiled
+        compiled = self.executor.compiled
         if parts is None or compiled.script.turns is not None:
             raise GraphError(
                 "timeline: the program is not on several devices, or makes several steps",

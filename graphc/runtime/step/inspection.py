@@ -27,7 +27,7 @@ class Inspected:
 
     stages: Stages
     cached: bool
-    _executor: Executor
+    executor: Executor
     _report: PassReport
     _load_seconds: float | None
 
@@ -43,7 +43,7 @@ class Inspected:
     @property
     def compiled(self) -> Any:
         """JAX's compiled program; for a program on several devices, its parts."""
-        return self._executor.compiled
+        return self.executor.compiled
 
     @property
     def program(self) -> Program:
@@ -65,7 +65,7 @@ class Inspected:
 
     def hlo(self) -> str:
         """The HLO text after XLA's own passes."""
-        return str(self._executor.compiled.as_text())
+        return str(self.executor.compiled.as_text())
 
     def cost(self) -> dict[str, float]:
         """The cost of one run on each device. For a program on several devices by `gc.device`, the
@@ -80,7 +80,7 @@ class Inspected:
           `hlo_cost`): "total flops", "total bytes accessed" and "total kernels", the number of
           launches. The body of a loop counts once for each iteration.
         """
-        analysis = self._executor.compiled.cost_analysis()
+        analysis = self.executor.compiled.cost_analysis()
         found = analysis[0] if isinstance(analysis, list) else analysis
         if found:
             return dict(found)
@@ -99,7 +99,7 @@ class Inspected:
         Raises:
             ExecutionError: graphc cannot parse the HLO text.
         """
-        compiled = self._executor.compiled
+        compiled = self.executor.compiled
         if isinstance(compiled, CompiledPartition):
             return compiled.hlo_cost()
         return hlo_cost(str(compiled.as_text()))
@@ -107,7 +107,7 @@ class Inspected:
     def memory(self) -> dict[str, int]:
         """Bytes of one run on each device: "arguments", "outputs", "temporaries", "aliased"
         (outputs that reuse donated arguments), "code"."""
-        analysis = self._executor.compiled.memory_analysis()
+        analysis = self.executor.compiled.memory_analysis()
         return {
             "arguments": int(analysis.argument_size_in_bytes),
             "outputs": int(analysis.output_size_in_bytes),

@@ -14,6 +14,7 @@ from jax import numpy as jnp
 
 from graphc.config import CompileOptions
 from graphc.devices.targets import FAST_LOOPS_ON_GPU
+from graphc.devices.discovery import default_device
 from graphc.devices.topology import is_here
 from graphc.errors import DeviceError, ExecutionError, GraphcError
 from graphc.ir.layouts import REPLICATED, Layout, axis_of
@@ -219,7 +220,9 @@ def on_one_device(
     local = program
     program, checks = checked(program, options)
     order = PortOrder.of(program)
-    home = jax.sharding.SingleDeviceSharding(device)
+    # Results of programs for the default device are not committed to it, as those of `jax.jit`, so
+    # that JAX may use them together with arrays on other devices.
+    home = None if device == default_device() else jax.sharding.SingleDeviceSharding(device)
     arguments = [
         jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=home)
         for p in program.inputs

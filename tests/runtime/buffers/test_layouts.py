@@ -212,7 +212,7 @@ def test_an_interface_is_enough_to_run() -> None:
         text = json.dumps(step.interface.to_json())
         interface = Interface.from_json(json.loads(text))
         assert interface == step.interface
-        executor = Executor(interface, lambda s=step: s._executor.compiled, step.devices, 4)
+        executor = Executor(interface, lambda s=step: s.executor.compiled, step.devices, 4)
 
         unknown: Any = None  # what it was made from: nothing of this is needed to run
         again = Executable(
