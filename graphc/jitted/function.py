@@ -215,7 +215,7 @@ class _Last:
     ) -> None:
         self.key, self.program, self._device = key, program, device
         self._direct = program.direct()
-        self._tree = tree_structure(list(values)) if self._direct is not None else None
+        self._tree: Any = tree_structure(list(values)) if self._direct is not None else None
         self._types = [kind for form in program.forms for kind in form.types]
         self._avals = [aval for form in program.forms for aval in form.avals]
         array = array_type()
@@ -236,10 +236,16 @@ class _Last:
         arrays = leaves if self._only_arrays else [v for v in leaves if isinstance(v, jax.Array)]
         shardings = list(map(_SHARDING, arrays))
         if shardings != self._shardings:
-            if self._device not in (None, _device(arrays)) or any(map(_is_spread, arrays)):
+            if not self._are_here(arrays):
                 return _OTHER
             self._shardings = shardings
         return self._direct(leaves)
+
+    def _are_here(self, arrays: Sequence[Any]) -> bool:
+        """Whether arrays are on the device of the program."""
+        if any(map(_is_spread, arrays)):
+            return False
+        return self._device is None or _device(arrays) == self._device
 
 
 _CONFIG: Any = jax.config

@@ -13,8 +13,8 @@ import jax
 from jax import numpy as jnp
 
 from graphc.config import CompileOptions
-from graphc.devices.targets import FAST_LOOPS_ON_GPU
 from graphc.devices.discovery import default_device
+from graphc.devices.targets import FAST_LOOPS_ON_GPU
 from graphc.devices.topology import is_here
 from graphc.errors import DeviceError, ExecutionError, GraphcError
 from graphc.ir.layouts import REPLICATED, Layout, axis_of
