@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # for editors and type checkers: what the table says, and the
     from graphc.build import Graph as Graph
     from graphc.build import TensorSpec as TensorSpec
     from graphc.build import add_to_collection as add_to_collection
+    from graphc.build import assign as assign
     from graphc.build import control_dependencies as control_dependencies
     from graphc.build import device as device
     from graphc.build import name_scope as name_scope
@@ -36,6 +37,7 @@ if TYPE_CHECKING:  # for editors and type checkers: what the table says, and the
     from graphc.build import trace as trace
     from graphc.build import trainable_variables as trainable_variables
     from graphc.build import variable as variable
+    from graphc.build import variables as variables
     from graphc.config import CompileOptions as CompileOptions
     from graphc.data import Bucketing as Bucketing
     from graphc.ir import Node as Node
@@ -70,8 +72,8 @@ _NAMES: Final[dict[str, str]] = {
     "artifacts": "Limits Signature load save",
     "autodiff": "gradients hessian jacobian",
     "build": (
-        "Graph TensorSpec add_to_collection control_dependencies device name_scope placeholder "
-        "trace trainable_variables variable"
+        "Graph TensorSpec add_to_collection assign control_dependencies device name_scope "
+        "placeholder trace trainable_variables variable variables"
     ),
     "config": "CompileOptions",
     "data": "Bucketing",

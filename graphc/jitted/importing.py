@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from graphc.build.placeholders import placeholder
-from graphc.build.variables import variable
+from graphc.build.variable_definition import variable
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError, JaxImportError
 from graphc.ir.dtypes import UINT32, as_dtype

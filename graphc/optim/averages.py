@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from graphc.build.initializers import Zeros
-from graphc.build.variables import variable
+from graphc.build.variable_definition import variable
 from graphc.errors import AttributeValueError, DTypeError, GraphError, ShapeError, UnknownNameError
 from graphc.ir.dtypes import FLOAT32, DType, is_floating, is_inexact
 from graphc.ir.graph import Graph

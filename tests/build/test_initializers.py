@@ -23,7 +23,7 @@ from graphc.build.initializers import (
     Zeros,
     fans,
 )
-from graphc.build.variables import initial_rng
+from graphc.build.variable_definition import initial_rng
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
 from graphc.ir.dtypes import as_dtype
 from tests.near import assert_near
