@@ -28,6 +28,7 @@ def jit(
     options: CompileOptions | None = None,
     strategy: Strategy | None = None,
     batch_argnums: int | Sequence[int] | None = None,
+    cache_key: str | None = None,
 ) -> Any:
     """A JAX function, compiled by graphc: `jax.jit` in one word.
 
@@ -53,6 +54,11 @@ def jit(
             device.
         batch_argnums: under a strategy, the positions of the arguments whose arrays have the batch
             as their first axis; by default those that are not donated. Only speed depends on it.
+        cache_key: a name for the function and everything that it depends on besides its arguments:
+            the model, hyperparameters, versions of packages. A later process that finds a program
+            under the same key, for arguments of the same forms, does not trace the function. Change
+            the key whenever you change the function: nothing else tells that it calculates
+            something else.
 
     Returns:
         A `JittedFunction`. Its `report()`, `memory()` and `executable` show the program of the
@@ -80,12 +86,19 @@ def jit(
             options=options,
             strategy=strategy,
             batch_argnums=batch_argnums,
+            cache_key=cache_key,
         )
     if not callable(function):
         raise AttributeValueError(
             f"jit: {function!r} is not a function",
             source=current_source(),
             hint="pass the function itself: gc.jit(step)",
+        )
+    if cache_key is not None and (type(cache_key) is not str or not cache_key):
+        raise AttributeValueError(
+            f"jit: cache_key must be a text, got {cache_key!r}",
+            source=current_source(),
+            hint='pass cache_key="my model, version 3"',
         )
     check_strategy(strategy)
     refuse_workers(strategy, "jit")
@@ -104,4 +117,4 @@ def jit(
         donate_argnames=donate_argnames,
     )
     batched = (batch_argnums,) if isinstance(batch_argnums, int) else batch_argnums
-    return JittedFunction(function, roles, options, strategy, batched, by_jax)
+    return JittedFunction(function, roles, options, strategy, batched, cache_key, by_jax)

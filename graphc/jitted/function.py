@@ -22,7 +22,8 @@ from graphc.ir.source import current_source
 from graphc.jitted.arguments import Call, Form, Roles, array_type, flatten, form_of
 from graphc.jitted.importing import import_function
 from graphc.jitted.packed import PackedTree, unpack
-from graphc.jitted.program import Given, JitProgram
+from graphc.jitted.program import Given, JitProgram, compiled
+from graphc.jitted.stored import StoredCall
 from graphc.passes.manager import PassReport
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.core.forking import FORKING
@@ -45,12 +46,14 @@ class JittedFunction(Uncopied):
         options: CompileOptions,
         strategy: Strategy | None,
         batched: Iterable[int | str] | None,
+        cache_key: str | None,
         by_jax: Any,
     ) -> None:
         functools.update_wrapper(self, function)
         self.notes: list[str] = []
         self._function, self._roles, self._by_jax = function, roles, by_jax
         self._options, self._strategy, self._batched = options, strategy, batched
+        self._cache_key = cache_key
         self._programs: dict[Any, JitProgram | None] = {}  # None: JAX compiles it
         self._layouts: dict[Any, StateLayout] = {}
         self._lock = RLock()
@@ -104,20 +107,40 @@ class JittedFunction(Uncopied):
         self, call: Call, forms: Sequence[Form], device: jax.Device | None
     ) -> JitProgram | None:
         FORKING.use_devices()
-        strategy = self._strategy
+        stored = self._stored(call, forms, device)
+        found = None if stored is None else stored.find(self._layouts)
+        if found is not None:
+            return found
         try:
             imported = import_function(
-                self._function, self._roles, call, forms, strategy, self._batched
+                self._function, self._roles, call, forms, self._strategy, self._batched
             )
             if not imported.results:
                 self._note("the function returns no array")
                 return None
-            return JitProgram(imported, forms, self._options, strategy, device, self._layouts)
+            program = compiled(
+                imported, forms, self._options, self._strategy, device, self._layouts
+            )
+            if stored is not None:
+                stored.keep(program)
+            return program
         except (JaxImportError, DTypeError) as error:
             if isinstance(error.__cause__, jax.errors.ConcretizationTypeError):
                 raise
             self._note(error.what)
             return None
+
+    def _stored(
+        self, call: Call, forms: Sequence[Form], device: jax.Device | None
+    ) -> StoredCall | None:
+        """The record of a call in the cache, if the user gave the function a key."""
+        if self._cache_key is None:
+            return None
+        donated = [label for label in call.labels if self._roles.is_donated(label)]
+        more = donated, self._batched
+        return StoredCall(
+            self._cache_key, self._name, call, forms, self._options, self._strategy, device, more
+        )
 
     def _why_by_jax(self, leaves: Sequence[Any]) -> str | None:
         """Why a call is left to `jax.jit`, whatever the function is; None if it is not."""

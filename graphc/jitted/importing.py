@@ -92,7 +92,7 @@ def import_function(
     """
     leaves = [Leaf(i, n) for i, form in enumerate(forms) for n in range(len(form.avals))]
     avals = [forms[leaf.argument].avals[leaf.number] for leaf in leaves]
-    types = [_type(aval) for aval in avals]
+    types = [type_of(aval) for aval in avals]
 
     def flat(*values: Any) -> Any:
         given = iter(values)
@@ -176,7 +176,8 @@ class _Held:
         return AMBIENT.graphs[-1].adopt(made)
 
 
-def _type(aval: Any) -> TensorType:
+def type_of(aval: Any) -> TensorType:
+    """The type of a leaf in the graph; of random keys, that of their words."""
     if is_key(aval.dtype):
         return TensorType(UINT32, (*aval.shape, 2))
     return TensorType(as_dtype(aval.dtype), aval.shape)

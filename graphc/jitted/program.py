@@ -36,11 +36,12 @@ class JitProgram:
 
     Args:
         forms: the forms of the arguments that are traced.
-        layouts: by the types of variables, the layout of states that exist. The program takes them
-            without moving them, if it can. Its own layout is added.
+        executable: runs the program.
+        layouts: by the types of variables, the layout of states that exist. That of this program is
+            added.
 
     Attributes:
-        executable: runs the program.
+        sources: what each feed of the program is: a leaf, or an array that the function holds.
         is_stacked: whether variables are stacked, so that calls take and give packed trees.
     """
 
@@ -48,23 +49,15 @@ class JitProgram:
         self,
         imported: Imported,
         forms: Sequence[Form],
-        options: CompileOptions,
-        strategy: Strategy | None,
-        device: jax.Device | None,
+        executable: Executable,
         layouts: dict[Any, StateLayout],
     ) -> None:
-        self.imported, self.forms = imported, list(forms)
+        self.imported, self.forms, self.executable = imported, list(forms), executable
         types = {v.name: v.type for v in imported.variables.values()}
         self._own = StateLayout(types)
-        plan = _plan(imported, options)
-        shapes = [_sizes(tensor) for tensor in plan.feeds]
-        request = CompileRequest(plan.prepared, shapes, options, strategy, device=device)
-        key = frozenset(types.items())
-        known = layouts.get(key, self._own)
-        self.executable: Executable = build(plan.fetch_set, request, known).wait()
-        self._layout = layouts[key] = self.executable.layout
-        self._specs, self._rebuild = plan.specs, plan.nest.rebuild
-        self._sources = _sources(imported, plan.feeds)
+        self._layout = layouts[frozenset(types.items())] = executable.layout
+        self._specs, self._rebuild = executable.specs, executable.rebuild
+        self.sources = _sources(imported, executable.feeds)
         self._leaves = {variable.name: leaf for leaf, variable in imported.variables.items()}
         self._names = {
             argument: [imported.variables[Leaf(argument, n)].name for n in range(len(form.avals))]
@@ -91,7 +84,7 @@ class JitProgram:
             for i, value in enumerate(given)
         ]
         array, values = array_type(), []
-        for source, spec in zip(self._sources, self._specs, strict=True):
+        for source, spec in zip(self.sources, self._specs, strict=True):
             value = given[source.argument][source.number] if type(source) is Leaf else source
             if isinstance(value, jax.Array) and value.is_deleted():
                 raise _deleted(spec.label)
@@ -107,7 +100,7 @@ class JitProgram:
         leaves = self._leaves.values()
         if any(self.forms[leaf.argument].types[leaf.number] is not array for leaf in leaves):
             return None
-        feeds = list(zip(self._sources, self._specs, strict=True))
+        feeds = list(zip(self.sources, self._specs, strict=True))
         return DirectCall(self.imported, self.forms, self.executable, feeds, array, self._flat)
 
     def _flat(self, leaves: list[Any]) -> Any:
@@ -164,15 +157,33 @@ class JitProgram:
         return value
 
 
-def _plan(imported: Imported, options: CompileOptions) -> Plan:
-    """The program of a call. Arguments on which no result depends are left out."""
+def compiled(
+    imported: Imported,
+    forms: Sequence[Form],
+    options: CompileOptions,
+    strategy: Strategy | None,
+    device: jax.Device | None,
+    layouts: dict[Any, StateLayout],
+) -> JitProgram:
+    """The program of an imported function. Arguments on which no result depends are left out.
+
+    Args:
+        layouts: as for `JitProgram`. The program takes states that exist without moving them, if it
+            can.
+    """
     fetches: list[Any] = [*imported.fetched()]
     if imported.assigned:
         with imported.graph.extend():
             fetches.append(group(*imported.assigned))
     held = [tensor for tensor, _ in imported.held]
     feeds = dict.fromkeys([*imported.feeds.values(), *held])
-    return Plan.of(imported.graph, fetches, feeds, options, unused_feeds="ignore")
+    plan = Plan.of(imported.graph, fetches, feeds, options, unused_feeds="ignore")
+    shapes = [_sizes(tensor) for tensor in plan.feeds]
+    request = CompileRequest(plan.prepared, shapes, options, strategy, device=device)
+    types = {v.name: v.type for v in imported.variables.values()}
+    known = layouts.get(frozenset(types.items()), StateLayout(types))
+    executable = build(plan.fetch_set, request, known).wait()
+    return JitProgram(imported, forms, executable, layouts)
 
 
 def _sources(imported: Imported, feeds: Sequence[Tensor]) -> list[Any]:

@@ -82,8 +82,8 @@ class Executable(Inspected, Uncopied):
     ) -> None:
         self._graph = fetch_set.graph
         self.executor = executor
-        self._feeds = list(fetch_set.feeds)
-        self._rebuild = fetch_set.nest.rebuild
+        self.feeds = list(fetch_set.feeds)
+        self.rebuild = fetch_set.nest.rebuild
         self._report = report
         self._load_seconds = load_seconds
         self.stages = stages
@@ -95,10 +95,10 @@ class Executable(Inspected, Uncopied):
         self._is_absent = not all(map(is_here, self.devices))
         self.notes = [*notes, *self.interface.notes]
         on_cpu = any(device.platform == "cpu" for device in self.devices)
-        self._specs = [
+        self.specs = [
             FeedSpec(Port(feed.name, "feed", Tensor(feed.type, feed.name)), source, copy=on_cpu)
             for feed, source in zip(
-                self.interface.feeds, [t.node.source for t in self._feeds], strict=True
+                self.interface.feeds, [t.node.source for t in self.feeds], strict=True
             )
         ]
         # One attribute, because another thread may replace both values.
@@ -174,7 +174,7 @@ class Executable(Inspected, Uncopied):
         try:
             fetched = self.step(buffers, values, places)
             after = state.followed_by(buffers, self.executor) if places.assigned else state
-            rebuilt = self._rebuild(fetched)
+            rebuilt = self.rebuild(fetched)
         except BaseException as error:
             if self.consumes:
                 self._give_back(state, buffers, error)
@@ -214,7 +214,7 @@ class Executable(Inspected, Uncopied):
         for i, value in enumerate(values):
             if value is given[i] and isinstance(value, np.ndarray):
                 values[i] = own(value)  # the caller may write to it during the transfer
-        placed = dict(zip(self._feeds, put_on(values, self.feed_homes), strict=True))
+        placed = dict(zip(self.feeds, put_on(values, self.feed_homes), strict=True))
         return dict(zip(feeds, [placed[t] for t in resolve_feeds(self._graph, feeds)], strict=True))
 
     def step(
@@ -306,7 +306,7 @@ class Executable(Inspected, Uncopied):
     def convert_feeds(self, values: Sequence[object]) -> list[jax.Array | np.ndarray[Any, Any]]:
         """The checked feeds in order, in the form that the executor takes."""
         converted = []
-        for spec, value in zip(self._specs, values, strict=True):
+        for spec, value in zip(self.specs, values, strict=True):
             array = spec.convert(value)
             if array.shape != spec.shape:
                 raise FeedError(
@@ -320,7 +320,7 @@ class Executable(Inspected, Uncopied):
 
     def _ordered(self, feeds: Feeds) -> list[Any]:
         given = resolve_feeds(self._graph, feeds)
-        missing = [t for t in self._feeds if t not in given]
+        missing = [t for t in self.feeds if t not in given]
         if missing:
             raise FeedError(
                 f"feed {missing[0].name.removesuffix(':0')!r} is missing",
@@ -328,15 +328,15 @@ class Executable(Inspected, Uncopied):
                 hint=f"this executable takes {self._feed_names()}",
             )
         for tensor in given:
-            if not is_among(tensor, self._feeds):
+            if not is_among(tensor, self.feeds):
                 raise FeedError(
                     f"feed {tensor.name.removesuffix(':0')!r} is not one of this executable's",
                     hint=f"it takes {self._feed_names()}",
                 )
-        return [given[t] for t in self._feeds]
+        return [given[t] for t in self.feeds]
 
     def _feed_names(self) -> str:
-        return ", ".join(repr(spec.label) for spec in self._specs) or "no feeds"
+        return ", ".join(repr(spec.label) for spec in self.specs) or "no feeds"
 
     def place(self, value: jax.Array, buffer: Buffer) -> jax.Array:
         """The value of a state buffer, moved to where this step needs it."""
