@@ -48,7 +48,9 @@ if TYPE_CHECKING:  # for editors and type checkers: what the table says, and the
     from graphc.jaxpr import register_op as register_op
     from graphc.jitted import JittedFunction as JittedFunction
     from graphc.jitted import PackedTree as PackedTree
+    from graphc.jitted import SavedFunction as SavedFunction
     from graphc.jitted import jit as jit
+    from graphc.jitted import load_function as load_function
     from graphc.jitted import unpack as unpack
     from graphc.lowering.vectorize import vmap as vmap
     from graphc.ops import *
@@ -79,7 +81,7 @@ _NAMES: Final[dict[str, str]] = {
     "data": "Bucketing",
     "ir": "Node Program Tensor Variable",
     "jaxpr": "from_jax register_op",
-    "jitted": "JittedFunction PackedTree jit unpack",
+    "jitted": "JittedFunction PackedTree SavedFunction jit load_function unpack",
     "ops": "fft linalg random",
     "lowering.vectorize": "vmap",
     "optim": "minimize",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from threading import RLock
@@ -23,6 +24,7 @@ from graphc.jitted.arguments import Call, Form, Roles, array_type, flatten, form
 from graphc.jitted.importing import import_function
 from graphc.jitted.packed import PackedTree, unpack
 from graphc.jitted.program import Given, JitProgram, compiled
+from graphc.jitted.saving import Callee, save_function
 from graphc.jitted.stored import StoredCall
 from graphc.passes.manager import PassReport
 from graphc.runtime.buffers.layout import StateLayout
@@ -184,6 +186,9 @@ class JittedFunction(Uncopied):
         Raises:
             GraphError: the function was not called yet, or graphc leaves it to JAX.
         """
+        return self._checked_last().program.executable
+
+    def _checked_last(self) -> _Last:
         if self._last is None:
             why = "; ".join(self.notes) or "it was not called yet"
             raise GraphError(
@@ -191,7 +196,7 @@ class JittedFunction(Uncopied):
                 source=current_source(),
                 hint="call it, or compile(...) it, first",
             )
-        return self._last.program.executable
+        return self._last
 
     def report(self) -> PassReport:
         """What each pass did to the program of the last call."""
@@ -200,6 +205,39 @@ class JittedFunction(Uncopied):
     def memory(self) -> dict[str, int]:
         """The bytes of one run of the program of the last call: see `Executable.memory`."""
         return self.executable.memory()
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        platforms: Sequence[str] = ("cpu", "cuda"),
+        native: bool = False,
+    ) -> None:
+        """Writes the function, for arguments of the forms of the last call, to a file that
+        `gc.load_function` opens without the code of the function.
+
+        Arrays that the function holds are saved with it. Arguments are not, and the function in the
+        file donates none of them.
+
+        Args:
+            platforms, native: as for `gc.save`.
+
+        Raises:
+            GraphError: the function was not called yet, or graphc leaves it to JAX.
+            ArtifactError: its result has a structure that no file can hold, or see `gc.save`.
+        """
+        last = self._checked_last()
+        labels, statics, _ = last.key
+        callee = Callee(
+            self._function,
+            self._roles,
+            Call(labels, [], statics),
+            last.program.forms,
+            self._options,
+            self._strategy,
+            self._batched,
+        )
+        save_function(callee, path, platforms, native)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """As `jax.jit(f).lower`: JAX's own stages of compilation, without graphc."""

@@ -76,6 +76,7 @@ def import_function(
     forms: Sequence[Form],
     strategy: Strategy | None = None,
     batched: Iterable[int | str] | None = None,
+    hold: bool = False,
 ) -> Imported:
     """The graph of one call of `function`.
 
@@ -85,6 +86,8 @@ def import_function(
     Args:
         batched: under a strategy, the arguments whose leaves have the batch as their first axis;
             None for those that are not donated.
+        hold: whether large arrays that the function holds become variables with their values, and
+            not placeholders.
 
     Raises:
         JaxImportError: the function contains something that cannot be turned into nodes.
@@ -129,7 +132,7 @@ def import_function(
                 operand = placeholder(type.shape, type.dtype, name=name, batch_axis=axes.get(leaf))
                 imported.feeds[leaf] = operand
                 operands.append(operand)
-        results = traced.replay(operands, whole=True, constant=_Held(graph, imported.held))
+        results = traced.replay(operands, whole=True, constant=_Held(graph, imported.held, hold))
         _assign(imported, replaced, operands, leaves, results)
     return imported
 
@@ -158,9 +161,9 @@ class _Held:
     compiled into it, and are not hashed for its key.
     """
 
-    def __init__(self, graph: Graph, held: list[tuple[Tensor, Any]]) -> None:
-        self._graph, self._held = graph, held
-        self._made: dict[int, Tensor] = {}
+    def __init__(self, graph: Graph, held: list[tuple[Tensor, Any]], as_variables: bool) -> None:
+        self._graph, self._held, self._as_variables = graph, held, as_variables
+        self._made: dict[int, Tensor] = {}  # by identity: the traced function keeps the arrays
 
     def __call__(self, array: Any) -> Tensor:
         if not isinstance(array, jax.Array) or array.size < _LARGE:
@@ -168,12 +171,15 @@ class _Held:
         made = self._made.get(id(array))
         if made is None:
             with building(self._graph):
-                made = placeholder(
-                    array.shape, array.dtype, name=f"held_{len(self._held)}", batch_axis=None
-                )
-            self._made[id(array)] = made
-            self._held.append((made, array))
+                made = self._made[id(array)] = self._port(array, f"held_{len(self._made)}")
         return AMBIENT.graphs[-1].adopt(made)
+
+    def _port(self, array: jax.Array, name: str) -> Tensor:
+        if self._as_variables:
+            return variable(array, name=name, trainable=False).read()
+        port = placeholder(array.shape, array.dtype, name=name, batch_axis=None)
+        self._held.append((port, array))
+        return port
 
 
 def type_of(aval: Any) -> TensorType:
