@@ -85,15 +85,7 @@ def export(
         ArtifactError: JAX cannot export the program, or it does not fit into the memory limit.
     """
     graph = session.graph
-    feeds = {argument: resolve_feed(graph, t) for argument, t in signature.inputs.items()}
-    if len(set(feeds.values())) != len(feeds):
-        raise FeedError(f"signature {name!r}: two inputs are the same tensor")
-    for output, fetch in signature.outputs.items():
-        if isinstance(resolve_fetch(graph, fetch), Node):
-            raise FetchError(
-                f"signature {name!r}: output {output!r} is a step without a value",
-                hint="list it in updates",
-            )
+    feeds = _feeds(graph, name, signature)
     program, places, values = _program(session, name, signature, feeds, options)
     sizes = _sizes(graph, name, signature, feeds.values())
     program = bind_sizes(program, sizes) if sizes else program
@@ -117,17 +109,33 @@ def export(
             name, program, order, outputs, devices, platforms, native, machine, options
         )
     except ExecutionError as error:
-        details, hint = error.details, error.hint
-        if isinstance(error, MemoryLimitError):
-            details += ("a file stores each variable separately, while a session may stack them",)
-            if options.memory_limit is not None:
-                hint = f"pass options with memory_limit={error.least} or more, or fix smaller sizes"
-            else:
-                hint = "fix smaller sizes, or give a machine with more memory"
-        raise ArtifactError(
-            f"signature {name!r}: {error.what}", details=details, hint=hint
-        ) from error
+        raise _not_lowered(name, error, options) from error
     return replace(lowered, values=values)
+
+
+def _feeds(graph: Graph, name: str, signature: Signature) -> dict[str, Tensor]:
+    """The tensors that the arguments feed. Raises if an input or an output is invalid."""
+    feeds = {argument: resolve_feed(graph, t) for argument, t in signature.inputs.items()}
+    if len(set(feeds.values())) != len(feeds):
+        raise FeedError(f"signature {name!r}: two inputs are the same tensor")
+    for output, fetch in signature.outputs.items():
+        if isinstance(resolve_fetch(graph, fetch), Node):
+            raise FetchError(
+                f"signature {name!r}: output {output!r} is a step without a value",
+                hint="list it in updates",
+            )
+    return feeds
+
+
+def _not_lowered(name: str, error: ExecutionError, options: CompileOptions) -> ArtifactError:
+    details, hint = error.details, error.hint
+    if isinstance(error, MemoryLimitError):
+        details += ("a file stores each variable separately, while a session may stack them",)
+        if options.memory_limit is not None:
+            hint = f"pass options with memory_limit={error.least} or more, or fix smaller sizes"
+        else:
+            hint = "fix smaller sizes, or give a machine with more memory"
+    return ArtifactError(f"signature {name!r}: {error.what}", details=details, hint=hint)
 
 
 def _program(

@@ -86,8 +86,13 @@ def gather(
     """
     if not batch_dims:
         return take(x, indices, 0 if axis is None else axis, name=name)
-    x, indices = convert(x), convert(indices)
+    x = convert(x)
     place = batch_dims if axis is None else normalize_axis("gather", x, axis)
+    return identity(_gather_in_batch(x, convert(indices), place, batch_dims), name=name)
+
+
+def _gather_in_batch(x: Tensor, indices: Tensor, place: int, batch_dims: int) -> Tensor:
+    """`gather` along the axis `place`, for each example of `batch_dims` leading axes."""
     if not 0 < batch_dims <= min(place, indices.ndim):
         refuse(
             f"gather: batch_dims={batch_dims} must be at most the axis ({place}) and the rank of "
@@ -101,9 +106,8 @@ def gather(
         for i, size in enumerate(x.shape[:batch_dims])
     ]
     found = moveaxis(x, place, batch_dims)[(*examples, indices)]
-    brought = builtins.range(indices.ndim - batch_dims)  # the axes that the indices bring
-    result = moveaxis(found, [batch_dims + i for i in brought], [place + i for i in brought])
-    return identity(result, name=name)
+    new = builtins.range(indices.ndim - batch_dims)  # the axes that come from the indices
+    return moveaxis(found, [batch_dims + i for i in new], [place + i for i in new])
 
 
 def Assert(
