@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from graphc.devices.placer import devices_of
+from graphc.devices.placed_nodes import devices_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ir.rewrite import substitute

@@ -38,7 +38,7 @@ from graphc.ir.fingerprint import calls_back
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
-from graphc.ir.rewrite import bind_sizes
+from graphc.ir.rewrite import bind_sizes, rename_feeds
 from graphc.passes.core.target import Target
 from graphc.runtime.feeds.fetches import FetchNest, resolve_feed, resolve_fetch
 from graphc.runtime.freezing.freezing import freeze_program
@@ -95,7 +95,7 @@ def export(
             f"signature {name!r} needs {a} == {b}, which an open size cannot guarantee",
             hint="fix the sizes: gc.Signature(..., sizes={...})",
         )
-    program = _renamed(program, list(feeds))
+    program = rename_feeds(program, list(feeds))
     order = PortOrder.of(program)
     program = order.reorder(program)
     outputs = tuple(
@@ -311,21 +311,6 @@ def _sizes(
         if fixed != size:
             raise FeedError(f"signature {name!r}: {given} is {fixed} in the graph, not {size}")
     return sizes
-
-
-def _renamed(program: Program, arguments: Sequence[str]) -> Program:
-    """The program with its feeds under the signature's argument names."""
-    names = iter(arguments)
-    axes: dict[str, int] = {}
-    inputs = []
-    for port in program.inputs:
-        if port.kind == "feed":
-            name = next(names)
-            if port.name in program.batch_axes:
-                axes[name] = program.batch_axes[port.name]
-            port = port._replace(name=name)
-        inputs.append(port)
-    return program.replace(inputs=tuple(inputs), batch_axes=axes)
 
 
 def _value(port: Port) -> Value:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from graphc.ir.node import Node, Tensor, is_among
-from graphc.ir.program import Program, is_pure
+from graphc.ir.program import Program, ancestors, is_pure
 from graphc.ops.arrays.joining import SPLIT
 from graphc.ops.arrays.shape import RESHAPE, TRANSPOSE
 from graphc.ops.arrays.slicing import SLICE
@@ -95,7 +95,7 @@ class _Around:
                     self._users.setdefault(tensor, []).append(node)
                 if not self._late.isdisjoint(values):
                     self._late.update(node.outputs)
-        self._before = _ancestors(self._producers, loop)
+        self._before = ancestors(self._producers, loop.inputs)
 
     def parts(self) -> list[list[Cell]]:
         """The cells that depend on gradients, those that share slices together."""
@@ -254,13 +254,3 @@ class _Around:
             if not needs.isdisjoint(other.at.inputs):
                 needs.update(other.at.outputs)
         return [t for t in cell.owner.outputs if t in needs and t not in self._late][:1]
-
-
-def _ancestors(producers: Mapping[Tensor, Node], loop: Node) -> set[Node]:
-    found, stack = set[Node](), list(loop.inputs)
-    while stack:
-        node = producers.get(stack.pop())
-        if node is not None and node not in found:
-            found.add(node)
-            stack += node.inputs
-    return found

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from graphc.ir.builder import Builder
 from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor, is_among, position_of
-from graphc.ir.program import Program, is_pure, region
+from graphc.ir.program import Program, ancestors, is_pure, region
 from graphc.ir.rewrite import sort_nodes, substitute, used_from
 from graphc.ops.arrays.dynamic_slicing import DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE
 from graphc.ops.arrays.shape import BROADCAST_TO, reshape
@@ -211,7 +211,7 @@ class _Writer:
         exchange is to begin early.
         """
         made = {t: node for node in self._builder.nodes for t in node.outputs}
-        needed = _ancestors(made, readers)
+        needed = ancestors(made, readers)
         for gradient in gradients:
             node = made.get(gradient)
             if node is None or node in needed or node.op not in (MATMUL, DOT_GENERAL):
@@ -263,14 +263,3 @@ class _Writer:
 
 def _leading(tensor: Tensor) -> Tensor:
     return reshape(tensor, (1, *tensor.type.shape))
-
-
-def _ancestors(made: Mapping[Tensor, Node], tensors: Sequence[Tensor]) -> set[Node]:
-    """The nodes that make the tensors, and all that these need."""
-    found, waiting = set[Node](), list(tensors)
-    while waiting:
-        node = made.get(waiting.pop())
-        if node is not None and node not in found:
-            found.add(node)
-            waiting += node.inputs
-    return found

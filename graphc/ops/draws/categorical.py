@@ -16,7 +16,8 @@ from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.checks import as_dims, broadcasts_to, is_static, refuse, same_shape
 from graphc.ops.core.emit import convert, promote_inexact, to_dtype
 from graphc.ops.core.precision import wide
-from graphc.ops.draws.distributions import gumbel, randint
+from graphc.ops.draws.distributions import randint
+from graphc.ops.draws.location_scale import gumbel
 from graphc.ops.draws.random_draws import draw
 from graphc.ops.draws.random_parametric import RANDOM_PERMUTATION
 from graphc.ops.elementwise.transcendental import log

@@ -18,7 +18,8 @@ from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, emit, emit_one, promote_operands
 from graphc.ops.core.layout_rules import SUM, follow_axis, replicated
-from graphc.ops.draws.random_draws import draw, kept_by_dropout
+from graphc.ops.draws.dropout import kept_by_dropout
+from graphc.ops.draws.random_draws import draw
 from graphc.ops.draws.random_keys import check_key
 from graphc.ops.nn.attention_kernels import How, Operands, adjoints, attend
 from graphc.typing import Seed, TensorLike

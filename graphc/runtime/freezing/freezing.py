@@ -15,6 +15,7 @@ from graphc.ir.capture import Fetch
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program
+from graphc.ir.rewrite import rename_feeds
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.ir.verify import verify
@@ -101,7 +102,7 @@ def freeze(
     feeds, fetches = _ends(graph, inputs, outputs)
     fed, given = list(feeds.values()), {} if given is None else given
     frozen = freeze_program(session, fed, fetches, given, literals=literals)
-    program = _renamed(frozen.program, list(feeds))
+    program = rename_feeds(frozen.program, list(feeds))
     sources = {name: t.node.source for name, t in feeds.items()}
     return as_graph(program, frozen.values, name=graph.name, seed=graph.seed, sources=sources)
 
@@ -289,18 +290,3 @@ def _scoped(frozen: Frozen, graph: Graph, scope: str) -> Frozen:
     names = {port.name for port in inputs}
     kept = {renamed(n): value for n, value in values.items() if renamed(n) in names}
     return Frozen(program.replace(inputs=inputs), kept)
-
-
-def _renamed(program: Program, names: Sequence[str]) -> Program:
-    """The program with its feeds under the names asked for."""
-    new = iter(names)
-    inputs = []
-    axes: dict[str, int] = {}
-    for port in program.inputs:
-        if port.kind == "feed":
-            name = next(new)
-            if port.name in program.batch_axes:
-                axes[name] = program.batch_axes[port.name]
-            port = port._replace(name=name)
-        inputs.append(port)
-    return program.replace(inputs=tuple(inputs), batch_axes=axes)
