@@ -113,8 +113,7 @@ class _Writer:
             self._write(update, gradients, stacks, slices)
         view = self._view
         used = {t for update in self._updates for cell in update.cells for t in cell.at.inputs}
-        stacked = {t: inner for t, inner in gradients.items() if t not in used}
-        view = replace(view, stacks=tuple(stacked), ys=tuple(stacked.values()))
+        view = view.only_stacks(gradients.keys() - used)
         self._wait(view.given(), [gradients[t] for t in gradients if t in used])
         wholes = {put.old: put.whole for put in self._puts}
         carries = [(old, stacks[old], wholes[slices[old]], new) for new, old in ends]
