@@ -9,7 +9,8 @@ import numpy as np
 
 from graphc.ir.calls import explained
 from graphc.ir.node import Tensor
-from graphc.ir.operand import _METHODS, Operand, OperandLike
+from graphc.ir.operand import Operand, OperandLike
+from graphc.ir.operators import METHODS
 from graphc.ir.sharding import Spec
 from graphc.ir.types import TensorType
 
@@ -112,4 +113,4 @@ Variable.__init__ = explained(  # type: ignore[method-assign]
 
 
 def _method(name: str) -> Callable[..., Tensor]:
-    return _METHODS[name]
+    return METHODS[name]

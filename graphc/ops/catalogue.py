@@ -22,7 +22,7 @@ from graphc.ops.arrays import (
 )
 from graphc.ops.control import branching, calling, custom_gradient, mapping, scan, while_loops
 from graphc.ops.core import emit, ranges
-from graphc.ops.draws import random_draws, random_keys, random_parametric
+from graphc.ops.draws import dropout, random_draws, random_keys, random_parametric
 from graphc.ops.elementwise import (
     activation,
     arithmetic,
@@ -115,6 +115,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     pooling,
     random_keys,
     random_draws,
+    dropout,
     random_parametric,
     ranges,
     collective,

@@ -9,18 +9,20 @@ import pytest
 from graphc.build.initializers import (
     INITIALIZERS,
     Constant,
-    GlorotNormal,
-    GlorotUniform,
-    HeNormal,
-    HeUniform,
     Identity,
-    LecunNormal,
     Normal,
     Ones,
     Orthogonal,
     TruncatedNormal,
     Uniform,
     Zeros,
+)
+from graphc.build.scaled_initializers import (
+    GlorotNormal,
+    GlorotUniform,
+    HeNormal,
+    HeUniform,
+    LecunNormal,
     fans,
 )
 from graphc.build.variable_definition import initial_rng

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
-
-import numpy as np
+from typing import Any
 
 from graphc.build.initializers import Ones, Zeros
-from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
-from graphc.ir.operand import Operand
 from graphc.ir.scopes import current_graph
 from graphc.ir.variable import Variable
 from graphc.nn.functional.norms import group_norm, instance_norm, rms_norm
+from graphc.nn.layers.intervals import POSITIVE, UNIT, within
 from graphc.nn.layers.layer import Layer, check_rank, check_training, features_of, positive
-from graphc.ops.arrays.creation import ones
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, to_dtype
-from graphc.ops.core.operands import as_floating
 from graphc.ops.core.precision import wide
-from graphc.ops.draws.random_draws import dropout, normal
 from graphc.ops.elementwise.comparison import where
 from graphc.ops.nn.local_norm import local_batch_norm
 from graphc.ops.nn.normalization import batch_norm, batch_norm_training, layer_norm
@@ -28,20 +21,12 @@ from graphc.typing import DTypeLike, TensorLike
 
 __all__ = [
     "BatchNorm",
-    "Dropout",
-    "GaussianNoise",
     "GroupNorm",
     "InstanceNorm",
     "LayerNorm",
     "RMSNorm",
-    "SpatialDropout",
 ]
 
-Interval = tuple[str, Callable[[Any], bool]]
-_UNIT: Final[Interval] = ("[0, 1]", lambda v: 0 <= v <= 1)
-_RATE: Final[Interval] = ("[0, 1)", lambda v: 0 <= v < 1)
-_POSITIVE: Final[Interval] = ("(0, inf)", lambda v: v > 0)
-_NOT_NEGATIVE: Final[Interval] = ("[0, inf)", lambda v: v >= 0)
 
 UPDATES = "updates"
 """The collection of assignments that belong to a training step without being its gradients."""
@@ -100,8 +85,8 @@ class BatchNorm(Layer):
     ) -> None:
         super().__init__(name, dtype)
         self.local = local
-        self.momentum = _within("BatchNorm", "momentum", momentum, _UNIT)
-        self.epsilon = _within("BatchNorm", "epsilon", epsilon, _POSITIVE)
+        self.momentum = within("BatchNorm", "momentum", momentum, UNIT)
+        self.epsilon = within("BatchNorm", "epsilon", epsilon, POSITIVE)
 
     def __call__(self, x: TensorLike, training: bool | Tensor | None = None) -> Tensor:
         with self.scope(x):
@@ -163,7 +148,7 @@ class LayerNorm(Layer):
         self, epsilon: float = 1e-5, name: str | None = None, dtype: DTypeLike = "float32"
     ) -> None:
         super().__init__(name, dtype)
-        self.epsilon = _within("LayerNorm", "epsilon", epsilon, _POSITIVE)
+        self.epsilon = within("LayerNorm", "epsilon", epsilon, POSITIVE)
 
     def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
@@ -201,7 +186,7 @@ class RMSNorm(Layer):
         self, epsilon: float = 1e-6, name: str | None = None, dtype: DTypeLike = "float32"
     ) -> None:
         super().__init__(name, dtype)
-        self.epsilon = _within("RMSNorm", "epsilon", epsilon, _POSITIVE)
+        self.epsilon = within("RMSNorm", "epsilon", epsilon, POSITIVE)
 
     def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
@@ -244,7 +229,7 @@ class GroupNorm(Layer):
     ) -> None:
         super().__init__(name, dtype)
         self.groups = positive("GroupNorm", "groups", groups)
-        self.epsilon = _within("GroupNorm", "epsilon", epsilon, _POSITIVE)
+        self.epsilon = within("GroupNorm", "epsilon", epsilon, POSITIVE)
 
     def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
@@ -286,7 +271,7 @@ class InstanceNorm(Layer):
         self, epsilon: float = 1e-5, name: str | None = None, dtype: DTypeLike = "float32"
     ) -> None:
         super().__init__(name, dtype)
-        self.epsilon = _within("InstanceNorm", "epsilon", epsilon, _POSITIVE)
+        self.epsilon = within("InstanceNorm", "epsilon", epsilon, POSITIVE)
 
     def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
@@ -298,131 +283,6 @@ class InstanceNorm(Layer):
             return instance_norm(x, scale, offset, self.epsilon)
 
 
-class Dropout(Layer):
-    """In training, sets elements to zero at random and divides the others by `1 - rate`.
-
-    Args:
-        rate: the probability of a zero, in [0, 1): a number or a scalar tensor.
-        name: see `Layer`.
-
-    Calling it takes `x` of any shape, and `training`, a bool or a scalar tensor of bool. It gives
-    the shape and dtype of `x`.
-
-    Raises:
-        AttributeValueError: the rate is out of range, or `training` is not a bool.
-
-    Source: Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting",
-    2014.
-
-    Examples:
-        >>> dropped = gc.nn.Dropout(0.5)(gc.ones(100), training=True)
-        >>> sorted(set(run(dropped).tolist()))
-        [0.0, 2.0]
-    """
-
-    def __init__(self, rate: float | Tensor | Variable, name: str | None = None) -> None:
-        super().__init__(name)
-        self.rate: Any = _within("Dropout", "rate", rate, _RATE, tensors=True)
-
-    def __call__(self, x: TensorLike, training: bool | Tensor | None = None) -> Tensor:
-        with self.scope(x):
-            tensor = convert(x)
-            in_training = check_training(self, training)
-            if in_training is False:
-                return tensor
-            dropped = dropout(tensor, self.rate)
-            return dropped if in_training is True else where(in_training, dropped, tensor)
-
-
-class SpatialDropout(Layer):
-    """In training, sets whole features of an example to zero and divides the others by `1 - rate`.
-
-    Adjacent elements of an image or a sequence are similar, so `Dropout` of single elements has
-    little effect on them.
-
-    Args:
-        rate: the probability of a zero, in [0, 1): a number or a scalar tensor.
-        name: see `Layer`.
-
-    Calling it takes `x` [batch, ..., features], floating, with any number of axes between, and
-    `training`, a bool or a scalar tensor of bool. It gives the shape of `x`.
-
-    Raises:
-        AttributeValueError: the rate is out of range, or `training` is not a bool.
-        ShapeError: `x` has no axes between batch and features.
-        DTypeError: `x` is not floating.
-
-    Source: Tompson et al., "Efficient object localization using convolutional networks", 2015.
-
-    Examples:
-        >>> dropped = run(gc.nn.SpatialDropout(0.5)(gc.ones((8, 10, 16)), training=True))
-        >>> bool((dropped == dropped[:, :1]).all())  # each feature is kept or dropped as a whole
-        True
-    """
-
-    def __init__(self, rate: float | Tensor | Variable, name: str | None = None) -> None:
-        super().__init__(name)
-        self.rate: Any = _within("SpatialDropout", "rate", rate, _RATE, tensors=True)
-
-    def __call__(self, x: TensorLike, training: bool | Tensor | None = None) -> Tensor:
-        with self.scope(x):
-            tensor = as_floating(self, "x", x)
-            in_training = check_training(self, training)
-            check_rank(self, tensor, range(3, 100), "[batch, ..., features] (rank 3 or more)")
-            if in_training is False:
-                return tensor
-            shape = tensor.type.shape
-            between = (1,) * (len(shape) - 2)
-            kept = dropout(ones((shape[0], *between, shape[-1]), tensor.type.dtype), self.rate)
-            dropped = tensor * kept
-            return dropped if in_training is True else where(in_training, dropped, tensor)
-
-
-class GaussianNoise(Layer):
-    """In training, adds normal random numbers with mean 0.
-
-    Args:
-        stddev: their standard deviation, 0 or more: a number or a scalar tensor.
-        name: see `Layer`.
-
-    Calling it takes `x`, floating, and `training`, a bool or a scalar tensor of bool. It gives the
-    shape and dtype of `x`.
-
-    Raises:
-        AttributeValueError: the deviation is negative, or `training` is not a bool.
-        DTypeError: `x` is not floating.
-
-    Examples:
-        >>> noisy = run(gc.nn.GaussianNoise(0.1)(gc.ones(10_000), training=True))
-        >>> round(float(noisy.mean()), 1), round(float(noisy.std()), 1)
-        (1.0, 0.1)
-    """
-
-    def __init__(self, stddev: float | Tensor | Variable, name: str | None = None) -> None:
-        super().__init__(name)
-        self.stddev: Any = _within("GaussianNoise", "stddev", stddev, _NOT_NEGATIVE, tensors=True)
-
-    def __call__(self, x: TensorLike, training: bool | Tensor | None = None) -> Tensor:
-        with self.scope(x):
-            tensor = as_floating(self, "x", x)
-            in_training = check_training(self, training)
-            if in_training is False:
-                return tensor
-            noise = normal(tensor.type.shape, 0.0, self.stddev, tensor.type.dtype)
-            noisy = tensor + to_dtype(noise, tensor.type.dtype)
-            return noisy if in_training is True else where(in_training, noisy, tensor)
-
-
 def _beside(x: Tensor, parameter: Variable | Tensor) -> Tensor:
     """The parameter in the dtype that `x` is normalised in."""
     return to_dtype(parameter, wide(x.type.dtype))
-
-
-def _within(layer: str, what: str, value: Any, interval: Interval, tensors: bool = False) -> Any:
-    """`value`, a number in the interval. With `tensors`, tensors pass unchecked."""
-    if tensors and isinstance(value, Operand):
-        return value
-    words, fits = interval
-    if not isinstance(value, (int, float, np.number)) or not fits(value):
-        refuse(f"{layer}: {what} must lie in {words}, got {value!r}", error=AttributeValueError)
-    return value

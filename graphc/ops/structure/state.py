@@ -39,10 +39,10 @@ from graphc.ops.core.emit import (
     emit_node,
     emit_one,
     graph_of,
-    is_weak,
     promote_types,
 )
 from graphc.ops.core.layout_rules import replicated
+from graphc.ops.core.weak_numbers import is_weak
 from graphc.ops.structure.vjp_layout import vjp_layout
 from graphc.typing import TensorLike, TensorTree
 

@@ -19,7 +19,6 @@ from graphc.ir.program import Port
 from graphc.passes.manager import PassReport
 from graphc.runtime.buffers.layout import Buffer, StateLayout
 from graphc.runtime.buffers.packing import filled
-from graphc.runtime.core.failures import what_was_lost
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.feed_memory import own
 from graphc.runtime.feeds.feeds import FeedSpec
@@ -177,29 +176,12 @@ class Executable(Inspected, Uncopied):
             rebuilt = self.rebuild(fetched)
         except BaseException as error:
             if self.consumes:
-                self._give_back(state, buffers, error)
+                state.restore(buffers, error)
             raise
         if self.consumes:
             state.consume("a step that assigns variables")
             after.uncertain = self.is_uncertain
         return rebuilt, after
-
-    @staticmethod
-    def _give_back(state: State, buffers: list[Any], error: BaseException) -> None:
-        """After an exception, gives the state its values back. They are the values from before the
-        run or, if the step ran, the values from after it.
-
-        This waits for the values only after a `StateError`. It does not wait after an interrupt,
-        because another interrupt could arrive meanwhile. The next use of the state waits instead.
-        """
-        if isinstance(error, StateError):
-            if what_was_lost(buffers) is None:  # another call failed
-                state.revive(buffers)
-            else:
-                state.consume("a run that failed")
-        elif not any(buffer.is_deleted() for buffer in buffers):
-            state.uncertain = True
-            state.revive(buffers)
 
     def put(self, feeds: Feeds) -> dict[Tensor | str, jax.Array]:
         """Starts copying feeds to the devices of this step; see `Session.put`.
