@@ -84,6 +84,29 @@ def save(
         ...     gc.load(path).signatures["triple"](x=[1.0, 2.0])
         {'y': Array([3., 6.], dtype=float32)}
     """
+    write(
+        session,
+        path,
+        signatures,
+        platforms=platforms,
+        native=native,
+        machine=machine,
+        options=options,
+    )
+
+
+def write(
+    session: Session,
+    path: str | os.PathLike[str],
+    signatures: Mapping[str, Signature],
+    *,
+    platforms: Sequence[str],
+    native: bool,
+    machine: Machine | str | None = None,
+    options: CompileOptions | None = None,
+    call: Mapping[str, Any] | None = None,
+) -> None:
+    """As `save`; with a description of a call for the manifest."""
     FORKING.use_devices()  # `jax.export` uses its own threads
     _check_session(session)
     _check_signatures(signatures)
@@ -96,7 +119,7 @@ def save(
     }
     if native:
         _check_native(exported.values())
-    _write(path, session, platforms, exported)
+    _write(path, session, platforms, exported, call)
 
 
 def _write(
@@ -104,6 +127,7 @@ def _write(
     session: Session,
     platforms: tuple[str, ...],
     exported: Mapping[str, Exported],
+    call: Mapping[str, Any] | None,
 ) -> None:
     """Writes the entry points, and the current values of the state that they use."""
     weights = _weights(session, exported.values())
@@ -116,6 +140,7 @@ def _write(
             platforms=platforms,
             variables=weights.rows,
             signatures={name: e.entry for name, e in exported.items()},
+            call=call,
         ).to_json()
 
     programs = {name: [data] for e in exported.values() for name, data in e.members.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -92,12 +91,6 @@ class Roles:
     def is_donated(self, label: Label) -> bool:
         """Whether an argument is donated."""
         return label in self._donated
-
-    def undonated(self) -> Roles:
-        """The same roles without donation."""
-        other = copy(self)
-        other._donated = frozenset()
-        return other
 
     def name(self, label: Label) -> str:
         """The name of an argument: of its parameter, or its position if it has none."""

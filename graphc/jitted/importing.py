@@ -76,7 +76,7 @@ def import_function(
     forms: Sequence[Form],
     strategy: Strategy | None = None,
     batched: Iterable[int | str] | None = None,
-    hold: bool = False,
+    for_file: bool = False,
 ) -> Imported:
     """The graph of one call of `function`.
 
@@ -86,31 +86,18 @@ def import_function(
     Args:
         batched: under a strategy, the arguments whose leaves have the batch as their first axis;
             None for those that are not donated.
-        hold: whether large arrays that the function holds become variables with their values, and
-            not placeholders.
+        for_file: make a function that needs nothing of this process: donated arguments are
+            placeholders, and large arrays that it holds are variables with their values.
 
     Raises:
         JaxImportError: the function contains something that cannot be turned into nodes.
         AttributeValueError: it is not clear which arguments have a batch axis.
     """
     leaves = [Leaf(i, n) for i, form in enumerate(forms) for n in range(len(form.avals))]
-    avals = [forms[leaf.argument].avals[leaf.number] for leaf in leaves]
-    types = [type_of(aval) for aval in avals]
-
-    def flat(*values: Any) -> Any:
-        given = iter(values)
-        trees = [jax.tree.unflatten(form.tree, [next(given) for _ in form.avals]) for form in forms]
-        args, kwargs = call.arguments(trees)
-        return function(*args, **kwargs)
-
-    structs = [
-        jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in avals
-    ]
-    traced = trace(flat, types, structs)
-    _check(traced)
+    traced = _traced(function, call, forms)
     donated = [i for i, label in enumerate(call.labels) if roles.is_donated(label)]
     out_avals = traced.jaxpr.out_avals
-    segments = _segments(traced.out_tree, out_avals, forms, donated)
+    segments = {} if for_file else _segments(traced.out_tree, out_avals, forms, donated)
     names = _names([roles.name(label) for label in call.labels], forms)
     axes = _batch_axes(roles, call, forms, batched) if strategy is not None else {}
     graph = Graph(name=re.sub(r"\W+", "_", getattr(function, "__name__", "function")).strip("_"))
@@ -122,19 +109,47 @@ def import_function(
     }
     with building(graph):
         operands = []
-        for leaf, type in zip(leaves, types, strict=True):
-            name = names[leaf]
+        for leaf in leaves:
+            type, name = type_of(forms[leaf.argument].avals[leaf.number]), names[leaf]
             if leaf in replaced:
                 made = variable("zeros", shape=_sizes(type), dtype=type.dtype, name=name)
                 imported.variables[leaf] = made
                 operands.append(made.read())
             else:
-                operand = placeholder(type.shape, type.dtype, name=name, batch_axis=axes.get(leaf))
+                axis = axes.get(leaf)
+                operand = placeholder(type.shape, type.dtype, name=name, batch_axis=axis)
                 imported.feeds[leaf] = operand
                 operands.append(operand)
-        results = traced.replay(operands, whole=True, constant=_Held(graph, imported.held, hold))
+        held = _Held(graph, imported.held, for_file)
+        results = traced.replay(operands, whole=True, constant=held)
         _assign(imported, replaced, operands, leaves, results)
     return imported
+
+
+def _traced(function: Callable[..., Any], call: Call, forms: Sequence[Form]) -> Traced:
+    """The function, traced with the leaves of its arguments.
+
+    Raises:
+        JaxImportError: it contains something that must run as JAX runs it.
+    """
+
+    def flat(*values: Any) -> Any:
+        given = iter(values)
+        trees = [jax.tree.unflatten(form.tree, [next(given) for _ in form.avals]) for form in forms]
+        args, kwargs = call.arguments(trees)
+        return function(*args, **kwargs)
+
+    avals = [aval for form in forms for aval in form.avals]
+    structs = [
+        jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in avals
+    ]
+    traced = trace(flat, [type_of(aval) for aval in avals], structs)
+    names = sorted(refused(traced.jaxpr))
+    if names:
+        raise JaxImportError(f"not imported: {', '.join(names)}")
+    if traced.jaxpr.effects:
+        raise JaxImportError("it calls back into Python (jax.debug.print, io_callback)")
+    return traced
 
 
 def _assign(
@@ -191,15 +206,6 @@ def type_of(aval: Any) -> TensorType:
 
 def _sizes(type: TensorType) -> tuple[int, ...]:
     return tuple([dim for dim in type.shape if isinstance(dim, int)])
-
-
-def _check(traced: Traced) -> None:
-    """Raises `JaxImportError` for a function that must run as JAX runs it."""
-    names = sorted(refused(traced.jaxpr))
-    if names:
-        raise JaxImportError(f"not imported: {', '.join(names)}")
-    if traced.jaxpr.effects:
-        raise JaxImportError("it calls back into Python (jax.debug.print, io_callback)")
 
 
 def _names(names: Sequence[str], forms: Sequence[Form]) -> dict[Leaf, str]:

@@ -62,12 +62,12 @@ def save_function(
         )
     imported = import_function(
         callee.function,
-        callee.roles.undonated(),
+        callee.roles,
         callee.call,
         callee.forms,
         strategy,
         callee.batched,
-        hold=True,
+        for_file=True,
     )
     labels = callee.call.labels
     try:

@@ -76,7 +76,11 @@ def test_static_values_and_settings_are_part_of_the_key() -> None:
 def test_results_of_many_kinds() -> None:
     def many(key: Any, x: Any) -> Any:
         new, own = jax.random.split(key)
-        return {"key": new, "x": [x, x + jax.random.normal(own, x.shape)], "none": {3: None, 4: (1, x)}}
+        return {
+            "key": new,
+            "x": [x, x + jax.random.normal(own, x.shape)],
+            "none": {3: None, 4: (1, x)},
+        }
 
     key = jax.random.key(2)
     first = gc.jit(many, cache_key="many")(key, X)
