@@ -180,20 +180,14 @@ class Form:
         tree: its pytree.
         avals: the abstract values of its leaves.
         types: the Python types of its leaves in the last call.
+        key: equal for equal structures; hashable.
     """
 
-    __slots__ = ("_key", "avals", "tree", "types")
+    __slots__ = ("avals", "key", "tree", "types")
 
     def __init__(self, tree: Any, avals: list[Any], types: list[type]) -> None:
         self.tree, self.avals, self.types = tree, avals, types
-        self._key: Any = None
-
-    @property
-    def key(self) -> Any:
-        """Equal for equal structures; hashable."""
-        if self._key is None:
-            self._key = self.tree, tuple(self.avals)
-        return self._key
+        self.key = tree, tuple(map(kind_of_leaf, avals))
 
     def paths(self, name: str) -> list[str]:
         """The name of each leaf: that of the argument, and its path in it."""
@@ -201,6 +195,15 @@ class Form:
         rows, _ = jax.tree_util.tree_flatten_with_path(skeleton)
         paths = [keystr(path, simple=True, separator="/") for path, _ in rows]
         return [f"{name}/{path}" if path else name for path in paths]
+
+
+def kind_of_leaf(aval: Any) -> tuple[Any, ...]:
+    """What a program depends on of an abstract value.
+
+    Abstract values of results of a program that was loaded from a file are not equal to others in
+    JAX 0.12.
+    """
+    return aval.shape, aval.dtype, aval.weak_type
 
 
 def flatten(value: Any, form: Form | None) -> tuple[list[Any], Form | None]:
@@ -213,7 +216,11 @@ def flatten(value: Any, form: Form | None) -> tuple[list[Any], Form | None]:
         return leaves, None
     array = array_type()
     avals = [leaf.aval if isinstance(leaf, array) else jax.typeof(leaf) for leaf in leaves]
-    return leaves, form if avals == form.avals else None
+    if avals != form.avals:
+        if tuple(map(kind_of_leaf, avals)) != form.key[1]:
+            return leaves, None
+        form.avals = avals  # next time they are the same objects
+    return leaves, form
 
 
 def form_of(value: Any, name: str) -> Form:

@@ -20,7 +20,7 @@ from graphc.devices.discovery import default_device
 from graphc.devices.mesh import Strategy
 from graphc.errors import DTypeError, GraphError, JaxImportError
 from graphc.ir.source import current_source
-from graphc.jitted.arguments import Call, Form, Roles, array_type, flatten, form_of
+from graphc.jitted.arguments import Call, Form, Roles, array_type, flatten, form_of, kind_of_leaf
 from graphc.jitted.importing import import_function
 from graphc.jitted.packed import PackedTree, unpack
 from graphc.jitted.program import Given, JitProgram, compiled
@@ -279,6 +279,7 @@ class _Last:
         self._tree: Any = tree_structure(list(values)) if self._direct is not None else None
         self._types = [kind for form in program.forms for kind in form.types]
         self._avals = [aval for form in program.forms for aval in form.avals]
+        self._kinds = list(map(kind_of_leaf, self._avals))
         array = array_type()
         self._only_arrays = all(kind is array for kind in self._types)
         self._shardings: list[Any] | None = None
@@ -293,7 +294,9 @@ class _Last:
             return _OTHER
         avals = list(map(_AVAL, leaves)) if self._only_arrays else list(map(jax.typeof, leaves))
         if avals != self._avals:
-            return _OTHER
+            if list(map(kind_of_leaf, avals)) != self._kinds:
+                return _OTHER
+            self._avals = avals  # next time they are the same objects
         arrays = leaves if self._only_arrays else [v for v in leaves if isinstance(v, jax.Array)]
         shardings = list(map(_SHARDING, arrays))
         if shardings != self._shardings:

@@ -23,7 +23,7 @@ from graphc.ir.variable import Variable
 from graphc.jaxpr.keys import is_key
 from graphc.jaxpr.table import refused
 from graphc.jaxpr.tracing import Traced, trace
-from graphc.jitted.arguments import Call, Form, Roles
+from graphc.jitted.arguments import Call, Form, Roles, kind_of_leaf
 from graphc.ops.core.emit import constant
 
 # Elements of an array that the function holds, from which on it is an argument of the program.
@@ -231,13 +231,13 @@ def _segments(
 
     visit(tree, 0)
     found: dict[int, int] = {}
-    free = [True] * len(avals)
+    kinds, free = list(map(kind_of_leaf, avals)), [True] * len(avals)
     for argument in donated:
         form = forms[argument]
         count = len(form.avals)
         for node, first in nodes if count else ():
             span = slice(first, first + count)
-            alike = node == form.tree and list(avals[span]) == form.avals
+            alike = node == form.tree and tuple(kinds[span]) == form.key[1]
             if alike and all(free[span]) and not any(aval.weak_type for aval in form.avals):
                 found[argument] = first
                 free[span] = [False] * count

@@ -34,10 +34,10 @@ class PackedTree(Uncopied):
         ...     return x.sum()
         >>> def step(layers, x):
         ...     return jax.tree.map(jnp.subtract, layers, jax.grad(loss)(layers, x))
-        >>> layers = [jnp.eye(2) for _ in range(8)]
-        >>> layers = gc.jit(step, donate_argnums=0)(layers, jnp.ones((1, 2)))
+        >>> layers = [jnp.eye(16) for _ in range(12)]
+        >>> layers = gc.jit(step, donate_argnums=0)(layers, jnp.ones((1, 16)))
         >>> layers, len(layers), layers[7].shape
-        (<PackedTree of 8 arrays>, 8, (2, 2))
+        (<PackedTree of 12 arrays>, 12, (16, 16))
     """
 
     __slots__ = ("_leaves", "_tree", "form", "names", "state")

@@ -13,11 +13,12 @@ import pytest
 
 import graphc as gc
 from graphc.errors import AttributeValueError, GraphError
+from graphc.jitted.arguments import kind_of_leaf
 from graphc.runtime.core.counters import COUNTERS
 from graphc.store.folder import open_cache
 from tests.jitted.test_packed import TX, X, assert_trees_near, init, step, train
 
-KEY = "eight layers, version 1"
+KEY = "layers, version 1"
 
 
 def forbidden(*args: Any) -> Any:
@@ -45,7 +46,7 @@ def test_a_second_function_is_not_traced() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"key": "eight layers, version 2"},
+        {"key": "layers, version 2"},
         {"x": X[:3]},
         {"x": X.astype(np.float16)},
         {"options": gc.CompileOptions(pipeline="O1")},
@@ -87,7 +88,7 @@ def test_results_of_many_kinds() -> None:
     second = gc.jit(forbidden, cache_key="many")(key, X)
     assert jax.tree.structure(second) == jax.tree.structure(first)
     for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
-        assert a.aval == b.aval
+        assert kind_of_leaf(a.aval) == kind_of_leaf(b.aval)
         if a.dtype == key.dtype:
             a, b = jax.random.key_data(a), jax.random.key_data(b)
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))

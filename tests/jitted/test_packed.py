@@ -20,7 +20,7 @@ X = np.linspace(-1, 1, 32, dtype=np.float32).reshape(4, 8)
 TX = optax.adam(1e-2)
 
 
-def init(layers: int = 8) -> Any:
+def init(layers: int = 12) -> Any:
     rng = np.random.default_rng(0)
     return {
         "layers": [
@@ -86,7 +86,7 @@ def test_a_packed_tree_behaves_like_the_tree() -> None:
     assert_trees_near(opt_state[0].mu, want_state[0].mu)
     first, rest = opt_state
     assert rest == optax.EmptyState()
-    assert "PackedTree of 17 arrays" in repr(params)
+    assert "PackedTree of 25 arrays" in repr(params)
 
 
 def test_functions_of_jax_take_a_packed_tree() -> None:
