@@ -217,7 +217,13 @@ TOPICS = (
         "New numbers in every run, the same for the same seed of the graph.",
         "ops.draws",
     ),
-    _topic("jax", "JAX functions", "JAX functions as nodes, and graphs as JAX functions.", "jaxpr"),
+    _topic(
+        "jax",
+        "JAX functions",
+        "JAX functions compiled by graphc, JAX functions as nodes, and graphs as JAX functions.",
+        "jaxpr",
+        "jitted",
+    ),
     _topic(
         "typing", "Types of parameters", "What the parameters in this reference take.", "typing"
     ),
