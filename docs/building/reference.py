@@ -221,8 +221,7 @@ TOPICS = (
         "jax",
         "JAX functions",
         "JAX functions compiled by graphc, JAX functions as nodes, and graphs as JAX functions.",
-        "jaxpr",
-        "jitted",
+        "jaxpr jitted",
     ),
     _topic(
         "typing", "Types of parameters", "What the parameters in this reference take.", "typing"

@@ -14,10 +14,10 @@ from graphc.ir.node import Node
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.ops.structure.state import group
-from graphc.typing import ArrayTree, TensorTree
+from graphc.typing import ArrayTree, TensorTree, VariableTree
 
 
-def variables(tree: ArrayTree, *, name: str = "", trainable: bool = True) -> Any:
+def variables(tree: ArrayTree, *, name: str = "", trainable: bool = True) -> VariableTree:
     """A variable for each array of a pytree, named by its path: `params/Dense_0/kernel`.
 
     Use it for the parameters of flax, haiku and equinox, and for the state of optax. `Session.get`
@@ -52,7 +52,7 @@ def _name(first: str, path: Any) -> str:
     return "/".join(part for part in (first, text) if part) or "variable"
 
 
-def assign(tree: Any, new: TensorTree) -> Node:
+def assign(tree: VariableTree, new: TensorTree) -> Node:
     """Assigns new values to all variables of a pytree; one fetch that does it.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias, overload
 
 import jax
 
@@ -16,6 +16,39 @@ from graphc.ir.source import current_source
 from graphc.jitted.arguments import Roles
 from graphc.jitted.function import JittedFunction
 from graphc.runtime.step.compiler import check_strategy, checked_options, refuse_workers
+
+Decorator: TypeAlias = Callable[[Callable[..., Any]], JittedFunction]
+"""What `jit` gives if it is called without a function."""
+
+
+@overload
+def jit(
+    function: Callable[..., Any],
+    *,
+    static_argnums: int | Sequence[int] | None = ...,
+    static_argnames: str | Iterable[str] | None = ...,
+    donate_argnums: int | Sequence[int] | None = ...,
+    donate_argnames: str | Iterable[str] | None = ...,
+    options: CompileOptions | None = ...,
+    strategy: Strategy | None = ...,
+    batch_argnums: int | Sequence[int] | None = ...,
+    cache_key: str | None = ...,
+) -> JittedFunction: ...
+
+
+@overload
+def jit(
+    function: None = ...,
+    *,
+    static_argnums: int | Sequence[int] | None = ...,
+    static_argnames: str | Iterable[str] | None = ...,
+    donate_argnums: int | Sequence[int] | None = ...,
+    donate_argnames: str | Iterable[str] | None = ...,
+    options: CompileOptions | None = ...,
+    strategy: Strategy | None = ...,
+    batch_argnums: int | Sequence[int] | None = ...,
+    cache_key: str | None = ...,
+) -> Decorator: ...
 
 
 def jit(
@@ -29,7 +62,7 @@ def jit(
     strategy: Strategy | None = None,
     batch_argnums: int | Sequence[int] | None = None,
     cache_key: str | None = None,
-) -> Any:
+) -> JittedFunction | Decorator:
     """A JAX function, compiled by graphc: `jax.jit` in one word.
 
     Arguments and results are those of `jax.jit`: pytrees of arrays, typed keys, numbers, and static

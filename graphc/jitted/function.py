@@ -30,6 +30,7 @@ from graphc.passes.manager import PassReport
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.step.executable import Executable
+from graphc.typing import ArrayTree
 
 
 class JittedFunction(Uncopied):
@@ -37,6 +38,12 @@ class JittedFunction(Uncopied):
 
     Attributes:
         notes: why calls were left to `jax.jit`, one line for each reason.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> total = gc.jit(lambda x: x.sum())
+        >>> total(jnp.ones(3)), total, total.executable.interface.name
+        (Array(3., dtype=float32), <JittedFunction <lambda>: 1 programs>, 'lambda')
     """
 
     instead = "pickle the function itself, and call gc.jit in the other process"
@@ -49,11 +56,12 @@ class JittedFunction(Uncopied):
         strategy: Strategy | None,
         batched: Iterable[int | str] | None,
         cache_key: str | None,
-        by_jax: Any,
+        by_jax: jax.stages.Wrapped,
     ) -> None:
         functools.update_wrapper(self, function)
         self.notes: list[str] = []
-        self._function, self._roles, self._by_jax = function, roles, by_jax
+        self._function, self._roles = function, roles
+        self._by_jax: Any = by_jax
         self._options, self._strategy, self._batched = options, strategy, batched
         self._cache_key = cache_key
         self._programs: dict[Any, JitProgram | None] = {}  # None: JAX compiles it
@@ -61,7 +69,7 @@ class JittedFunction(Uncopied):
         self._lock = RLock()
         self._last: _Last | None = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: ArrayTree, **kwargs: ArrayTree) -> ArrayTree:
         """The result of the function, as `jax.jit` of it gives it.
 
         Raises:
@@ -160,7 +168,7 @@ class JittedFunction(Uncopied):
 
     # -- looking inside ---------------------------------------------------------------------
 
-    def compile(self, *args: Any, **kwargs: Any) -> Executable:
+    def compile(self, *args: ArrayTree, **kwargs: ArrayTree) -> Executable:
         """The executable for arguments of these forms, compiled now; nothing runs.
 
         Args:
@@ -239,15 +247,17 @@ class JittedFunction(Uncopied):
         )
         save_function(callee, path, platforms, native)
 
-    def lower(self, *args: Any, **kwargs: Any) -> Any:
+    def lower(self, *args: ArrayTree, **kwargs: ArrayTree) -> jax.stages.Lowered:
         """As `jax.jit(f).lower`: JAX's own stages of compilation, without graphc."""
-        return self._by_jax.lower(*args, **kwargs)
+        found: jax.stages.Lowered = self._by_jax.lower(*args, **kwargs)
+        return found
 
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
+    def trace(self, *args: ArrayTree, **kwargs: ArrayTree) -> jax.stages.Traced:
         """As `jax.jit(f).trace`."""
-        return self._by_jax.trace(*args, **kwargs)
+        found: jax.stages.Traced = self._by_jax.trace(*args, **kwargs)
+        return found
 
-    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+    def eval_shape(self, *args: ArrayTree, **kwargs: ArrayTree) -> ArrayTree:
         """As `jax.jit(f).eval_shape`: the result, with a `jax.ShapeDtypeStruct` for each array."""
         return self._by_jax.eval_shape(*args, **kwargs)
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 
 from graphc.copying import Uncopied
 from graphc.runtime.state.state import State
+from graphc.typing import ArrayTree
 
 if TYPE_CHECKING:
     from graphc.jitted.arguments import Form
+
+LeafReader: TypeAlias = Callable[[State, list[str]], list[Any]]
+"""What reads the variables of these names as leaves."""
 
 
 class PackedTree(Uncopied):
@@ -44,14 +48,12 @@ class PackedTree(Uncopied):
 
     instead = "copy its leaves: jax.tree.map(np.asarray, tree)"
 
-    def __init__(
-        self, state: State, names: list[str], form: Form, read: Callable[[State, list[str]], Any]
-    ) -> None:
+    def __init__(self, state: State, names: list[str], form: Form, read: LeafReader) -> None:
         self.state, self.names, self.form = state, names, form
         self._leaves = read
         self._tree: Any = None
 
-    def unpacked(self) -> Any:
+    def unpacked(self) -> ArrayTree:
         """The tree itself, with ordinary arrays.
 
         Raises:
@@ -88,7 +90,7 @@ class PackedTree(Uncopied):
         return f"<PackedTree of {len(self.names)} arrays>"
 
 
-def unpack(tree: Any) -> Any:
+def unpack(tree: ArrayTree) -> ArrayTree:
     """A tree with ordinary arrays, in place of the packed trees in it.
 
     Args:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 
@@ -28,8 +28,12 @@ from graphc.jitted.packed import unpack
 from graphc.jitted.results import finisher
 from graphc.jitted.trees import decoded, described, encoded
 from graphc.runtime.session import Session
+from graphc.typing import ArrayTree
 
 _NAME = "call"
+
+Description: TypeAlias = Mapping[str, Any]
+"""How the function in a file is called, as the manifest has it."""
 
 
 @dataclass(frozen=True)
@@ -126,18 +130,28 @@ class SavedFunction(Uncopied):
 
     Attributes:
         model: the file.
+
+    Examples:
+        >>> import tempfile, jax.numpy as jnp
+        >>> double = gc.jit(lambda x: 2 * x)
+        >>> y = double(jnp.ones(2))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     double.save(f"{folder}/double.gcx", platforms=["cpu"])
+        ...     loaded = gc.load_function(f"{folder}/double.gcx")
+        ...     loaded, loaded(jnp.array([1.0, 3.0]))
+        (<SavedFunction lambda(x)>, Array([2., 6.], dtype=float32))
     """
 
     instead = "send the path of the file: gc.load_function(path)"
 
-    def __init__(self, model: Model, call: Mapping[str, Any]) -> None:
+    def __init__(self, model: Model, call: Description) -> None:
         self.model = model
         self._point: EntryPoint = model.signatures[_NAME]
         self._call = call
         self._labels, self._names = call["labels"], call["names"]
         self._positional = [label for label in self._labels if isinstance(label, int)]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: ArrayTree, **kwargs: ArrayTree) -> ArrayTree:
         """The result of the function.
 
         Raises:
@@ -228,7 +242,7 @@ def load_function(
     return SavedFunction(model, _checked(call, model))
 
 
-def _checked(call: Mapping[str, Any], model: Model) -> Mapping[str, Any]:
+def _checked(call: Description, model: Model) -> Description:
     """The description of the call in a file.
 
     Raises:

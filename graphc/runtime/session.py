@@ -298,7 +298,7 @@ class Session(HasWorkers, Uncopied):
         self._programs.grow()
         return self._state
 
-    def get(self, name: str | Variable | VariableTree) -> Any:
+    def get(self, name: str | Variable | VariableTree) -> ArrayTree:
         """The current value of a variable: a copy, which later runs do not change.
 
         Args:

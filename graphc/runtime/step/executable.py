@@ -161,7 +161,9 @@ class Executable(Inspected, Uncopied):
                 "compile it without machine= to run it here",
             )
 
-    def run_on(self, state: State, values: list[Any]) -> tuple[Any, State]:
+    def run_on(
+        self, state: State, values: Sequence[jax.Array | np.ndarray[Any, Any]]
+    ) -> tuple[Fetched, State]:
         """Runs the step once. The state is marked as consumed before the run starts. So if the run
         is stopped, no usable state has lost its buffers."""
         places = self._places_of(state)
