@@ -10,6 +10,7 @@ from graphc.errors import CopyError, SerialError
 from graphc.ir.graph import Graph
 from graphc.ir.serial import dump_graph, from_bytes, load_graph, to_bytes
 from graphc.ops.catalogue import CATALOGUE
+from graphc.ops.control.custom_gradient import in_advance
 
 
 def graph_of(data: bytes) -> Graph:
@@ -24,7 +25,9 @@ def graph_of(data: bytes) -> Graph:
 
 def _reduced(graph: Graph) -> tuple[Callable[[bytes], Graph], tuple[bytes]]:
     try:
-        return graph_of, (to_bytes(*dump_graph(graph)),)
+        with graph.extend():  # the derivatives of JAX functions are built while they are written
+            nodes = in_advance(graph.nodes)
+        return graph_of, (to_bytes(*dump_graph(graph, nodes)),)
     except SerialError as error:
         raise CopyError(
             f"graph {graph.name!r} cannot be pickled or copied: {error.what}",

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,8 +60,11 @@ def load_program(
     return Reader(manifest, arrays, catalogue).read_program()
 
 
-def dump_graph(graph: Graph) -> tuple[Manifest, Arrays]:
+def dump_graph(graph: Graph, nodes: Sequence[Node] | None = None) -> tuple[Manifest, Arrays]:
     """A root graph likewise: variables and their initial values, nodes, collections, seed.
+
+    Args:
+        nodes: written instead of those of the graph.
 
     Raises:
         SerialError: the graph is a body, or holds a function or an object that cannot be
@@ -73,7 +76,7 @@ def dump_graph(graph: Graph) -> tuple[Manifest, Arrays]:
             hint="dump the root graph, which holds it",
         )
     dumper = _Dumper()
-    return dumper.result("graph", dumper.graph(graph))
+    return dumper.result("graph", dumper.graph(graph, graph.nodes if nodes is None else nodes))
 
 
 def load_graph(
@@ -156,9 +159,9 @@ class _Dumper:
             **({"shards": shards} if shards else {}),
         }
 
-    def graph(self, graph: Graph) -> Manifest:
+    def graph(self, graph: Graph, given: Iterable[Node]) -> Manifest:
         numbers: dict[Tensor, int] = {}
-        nodes = self._nodes(graph.nodes, numbers)
+        nodes = self._nodes(given, numbers)
         return {
             "name": graph.name,
             "seed": graph.seed,

@@ -18,12 +18,9 @@ from graphc.ir.dtypes import is_inexact
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Results, Rule, depends_on_nothing
 from graphc.jaxpr.keys import is_key
-from graphc.ops.control.custom_gradient import undifferentiable, with_gradient
+from graphc.jaxpr.symbols import x64_for
+from graphc.ops.control.custom_gradient import with_late_gradient
 from graphc.ops.draws.random_keys import as_jax_key
-
-# A rule may call its own function (as that of logaddexp does), so the chain of derivatives may be
-# infinite.
-MAX_ORDER = 2
 
 
 def _call(parameter: str) -> Rule:
@@ -101,10 +98,6 @@ def _differentiated(
     if not moves or not eqn.has_own_derivative:
         return results
     ys = [y for i, y in enumerate(results) if i in chosen and y is not None]
-    if eqn.order == MAX_ORDER:
-        why = f"derivatives above order {MAX_ORDER} of a function with {eqn.eqn.primitive.name} "
-        marked = [undifferentiable(y, why + "are not imported") for y in ys]
-        return [marked.pop(0) if i in chosen else y for i, y in enumerate(results)]
     # Each variable once; literals stay inside the equation.
     given: dict[Any, Tensor] = {
         variable: tensor
@@ -116,20 +109,11 @@ def _differentiated(
     structs = [eqn.symbols.struct(t.type) for t in (*xs, *ys)]
 
     def rule(inner: Sequence[Tensor], adjoints: Sequence[Tensor]) -> list[Tensor]:
-        return eqn.inline_derivative(jax.make_jaxpr(backward)(*structs), [*inner, *adjoints])
+        with x64_for(t.type for t in (*xs, *ys)):
+            return eqn.inline_derivative(jax.make_jaxpr(backward)(*structs), [*inner, *adjoints])
 
-    try:
-        marked = list(with_gradient(ys, xs, rule))
-    except Exception as error:  # of a derivative that may never be asked for
-        marked = list(refusing(ys, f"a function with {eqn.eqn.primitive.name}", error))
+    marked = list(with_late_gradient(ys, xs, rule, f"a function with {eqn.eqn.primitive.name}"))
     return [marked.pop(0) if i in chosen else y for i, y in enumerate(results)]
-
-
-def refusing(ys: Sequence[Tensor], what: str, error: Exception) -> Sequence[Tensor]:
-    """`ys`; a gradient through them is refused, since the derivative of `what` raised `error`."""
-    first = str(error).partition("\n")[0]
-    why = f"the derivative of {what} cannot be built: {type(error).__name__}: {first}"
-    return [undifferentiable(y, why.rstrip(": ")) for y in ys]
 
 
 def _fixed(eqn: Any, given: Mapping[Any, Tensor]) -> set[int]:

@@ -44,7 +44,6 @@ class Replay:
         self._max_trips = max_trips
         self._whole = whole
         self._constants: dict[Any, Tensor] = {}
-        self._order = 0
 
     def run(
         self,
@@ -112,7 +111,7 @@ class Replay:
         rule = self._rule_of(eqn)
         types = tuple([self.type(v.aval) for v in eqn.outvars])
         equation = Equation(
-            eqn, types, needed, self._symbols, self._inline, self._order,
+            eqn, types, needed, self._symbols, self._inline,
             not self._whole, self._inline_derivative, self._max_trips,
         )  # fmt: skip
         try:
@@ -137,11 +136,7 @@ class Replay:
         return [next(results) if need else None for need in used]
 
     def _inline_derivative(self, jaxpr: Any, operands: Sequence[Tensor]) -> list[Tensor]:
-        self._order += 1
-        try:
-            return self.run(jaxpr, operands, sources=False)
-        finally:
-            self._order -= 1
+        return self.run(jaxpr, operands, sources=False)
 
 
 def _live(eqns: Sequence[Any], wanted: Sequence[Any]) -> list[tuple[Any, tuple[bool, ...]]]:

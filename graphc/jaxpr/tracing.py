@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import jax
@@ -11,14 +10,13 @@ import numpy as np
 from jax.extend.core import InconclusiveDimensionOperation, Literal
 
 from graphc.errors import JaxImportError
-from graphc.ir.dtypes import is_64bit
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
 from graphc.ir.scopes import AMBIENT
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.jaxpr.replay import Replay
-from graphc.jaxpr.symbols import Symbols
+from graphc.jaxpr.symbols import Symbols, x64_for
 from graphc.jaxpr.table import rule_of
 
 
@@ -68,14 +66,6 @@ class Traced(NamedTuple):
         """
         with x64_for(t.type for t in operands):
             return Replay(self.symbols, rule_of, max_trips, whole).run(self.jaxpr, operands, used)
-
-
-def x64_for(types: Any) -> AbstractContextManager[Any]:
-    """JAX's 64-bit mode if one of `types` needs it; otherwise the current mode."""
-    if any(is_64bit(type.dtype) for type in types):
-        context: AbstractContextManager[Any] = jax.enable_x64(True)
-        return context
-    return nullcontext()
 
 
 def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:

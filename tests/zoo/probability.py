@@ -224,9 +224,7 @@ def blackjax_variational_and_sgld():
     def fn(key, start):
         method = blackjax.meanfield_vi(log_density, optax.adam(1e-2), 4)
         state = method.init(start)
-        state, info = jax.lax.scan(
-            lambda s, k: method.step(k, s), state, jax.random.split(key, 3)
-        )
+        state, info = jax.lax.scan(lambda s, k: method.step(k, s), state, jax.random.split(key, 3))
         sgld = blackjax.sgld(lambda p, batch: jax.grad(log_density)(p))
         position = sgld.init(start)
         for each in jax.random.split(key, 3):

@@ -1,4 +1,4 @@
-"""Graph networks, equivariant networks, optimizers, and JAX's own corners: jraph, e3nn, optax, jax."""
+"""Graph networks, equivariant networks, optimizers, corners of JAX: jraph, e3nn, optax, jax."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def jraph_attention_and_convolution():
         graph = graph._replace(edges=None, globals=None)
 
         def logits(s, r, e):
-            return jax.nn.leaky_relu(jnp.concatenate([s, r], -1) @ params["a"])
+            return jax.nn.leaky_relu(jnp.concatenate([s, r], -1) @ params["a"][:, None])
 
         attended = jraph.GAT(lambda n: n @ params["q"], logits)(graph)
         convolved = jraph.GraphConvolution(
@@ -198,7 +198,9 @@ def optax_lbfgs_with_line_search():
 
 @program("optax", wrt=())
 def optax_backtracking_line_search():
-    tx = optax.chain(optax.sgd(1.0), optax.scale_by_backtracking_linesearch(max_backtracking_steps=5))
+    tx = optax.chain(
+        optax.sgd(1.0), optax.scale_by_backtracking_linesearch(max_backtracking_steps=5)
+    )
     return descend(tx, PARAMS, with_value=True)
 
 
@@ -218,9 +220,11 @@ def optax_many_wrappers():
     labelled = optax.partition(
         {"a": inner, "b": optax.apply_if_finite(optax.adafactor(0.1), 2)}, {"w": "a", "b": "b"}
     )
-    return descend(optax.MultiSteps(optax.lookahead_free(labelled), 2), PARAMS) if hasattr(
-        optax, "lookahead_free"
-    ) else descend(optax.MultiSteps(labelled, 2), PARAMS)
+    return (
+        descend(optax.MultiSteps(optax.lookahead_free(labelled), 2), PARAMS)
+        if hasattr(optax, "lookahead_free")
+        else descend(optax.MultiSteps(labelled, 2), PARAMS)
+    )
 
 
 @program("optax", wrt=())
@@ -319,10 +323,12 @@ def jax_checkpoint_with_policies():
     policies = jax.checkpoint_policies
 
     def fn(params, x):
+        from jax.ad_checkpoint import checkpoint_name
+
         def block(x, w, policy):
             @functools.partial(jax.checkpoint, policy=policy)
             def run(x, w):
-                return jnp.sin(jax.ad_checkpoint.checkpoint_name(x @ w, "product"))
+                return jnp.sin(checkpoint_name(x @ w, "product"))
 
             return run(x, w)
 
