@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from graphc.ir.dims import Dim, DimExpr
 from graphc.ir.dtypes import SHORT, DType
 from graphc.ir.graph import Graph
 from graphc.ir.initial import initializer_fields
+from graphc.ir.late import written
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ir.serial_read import FORMAT, VERSION, Reader
@@ -60,11 +61,8 @@ def load_program(
     return Reader(manifest, arrays, catalogue).read_program()
 
 
-def dump_graph(graph: Graph, nodes: Sequence[Node] | None = None) -> tuple[Manifest, Arrays]:
+def dump_graph(graph: Graph) -> tuple[Manifest, Arrays]:
     """A root graph likewise: variables and their initial values, nodes, collections, seed.
-
-    Args:
-        nodes: written instead of those of the graph.
 
     Raises:
         SerialError: the graph is a body, or holds a function or an object that cannot be
@@ -76,7 +74,7 @@ def dump_graph(graph: Graph, nodes: Sequence[Node] | None = None) -> tuple[Manif
             hint="dump the root graph, which holds it",
         )
     dumper = _Dumper()
-    return dumper.result("graph", dumper.graph(graph, graph.nodes if nodes is None else nodes))
+    return dumper.result("graph", dumper.graph(graph))
 
 
 def load_graph(
@@ -159,9 +157,9 @@ class _Dumper:
             **({"shards": shards} if shards else {}),
         }
 
-    def graph(self, graph: Graph, given: Iterable[Node]) -> Manifest:
+    def graph(self, graph: Graph) -> Manifest:
         numbers: dict[Tensor, int] = {}
-        nodes = self._nodes(given, numbers)
+        nodes = self._nodes(written(graph.nodes), numbers)
         return {
             "name": graph.name,
             "seed": graph.seed,

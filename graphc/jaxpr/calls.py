@@ -12,12 +12,12 @@ from typing import Any
 
 import jax
 from jax import numpy as jnp
-from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr, Literal, jaxpr_as_fun
 
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Results, Rule, depends_on_nothing
 from graphc.jaxpr.keys import is_key
+from graphc.jaxpr.opaque import alone, opaque, variables_of
 from graphc.jaxpr.symbols import x64_for
 from graphc.ops.control.custom_gradient import with_late_gradient
 from graphc.ops.draws.random_keys import as_jax_key
@@ -32,7 +32,7 @@ def _call(parameter: str) -> Rule:
 
 def _custom(eqn: Equation, *operands: Tensor) -> Results:
     results = eqn.inline(eqn.params["call_jaxpr"], operands, eqn.used)
-    return _differentiated(eqn, operands, results)
+    return differentiated(eqn, operands, results)
 
 
 def _linear_solve(eqn: Equation, *operands: Tensor) -> Results:
@@ -42,7 +42,7 @@ def _linear_solve(eqn: Equation, *operands: Tensor) -> Results:
     given = operands[start : start + lengths.solve]
     right = operands[start + lengths.solve + lengths.transpose_solve :]
     results = eqn.inline(jaxprs.solve, [*given, *right], eqn.used)
-    return _differentiated(eqn, operands, results)
+    return differentiated(eqn, operands, results)
 
 
 def _expanded(eqn: Equation, *operands: Tensor) -> Results:
@@ -53,14 +53,15 @@ def _expanded(eqn: Equation, *operands: Tensor) -> Results:
         return high.expand(*jax.tree.unflatten(high.in_tree, values))
 
     jaxpr = jax.make_jaxpr(expand)(*[eqn.symbols.struct(t.type) for t in operands])
-    return _differentiated(eqn, operands, eqn.inline(jaxpr, operands, eqn.used))
+    return differentiated(eqn, operands, eqn.inline(jaxpr, operands, eqn.used))
 
 
 def foreign(eqn: Equation, *operands: Tensor) -> Results:
-    """A primitive of another package, replaced by the JAX function that evaluates it.
+    """A primitive of another package, replaced by the JAX function that evaluates it; where there
+    is none, by a node for its lowered form.
 
     Raises:
-        JaxImportError: no JAX function evaluates it.
+        JaxImportError: JAX cannot lower it.
     """
     found = eqn.eqn.primitive
 
@@ -76,8 +77,8 @@ def foreign(eqn: Equation, *operands: Tensor) -> Results:
     except Exception:  # whatever the other package's code raises for values that JAX traces
         jaxpr = None
     if jaxpr is None or _contains(jaxpr, found):  # JAX's default evaluates by compiling it
-        eqn.refuse("there is no graphc operator for it, and JAX has no public name for it")
-    return _differentiated(eqn, operands, eqn.inline(jaxpr, operands, eqn.used))
+        return differentiated(eqn, operands, opaque(eqn, *operands))
+    return differentiated(eqn, operands, eqn.inline(jaxpr, operands, eqn.used))
 
 
 def _contains(jaxpr: Any, primitive: Any) -> bool:
@@ -89,7 +90,7 @@ def _contains(jaxpr: Any, primitive: Any) -> bool:
     return False
 
 
-def _differentiated(
+def differentiated(
     eqn: Equation, operands: Sequence[Tensor], results: list[Tensor | None]
 ) -> list[Tensor | None]:
     """`results` of a whole equation, with JAX's derivative."""
@@ -98,12 +99,7 @@ def _differentiated(
     if not moves or not eqn.has_own_derivative:
         return results
     ys = [y for i, y in enumerate(results) if i in chosen and y is not None]
-    # Each variable once; literals stay inside the equation.
-    given: dict[Any, Tensor] = {
-        variable: tensor
-        for variable, tensor in zip(eqn.eqn.invars, operands, strict=True)
-        if not isinstance(variable, Literal)
-    }
+    given = variables_of(eqn.eqn, operands)
     xs = list(given.values())
     backward = _backward(eqn.eqn, list(given), chosen, _fixed(eqn.eqn, given))
     structs = [eqn.symbols.struct(t.type) for t in (*xs, *ys)]
@@ -132,11 +128,7 @@ def _backward(
 ) -> Callable[..., Any]:
     """The function (values of `variables`, adjoints of the `chosen` results) -> adjoints, which are
     zeros for the `fixed` variables."""
-    outputs = [eqn.outvars[i] for i in chosen]
-    names = tuple([f"x{i}" for i in range(len(variables))])
-    info = DebugInfo("graphc.from_jax", eqn.primitive.name, names, ("",) * len(outputs))
-    alone = Jaxpr([], variables, outputs, [eqn], debug_info=info)
-    forward = jaxpr_as_fun(ClosedJaxpr(alone, ()))
+    forward = alone(eqn, variables, [eqn.outvars[i] for i in chosen])
     floating = [
         i for i, v in enumerate(variables) if not is_key(v.aval.dtype) and is_inexact(v.aval.dtype)
     ]

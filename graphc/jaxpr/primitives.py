@@ -38,11 +38,5 @@ def primitive(eqn: Equation, *operands: Tensor) -> Sequence[Tensor]:
 def _plain_params(eqn: Equation, name: str) -> Mapping[str, Any]:
     params = dict(eqn.params)
     if is_scatter(name):
-        function = params.pop("update_jaxpr")
-        del params["update_consts"]
-        if name == "scatter" and function is not None:
-            eqn.refuse(
-                "of a function of the elements (x.at[i].apply) is not imported",
-                "write x.at[i].set(f(x[i]))",
-            )
+        del params["update_jaxpr"], params["update_consts"]
     return params

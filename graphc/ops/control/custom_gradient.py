@@ -7,11 +7,13 @@ from typing import Any
 
 from graphc.errors import GradientError
 from graphc.ir.dtypes import is_inexact
+from graphc.ir.graph import Graph
+from graphc.ir.late import Late, written
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.program import Program
-from graphc.ir.scopes import AMBIENT
+from graphc.ir.scopes import AMBIENT, building
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import inline, numbered, trace
 from graphc.ops.core.cost_rules import free
@@ -153,7 +155,10 @@ def _region(name: str, ys: Sequence[Tensor], xs: Sequence[Tensor], rule: Rule) -
     return body.region()
 
 
-class LateRule:
+_MOST_ORDERS = 2  # of derivatives that are written: a rule may contain its own function
+
+
+class LateRule(Late):
     """The rule of a `CustomGradient` node; its region is built when it is needed, and only once.
 
     Args:
@@ -179,10 +184,10 @@ class LateRule:
         """
         if self._built is None and self._failure is None:
             count = node.attrs["count"]
+            ys, xs = node.inputs[:count], node.inputs[count:]
             try:
-                self._built = _region(
-                    "custom_gradient", node.inputs[:count], node.inputs[count:], self._rule
-                )
+                with building(Graph()):  # the node's own may be finalized
+                    self._built = _region("custom_gradient", ys, xs, self._rule)
             except Exception as error:  # the rule calls code of the user's
                 first = str(error).partition("\n")[0]
                 self._failure = f"{type(error).__name__}: {first}".rstrip(": ")
@@ -195,33 +200,17 @@ class LateRule:
             )
         return self._built
 
-
-MOST_ORDERS = 2  # of derivatives that are built in advance: a rule may contain its own function
-
-
-def in_advance(nodes: Sequence[Node], order: int = 0) -> list[Node]:
-    """`nodes` without late rules: their regions are built, up to second derivatives.
-
-    A derivative that cannot be built, or is of a higher order, becomes a refusal to differentiate.
-    """
-    found: list[Node] = []
-    for node in nodes:
-        late = node.attrs.get("rule") if node.op is CUSTOM_GRADIENT else None
-        if late is None:
-            regions = [r.replace(nodes=tuple(in_advance(r.nodes, order))) for r in node.regions]
-            found.append(node.replace(regions=tuple(regions)) if regions else node)
-        elif order == MOST_ORDERS:
-            found += _refusals(node, f"derivatives above order {MOST_ORDERS} are not in a file")
-        else:
-            try:
-                body = late.region(node)
-            except GradientError as error:
-                found += _refusals(node, error.what)
-            else:
-                body = body.replace(nodes=tuple(in_advance(body.nodes, order + 1)))
-                attrs = {**node.attrs, "rule": None}
-                found.append(node.replace(attrs=attrs, regions=(body,)))
-    return found
+    def written(self, node: Node, depth: int) -> list[Node]:
+        """The node with its region, up to second derivatives. A derivative that cannot be built, or
+        is of a higher order, becomes a refusal to differentiate."""
+        if depth == _MOST_ORDERS:
+            return _refusals(node, f"derivatives above order {depth} are not in a file")
+        try:
+            body = self.region(node)
+        except GradientError as error:
+            return _refusals(node, error.what)
+        body = body.replace(nodes=tuple(written(body.nodes, depth + 1)))
+        return [node.replace(attrs={**node.attrs, "rule": None}, regions=(body,))]
 
 
 def _refusals(node: Node, reason: str) -> list[Node]:
