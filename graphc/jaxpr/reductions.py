@@ -36,9 +36,7 @@ def _bool_reduction(name: str) -> Rule:
     reduce = _reduction(name)
 
     def rule(eqn: Equation, x: Tensor) -> Any:
-        if x.dtype.kind != "b":
-            eqn.refuse(f"of {x.dtype.name} (bit by bit) is not imported")
-        return reduce(eqn, x)
+        return reduce(eqn, x) if x.dtype.kind == "b" else primitive(eqn, x)  # bit by bit
 
     return rule
 

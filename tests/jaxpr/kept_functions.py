@@ -55,9 +55,12 @@ LAPACK: tuple[Row, ...] = tuple(
 )
 
 _OTHERS = [
+    of("bitcast_convert_type", lambda a: lax.bitcast_convert_type(a, jnp.uint8), WORDS),
     of("cholesky_update", lambda x, y: lax.linalg.cholesky_update(spd(x), y), (3, 3), (3,)),
     of("lu_pivots_to_permutation", lambda p: lax.linalg.lu_pivots_to_permutation(p, 4), PIVOTS),
     of("mulhi", lambda a: lax.mulhi(a, a), WORDS),
+    of("reduce_and", lambda a: lax.reduce_and(a, (0,)), WORDS),
+    of("reduce_or", lambda a: lax.reduce_or(a, (0,)), WORDS),
     of("reduce_xor", lambda a: lax.reduce_xor(a, (0,)), WORDS),
     of("rng_bit_generator",
        lambda k: lax.rng_bit_generator(jnp.concatenate([k, k]), (5,))[1], KEY),

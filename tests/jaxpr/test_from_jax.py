@@ -309,8 +309,6 @@ def test_specs_import_at_once_and_check_calls() -> None:
             "'sort': of random keys is not imported",
         ),
         (lambda x: jax.device_put(x, jax.devices()[0]) + 1, "'device_put': placement"),
-        (lambda x: x.at[0, 1].apply(jnp.exp), "'scatter': of a function of the elements"),
-        (lambda x: lax.reduce_or(x.astype(int), (0,)), "'reduce_or': of int32 .bit by bit."),
         (
             lambda x: jax.jvp(
                 lambda y: lax.reduce_window(y, -jnp.inf, lax.max, (2, 2), (1, 1), "VALID"),

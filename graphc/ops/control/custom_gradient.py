@@ -217,7 +217,7 @@ def _refusals(node: Node, reason: str) -> list[Node]:
     return [
         node.replace(
             op=UNDIFFERENTIABLE, inputs=(x,), outputs=(y,), attrs={"reason": reason},
-            name=f"{node.name}/{i}",
+            name=f"{node.name}/{i}" if i else node.name,
         )
         for i, (x, y) in enumerate(zip(node.inputs, node.outputs, strict=False))
     ]  # fmt: skip

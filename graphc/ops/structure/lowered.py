@@ -8,7 +8,7 @@ checked the program.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import jax
@@ -28,6 +28,7 @@ Array = np.ndarray[Any, Any]
 _PLATFORMS: Final = (
     ("cpu", "cuda", "rocm", "tpu"), ("cpu", "cuda"), ("cpu",), ("cuda",), ("rocm",), ("tpu",)
 )  # fmt: skip
+_KNOWN = ("cpu", "gpu", "cuda", "rocm", "tpu")
 _accepted: set[str] = set()  # digests
 
 
@@ -61,6 +62,29 @@ def accept(program: Array) -> None:
     _accepted.add(digest_of(program))
 
 
+def check_platform(nodes: Iterable[Node], platform: str) -> None:
+    """Checks that the `Lowered` nodes among `nodes` can run on a platform, as JAX calls it.
+
+    Raises:
+        LoweringError: JAX had no rule for the platform when one of them was imported.
+    """
+    if platform not in _KNOWN:  # programs that are saved are for several
+        return
+    wanted = {"cuda", "rocm"} if platform == "gpu" else {platform}
+    for node in nodes:
+        if node.op is LOWERED and wanted.isdisjoint(_exported(node.attrs["program"]).platforms):
+            available = ", ".join(_exported(node.attrs["program"]).platforms)
+            raise LoweringError(
+                f"Lowered {node.name!r}: it was lowered for {available}, but runs on {platform}",
+                source=node.source,
+                hint="a Pallas kernel runs on a CPU with interpret=True",
+            )
+
+
+def _exported(program: Array) -> Any:
+    return jax.export.deserialize(bytearray(program.tobytes()))
+
+
 def _infer(
     ctx: InferContext, *types: TensorType, program: Array, **given: Any
 ) -> tuple[TensorType, ...]:
@@ -74,8 +98,7 @@ def _lower(ctx: LowerContext, *operands: Any, program: Array, **given: Any) -> t
             source=ctx.node.source,
             hint="import the JAX function again, or pass the graph on with gc.save or pickle",
         )
-    exported = jax.export.deserialize(bytearray(program.tobytes()))
-    results = exported.call(*map(jnp.asarray, operands))
+    results = _exported(program).call(*map(jnp.asarray, operands))
     return checked(ctx.node, results, structs(ctx, **given))
 
 
