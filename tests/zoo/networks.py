@@ -143,6 +143,17 @@ def equinox_loops_and_errors():
     return fn, (rows(3),)
 
 
+@program("equinox", saved=False)
+def equinox_errors_that_are_raised():
+    import equinox as eqx
+
+    def fn(x):
+        x = eqx.error_if(x, jnp.any(x > 100), "too large", on_error="raise")
+        return eqx.branched_error_if(x * 2, x[0] > 100, jnp.int32(1), ["a", "b"], on_error="raise")
+
+    return fn, (rows(3),)
+
+
 @program("equinox")
 def equinox_spectral_and_closure_convert():
     import equinox as eqx

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,6 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import graphc as gc
+
+# Checks of equinox give NaNs instead of calling Python, since no file can hold such a call. It reads
+# this when it is imported.
+os.environ.setdefault("EQX_ON_ERROR", "nan")
 
 # The modules that hold the programs. They import the packages only when a program is made.
 MODULES = ("networks", "probability", "solvers", "structures")
@@ -27,6 +33,7 @@ class Program:
         wrt: the arguments whose gradients are compared; none for programs without gradients.
         rtol: of results and gradients, relative to the largest value.
         max_trips: see `gc.from_jax`.
+        saved: whether it can be saved and cached; programs that call Python cannot.
     """
 
     name: str
@@ -36,10 +43,15 @@ class Program:
     wrt: tuple[int, ...]
     rtol: float
     max_trips: int | None
+    saved: bool
 
 
 def program(
-    package: str, wrt: tuple[int, ...] = (0,), rtol: float = 1e-4, max_trips: int | None = None
+    package: str,
+    wrt: tuple[int, ...] = (0,),
+    rtol: float = 1e-4,
+    max_trips: int | None = None,
+    saved: bool = True,
 ) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     """Registers a function that makes a program."""
 
@@ -47,7 +59,7 @@ def program(
         module = make.__module__.rpartition(".")[2]
         name = make.__name__
         assert name not in _REGISTERED, name
-        _REGISTERED[name] = Program(name, module, package, make, wrt, rtol, max_trips)
+        _REGISTERED[name] = Program(name, module, package, make, wrt, rtol, max_trips, saved)
         return make
 
     return register
@@ -57,6 +69,15 @@ def all_programs() -> list[Program]:
     for module in MODULES:
         importlib.import_module(f"tests.zoo.{module}")
     return list(_REGISTERED.values())
+
+
+def prepared_cache(folder: Path) -> None:
+    """Keeps what JAX compiles while programs are made, for the fresh process. Making a model takes
+    JAX longer than running it. graphc's executables are not affected: they have a cache of their
+    own."""
+    jax.config.update("jax_compilation_cache_dir", str(folder / "jax"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
 def is_key(x: Any) -> bool:
