@@ -70,7 +70,7 @@ def numpyro_hmc_with_chains():
     return fn, (jax.random.key(0), POINTS, HEIGHTS)
 
 
-@program("numpyro", wrt=())
+@program("numpyro", wrt=(), ordered=False)
 def numpyro_variational_step():
     from numpyro.infer import SVI, Trace_ELBO
     from numpyro.infer.autoguide import AutoMultivariateNormal
@@ -84,7 +84,7 @@ def numpyro_variational_step():
     return fn, (state, POINTS, HEIGHTS)
 
 
-@program("numpyro")
+@program("numpyro", ordered=False)
 def numpyro_hidden_markov_chain():
     import numpyro
     import numpyro.distributions as dist

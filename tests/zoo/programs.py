@@ -16,8 +16,8 @@ import numpy as np
 
 import graphc as gc
 
-# Checks of equinox give NaNs instead of calling Python, since no file can hold such a call. It reads
-# this when it is imported.
+# Checks of equinox give NaNs instead of calling Python, since no file can hold such a call. It
+# reads this when it is imported.
 os.environ.setdefault("EQX_ON_ERROR", "nan")
 
 # The modules that hold the programs. They import the packages only when a program is made.
@@ -34,6 +34,8 @@ class Program:
         rtol: of results and gradients, relative to the largest value.
         max_trips: see `gc.from_jax`.
         saved: whether it can be saved and cached; programs that call Python cannot.
+        ordered: whether each process traces the same program. A package that iterates over sets
+            gives equations in an order that depends on PYTHONHASHSEED.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Program:
     rtol: float
     max_trips: int | None
     saved: bool
+    ordered: bool
 
 
 def program(
@@ -52,6 +55,7 @@ def program(
     rtol: float = 1e-4,
     max_trips: int | None = None,
     saved: bool = True,
+    ordered: bool = True,
 ) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     """Registers a function that makes a program."""
 
@@ -59,7 +63,9 @@ def program(
         module = make.__module__.rpartition(".")[2]
         name = make.__name__
         assert name not in _REGISTERED, name
-        _REGISTERED[name] = Program(name, module, package, make, wrt, rtol, max_trips, saved)
+        _REGISTERED[name] = Program(
+            name, module, package, make, wrt, rtol, max_trips, saved, ordered
+        )
         return make
 
     return register

@@ -114,5 +114,8 @@ def test_it_starts_again(program: Program, folder: Path) -> None:
     assert "error" not in answer, answer["error"]
     assert answer["way"] == "stablehlo"
     assert answer["loaded"] <= program.rtol
-    assert answer["imported"] == 0.0
-    assert answer["cached"] and answer["compiles"] == 0
+    if program.ordered:
+        assert answer["cached"] and answer["compiles"] == 0
+        assert answer["imported"] == 0.0
+    else:
+        assert answer["imported"] <= program.rtol
