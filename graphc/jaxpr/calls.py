@@ -20,7 +20,9 @@ from graphc.jaxpr.keys import is_key
 from graphc.jaxpr.opaque import alone, opaque, variables_of
 from graphc.jaxpr.symbols import x64_for
 from graphc.ops.control.custom_gradient import with_late_gradient
+from graphc.ops.core.emit import emit_one
 from graphc.ops.draws.random_keys import as_jax_key
+from graphc.ops.structure.ordering import FENCE
 
 
 def _call(parameter: str) -> Rule:
@@ -28,6 +30,25 @@ def _call(parameter: str) -> Rule:
         return eqn.inline(eqn.params[parameter], operands, eqn.used)
 
     return rule
+
+
+def _checkpoint(eqn: Equation, *operands: Tensor) -> Results:
+    """A function whose intermediate values are computed again for its gradient.
+
+    In a derivative JAX marks the equation that computes them again. Fences keep these values apart
+    from those of the first time. Outside a derivative the node gets JAX's derivative, which has
+    such an equation.
+    """
+    params = eqn.params
+    if params["differentiated"]:
+        kept = params["prevent_cse"]
+        apart = [kept] * len(operands) if isinstance(kept, bool) else kept
+        fenced = [
+            emit_one(FENCE, (x,), number=0) if each else x
+            for x, each in zip(operands, apart, strict=True)
+        ]
+        return eqn.inline(params["jaxpr"], fenced, eqn.used)
+    return differentiated(eqn, operands, eqn.inline(params["jaxpr"], operands, eqn.used))
 
 
 def _custom(eqn: Equation, *operands: Tensor) -> Results:
@@ -154,7 +175,7 @@ def _backward(
 
 RULES: dict[str, Rule] = {
     "call_hi_primitive": _expanded,
-    "checkpoint": _call("jaxpr"),
+    "checkpoint": _checkpoint,
     "closed_call": _call("call_jaxpr"),
     "core_call": _call("call_jaxpr"),
     "custom_jvp_call": _custom,
@@ -162,5 +183,5 @@ RULES: dict[str, Rule] = {
     "custom_vjp_call": _custom,
     "jit": _call("jaxpr"),
     "pjit": _call("jaxpr"),
-    "remat2": _call("jaxpr"),
+    "remat2": _checkpoint,
 }
