@@ -52,8 +52,11 @@ def opaque(eqn: Equation, *operands: Tensor) -> list[Tensor | None]:
             *[as_jax_key(x) if key else x for x, key in zip(values, keyed, strict=True)]
         )
 
+    target = eqn.params.get("target_name")  # of jax.ffi.ffi_call
+    targets = [target] if isinstance(target, str) else []
+    structs = [eqn.symbols.struct(t.type) for t in given.values()]
     try:
-        program = lower_now(graphc_lowered, [eqn.symbols.struct(t.type) for t in given.values()])
+        program = lower_now(graphc_lowered, structs, targets)
     except Exception as error:  # JAX raises errors of many kinds here
         first = str(error).partition("\n")[0]
         eqn.refuse(

@@ -12,7 +12,7 @@ from jax.extend.core import jaxpr_as_fun
 from graphc.ir.dims import product
 from graphc.ir.dtypes import is_complex
 from graphc.ir.node import Tensor
-from graphc.jaxpr.equation import COLLECTIVES, Equation, Rule
+from graphc.jaxpr.equation import COLLECTIVES, Equation, Results, Rule
 from graphc.jaxpr.primitives import primitive
 from graphc.jaxpr.shapes import inverse, transposed
 from graphc.ops.catalogue import CATALOGUE
@@ -96,7 +96,7 @@ def _top_k(eqn: Equation, x: Tensor) -> Sequence[Tensor]:
     return [transposed(y, inverse(order)) for y in results]
 
 
-def _approx_top_k(eqn: Equation, x: Tensor) -> Sequence[Tensor]:
+def _approx_top_k(eqn: Equation, x: Tensor) -> Results:
     params = eqn.params
     k, alone = int(params["k"]), int(params["reduction_input_size_override"]) <= 0
     if not (k > 0 and alone and params["aggregate_to_topk"]):

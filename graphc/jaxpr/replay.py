@@ -17,6 +17,7 @@ from graphc.jaxpr.equation import Array, Equation, Rule, refuse
 from graphc.jaxpr.keys import is_key, words_of
 from graphc.jaxpr.sources import is_users, user_line
 from graphc.jaxpr.symbols import Symbols
+from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.emit import constant
 
 _SHARED = 16  # elements: constants up to this size are created once
@@ -30,6 +31,8 @@ class Replay:
         rule_of: returns the rule of an equation's primitive, or raises.
         max_trips: the maximum number of iterations of loops of a computed length.
         whole: whether the function as a whole will get a derivative, so its equations need none.
+        refusals: if given, collects the errors of equations that cannot be turned into nodes, by
+            primitive. Zeros take their places. So one replay finds all of them.
     """
 
     def __init__(
@@ -38,7 +41,9 @@ class Replay:
         rule_of: Callable[[Any], Rule],
         max_trips: int | None = None,
         whole: bool = False,
+        refusals: dict[str, JaxImportError] | None = None,
     ) -> None:
+        self._refusals = refusals
         self._symbols = symbols
         self._rule_of = rule_of
         self._max_trips = max_trips
@@ -106,6 +111,18 @@ class Replay:
         return self._constants[key]
 
     def _apply(
+        self, eqn: Any, needed: tuple[bool, ...], operands: Sequence[Tensor]
+    ) -> dict[Any, Tensor]:
+        if self._refusals is None:
+            return self._results(eqn, needed, operands)
+        try:
+            return self._results(eqn, needed, operands)
+        except JaxImportError as error:
+            self._refusals.setdefault(eqn.primitive.name, error)
+            types = {v: self.type(v.aval) for v in eqn.outvars}
+            return {v: broadcast_to(constant(0, t.dtype), t.shape) for v, t in types.items()}
+
+    def _results(
         self, eqn: Any, needed: tuple[bool, ...], operands: Sequence[Tensor]
     ) -> dict[Any, Tensor]:
         rule = self._rule_of(eqn)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import jax
@@ -10,9 +11,10 @@ import numpy as np
 from jax.extend.core import InconclusiveDimensionOperation, Literal
 
 from graphc.errors import JaxImportError
+from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
-from graphc.ir.scopes import AMBIENT
+from graphc.ir.scopes import AMBIENT, building
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.jaxpr.replay import Replay
@@ -65,7 +67,26 @@ class Traced(NamedTuple):
             JaxImportError: an equation cannot be turned into nodes.
         """
         with x64_for(t.type for t in operands):
-            return Replay(self.symbols, rule_of, max_trips, whole).run(self.jaxpr, operands, used)
+            try:
+                replay = Replay(self.symbols, rule_of, max_trips, whole)
+                return replay.run(self.jaxpr, operands, used)
+            except JaxImportError as error:  # of the first equation; the user hears of all at once
+                error.details += tuple(self._others([t.type for t in operands], error, whole))
+                raise
+
+    def _others(
+        self, types: Sequence[TensorType], first: JaxImportError, whole: bool
+    ) -> Iterator[str]:
+        """What else cannot be turned into nodes: a line for each other primitive."""
+        refusals: dict[str, JaxImportError] = {}
+        scratch = Graph()
+        with building(scratch), suppress(Exception):  # zeros instead of results may not fit
+            operands = [scratch.add_input(type, f"x{i}") for i, type in enumerate(types)]
+            replay = Replay(self.symbols, rule_of, max_trips=None, whole=whole, refusals=refusals)
+            replay.run(self.jaxpr, operands)
+        for error in refusals.values():
+            if error.what != first.what:
+                yield f"also {error.what}" + (f", at {error.source}" if error.source else "")
 
 
 def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:

@@ -1,6 +1,7 @@
 """Primitives of other packages, derivatives that cannot be built, and typed keys."""
 
 import pickle
+import re
 
 import jax
 import jax.numpy as jnp
@@ -200,7 +201,19 @@ def test_all_refused_primitives_are_named_at_once():
     def fn(x):
         noise = jax.lax.rng_uniform(0.0, 1.0, (3,))
         placed = jax.lax.with_sharding_constraint(x, here)
-        return jax.lax.cond(x[0] > 0, lambda: placed, lambda: noise)
 
-    with pytest.raises(JaxImportError, match="not imported: rng_uniform, sharding_constraint"):
+        def body(carry, x):
+            return opaque.bind(carry), jax.lax.rng_uniform(0.0, x, ())
+
+        carry, drawn = jax.lax.scan(body, placed, x)
+        return jax.lax.cond(x[0] > 0, lambda: carry + drawn, lambda: noise)
+
+    with pytest.raises(JaxImportError) as caught:
         imported(fn, X)
+    text = str(caught.value)
+    assert text.startswith("JAX primitive 'rng_uniform': these random numbers are not imported")
+    for name in ("sharding_constraint", "opaque_for_tests"):
+        assert re.search(rf"also JAX primitive '{name}': .*, at test_foreign.py:\d+", text), text
+    assert text.count("'rng_uniform'") == 1
+    with pytest.raises(JaxImportError, match="also JAX primitive 'opaque_for_tests'"):
+        gc.from_jax(fn, gc.TensorSpec((3,), "float32"))

@@ -80,6 +80,36 @@ def test_apply_at_indices():
         gc.gradients(gc.sum(gc.stop_gradient(ys[0]) * xs[0]), xs[0])
 
 
+def windowed(x):
+    def join(a, b):
+        return jnp.maximum(a, b) + 0.1 * a
+
+    return jax.lax.reduce_window(x, 0.0, join, (2, 2), (1, 1), "VALID")
+
+
+def pooled(x):
+    def squares(x):
+        y = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (2, 2), (1, 1), "VALID")
+        return jnp.sum(y**3)
+
+    return jax.jvp(jax.grad(squares), (x,), (x,))[1]
+
+
+def factored(x):
+    call = jax.ffi.ffi_call(
+        "lapack_spotrf_ffi",
+        (jax.ShapeDtypeStruct((3, 3), "float32"), jax.ShapeDtypeStruct((), "int32")),
+    )
+    return call(x.T @ x + jnp.eye(3), uplo=np.uint8(ord("L")))
+
+
+@pytest.mark.parametrize("fn", [windowed, pooled, factored])
+def test_windows_with_a_function_second_derivatives_of_pooling_and_foreign_functions(fn):
+    graph, (x,), ys = imported(fn, X)
+    assert "Lowered" in operators(graph)
+    near(gc.Session(graph).run(ys, {x: X}), jax.jit(fn)(X))
+
+
 def kernel(x_ref, o_ref):
     o_ref[...] = jnp.exp(x_ref[...])
 

@@ -32,18 +32,28 @@ _KNOWN = ("cpu", "gpu", "cuda", "rocm", "tpu")
 _accepted: set[str] = set()  # digests
 
 
-def lower_now(fn: Callable[..., list[Any]], arguments: Sequence[jax.ShapeDtypeStruct]) -> Array:
+def lower_now(
+    fn: Callable[..., list[Any]],
+    arguments: Sequence[jax.ShapeDtypeStruct],
+    targets: Sequence[str] = (),
+) -> Array:
     """`fn` lowered for as many platforms as JAX has rules for, as the bytes of an exported program.
+
+    Args:
+        targets: custom calls that it may contain although their form may change.
 
     Raises:
         Exception: the error of JAX if there is no such platform.
     """
     errors = []
+    allowed = [jax.export.DisabledSafetyCheck.custom_call(target) for target in targets]
     for platforms in _PLATFORMS:
         try:
             with changed_setting(LOCATIONS, 0):  # without paths: the same bytes on any machine
-                exported = jax.export.export(jax.jit(fn), platforms=platforms)(*arguments)
-            program = np.frombuffer(bytes(exported.serialize()), np.uint8)
+                export = jax.export.export(
+                    jax.jit(fn), platforms=platforms, disabled_checks=allowed
+                )
+                program = np.frombuffer(bytes(export(*arguments).serialize()), np.uint8)
         except Exception as error:  # JAX raises errors of many kinds here
             errors.append(error)
         else:
