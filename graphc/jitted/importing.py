@@ -21,7 +21,6 @@ from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.jaxpr.keys import is_key
-from graphc.jaxpr.table import refused
 from graphc.jaxpr.tracing import Traced, trace
 from graphc.jitted.arguments import Call, Form, Roles, kind_of_leaf
 from graphc.ops.core.emit import constant
@@ -144,9 +143,6 @@ def _traced(function: Callable[..., Any], call: Call, forms: Sequence[Form]) -> 
         jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in avals
     ]
     traced = trace(flat, [type_of(aval) for aval in avals], structs)
-    names = sorted(refused(traced.jaxpr))
-    if names:
-        raise JaxImportError(f"not imported: {', '.join(names)}")
     if traced.jaxpr.effects:
         raise JaxImportError("it calls back into Python (jax.debug.print, io_callback)")
     return traced

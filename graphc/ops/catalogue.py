@@ -73,6 +73,7 @@ from graphc.ops.scipy_api import (
 from graphc.ops.structure import (
     collective,
     host,
+    lowered,
     numerics,
     ordering,
     primitive,
@@ -104,6 +105,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     calling,
     custom_gradient,
     primitive,
+    lowered,
     host,
     activation,
     ordering,

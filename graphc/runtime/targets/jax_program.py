@@ -21,6 +21,7 @@ from graphc.ir.layouts import REPLICATED, Layout, axis_of
 from graphc.ir.node import EMPTY
 from graphc.ir.program import Port, Program
 from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.ops.structure.lowered import check_platform
 from graphc.passes.core.base import Pass
 from graphc.passes.cpu.xla_options import suited_options
 from graphc.passes.manager import PassManager, PassReport
@@ -251,7 +252,11 @@ def suited(
 
     Args:
         exchanges: the passes of a strategy for the exchanges between replicas.
+
+    Raises:
+        LoweringError: a node cannot run on the platform.
     """
+    check_platform(program.walk(), platform)
     passes_for = on_device(options, platform, budget, exchanges, fast_loops=FAST_LOOPS_ON_GPU)
     chosen = without(passes_for, options)
     if not chosen or program.symbols():  # passes need sizes; a saved program may lack them
