@@ -39,6 +39,7 @@ from benchmarks import (
     run_steps,
     small,
     sparse,
+    time_loops,
     tuning,
     updates,
 )
@@ -52,6 +53,7 @@ NAMED = {
     "updates": [updates.rows],
     "parallel": [lambda: parallel.rows(DEVICES)],
     "frozen": [frozen.rows],
+    "time_loops": [time_loops.rows],
     "tuning": [tuning.rows],
     "sparse": [sparse.rows],
     "cpu": [cpu.rows],
@@ -76,6 +78,8 @@ def main() -> None:
         os.environ["XLA_FLAGS"] = GIVEN_FLAGS  # its processes have one device
         parts = [lambda: depth.rows(unrolled48=given.unrolled48)]
     elif given.what in NAMED:
+        if given.what == "time_loops":
+            os.environ["XLA_FLAGS"] = GIVEN_FLAGS
         parts = NAMED[given.what]
     else:
         parts = [

@@ -27,6 +27,7 @@ from graphc.passes.memory.update_in_place import UpdateInPlace
 from graphc.passes.precision.mixed_precision import MixedPrecision
 from graphc.passes.precision.scale_loss import ScaleLoss
 from graphc.passes.rolling.group_alike import GroupAlike
+from graphc.passes.rolling.join_windows import JoinWindows
 from graphc.passes.rolling.roll_repeats import RollRepeats
 from graphc.passes.rolling.stack_carries import StackCarries
 from graphc.passes.simplify.drop_marks import DropMarks
@@ -130,12 +131,12 @@ def after_binding(options: CompileOptions, target: Target) -> list[Pass]:
     mixed = [] if options.precision is None else [SpreadCasts()]
     suited = _ON_CPU if options.pipeline == "O3" and target.platform == "cpu" else ()
     first = [*_FOLD_SIZES, *_attention(options, target), *_sparse(options), *mixed, *suited]
-    rolled = [*first, _rolling(options, target), *_grouping(target)]
+    rolled = [*first, *_rolling(options, target), *_grouping(target)]
     narrow = options.precision == "bf16" and target.platform == "cpu"
     return [*rolled, CpuStackedBits(), Prune()] if narrow else rolled
 
 
-def _rolling(options: CompileOptions, target: Target) -> Pass:
+def _rolling(options: CompileOptions, target: Target) -> tuple[Pass, ...]:
     """Loops of few iterations are useful for a memory limit, because only values that loops keep
     can be recomputed. Then each backward loop needs a forward loop, however few nodes it saves and
     however small its layers are."""
@@ -146,7 +147,8 @@ def _rolling(options: CompileOptions, target: Target) -> Pass:
         turns = max(_FEWEST_TURNS_ON_GPU, (options.unroll or 0) + 1)
     elif target.platform == "cpu" and not target.tight and options.memory_limit is None:
         turns = _FEWEST_TURNS
-    return RollRepeats(turns=turns, shared=shared, unroll=options.unroll)
+    roll = RollRepeats(turns=turns, shared=shared, unroll=options.unroll)
+    return JoinWindows(fewest=turns), Prune(), roll
 
 
 def _grouping(target: Target) -> tuple[Pass, ...]:

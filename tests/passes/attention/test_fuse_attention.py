@@ -117,6 +117,32 @@ TEXT = {
           return out = %3
         => stays
     """,
+    "a finite mask and then a bias that is trained": """
+        q: f32[2, 6, 8], k: f32[2, 5, 8], v: f32[2, 5, 8], seen: bool[5], b: f32[6, 5], d: f32[2, 6, 8]
+          %0 = MatMul(q, k) {transpose_b=true} : f32[2, 6, 5]
+          %1 = Constant() {value=f32[] -1e9} : f32[]
+          %2 = Where(seen, %0, %1) : f32[2, 6, 5]
+          %3 = Add(%2, b) : f32[2, 6, 5]
+          %4 = Softmax(%3) {axis=2} : f32[2, 6, 5]
+          %5 = MatMul(d, v) {transpose_b=true} : f32[2, 6, 5]
+          %6 = Multiply(%4, %5) : f32[2, 6, 5]
+          %7 = ReduceSum(%6) {axes=[2], keepdims=true} : f32[2, 6, 1]
+          %8 = Subtract(%5, %7) : f32[2, 6, 5]
+          %9 = Multiply(%4, %8) : f32[2, 6, 5]
+          %10 = ReduceSum(%9) {axes=[0]} : f32[6, 5]
+          return dbias = %10
+        => stays
+    """,
+    "less the logarithm of a sum over queries": """
+        q: f32[2, 6, 8], k: f32[2, 5, 8], v: f32[2, 5, 8]
+          %0 = MatMul(q, k) {transpose_b=true} : f32[2, 6, 5]
+          %1 = LogSumExp(%0) {axes=[1], keepdims=true} : f32[2, 1, 5]
+          %2 = Subtract(%0, %1) : f32[2, 6, 5]
+          %3 = Exp(%2) : f32[2, 6, 5]
+          %4 = MatMul(%3, v) : f32[2, 6, 8]
+          return out = %4
+        => stays
+    """,
     "a mask that sets logits to a number that counts": """
         q: f32[2, 6, 8], k: f32[2, 5, 8], v: f32[2, 5, 8], seen: bool[5]
           %0 = MatMul(q, k) {transpose_b=true} : f32[2, 6, 5]
@@ -274,6 +300,35 @@ def of_jax(q: Any, k: Any, v: Any) -> Any:
     return jax.nn.dot_product_attention(q, k, v, is_causal=True)
 
 
+def less_log_sum(q: Any, k: Any, v: Any) -> Any:
+    logits = gc.matmul(q, k, transpose_b=True) * 0.3
+    return gc.matmul(gc.exp(logits - gc.logsumexp(logits, -1, keepdims=True)), v)
+
+
+def of_log_softmax(q: Any, k: Any, v: Any) -> Any:
+    return gc.matmul(gc.exp(gc.nn.log_softmax(gc.matmul(q, k, transpose_b=True))), v)
+
+
+def less_log_sum_in_jax(q: Any, k: Any, v: Any) -> Any:
+    logits = q @ k.swapaxes(-1, -2) * 0.3
+    return jnp.exp(logits - jax.nn.logsumexp(logits, -1, keepdims=True)) @ v
+
+
+def of_log_softmax_in_jax(q: Any, k: Any, v: Any) -> Any:
+    logits = jnp.where(jnp.tril(jnp.ones((T, S), bool)), q @ k.swapaxes(-1, -2) * 0.3, -1e9)
+    return jnp.exp(jax.nn.log_softmax(logits, -1)) @ v
+
+
+def bias_after_mask(q: Any, k: Any, v: Any, bias: Any) -> Any:
+    logits = gc.where(LOWER, gc.matmul(q, k, transpose_b=True) * 0.3, -np.inf) + bias
+    return gc.matmul(gc.nn.softmax(logits), v)
+
+
+def bias_after_mask_in_jax(q: Any, k: Any, v: Any, bias: Any) -> Any:
+    logits = jnp.where(jnp.tril(jnp.ones((T, S), bool)), q @ k.swapaxes(-1, -2) * 0.3, -jnp.inf)
+    return jax.nn.softmax(logits + bias, -1) @ v
+
+
 ADDED = np.where(LOWER, 0, -1e9).astype(np.float32)
 SPELLINGS: Mapping[str, tuple[Callable[..., Any], list[Any], str]] = {
     "matmul": (plain, [BHTD, BHSD, BHSD], ""),
@@ -309,6 +364,16 @@ SPELLINGS: Mapping[str, tuple[Callable[..., Any], list[Any], str]] = {
     "JAX's softmax": (gc.from_jax(in_jax), [BTHD, BSHD, BSHD], "causal"),
     "by hand in JAX": (gc.from_jax(in_jax_by_hand), [BHTD, BHSD, BHSD], ""),
     "vmap": (gc.from_jax(jax.vmap(in_jax_by_hand, 1, 1)), [BHTD, BHSD, BHSD], ""),
+    "less the logarithm of the sum": (less_log_sum, [BHTD, BHSD, BHSD], ""),
+    "exponential of the log softmax": (of_log_softmax, [BHTD, BHSD, BHSD], ""),
+    "less the logarithm of the sum, in JAX": (
+        gc.from_jax(less_log_sum_in_jax), [BHTD, BHSD, BHSD], "",
+    ),
+    "exponential of the log softmax, in JAX": (
+        gc.from_jax(of_log_softmax_in_jax), [BHTD, BHSD, BHSD], "causal",
+    ),
+    "bias after the mask": (bias_after_mask, [BHTD, BHSD, BHSD, (3, T, S)], "causal"),
+    "bias of all after the mask": (bias_after_mask, [BHTD, BHSD, BHSD, (2, 3, T, S)], "causal"),
     "JAX's own": (gc.from_jax(of_jax), [BTHD, BSHD, BSHD], "causal"),
     "JAX's own, in groups": (gc.from_jax(of_jax), [(2, T, 6, 8), BSHD, BSHD], "causal"),
 }  # fmt: skip
@@ -366,8 +431,17 @@ DIFFERENTIATED = {
     "JAX's softmax": (in_jax, [BTHD, BSHD, BSHD, BTHD], "float32", True),
     "by hand": (in_jax_by_hand, [BHTD, BHSD, BHSD, BHTD], "float32", False),
     "JAX's own": (of_jax, [BTHD, BSHD, BSHD, BTHD], "float32", True),
+    "less the logarithm of the sum": (
+        less_log_sum_in_jax, [BHTD, BHSD, BHSD, BHTD], "float32", False,
+    ),
+    "exponential of the log softmax": (
+        of_log_softmax_in_jax, [BHTD, BHSD, BHSD, BHTD], "float32", True,
+    ),
+    "bias after the mask": (
+        bias_after_mask_in_jax, [BHTD, BHSD, BHSD, (3, T, S), BHTD], "float32", True,
+    ),
     "JAX's own, narrow": (of_jax, [BTHD, BSHD, BSHD, BTHD], "bfloat16", True),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DIFFERENTIATED)
