@@ -31,6 +31,7 @@ from benchmarks import (
     frozen,
     gpu,
     gpu_hlo,
+    jit,
     memory,
     parallel,
     peak,
@@ -60,6 +61,7 @@ NAMED = {
     "peers": [peers.rows],
     "gpu": [gpu.rows],
     "gpu_hlo": [gpu_hlo.rows],
+    "jit": [jit.rows],
 }
 
 
@@ -78,7 +80,7 @@ def main() -> None:
         os.environ["XLA_FLAGS"] = GIVEN_FLAGS  # its processes have one device
         parts = [lambda: depth.rows(unrolled48=given.unrolled48)]
     elif given.what in NAMED:
-        if given.what == "time_loops":
+        if given.what in ("time_loops", "jit"):
             os.environ["XLA_FLAGS"] = GIVEN_FLAGS
         parts = NAMED[given.what]
     else:
