@@ -325,15 +325,14 @@ def sphere(population):
     return jnp.sum(population**2 - jnp.cos(4 * population), -1)
 
 
-def evolve(name, key, start, generations=3):
+def evolve(name, start):
     from evosax.algorithms import algorithms
 
     strategy = algorithms[name](population_size=6, solution=start)
-    params = strategy.default_params
-    return strategy, params, functools.partial(_generations, strategy, params, generations)
+    return functools.partial(_generations, strategy, strategy.default_params)
 
 
-def _generations(strategy, params, generations, key, start):
+def _generations(strategy, params, key, start):
     state = strategy.init(key, start, params)
 
     def step(state, key):
@@ -343,26 +342,26 @@ def _generations(strategy, params, generations, key, start):
         state, metrics = strategy.tell(tell, population, fitness, state, params)
         return state, metrics["best_fitness"]
 
-    state, best = jax.lax.scan(step, state, jax.random.split(key, generations))
+    state, best = jax.lax.scan(step, state, jax.random.split(key, 3))
     return strategy.get_mean(state), best
 
 
 @program("evosax", wrt=())
 def evosax_cma_es():
     start = np.zeros(3, "float32")
-    return evolve("CMA_ES", None, start)[2], (jax.random.key(0), start)
+    return evolve("CMA_ES", start), (jax.random.key(0), start)
 
 
 @program("evosax", wrt=())
 def evosax_open_es():
     start = np.zeros(3, "float32")
-    return evolve("Open_ES", None, start)[2], (jax.random.key(0), start)
+    return evolve("Open_ES", start), (jax.random.key(0), start)
 
 
 @program("evosax", wrt=())
 def evosax_snes():
     start = np.zeros(3, "float32")
-    return evolve("SNES", None, start)[2], (jax.random.key(0), start)
+    return evolve("SNES", start), (jax.random.key(0), start)
 
 
 @program("evosax", wrt=())
@@ -380,6 +379,6 @@ def evosax_genetic():
         for each in jax.random.split(key, 2):
             asked, state = strategy.ask(each, state, params)
             state, _ = strategy.tell(each, asked, jax.vmap(sphere)(asked), state, params)
-        return strategy.get_best(state) if hasattr(strategy, "get_best") else asked
+        return asked
 
     return fn, (jax.random.key(0), population)

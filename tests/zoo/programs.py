@@ -21,7 +21,7 @@ import graphc as gc
 os.environ.setdefault("EQX_ON_ERROR", "nan")
 
 # The modules that hold the programs. They import the packages only when a program is made.
-MODULES = ("networks", "probability", "solvers", "structures")
+MODULES = ("networks", "flax_networks", "probability", "solvers", "structures")
 _REGISTERED: dict[str, Program] = {}
 
 
@@ -162,3 +162,11 @@ def weighted(y: Any) -> Any:
     """A scalar in which each element of `y` has another weight, so no term hides."""
     weights = jnp.cos(jnp.arange(y.size, dtype=jnp.float32)).reshape(y.shape)
     return jnp.sum(jnp.real(y) * weights).astype(jnp.float32)
+
+
+def rows(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def labels(count, classes, seed=1):
+    return np.random.default_rng(seed).integers(0, classes, count).astype("int32")

@@ -9,12 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from tests.zoo.programs import program
-
-
-def rows(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
-
+from tests.zoo.programs import program, rows
 
 # -- jraph ---------------------------------------------------------------------------------------
 
@@ -220,11 +215,7 @@ def optax_many_wrappers():
     labelled = optax.partition(
         {"a": inner, "b": optax.apply_if_finite(optax.adafactor(0.1), 2)}, {"w": "a", "b": "b"}
     )
-    return (
-        descend(optax.MultiSteps(optax.lookahead_free(labelled), 2), PARAMS)
-        if hasattr(optax, "lookahead_free")
-        else descend(optax.MultiSteps(labelled, 2), PARAMS)
-    )
+    return descend(optax.MultiSteps(labelled, 2), PARAMS)
 
 
 @program("optax", wrt=())
@@ -262,7 +253,6 @@ def optax_losses():
             optax.sigmoid_focal_loss(x, jax.nn.sigmoid(y)),
             optax.projections.projection_simplex(x[0]),
             optax.perturbations.make_perturbed_fun(jnp.sort, 4)(jax.random.key(0), x[0])
-            if hasattr(optax, "perturbations") else x[0],
         ]  # fmt: skip
 
     return fn, (rows(12, 3), rows(12, 3, seed=1))

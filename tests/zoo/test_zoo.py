@@ -71,7 +71,8 @@ def test_it_equals_jax(program: Program, folder: Path) -> None:
     got = [np.asarray(y) for y in session.run(ys, feeds)]
     for i, (a, b) in enumerate(zip(got, want, strict=True)):
         assert a.dtype == b.dtype
-        assert_near(a, b, program.rtol, 1e-6, err_msg=f"result {i} of {len(want)}")
+        # Some gradients are zero but for rounding: that of the bias of an attention's keys.
+        assert_near(a, b, program.rtol, 1e-5, err_msg=f"result {i} of {len(want)}")
 
     signature = gc.Signature(
         {x.node.name: x for x in xs if needed(x, graph, ys)},
