@@ -11,8 +11,8 @@ ROLL = RollRepeats(turns=3, saved=4, work=0)
 
 
 def steps(size: int, count: int = 10) -> Program:
-    """h = tanh(h * w) and, from the last to the first, g = sin(g * a); the first and the last step back
-    lack a node."""
+    """h = tanh(h * w); then, from the last to the first, g = sin(g * a), without the sine at both
+    ends."""
     lines, h = [], "x"
     for t in range(count):
         lines.append(f"%a{t} = Multiply({h}, w) : f32[{size}]")
