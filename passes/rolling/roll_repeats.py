@@ -48,7 +48,8 @@ class RollRepeats(Pass):
     Attributes:
         turns: of fewer turns no loop is made.
         steps: the same for turns without parameters of their own, which copy none; None for
-            `turns`.
+            `turns`. If it is given, a loop over parameters that another loop stacks may have one
+            turn less than `turns`.
         saved: nor where it saves fewer nodes than this.
         work: nor where a turn computes fewer elements than this.
         shared: elements of a parameter. A loop over parameters of at least that size may save a
@@ -84,28 +85,33 @@ class RollRepeats(Pass):
         few = self.saved // 4
         least = self.turns if self.steps is None else self.steps
 
-        def is_worth_it(found: Recurrence, saved: int = self.saved) -> bool:
-            return self._is_worth_it(found, state, saved)
+        def is_worth_it(found: Recurrence) -> bool:
+            return self._is_worth_it(found, state, self.turns, self.saved)
 
         chosen = search.run(min(self.turns, least), self.saved, is_worth_it)
         stacked = {t for f in chosen for stack in f.stacks for t in stack if t in state}
         large = {t for t in stacked if self._is_large(t)}
+        # A forward loop whose backward pass is flat is the worst: one iteration less is enough.
+        fewer = self.turns - (self.steps is not None)
 
         def is_worth_more(found: Recurrence) -> bool:
-            shares = any(large.issuperset(stack) for stack in found.stacks)
-            return is_worth_it(found, few if shares else self.saved)
+            shares, shares_large = (
+                any(tensors.issuperset(stack) for stack in found.stacks)
+                for tensors in (stacked, large)
+            )
+            turns, saved = fewer if shares else self.turns, few if shares_large else self.saved
+            return self._is_worth_it(found, state, turns, saved)
 
-        if large:
-            chosen += search.run(self.turns, few, is_worth_more)
+        if large or (stacked and fewer < self.turns):
+            chosen += search.run(fewer, few if large else self.saved, is_worth_more)
         return chosen, is_worth_more
 
     def _is_large(self, tensor: Tensor) -> bool:
         size = product(tensor.type.shape)
         return isinstance(size, int) and size >= self.shared
 
-    def _is_worth_it(self, found: Recurrence, state: set[Tensor], saved: int) -> bool:
+    def _is_worth_it(self, found: Recurrence, state: set[Tensor], turns: int, saved: int) -> bool:
         """A loop costs a few microseconds a turn, and XLA fuses small nodes: see the fields."""
-        turns = self.turns
         if self.steps is not None and not has_parameters(found, state):
             turns = self.steps
         enough = len(found.turns) >= turns and found.saved >= saved

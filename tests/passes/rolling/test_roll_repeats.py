@@ -378,3 +378,13 @@ def test_turns_that_share_their_parameters_may_be_fewer() -> None:
         rolled = RollRepeats(turns=turns, steps=steps, saved=4, work=0).run(before).program
         scans = [node for node in rolled.nodes if node.op.name == "Scan"]
         assert [node.attrs["length"] for node in scans] == lengths
+
+
+def test_a_loop_over_parameters_that_another_one_stacks_may_have_a_turn_less() -> None:
+    """Four layers forward and three of them back, where four turns are asked for."""
+    nodes = [layers("abcd"), "%30 = Negative(%7) : f32[2]", layers("dcb", "%30", 40, "Sigmoid")]
+    before = program(text("\n".join([*nodes, "return y = %45"])))
+    for steps, lengths in ((None, [4]), (4, [3, 3])):
+        rolled = RollRepeats(turns=4, steps=steps, saved=4, work=0).run(before).program
+        scans = [node for node in rolled.nodes if node.op.name == "Scan"]
+        assert [node.attrs["length"] for node in scans] == lengths
