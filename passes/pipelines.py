@@ -77,6 +77,11 @@ _ON_CPU: Final[tuple[Pass, ...]] = (
 # blocks in half the time.
 _FEWEST_TURNS: Final = 6
 
+# Iterations that share their weights stack no parameters. Of an LSTM with an auxiliary loss at
+# every third step, 4 iterations take 0.74 of the time in a loop and compile in 0.86 of it; 5 take
+# 0.50 and compile in 0.68.
+_FEWEST_STEPS: Final = 4
+
 # On a GPU, a loop copies slices of stacks, because kernels of cuBLAS and cuDNN need separate
 # operands. Estimated from the HLO for one H100, rolled steps take 1.3 to 1.5 times as long. Without
 # loops, up to 24 blocks compile as fast as unrolled JAX; compile time grows faster than depth.
@@ -140,15 +145,15 @@ def _rolling(options: CompileOptions, target: Target) -> tuple[Pass, ...]:
     """Loops of few iterations are useful for a memory limit, because only values that loops keep
     can be recomputed. Then each backward loop needs a forward loop, however few nodes it saves and
     however small its layers are."""
-    turns = RollRepeats.turns
+    turns, steps = RollRepeats.turns, None
     limited = target.tight or (target.platform == "cpu" and options.memory_limit is not None)
     shared = 1 if limited else RollRepeats.shared
     if target.platform == "gpu" and not target.tight:
         turns = max(_FEWEST_TURNS_ON_GPU, (options.unroll or 0) + 1)
     elif target.platform == "cpu" and not target.tight and options.memory_limit is None:
-        turns = _FEWEST_TURNS
-    roll = RollRepeats(turns=turns, shared=shared, unroll=options.unroll)
-    return JoinWindows(fewest=turns), Prune(), roll
+        turns, steps = _FEWEST_TURNS, _FEWEST_STEPS
+    roll = RollRepeats(turns=turns, shared=shared, unroll=options.unroll, steps=steps)
+    return JoinWindows(fewest=steps or turns), Prune(), roll
 
 
 def _grouping(target: Target) -> tuple[Pass, ...]:

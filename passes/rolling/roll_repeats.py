@@ -47,6 +47,9 @@ class RollRepeats(Pass):
 
     Attributes:
         turns: of fewer turns no loop is made.
+        steps: the same for turns without parameters of their own, which copy none; None for
+            `turns`. If it is given, a loop over parameters that another loop stacks may have one
+            turn less than `turns`.
         saved: nor where it saves fewer nodes than this.
         work: nor where a turn computes fewer elements than this.
         shared: elements of a parameter. A loop over parameters of at least that size may save a
@@ -60,6 +63,7 @@ class RollRepeats(Pass):
     work: int = 128
     unroll: int | None = None
     shared: int = 1 << 16
+    steps: int | None = None
 
     def run(self, program: Program) -> PassResult:
         program, changed = run_all_bodies(self, program)
@@ -78,27 +82,39 @@ class RollRepeats(Pass):
         """Recurrences that do not overlap, those that save the most nodes first; and whether a part
         of one is worth a loop."""
         search = _Search(row, state)
-        chosen = search.run(self.turns, self.saved, self._is_worth_it)
-        stacked = {t for f in chosen for stack in f.stacks for t in stack if t in state}
-        large = {t for t in stacked if self._is_large(t)}
         few = self.saved // 4
+        least = self.turns if self.steps is None else self.steps
 
         def is_worth_it(found: Recurrence) -> bool:
-            shares = any(large.issuperset(stack) for stack in found.stacks)
-            return self._is_worth_it(found, few if shares else self.saved)
+            return self._is_worth_it(found, state, self.turns, self.saved)
 
-        if large:
-            chosen += search.run(self.turns, few, is_worth_it)
-        return chosen, is_worth_it
+        chosen = search.run(min(self.turns, least), self.saved, is_worth_it)
+        stacked = {t for f in chosen for stack in f.stacks for t in stack if t in state}
+        large = {t for t in stacked if self._is_large(t)}
+        # A forward loop whose backward pass is flat is the worst: one iteration less is enough.
+        fewer = self.turns - (self.steps is not None)
+
+        def is_worth_more(found: Recurrence) -> bool:
+            shares, shares_large = (
+                any(tensors.issuperset(stack) for stack in found.stacks)
+                for tensors in (stacked, large)
+            )
+            turns, saved = fewer if shares else self.turns, few if shares_large else self.saved
+            return self._is_worth_it(found, state, turns, saved)
+
+        if large or (stacked and fewer < self.turns):
+            chosen += search.run(fewer, few if large else self.saved, is_worth_more)
+        return chosen, is_worth_more
 
     def _is_large(self, tensor: Tensor) -> bool:
         size = product(tensor.type.shape)
         return isinstance(size, int) and size >= self.shared
 
-    def _is_worth_it(self, found: Recurrence, saved: int | None = None) -> bool:
+    def _is_worth_it(self, found: Recurrence, state: set[Tensor], turns: int, saved: int) -> bool:
         """A loop costs a few microseconds a turn, and XLA fuses small nodes: see the fields."""
-        least = self.saved if saved is None else saved
-        enough = len(found.turns) >= self.turns and found.saved >= least
+        if self.steps is not None and not has_parameters(found, state):
+            turns = self.steps
+        enough = len(found.turns) >= turns and found.saved >= saved
         return enough and elements_of(found) >= self.work
 
 
@@ -308,6 +324,11 @@ def work_of(node: Node) -> int:
     return sum(map(elements_in, node.outputs))
 
 
+def has_parameters(found: Recurrence, state: set[Tensor]) -> bool:
+    """Whether each turn takes variables of its own."""
+    return any(state.issuperset(stack) for stack in found.stacks)
+
+
 def unroll_of(found: Recurrence, state: set[Tensor]) -> int:
     """How many turns the compiled loop should take at once.
 
@@ -315,5 +336,4 @@ def unroll_of(found: Recurrence, state: set[Tensor]) -> int:
     unrolled recurrent network) 6 to 10 % faster; turns with parameters of their own become 1.2
     to 1.5 times slower, and all take longer to compile.
     """
-    own_parameters = any(state.issuperset(stack) for stack in found.stacks)
-    return 1 if own_parameters or elements_of(found) > _TINY else _AT_ONCE
+    return 1 if has_parameters(found, state) or elements_of(found) > _TINY else _AT_ONCE

@@ -118,10 +118,10 @@ TEXT = {
         => stays
     """,
     "a finite mask and then a bias that is trained": """
-        q: f32[2, 6, 8], k: f32[2, 5, 8], v: f32[2, 5, 8], seen: bool[5], b: f32[6, 5], d: f32[2, 6, 8]
+        q: f32[2, 6, 8], k: f32[2, 5, 8], v: f32[2, 5, 8], m: bool[5], b: f32[6, 5], d: f32[2, 6, 8]
           %0 = MatMul(q, k) {transpose_b=true} : f32[2, 6, 5]
           %1 = Constant() {value=f32[] -1e9} : f32[]
-          %2 = Where(seen, %0, %1) : f32[2, 6, 5]
+          %2 = Where(m, %0, %1) : f32[2, 6, 5]
           %3 = Add(%2, b) : f32[2, 6, 5]
           %4 = Softmax(%3) {axis=2} : f32[2, 6, 5]
           %5 = MatMul(d, v) {transpose_b=true} : f32[2, 6, 5]
@@ -141,6 +141,17 @@ TEXT = {
           %3 = Exp(%2) : f32[2, 6, 5]
           %4 = MatMul(%3, v) : f32[2, 6, 8]
           return out = %4
+        => stays
+    """,
+    "products over entries and heads that are no attention": """
+        q: f32[2, 3, 6, 8], k: f32[2, 3, 5, 8], v: f32[6, 5, 8]
+          %0 = Reshape(q) {shape=[6, 6, 8]} : f32[6, 6, 8]
+          %1 = Reshape(k) {shape=[6, 5, 8]} : f32[6, 5, 8]
+          %2 = MatMul(%0, %1) {transpose_b=true} : f32[6, 6, 5]
+          %3 = Tanh(%2) : f32[6, 6, 5]
+          %4 = Softmax(%3) {axis=2} : f32[6, 6, 5]
+          %5 = MatMul(%4, v) : f32[6, 6, 8]
+          return out = %5
         => stays
     """,
     "a mask that sets logits to a number that counts": """
@@ -329,6 +340,23 @@ def bias_after_mask_in_jax(q: Any, k: Any, v: Any, bias: Any) -> Any:
     return jax.nn.softmax(logits + bias, -1) @ v
 
 
+def entries_by_heads(q: Any, k: Any, v: Any, mask: Any) -> Any:
+    """Products over one axis for both, logits masked and weights computed with two."""
+    q3, k3, v3 = (gc.reshape(x, (6, x.shape[2], 8)) for x in (q, k, v))
+    logits = gc.reshape(gc.matmul(q3, k3, transpose_b=True) * 0.3, (2, 3, T, S))
+    weights = gc.nn.softmax(gc.where(mask, logits, -1e9))
+    result = gc.matmul(gc.reshape(weights, (6, T, S)), v3)
+    return gc.reshape(result, (2, 3, T, 8))
+
+
+def entries_by_heads_in_jax(q: Any, k: Any, v: Any) -> Any:
+    """Only the mask knows two axes; operands never have them."""
+    logits = jnp.einsum("ntd,nsd->nts", q, k).reshape(2, 3, T, S) * 0.3
+    logits = jnp.where(jnp.tril(jnp.ones((T, S), bool)), logits, -1e9).reshape(6, T, S)
+    weights = jax.nn.softmax(logits, -1)
+    return jnp.einsum("nts,nsd->ntd", weights, v).reshape(2, 3, T, 8)
+
+
 ADDED = np.where(LOWER, 0, -1e9).astype(np.float32)
 SPELLINGS: Mapping[str, tuple[Callable[..., Any], list[Any], str]] = {
     "matmul": (plain, [BHTD, BHSD, BHSD], ""),
@@ -374,6 +402,12 @@ SPELLINGS: Mapping[str, tuple[Callable[..., Any], list[Any], str]] = {
     ),
     "bias after the mask": (bias_after_mask, [BHTD, BHSD, BHSD, (3, T, S)], "causal"),
     "bias of all after the mask": (bias_after_mask, [BHTD, BHSD, BHSD, (2, 3, T, S)], "causal"),
+    "entries and heads in one axis": (
+        entries_by_heads, [BHTD, BHSD, BHSD, gc.TensorSpec((2, 1, 1, S), "bool")], "",
+    ),
+    "entries and heads in one axis, in JAX": (
+        gc.from_jax(entries_by_heads_in_jax), [(6, T, 8), (6, S, 8), (6, S, 8)], "causal",
+    ),
     "JAX's own": (gc.from_jax(of_jax), [BTHD, BSHD, BSHD], "causal"),
     "JAX's own, in groups": (gc.from_jax(of_jax), [(2, T, 6, 8), BSHD, BSHD], "causal"),
 }  # fmt: skip
@@ -439,6 +473,9 @@ DIFFERENTIATED = {
     ),
     "bias after the mask": (
         bias_after_mask_in_jax, [BHTD, BHSD, BHSD, (3, T, S), BHTD], "float32", True,
+    ),
+    "entries and heads in one axis": (
+        entries_by_heads_in_jax, [(6, T, 8), (6, S, 8), (6, S, 8), BHTD], "float32", True,
     ),
     "JAX's own, narrow": (of_jax, [BTHD, BSHD, BSHD, BTHD], "bfloat16", True),
 }  # fmt: skip
