@@ -21,7 +21,7 @@ import pytest
 
 import graphc as gc
 from tests.near import assert_near
-from tests.zoo.programs import MODULES, Prepared, Program, all_programs, prepared_cache
+from tests.zoo.programs import MODULES, Prepared, Program, all_programs, prepared_cache, words
 
 REPOSITORY = Path(__file__).parents[2]
 PROGRAMS = all_programs()
@@ -120,3 +120,20 @@ def test_it_starts_again(program: Program, folder: Path) -> None:
         assert answer["imported"] == 0.0
     else:
         assert answer["imported"] <= program.rtol
+
+
+@by_module
+def test_gc_jit_equals_jax(program: Program, folder: Path) -> None:
+    """The same pytrees in and out, in one word; and the gradient of it, which JAX takes."""
+    if why := missing(program.package):
+        pytest.skip(why)
+    fn, args = program.make()
+    jitted = gc.jit(fn, options=gc.CompileOptions(cache=folder / "cache"))
+    want = jax.jit(fn)(*args)
+    for _ in range(2):
+        got = jitted(*args)
+        assert jax.tree.structure(got) == jax.tree.structure(want)
+        for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+            assert a.dtype == b.dtype
+            assert_near(words(a), words(b), program.rtol, 1e-5)
+    assert jitted.notes == []
