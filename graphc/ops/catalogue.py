@@ -84,7 +84,7 @@ from graphc.ops.structure import (
 )
 from graphc.ops.tasks import ctc_beams, edit_distance, morphology, sampling, suppression
 
-# One line a family; each lists its operators in `OPS`.
+# One line for each family. A family lists its operators in `OPS`.
 FAMILIES: tuple[ModuleType, ...] = (
     state,
     arithmetic,

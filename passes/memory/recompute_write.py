@@ -153,12 +153,12 @@ def _without_effects(loop: Node, used: set[Tensor]) -> Node:
 
 
 class _Segment:
-    """The body of a loop over segments, while it is put together.
+    """The body of a loop over segments, while it is being built.
 
     Attributes:
-        count, turns: how many segments, and of how many turns.
-        cuts: stacks of n slices -> the same as stacks of segments, which are defined already.
-        inputs: of the body so far, for operands that are the same in each segment, and for others.
+        count, turns: the number of segments, and of iterations in each.
+        cuts: stacks of n slices -> the same as stacks of segments, which are already defined.
+        inputs: the inputs of the body so far: operands that all segments share, then the others.
     """
 
     def __init__(self, count: int, turns: int, cuts: Mapping[Tensor, Tensor] | None = None) -> None:

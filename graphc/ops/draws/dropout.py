@@ -51,8 +51,8 @@ def _lower_dropout(ctx: LowerContext, x: Any, key: Any, *, rate: float) -> tuple
 def _dropout_gradient(
     ctx: GradientContext, node: Node, dy: Tensor, dkept: Tensor | None
 ) -> Adjoints:
-    # The mask itself, and not a second draw by the same key: under data parallelism the adjoint
-    # may lie otherwise than x did, and would draw others.
+    # This uses the mask itself, not a second draw with the same key: under data parallelism the
+    # adjoint may have another layout than x, and the second draw would differ.
     kept = node.outputs[1]
     return [ctx.ops.where(kept, dy / (1 - node.attrs["rate"]), 0), None]
 

@@ -199,10 +199,10 @@ def truncated_normal(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Normal numbers no further than 2 `stddev` from `mean`, drawn anew in every run.
+    """Normal numbers at most 2 `stddev` from `mean`, drawn anew in every run.
 
-    Arguments as in `normal`. `stddev` is that of the normal distribution before it is cut; the
-    numbers' own is 0.88 of it.
+    Arguments as in `normal`. `stddev` is that of the normal distribution before truncation. The
+    standard deviation of the numbers is 0.88 of it.
 
     Examples:
         >>> run(gc.reduce_all(abs(gc.random.truncated_normal((100,))) <= 2))
@@ -291,10 +291,10 @@ def shape_of(parameter: Any) -> Shape:
 
 
 def placed(x: Tensor, location: Any, scale: Any) -> Tensor:
-    """`x * scale + location`, without what changes nothing.
+    """`x * scale + location`, without operations that change nothing.
 
     Raises:
-        ShapeError: these are larger than `x`: one draw would stand in several places.
+        ShapeError: these are larger than `x`: one draw would occur in several positions.
     """
     for label, parameter in (("location", location), ("scale", scale)):
         shape = shape_of(parameter)
@@ -321,7 +321,7 @@ def draw(
 ) -> tuple[Tensor, ...]:
     """The results of `op` for a new key between other operands.
 
-    What does not fit is found with a stand-in for the key, before any node is added.
+    Errors are found before any node is added, by inferring types with a placeholder for the key.
     """
     graph, source = graph_of((*before, *after)), AMBIENT.source or current_source()
     operands = (*before, Tensor(KEY, "key"), *after)

@@ -20,8 +20,8 @@ __all__ = ["cross", "dot", "inner", "matvec", "vdot", "vecdot", "vecmat"]
 def dot(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
     """The sum over the last axis of `a` and the last but one of `b`, its only one for a vector.
 
-    Axes before these do not go in step as in `matmul`: each of `a` meets each of `b`. A scalar
-    multiplies.
+    The other axes do not broadcast as in `matmul`: each vector of `a` is multiplied by each vector
+    of `b`. A scalar operand multiplies all elements.
 
     Raises:
         ShapeError: sizes differ.

@@ -58,7 +58,7 @@ def conv2d(
         padding: "valid", "same", an int for all sides, or ((top, bottom), (left, right)).
             "same" gives ceil(size / stride) rows.
         dilation: steps between the taps of the kernel.
-        groups: cuts channels and filters into so many groups that do not see each other;
+        groups: splits channels and filters into this number of independent groups;
             `groups=channels` is a depthwise convolution.
         name: of the node.
 
@@ -66,9 +66,9 @@ def conv2d(
         [batch, height', width', filters].
 
     Raises:
-        ShapeError: channels that do not fit, a kernel larger than the padded input, or
-            padding "same" with a stride over a size that is not known yet.
-        AttributeValueError: strides, padding, dilation or groups of another form.
+        ShapeError: the channels do not fit, the kernel is larger than the padded input, or
+            the padding is "same" with a stride over a size that is not known yet.
+        AttributeValueError: strides, padding, dilation or groups have another form.
 
     Examples:
         >>> gc.nn.conv2d(gc.ones((1, 8, 8, 3)), gc.ones((3, 3, 3, 16)), padding="same").shape

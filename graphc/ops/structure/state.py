@@ -55,7 +55,7 @@ def _not_lowered(ctx: LowerContext, *operands: Any, **attrs: Any) -> Any:
 
 @of_elements
 def same_layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
-    """The result lies as the operand does, partial sums too."""
+    """The result has the layout of the operand; partial sums stay partial."""
     return LayoutPlan([x], [x])
 
 

@@ -1,4 +1,4 @@
-"""`freeze`: what a graph gives when nothing is learnt any more, as a graph of its own."""
+"""`freeze`: a new graph for inference, in which the variables have their current values."""
 
 from __future__ import annotations
 

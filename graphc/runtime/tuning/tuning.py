@@ -1,4 +1,4 @@
-"""`gc.tune`: the fastest way to compile a program on this machine, found by trying."""
+"""`gc.tune`: finds the fastest way to compile a program on this machine by measuring."""
 
 from __future__ import annotations
 
@@ -214,8 +214,8 @@ def _as_fed(tensor: Tensor, given: Any) -> Any:
 
 
 def _value(tensor: Tensor, given: Any, shape: tuple[int, ...], count: int | None) -> Array:
-    """What is fed in each trial: the value given, or a random one; with a leading axis for
-    several steps."""
+    """The value that each trial is fed: the given one, or a random one. For several steps it has
+    a leading axis."""
     if isinstance(given, np.ndarray):
         value = given
     else:
